@@ -30,9 +30,8 @@ Filled: TypeAlias = dict[Need, Any]  # the analyses of some rows
 Batches: TypeAlias = Iterable[Mapping[str, Raw]]  # parsed raw examples
 _Make: TypeAlias = partial[FlatColumn]  # of the columns of a batch
 
-_SEVERAL = re.compile(
-    r"rows of several values[\s\S]*? on the features of column \\*'(.*?)\\*'"
-)  # as TensorFlow escapes it
+# As TensorFlow escapes the message of `several_values`.
+_SEVERAL = re.compile(r"rows of several values[\s\S]*? on the features of column \\*'(.*?)\\*'")
 
 
 class BatchColumns:
@@ -52,7 +51,12 @@ class BatchColumns:
         """Return a column after some steps. `many` means that rows hold lists."""
         key = cleaned_stream(column, steps, many)
         if key not in self._made:
-            self._made[key] = self._clean(column, steps, many) if steps else as_column(column, self._raw[column], many)
+            if steps:
+                stream = cleaned_stream(column, steps[:-1], many)
+                found = [self._found[stream, need] for need in steps[-1].needs]
+                self._made[key] = steps[-1].apply(self.cleaned(column, steps[:-1], many), found)
+            else:
+                self._made[key] = as_column(column, self._raw[column], many)
         return self._made[key]
 
     def analyzed(self, feature: Feature) -> FlatColumn:
@@ -67,17 +71,11 @@ class BatchColumns:
         """Return the analyses that a feature needs."""
         return [self._found[feature.stream, need] for need in feature.needs]
 
-    def _clean(self, column: str, steps: tuple[Clean, ...], many: bool) -> FlatColumn:
-        stream = cleaned_stream(column, steps[:-1], many)
-        found = [self._found[stream, need] for need in steps[-1].needs]
-        return steps[-1].apply(self.cleaned(column, steps[:-1], many), found)
-
     def _prepared(self, feature: Feature) -> FlatColumn:
         key = ("prepared", feature.stream)
         if key not in self._made:
             many = feature.values != "one"
-            columns = [self.cleaned(column, feature.steps, many) for column in feature.columns]
-            column = feature.prepare(columns)
+            column = feature.prepare([self.cleaned(column, feature.steps, many) for column in feature.columns])
             self._made[key] = column._replace(keys=self._keys(feature, column))
         return self._made[key]
 
@@ -117,7 +115,9 @@ def without_infinite(column: FlatColumn) -> FlatColumn:
 
 def _single_of(name: str, raw: tf.Tensor | tf.SparseTensor) -> FlatColumn:
     if isinstance(raw, tf.SparseTensor):
-        return _single_of_sparse(name, raw)
+        # Not `tf.debugging.Assert`: that is a conditional of three functions for each column.
+        tf.raw_ops.Assert(condition=raw.dense_shape[1] <= 1, data=[several_values(name)])
+        return scattered(name, raw.indices[:, :1], raw.values, raw.dense_shape[0])
     if raw.shape[1:].num_elements() != 1:
         raise InfeedError(
             f"column {name!r} holds {raw.shape[1:]} values a row, not one",
@@ -131,13 +131,6 @@ def _single_of(name: str, raw: tf.Tensor | tf.SparseTensor) -> FlatColumn:
 def several_values(name: str) -> str:
     """Return the message of a graph about rows with several values, which `explained` parses."""
     return f'rows of several values, one is expected; set values="all" on the features of column {name!r}'
-
-
-def _single_of_sparse(name: str, raw: tf.SparseTensor) -> FlatColumn:
-    problem = several_values(name)
-    # Not `tf.debugging.Assert`: that is a conditional of three functions for each column.
-    tf.raw_ops.Assert(condition=raw.dense_shape[1] <= 1, data=[problem])
-    return scattered(name, raw.indices[:, :1], raw.values, raw.dense_shape[0])
 
 
 def scattered(name: str, places: tf.Tensor, values: tf.Tensor, size: tf.Tensor) -> FlatColumn:
@@ -171,20 +164,15 @@ def _list_of(name: str, raw: Raw) -> FlatColumn:
     if isinstance(raw, tf.SparseTensor):
         raw = tf.RaggedTensor.from_value_rowids(raw.values, raw.indices[:, 0], raw.dense_shape[0], validate=False)
     if isinstance(raw, tf.RaggedTensor):
-        return FlatColumn(name, raw.flat_values, tf.ones_like(raw.flat_values, tf.bool), _outer_splits(raw))
-    values = tf.reshape(raw, [-1])
-    width = tf.size(raw, tf.int64) // tf.maximum(tf.shape(raw, tf.int64)[0], 1)
-    splits = tf.range(tf.shape(raw, tf.int64)[0] + 1) * width
+        values, splits = raw.flat_values, raw.row_splits
+        while isinstance(raw.values, tf.RaggedTensor):  # a list of lists counts as one list
+            raw = raw.values
+            splits = tf.gather(raw.row_splits, splits)
+    else:
+        values = tf.reshape(raw, [-1])
+        width = tf.size(raw, tf.int64) // tf.maximum(tf.shape(raw, tf.int64)[0], 1)
+        splits = tf.range(tf.shape(raw, tf.int64)[0] + 1) * width
     return FlatColumn(name, values, tf.ones_like(values, tf.bool), splits)
-
-
-def _outer_splits(raw: tf.RaggedTensor) -> tf.Tensor:
-    """Return the row splits of the flat values. A list of lists counts as one list."""
-    splits = raw.row_splits
-    while isinstance(raw.values, tf.RaggedTensor):
-        raw = raw.values
-        splits = tf.gather(raw.row_splits, splits)
-    return splits
 
 
 def analyze(
@@ -204,14 +192,11 @@ def analyze(
       InfeedError: there are no rows, or rows have several values where a feature expects one.
     """
     found = dict(known)
-    while pending := _pending(features, found):
+    while pending := {need: make for feature in features for need, make in _next(feature, found)}:
         filled = read(AnalysisPass.of(pending, found, folder))
         if not filled:
-            raise InfeedError(
-                "there are no rows to analyze",
-                where="the split that Transform analyses",
-                do="check the dataset",
-            )
+            where = "the split that Transform analyses"
+            raise InfeedError("there are no rows to analyze", where=where, do="check the dataset")
         found |= filled
     return found
 
@@ -228,12 +213,8 @@ def raw_needs(features: Sequence[Feature]) -> dict[Need, str]:
     return needs
 
 
-def _pending(features: Sequence[Feature], found: Mapping[Need, Any]) -> dict[Need, _Make]:
-    """Return the analyses that can run next, and how to compute their values from a batch."""
-    return {need: make for feature in features for need, make in _next(feature, found)}
-
-
 def _next(feature: Feature, found: Mapping[Need, Any]) -> list[tuple[Need, _Make]]:
+    """Return the analyses that can run next, and how to compute their values from a batch."""
     many = feature.values != "one"
     for number, step in enumerate(feature.steps):
         before = feature.steps[:number]
@@ -278,10 +259,6 @@ class AnalysisPass:
         needed = {need for make in pending.values() for need in _needs_of(make)}
         return cls(pending, {need: found[need] for need in needed}, folder)
 
-    def trace(self) -> TracedPass:
-        """Trace the graph that computes the values."""
-        return TracedPass(self)
-
 
 class TracedPass:
     """A graph that computes all values of a pass from a batch. Values of one stream are computed once."""
@@ -318,13 +295,17 @@ class TracedPass:
                 by_key = "keys" in parts[stream]
                 analysis = ByKey(need, self._folder, self._secret) if by_key else need(self._folder)
                 filled[stream, need] = analysis
-            with _naming_feature(self._makes[stream]):
+            try:
                 analysis.add(**parts[stream])
+            except InfeedError as error:
+                given = self._makes[stream].keywords
+                of = given.get("feature") or f"column {given['column']!r}"
+                raise InfeedError(error.what, where=f"{of}; {error.where}", do=error.do) from error
 
 
 def reading(batches: Batches) -> Callable[[AnalysisPass], Filled]:
     """Return a function that reads rows in this process from `batches`, which can be iterated several times."""
-    return lambda one: one.trace().over(batches)
+    return lambda one: TracedPass(one).over(batches)
 
 
 def merge_filled(one: Filled, other: Filled) -> Filled:
@@ -345,16 +326,6 @@ def _needs_of(make: _Make) -> Iterator[Need]:
         for column in columns:
             stream = cleaned_stream(column, steps[:number], many)
             yield from ((stream, need) for need in step.needs)
-
-
-@contextmanager
-def _naming_feature(make: _Make) -> Iterator[None]:
-    """Add the feature to an error of computing its values."""
-    try:
-        yield
-    except InfeedError as error:
-        of = make.keywords.get("feature") or f"column {make.keywords['column']!r}"
-        raise InfeedError(error.what, where=f"{of}; {error.where}", do=error.do) from error
 
 
 def _present(column: FlatColumn) -> dict[str, tf.Tensor]:

@@ -71,10 +71,8 @@ class Transform(tfx.components.Transform):
             a wheel of all Python files in its folder, so it may import its neighbors, and installs the wheel three
             times. A function by name starts some seconds faster.
           preprocessing_fn: `package.module.function`, `package.module:function` or `path/to/file.py:function`, a
-            function as in
-            tft: it maps a dict of raw tensors to a dict of features, which are added to those of `features`. An edited
-              source
-            invalidates the pipeline's cache.
+            function as in tft: it maps a dict of raw tensors to a dict of features, which are added to those of
+            `features`. An edited source invalidates the pipeline's cache.
           splits_config: splits to analyze and to transform, as in TFX.
           analyzer_cache: TransformCache of earlier runs, whose spans are not analyzed again.
           materialize: whether to write transformed examples. It pays only if training reads them for more than about
@@ -92,7 +90,7 @@ class Transform(tfx.components.Transform):
         """
         _check(module_file, preprocessing_fn, stats_options_updater_fn, features, custom_config)
         _check_modes(force_tf_compat_v1, analyzer_cache, disable_analyzer_cache)
-        digests = _functions(module_file, preprocessing_fn, stats_options_updater_fn) | _files(features)
+        digests = _digests(module_file, preprocessing_fn, stats_options_updater_fn, features)
         lean = bool(features)
         super().__init__(
             examples=examples,
@@ -113,21 +111,18 @@ def _either(given: bool | None, default: bool) -> bool:
     return default if given is None else given
 
 
-def _functions(module_file: Any, preprocessing_fn: Any, stats_options_updater_fn: Any) -> dict[str, str]:
-    """Map options to digests of their sources. RuntimeParameters and remote files have none here."""
-    module = f"{module_file}:preprocessing_fn" if _is_local(module_file) else None
+def _digests(
+    module_file: Any, preprocessing_fn: Any, stats_options_updater_fn: Any, features: Sequence[Feature]
+) -> dict[str, str]:
+    """Map options to digests of their sources, and files to checksums. RuntimeParameters and remote files have none."""
     named = {
-        "module_file": module,
+        "module_file": f"{module_file}:preprocessing_fn" if _is_local(module_file) else None,
         "preprocessing_fn": preprocessing_fn,
         "stats_options_updater_fn": stats_options_updater_fn,
     }
-    return {option: user_code.digest(text, option) for option, text in named.items() if isinstance(text, str)}
-
-
-def _files(features: Sequence[Feature]) -> dict[str, str]:
-    """Map files to checksums of their content. Files on other machines have none here."""
-    paths = {path for feature in features for path in feature.files}
-    return {path: file_crc32c(path) for path in sorted(paths) if _is_local(path) and os.path.exists(path)}
+    digests = {option: user_code.digest(text, option) for option, text in named.items() if isinstance(text, str)}
+    paths = sorted({path for feature in features for path in feature.files if _is_local(path) and os.path.exists(path)})
+    return digests | {path: file_crc32c(path) for path in paths}
 
 
 def _is_local(path: Any) -> bool:
@@ -180,7 +175,5 @@ def _check_modes(force_tf_compat_v1: bool, analyzer_cache: Any, disable_analyzer
         )
     if disable_analyzer_cache and analyzer_cache is not None:
         raise InfeedError(
-            "analyzer_cache is given, and disable_analyzer_cache is True",
-            where="Transform",
-            do="leave one of them out",
+            "analyzer_cache is given, and disable_analyzer_cache is True", where="Transform", do="leave one of them out"
         )

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import add
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import tensorflow as tf
@@ -41,7 +41,6 @@ from infeed.components.transform.columns import (
     AnalysisPass,
     Filled,
     Found,
-    Need,
     Raw,
     TracedPass,
     analyze,
@@ -59,7 +58,6 @@ from infeed.components.transform.rows import KINDS, RowReader, arrow_of, load_gr
 _MOST_IN_GRAPH = 128
 Tensors = dict[str, Any]  # name -> tf.Tensor, tf.SparseTensor or tf.RaggedTensor
 Function = Callable[[Tensors], Tensors]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -82,17 +80,6 @@ class Examples:
         return [files.join(root, f"Split-{split}") for root in self.roots for split in self.analyzed]
 
 
-def check(features: Sequence[Feature], schema: schema_pb2.Schema) -> None:
-    """Check features against the schema, before rows are read.
-
-    Raises:
-      InfeedError: a feature's column does not exist or has an unsupported type.
-    """
-    types = {feature.name: KINDS[feature.type] for feature in schema.feature if feature.type in KINDS}
-    check_features(features, types)
-    check_types(features, types)
-
-
 def constants_of(features: Sequence[Feature], examples: Examples, engine: Engine, folder: str) -> Found:
     """Return the analyses that the features need, from statistics or by reading rows on the engine.
 
@@ -100,7 +87,8 @@ def constants_of(features: Sequence[Feature], examples: Examples, engine: Engine
       folder: shared folder for counts that exceed memory. The caller removes it after the graph is made.
 
     Raises:
-      InfeedError: see `check`, or a row has several values where a feature expects one.
+      InfeedError: a feature's column does not exist or has an unsupported type, or a row has several values where a
+        feature expects one.
     """
     try:
         return _constants_of(features, examples, engine, folder)
@@ -109,11 +97,21 @@ def constants_of(features: Sequence[Feature], examples: Examples, engine: Engine
 
 
 def _constants_of(features: Sequence[Feature], examples: Examples, engine: Engine, folder: str) -> Found:
-    check(features, examples.schema)
+    types = {feature.name: KINDS[feature.type] for feature in examples.schema.feature if feature.type in KINDS}
+    check_features(features, types)
+    check_types(features, types)
     inputs = {column for feature in features for column in feature.inputs}
     spec = {name: spec for name, spec in raw_spec(examples.schema).items() if name in inputs}
-    known = _known(features, examples, engine)
-    _check_known(features, known)
+    raw = raw_needs(features)
+    columns = _statistics(examples, engine if len(raw) > _MOST_IN_GRAPH else None)
+    _check_single(features, columns)
+    answers = {need: need[1].of(columns[name]) for need, name in raw.items() if name in columns}
+    known = {need: answer for need, answer in answers.items() if answer is not None}
+    for feature in features:
+        # Check features that may be impossible, such as of an empty vocabulary, before reading rows for others.
+        needs = [(feature.stream, need) for need in feature.needs]
+        if all(need in known for need in needs):
+            feature.domain([known[need] for need in needs])
 
     def read(one: AnalysisPass) -> Filled:
         ranges = record_ranges(examples.folders, engine.map)
@@ -124,7 +122,7 @@ def _constants_of(features: Sequence[Feature], examples: Examples, engine: Engin
 
 
 def _traced(one: AnalysisPass, spec: Mapping[str, Any]) -> tuple[TracedPass, RowReader]:
-    return one.trace(), RowReader(spec)
+    return TracedPass(one), RowReader(spec)
 
 
 def _analyse_range(traced: tuple[TracedPass, RowReader], shard: ShardRange) -> Filled:
@@ -132,7 +130,7 @@ def _analyse_range(traced: tuple[TracedPass, RowReader], shard: ShardRange) -> F
     return one.over(_counted(reader.batches(shard)))
 
 
-def _counted(batches: Iterable[T]) -> Iterator[T]:
+def _counted(batches: Iterable[Any]) -> Iterator[Any]:
     for batch in batches:
         progress.count("batches analyzed", 1)
         yield batch
@@ -214,26 +212,16 @@ def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Fou
         declared = outputs_of(features, inputs, found, tables, alone=True)  # tft copies what a table of its own reads
         for name, file in tables.assets.items():
             tft.annotate_asset(name, file)
-        return _merged(declared, own(dict(inputs)))
+        made = own(dict(inputs))
+        if both := sorted(declared.keys() & made.keys()):
+            raise InfeedError(
+                f"both the features and the preprocessing function give {', '.join(both)}",
+                where="Transform",
+                do="rename one of them: a feature by its option output",
+            )
+        return {**declared, **made}
 
     return preprocessing_fn
-
-
-def _known(features: Sequence[Feature], examples: Examples, engine: Engine) -> dict[Need, Any]:
-    """Return the analyses that the statistics of the rows answer."""
-    needs = raw_needs(features)
-    columns = _statistics(examples, engine if len(needs) > _MOST_IN_GRAPH else None)
-    _check_single(features, columns)
-    answers = {need: need[1].of(columns[name]) for need, name in needs.items() if name in columns}
-    return {need: answer for need, answer in answers.items() if answer is not None}
-
-
-def _check_known(features: Sequence[Feature], known: Mapping[Need, Any]) -> None:
-    """Check features that may be impossible, such as of an empty vocabulary, before reading rows for others."""
-    for feature in features:
-        needs = [(feature.stream, need) for need in feature.needs]
-        if all(need in known for need in needs):
-            feature.domain([known[need] for need in needs])
 
 
 def _statistics(examples: Examples, engine: Engine | None) -> Mapping[str, ColumnStatistics]:
@@ -243,11 +231,11 @@ def _statistics(examples: Examples, engine: Engine | None) -> Mapping[str, Colum
       engine: reads the rows of splits without statistics. None does not read them.
     """
     places = [(root, split) for root in examples.roots for split in examples.analyzed]
-    parts: list[Mapping[str, ColumnStatistics] | None]
-    if engine:
-        parts = [table.columns for table in tables_of(places, map_fn=engine.map)]
-    else:
-        parts = [stored_statistics(root, split) for root, split in places]
+    parts: list[Mapping[str, ColumnStatistics] | None] = (
+        [table.columns for table in tables_of(places, map_fn=engine.map)]
+        if engine
+        else [stored_statistics(root, split) for root, split in places]
+    )
     if not parts or not all(parts):
         return {}
     columns = [part for part in parts if part]
@@ -266,17 +254,6 @@ def _check_single(features: Sequence[Feature], columns: Mapping[str, ColumnStati
                 )
 
 
-def _merged(declared: Tensors, own: Tensors) -> Tensors:
-    both = sorted(declared.keys() & own.keys())
-    if both:
-        raise InfeedError(
-            f"both the features and the preprocessing function give {', '.join(both)}",
-            where="Transform",
-            do="rename one of them: a feature by its option output",
-        )
-    return {**declared, **own}
-
-
 def write_graph(
     folder: str, features: Sequence[Feature], raw_schema: schema_pb2.Schema, found: Found, vocabularies: str
 ) -> Any:
@@ -289,7 +266,7 @@ def write_graph(
       vocabularies: empty folder for vocabulary files until they are copied into the SavedModel.
     """
     tables = Tables(vocabularies)
-    signature = raw_signature(raw_schema)
+    signature = {name: _type_spec(spec) for name, spec in raw_spec(raw_schema).items()}
 
     @tf.function(input_signature=[signature], autograph=False)
     def transform_fn(inputs: Mapping[str, Raw]) -> dict[str, Raw]:
@@ -305,15 +282,14 @@ def write_graph(
         asset = files.join(graph, tf.saved_model.ASSETS_DIRECTORY, os.path.basename(path))
         files.write_bytes(asset, files.read_bytes(path))
     schema = transformed_schema(features, module.transform_fn.structured_outputs, found)
-    _write_metadata(folder, schema, tables.assets, {one.output_name: one.inputs for one in features})
+    metadata = os.path.join(folder, tft.TFTransformOutput.TRANSFORMED_METADATA_DIR)
+    metadata_io.write_metadata(dataset_metadata.DatasetMetadata(schema), metadata)
+    inputs = {one.output_name: one.inputs for one in features}
+    for name, content in ((tft.TFTransformOutput.ASSET_MAP, tables.assets), (names.FEATURE_INPUTS, inputs)):
+        files.write_bytes(files.join(metadata, name), json.dumps(content).encode())
     raw_folder = os.path.join(folder, tft.TFTransformOutput.RAW_METADATA_DIR)
     metadata_io.write_metadata(dataset_metadata.DatasetMetadata(raw_schema), raw_folder)
     return module
-
-
-def raw_signature(raw_schema: schema_pb2.Schema) -> dict[str, Any]:
-    """Return the type of each raw feature of a batch, as `tf.io.parse_example` produces it."""
-    return {name: _type_spec(spec) for name, spec in raw_spec(raw_schema).items()}
 
 
 def raw_spec(raw_schema: schema_pb2.Schema) -> dict[str, Any]:
@@ -351,12 +327,3 @@ def _feature_spec(tensor: Any) -> Any:
         inner = tensor.flat_values.shape[1:].as_list()
         return tf.io.RaggedFeature(tensor.dtype, partitions=[tf.io.RaggedFeature.UniformRowLength(n) for n in inner])
     return tf.io.FixedLenFeature(tensor.shape[1:].as_list(), tensor.dtype)
-
-
-def _write_metadata(
-    folder: str, schema: schema_pb2.Schema, assets: Mapping[str, str], inputs: Mapping[str, Sequence[str]]
-) -> None:
-    metadata = os.path.join(folder, tft.TFTransformOutput.TRANSFORMED_METADATA_DIR)
-    metadata_io.write_metadata(dataset_metadata.DatasetMetadata(schema), metadata)
-    for name, content in ((tft.TFTransformOutput.ASSET_MAP, assets), (names.FEATURE_INPUTS, inputs)):
-        files.write_bytes(files.join(metadata, name), json.dumps(content).encode())

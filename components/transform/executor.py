@@ -20,7 +20,7 @@ from tfx.utils import io_utils, json_utils
 
 from infeed.components import user_code
 from infeed.components.dataset import names
-from infeed.components.dataset.ranges import MapFn, record_ranges
+from infeed.components.dataset.ranges import record_ranges
 from infeed.components.engine.choice import Cluster, counting
 from infeed.components.engine_executor import EngineExecutor
 from infeed.components.errors import InfeedError
@@ -163,38 +163,28 @@ def _write(
 ) -> None:
     """Write the transform graph, and transformed examples and statistics if requested."""
     executor_utils.MatchNumberOfTransformedExamplesArtifacts(input_dict, output_dict)
-    folder = artifact_utils.get_single_uri(output_dict[specs.TRANSFORM_GRAPH_KEY])
+    graph_folder = artifact_utils.get_single_uri(output_dict[specs.TRANSFORM_GRAPH_KEY])
     disabled = bool(exec_properties.get(specs.DISABLE_STATISTICS_KEY))
     folders = executor_utils.GetStatsOutputPathEntries(disabled, output_dict)
-    shards = _shards(input_dict, output_dict, exec_properties, counting(cluster))
-    with chosen("transforms", shards, cluster) as engine:
-        graph = declared.write(folder, features, examples, engine)
-        transformed = materialise(graph.load, shards, engine, described=bool(folders))
-        if folders:
-            columns = {column for feature in features for column in feature.inputs}
-            splits = [(root, split) for split in examples.analyzed for root in examples.roots]
-            asked = Asked.by_default(examples.schema)
-            write_raw(splits, columns, examples.schema, asked, folders, engine.map)
-            schema = tft.TFTransformOutput(folder).transformed_metadata.schema
-            write_transformed(transformed, Asked.by_default(without_values(schema)), folders)
-
-
-def _shards(
-    input_dict: dict[str, list[Any]],
-    output_dict: dict[str, list[Any]],
-    exec_properties: Mapping[str, Any],
-    count: MapFn,
-) -> list[TransformedShard]:
-    """Return the rows to transform, by split, with their output files."""
     artifacts, targets = input_dict[specs.EXAMPLES_KEY], output_dict.get(specs.TRANSFORMED_EXAMPLES_KEY, [])
     splits = executor_utils.ResolveSplitsConfig(exec_properties.get(specs.SPLITS_CONFIG_KEY), artifacts).transform
     executor_utils.SetSplitNames(splits, targets)
-    found: list[TransformedShard] = []
+    shards: list[TransformedShard] = []
     for source, target in itertools.zip_longest(artifacts, targets):
         for split in splits:
             folder = artifact_utils.get_split_uris([target], split)[0] if target else None
-            found += transformed_shards(record_ranges([names.split_dir(source.uri, split)], count), folder)
-    return found
+            rows = record_ranges([names.split_dir(source.uri, split)], counting(cluster))
+            shards += transformed_shards(rows, folder)
+    with chosen("transforms", shards, cluster) as engine:
+        graph = declared.write(graph_folder, features, examples, engine)
+        transformed = materialise(graph.load, shards, engine, described=bool(folders))
+        if folders:
+            columns = {column for feature in features for column in feature.inputs}
+            analyzed = [(root, split) for split in examples.analyzed for root in examples.roots]
+            asked = Asked.by_default(examples.schema)
+            write_raw(analyzed, columns, examples.schema, asked, folders, engine.map)
+            schema = tft.TFTransformOutput(graph_folder).transformed_metadata.schema
+            write_transformed(transformed, Asked.by_default(without_values(schema)), folders)
 
 
 def _named(inputs: Mapping[str, Any], option: str) -> Callable[..., Any] | None:

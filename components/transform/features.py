@@ -96,15 +96,11 @@ def check_types(features: Sequence[Feature], types: Mapping[str, str]) -> None:
         for column in feature.columns:
             found = types[column]
             for step in (*feature.steps, feature):
-                _check_type(step, feature, column, found)
+                if found not in step.takes:
+                    raise _wrong_type(step, feature, column, found, step.takes)
                 found = step.gives(found) if isinstance(step, Clean) else found
         if feature.key and types[feature.key] == "float":
             raise _wrong_type(feature, feature, feature.key, "float", ("int", "bytes"))
-
-
-def _check_type(step: Step, feature: Feature, column: str, found: str) -> None:
-    if found not in step.takes:
-        raise _wrong_type(step, feature, column, found, step.takes)
 
 
 def _wrong_type(step: Step, feature: Feature, column: str, found: str, takes: Sequence[str]) -> InfeedError:

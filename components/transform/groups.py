@@ -12,14 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
-from infeed.components.transform.columns import (
-    BatchColumns,
-    Found,
-    Raw,
-    scattered,
-    several_values,
-    without_infinite,
-)
+from infeed.components.transform.columns import BatchColumns, Found, Raw, scattered, several_values, without_infinite
 from infeed.components.transform.feature import Feature, FlatColumn, Tables
 
 # In the graph, a feature that is computed with others depends on all of their columns. So few similar columns are
@@ -75,24 +68,17 @@ def _together(
     column = without_infinite(_stacked(names, [raw[name] for name in names]))
     for step in first.steps:
         column = step.apply(column, ())
-    column = column._replace(**{part: _rows(getattr(column, part), len(names)) for part in ("values", "present")})
+    shape = [len(names), -1]
+    column = column._replace(values=tf.reshape(column.values, shape), present=tf.reshape(column.present, shape))
     outputs = first.apply_together(features, column, [columns.found(feature) for feature in features], tables)
     return {feature.output_name: output for feature, output in zip(features, outputs, strict=True)}
 
 
-def _rows(flat: tf.Tensor, columns: int) -> tf.Tensor:
-    return tf.reshape(flat, [columns, -1])
-
-
 def _stacked(names: Sequence[str], raws: Sequence[Raw]) -> FlatColumn:
     name = ", ".join(names[:2])
-    if isinstance(raws[0], tf.SparseTensor):
-        return _stacked_sparse(name, names, raws)
-    values = tf.reshape(tf.stack(raws), [-1])
-    return FlatColumn(name, values, tf.ones_like(values, tf.bool))
-
-
-def _stacked_sparse(name: str, names: Sequence[str], raws: Sequence[tf.SparseTensor]) -> FlatColumn:
+    if not isinstance(raws[0], tf.SparseTensor):
+        values = tf.reshape(tf.stack(raws), [-1])
+        return FlatColumn(name, values, tf.ones_like(values, tf.bool))
     shapes = tf.stack([raw.dense_shape for raw in raws])
     several = tf.boolean_mask([several_values(column) for column in names], shapes[:, 1] > 1)
     tf.raw_ops.Assert(condition=tf.equal(tf.size(several), 0), data=[several[:1]])

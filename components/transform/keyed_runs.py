@@ -17,9 +17,8 @@ from infeed.components.engine import signed
 from infeed.components.transform.sorted_runs import Order, SortedRuns, grouped, value_at
 
 V = TypeVar("V")
-LIMIT = (
-    16 << 20
-)  # bytes of pickled keys and values that are held before a run is written; objects take several times as much
+# Bytes of pickled keys and values that are held before a run is written; objects take several times as much.
+LIMIT = 16 << 20
 _FIRST_CHECK = 1 << 10  # keys held when their size is estimated first
 _SAMPLE = 16  # keys and values that are pickled for the estimate
 
@@ -61,8 +60,14 @@ class KeyedRuns(Generic[V]):
     def put(self, key: Any, value: V) -> None:
         """Set the value of a key, in place of the value that `get` returned."""
         self._held[key] = value
-        if len(self._held) >= self._check_at:
-            self._check()
+        if len(self._held) < self._check_at:
+            return
+        sample = list(itertools.islice(self._held.items(), 0, None, max(1, len(self._held) // _SAMPLE)))
+        bytes_each = sum(len(signed.dumps(self._secret, one)) for one in sample) / len(sample)
+        if bytes_each * len(self._held) > self._runs.limit:
+            self._flush()
+        else:
+            self._check_at = 2 * len(self._held)
 
     def merge(self, other: KeyedRuns[V]) -> None:
         """Take over the values of `other`, which follow these values."""
@@ -91,14 +96,6 @@ class KeyedRuns(Generic[V]):
     def _batches(self) -> Iterator[pa.RecordBatch]:
         self._flush()
         return self._runs.stream()
-
-    def _check(self) -> None:
-        sample = list(itertools.islice(self._held.items(), 0, None, max(1, len(self._held) // _SAMPLE)))
-        bytes_each = sum(len(signed.dumps(self._secret, one)) for one in sample) / len(sample)
-        if bytes_each * len(self._held) > self._runs.limit:
-            self._flush()
-        else:
-            self._check_at = 2 * len(self._held)
 
     def _flush(self) -> None:
         if self._held:

@@ -21,9 +21,23 @@ _ORIENTATION = (
 def decode_batch(
     encoded: tf.Tensor, height: int, width: int, channels: int, rule: str = "stretch", method: str = "bilinear"
 ) -> tf.Tensor:
-    """Decode [batch] PNG, JPEG, BMP or GIF bytes to uint8 [batch, height, width, channels]; see `resize`."""
-    decode = partial(decode_one, height=height, width=width, channels=channels, rule=rule, method=method)
-    function = tf.function(decode, [tf.TensorSpec([], tf.string)], autograph=False).get_concrete_function()
+    """Decode [batch] PNG, JPEG, BMP or GIF bytes to uint8 [batch, height, width, channels].
+
+    Images of the right size keep their exact pixels. Others are resized.
+
+    Args:
+      rule: "stretch" ignores proportions; "fit" shows the whole image with black borders; "crop" shows the largest
+        central part with the right proportions.
+      method: "bilinear", "bicubic", "lanczos3" or "area", all antialiased, or "nearest".
+    """
+
+    def decode_one(encoded: tf.Tensor) -> tf.Tensor:
+        image = _upright(_decode(encoded, channels), encoded)  # [any, any, channels] uint8
+        fits = tf.reduce_all(tf.equal(tf.shape(image)[:2], [height, width]))
+        image = tf.cond(fits, lambda: image, lambda: _RULES[rule](image, height, width, method))
+        return tf.ensure_shape(image, [height, width, channels])
+
+    function = tf.function(decode_one, [tf.TensorSpec([], tf.string)], autograph=False).get_concrete_function()
     # `tf.map_fn` is a loop of many small operations: of a picture of 32 x 32 they take nearly a third of the time.
     (images,) = tf.raw_ops.MapDefun(
         arguments=[encoded],
@@ -35,43 +49,27 @@ def decode_batch(
     return images
 
 
-def decode_one(
-    encoded: tf.Tensor, height: int, width: int, channels: int, rule: str = "stretch", method: str = "bilinear"
-) -> tf.Tensor:
-    """Decode an image to uint8 [height, width, channels]. Images of the right size keep their exact pixels."""
-    image = _upright(_decode(encoded, channels), encoded)  # [any, any, channels] uint8
-    fits = tf.reduce_all(tf.equal(tf.shape(image)[:2], [height, width]))
-    image = tf.cond(fits, lambda: image, lambda: resize(image, height, width, rule, method))
-    return tf.ensure_shape(image, [height, width, channels])
-
-
 def _decode(encoded: tf.Tensor, channels: int) -> tf.Tensor:
     decode = partial(tf.io.decode_image, encoded, expand_animations=False)
     if channels != 1:
         return decode(channels)
-    return tf.cond(_is_cmyk(encoded), lambda: tf.image.rgb_to_grayscale(decode(3)), lambda: decode(1))
-
-
-def _is_cmyk(encoded: tf.Tensor) -> tf.Tensor:
-    """Return whether a JPEG is CMYK, which TensorFlow decodes to RGB but not to gray."""
+    # TensorFlow decodes a CMYK JPEG to RGB but not to gray.
     is_jpeg = tf.equal(tf.strings.substr(encoded, 0, len(_JPEG)), _JPEG)
-    return tf.cond(is_jpeg, lambda: tf.equal(tf.image.extract_jpeg_shape(encoded)[2], 4), lambda: tf.constant(False))
+    is_cmyk = tf.cond(is_jpeg, lambda: tf.equal(tf.image.extract_jpeg_shape(encoded)[2], 4), lambda: tf.constant(False))
+    return tf.cond(is_cmyk, lambda: tf.image.rgb_to_grayscale(decode(3)), lambda: decode(1))
 
 
 def _upright(image: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
     """Apply the orientation tag to the pixels."""
     start = tf.strings.substr(encoded, 0, _EXIF_BYTES)
     has_tag = tf.strings.regex_full_match(start, _ORIENTATION)
-    return tf.cond(has_tag, lambda: _turned(image, _orientation(start)), lambda: image)
+    return tf.cond(has_tag, lambda: _turned(image, start), lambda: image)
 
 
-def _orientation(start: tf.Tensor) -> tf.Tensor:
-    """Return the orientation, int32 [], 1 to 8, from the first bytes of a file."""
+def _turned(image: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
+    """Turn an image by the orientation tag, 1 to 8, in the first bytes of its file."""
     tag = tf.strings.regex_replace(start, _ORIENTATION, r"\1\2", replace_global=False)
-    return tf.cast(tf.io.decode_raw(tag, tf.uint8)[0], tf.int32)
-
-
-def _turned(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
+    orientation = tf.cast(tf.io.decode_raw(tag, tf.uint8)[0], tf.int32)
     turn, transpose = tf.image.rot90, partial(tf.transpose, perm=[1, 0, 2])
     ways = [
         lambda: image,
@@ -84,18 +82,6 @@ def _turned(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
         lambda: turn(image, 1),
     ]
     return tf.switch_case(orientation - 1, ways)
-
-
-def resize(image: tf.Tensor, height: int, width: int, rule: str = "stretch", method: str = "bilinear") -> tf.Tensor:
-    """Resize an image to uint8 [height, width, channels].
-
-    Args:
-      image: uint8 [any, any, channels].
-      rule: "stretch" ignores proportions; "fit" shows the whole image with black borders; "crop" shows the largest
-        central part with the right proportions.
-      method: "bilinear", "bicubic", "lanczos3" or "area", all antialiased, or "nearest".
-    """
-    return _RULES[rule](image, height, width, method)
 
 
 def _stretch(image: tf.Tensor, height: int | tf.Tensor, width: int | tf.Tensor, method: str) -> tf.Tensor:
@@ -127,7 +113,6 @@ _RULES: Mapping[str, Callable[[tf.Tensor, int, int, str], tf.Tensor]] = {
     "fit": _fit,
     "crop": _crop,
 }
-RULES = tuple(_RULES)
 
 
 def scaled(pixels: tf.Tensor, mean: Sequence[float], deviation: Sequence[float]) -> tf.Tensor:

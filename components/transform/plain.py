@@ -22,7 +22,13 @@ from infeed.components.seams import tft as tft_seam
 from infeed.components.transform import declared
 from infeed.components.transform.declared import Examples, Function
 from infeed.components.transform.feature import Feature
-from infeed.components.transform.rows import RowTransformer, chosen, materialise, transformed_shards
+from infeed.components.transform.rows import (
+    RowTransformer,
+    TransformedShard,
+    chosen,
+    materialise,
+    transformed_shards,
+)
 
 
 def transform(
@@ -47,14 +53,10 @@ def transform(
       InfeedError: the features or the function do not fit the dataset, or only tft on Beam can analyze the function.
     """
     examples = Examples([dataset], ["train"], schema)
-    shards = [
-        shard
-        for split in split_names(dataset)
-        for shard in transformed_shards(
-            record_ranges([names.split_dir(dataset, split)], counting(None)),
-            names.split_dir(rows, split) if rows else None,
-        )
-    ]
+    shards: list[TransformedShard] = []
+    for split in split_names(dataset):
+        ranges = record_ranges([names.split_dir(dataset, split)], counting(None))
+        shards += transformed_shards(ranges, names.split_dir(rows, split) if rows else None)
     with chosen("transforms", shards, None) as engine:
         if function:
             load: Callable[[], RowTransformer] = _write_traced(output, features, function, examples, engine)
@@ -69,6 +71,7 @@ def _write_traced(
     """Write the graph of a function, and of the features beside it, as tft writes it."""
     tft_seam.ANALYSIS.require("use infeed run, which leaves it to TFX")
     # Only now, for they import the names of the seam.
+    from infeed.components.transform.in_process.graphs import Graph
     from infeed.components.transform.in_process.plan import OnEngine, Plan, UnknownNodesError
     from infeed.components.transform.in_process.tft_rows import ColumnReader, TftTransformer
 
@@ -83,7 +86,8 @@ def _write_traced(
         ranges = {analyzer_cache.DatasetKey("train"): record_ranges(examples.folders, engine.map)}
         whole = function
         try:
-            plan = Plan.of(lambda raw: whole(dict(raw)), view.TensorAdapter().OriginalTypeSpecs(), scratch)
+            specs = view.TensorAdapter().OriginalTypeSpecs()
+            plan = Plan.of(Graph.of(lambda raw: whole(dict(raw)), specs, scratch))
         except UnknownNodesError as error:
             what = f"only tft on Beam can analyze it: {error}"
             raise InfeedError(what, where="preprocessing_fn", do="use infeed run, which leaves it to TFX") from error

@@ -55,22 +55,15 @@ class RowReader:
 
     def batches(self, shard: ShardRange) -> tf.data.Dataset:
         """Return the function's results for each batch, in the order of the rows."""
-        return untuned(_records(shard, _rows_of_batch(shard)).map(self._parse, tf.data.AUTOTUNE).prefetch(2))
-
-
-def _records(shard: ShardRange, batch: int) -> tf.data.Dataset:
-    """Return the records, string [batch] or shorter at the end."""
-    if not files.tensorflow_opens(shard.path):
-        return stored_blocks(shard.path, shard.start, -1 if shard.stop is None else shard.stop).rebatch(batch)
-    compression = "GZIP" if shard.path.endswith(".gz") else ""
-    found = tf.data.TFRecordDataset(shard.path, compression, _READ_BUFFER_BYTES).skip(shard.start)
-    return (found if shard.stop is None else found.take(shard.stop - shard.start)).batch(batch)
-
-
-def _rows_of_batch(shard: ShardRange) -> int:
-    """Estimate the rows of a batch from the first record of the file."""
-    first = next((len(record) for record in records.read_records(shard.path)), 0)
-    return max(1, min(MOST_ROWS, BATCH_BYTES // max(1, first)))
+        first = next((len(record) for record in records.read_records(shard.path)), 0)
+        rows = max(1, min(MOST_ROWS, BATCH_BYTES // max(1, first)))  # as if all records were as long as the first
+        if files.tensorflow_opens(shard.path):
+            compression = "GZIP" if shard.path.endswith(".gz") else ""
+            found = tf.data.TFRecordDataset(shard.path, compression, _READ_BUFFER_BYTES).skip(shard.start)
+            batches = (found if shard.stop is None else found.take(shard.stop - shard.start)).batch(rows)
+        else:
+            batches = stored_blocks(shard.path, shard.start, -1 if shard.stop is None else shard.stop).rebatch(rows)
+        return untuned(batches.map(self._parse, tf.data.AUTOTUNE).prefetch(2))
 
 
 class RowTransformer(Protocol):

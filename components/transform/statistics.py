@@ -93,15 +93,15 @@ def write_raw(
     kinds = {feature.name: KINDS[feature.type] for feature in named}
     none = TableStatistics(0, {name: ColumnStatistics.none(name, kind) for name, kind in kinds.items()})
     try:
-        table = add([none, *(_table(found, columns) for found in tables_of(list(splits), map_fn=map_fn))])
+        tables = (
+            replace(found, columns={name: one for name, one in found.columns.items() if name in columns})
+            for found in tables_of(list(splits), map_fn=map_fn)
+        )
+        table = add([none, *tables])
     except ValueError as error:
         raise InfeedError(str(error), where="the Examples of Transform", do="give a column one type in all") from error
     _write_statistics(_describe(table, asked), folders[labels.PRE_TRANSFORM_OUTPUT_STATS_PATH_LABEL])
     _write_schema(asked, folders[labels.PRE_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL])
-
-
-def _table(found: TableStatistics, columns: Collection[str]) -> TableStatistics:
-    return replace(found, columns={name: column for name, column in found.columns.items() if name in columns})
 
 
 def write_transformed(rows: TableStatistics, asked: Asked, folders: Folders) -> None:

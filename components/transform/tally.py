@@ -6,7 +6,7 @@ NumPy and Arrow alone: no TensorFlow.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ class Tally:
     """
 
     def __init__(self, folder: str, limit: int | None = None) -> None:
-        self._runs = SortedRuns(folder, limit or LIMIT, _BY_VALUE)
+        self._runs = SortedRuns(folder, limit or LIMIT, Order(value_at, False, _sum))
 
     def add(self, values: Array, weights: Array | None = None) -> None:
         """Count a batch.
@@ -71,23 +71,12 @@ class Tally:
                 kept = batch.filter(pc.greater_equal(batch.column(1), least))
                 if kept.num_rows:
                     runs.take(kept)
-            yield from _head(runs.stream(), size)
+            for batch in runs.stream():
+                yield batch.slice(0, size)
+                if size is not None and (size := size - batch.num_rows) <= 0:
+                    return
         finally:
             runs.close()
-
-    def __len__(self) -> int:
-        """Return the number of different values; a tally with runs on disk merges them to count."""
-        return sum(batch.num_rows for batch in self.items())
-
-    def close(self) -> None:
-        """Remove the runs from the disk and forget all counts. No copy of a pickled tally can be used afterwards."""
-        self._runs.close()
-
-    def __enter__(self) -> Tally:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def _sum(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -116,13 +105,6 @@ def _rank(batches: list[pa.RecordBatch], size: int | None) -> pa.RecordBatch:
     return batch.take(pc.sort_indices(batch, sort_keys=[("count", "descending"), ("value", "descending")])[:size])
 
 
-def _head(batches: Iterable[pa.RecordBatch], size: int | None) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield batch.slice(0, size)
-        if size is not None and (size := size - batch.num_rows) <= 0:
-            return
-
-
 def _concat(batches: list[pa.RecordBatch]) -> tuple[pa.Array, Array]:
     values = pa.concat_arrays([batch.column(0) for batch in batches])
     return values, np.concatenate([batch.column(1).to_numpy() for batch in batches])
@@ -134,6 +116,3 @@ def _batch(values: pa.Array, counts: Array) -> pa.RecordBatch:
 
 def _rank_at(batch: pa.RecordBatch, row: int) -> tuple[float, Any]:
     return batch.column(1)[row].as_py(), value_at(batch, row)
-
-
-_BY_VALUE = Order(value_at, False, _sum)

@@ -24,51 +24,50 @@ Encoded = Mapping[bytes, Iterable[bytes]]  # key of an analyzer -> its accumulat
 _MANIFEST = "MANIFEST"
 _BYTES = ("_codecs", "encode")  # the one function by which old pickles make bytes
 _GZIP_LEVEL = 1
-_WRITTEN = 1 << 16  # accumulators that are written at a time
+_CHUNK = 1 << 16  # elements that are objects of Python at a time
 _log = logging.getLogger(__name__)
 
 
 def find(folder: str, datasets: Iterable[Any]) -> dict[Any, Entries]:
-    """What a cache holds of some datasets.
-
-    Args:
-      folder: of the artifact.
-      datasets: their DatasetKeys.
-    """
+    """Return the entries of a cache's folder for some datasets, by DatasetKey."""
     found: dict[Any, Entries] = {}
     for dataset in datasets:
         span = files.join(folder, dataset.key)
         numbers = _manifest(span)
         if numbers:
-            found[dataset] = {key: _files(span, number) for key, number in numbers.items()}
+            found[dataset] = {
+                key: [file.path for file in files.glob(span, f"{number}-*-of-*")] for key, number in numbers.items()
+            }
     return found
 
 
 def read(paths: Iterable[str]) -> Iterator[bytes]:
-    """The accumulators of one analyzer."""
+    """Return the accumulators of one analyzer."""
     return itertools.chain.from_iterable(map(records.read_records, paths))
 
 
 def write(folder: str, kept: Mapping[Any, Encoded]) -> None:
-    """Adds what was analyzed to a cache; what it holds already stays."""
+    """Add new entries to a cache, whose earlier entries stay."""
     for dataset, entries in kept.items():
         span = files.join(folder, dataset.key)
         numbers = dict(_manifest(span))
         for number, (key, accumulators) in enumerate(entries.items(), max(numbers.values(), default=-1) + 1):
             path = files.join(span, names.shard_name(0, 1, gzip=True, prefix=str(number)))
-            records.write_records(path, _framed(accumulators), gzip_level=_GZIP_LEVEL)
+            records.write_records(path, framed(accumulators), gzip_level=_GZIP_LEVEL)
             numbers[key] = number
         files.write_bytes(files.join(span, _MANIFEST), pickle.dumps(numbers, protocol=0))
 
 
-def _framed(accumulators: Iterable[bytes]) -> Iterator[pa.LargeBinaryArray]:
-    remaining = iter(accumulators)
-    while some := list(itertools.islice(remaining, _WRITTEN)):
-        yield records.frame_records(pa.array(some, pa.large_binary()))
+def framed(payloads: Iterable[bytes]) -> Iterator[pa.LargeBinaryArray]:
+    """Yield payloads as records of a file, many at a time."""
+    return (records.frame_records(pa.array(some, pa.large_binary())) for some in chunks(payloads))
 
 
-def _files(span: str, number: int) -> list[str]:
-    return [file.path for file in files.glob(span, f"{number}-*-of-*")]
+def chunks(some: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield lists of so many elements as may be objects of Python at a time."""
+    remaining = iter(some)
+    while chunk := list(itertools.islice(remaining, _CHUNK)):
+        yield chunk
 
 
 def _manifest(span: str) -> Mapping[bytes, int]:

@@ -34,7 +34,9 @@ class FailedBatchError(Exception):
 
     @classmethod
     def of(cls, error: tf.errors.OpError, batch: Mapping[str, Any]) -> FailedBatchError:
-        return cls(str(error), {name: list(_values(tensor)) for name, tensor in batch.items()})
+        flat = {name: getattr(one, "flat_values", getattr(one, "values", one)) for name, one in batch.items()}
+        shown = {name: tf.reshape(values, [-1])[:_SHOWN].numpy().tolist() for name, values in flat.items()}
+        return cls(str(error), shown)
 
 
 def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> InfeedError:
@@ -70,11 +72,6 @@ def with_sample(error: InfeedError, patterns: Sequence[str]) -> InfeedError:
     return InfeedError(error.what, where="; ".join([error.where, *told]), do=error.do)
 
 
-def _values(tensor: Any) -> Iterable[Any]:
-    flat = getattr(tensor, "flat_values", getattr(tensor, "values", tensor))
-    return tf.reshape(flat, [-1])[:_SHOWN].numpy().tolist()  # type: ignore[no-any-return]
-
-
 def _first_values(patterns: Sequence[str]) -> dict[str, list[Any]]:
     """Return some values of each column; none if the records are not tf.Examples."""
     paths = (file.path for pattern in patterns for file in files.glob(*posixpath.split(pattern)))
@@ -90,10 +87,6 @@ def _first_values(patterns: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _sample(name: str, values: Iterable[Any]) -> str:
-    shown = ", ".join(_word(value) for value in itertools.islice(values, _SHOWN))
+    words = [repr(value) for value in itertools.islice(values, _SHOWN)]
+    shown = ", ".join(word if len(word) <= _LONGEST else f"{word[:_LONGEST]}..." for word in words)
     return f"column {name!r} holds {shown or 'nothing'}"
-
-
-def _word(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -63,20 +63,16 @@ class Unknown(nodes.Visitor):
         self.graphs = 0
 
     def visit(self, operation: Any, inputs: tuple[Any, ...]) -> tuple[None, ...]:
-        self.graphs += _name(operation) == "CreateSavedModel"
-        if not _is_known(operation):
+        name = _name(operation)
+        self.graphs += name == "CreateSavedModel"
+        is_ranked = name in ("VocabularyAccumulate", "VocabularyMerge")
+        if not (vocabularies.is_known(operation) if is_ranked else name in _DOES):
             self.labels.append(f"{type(operation).__name__} of {operation.label}")
         outputs: int = operation.num_outputs
         return (None,) * outputs
 
     def validate_value(self, value: None) -> None:
         """Accept any value: a visit returns none."""
-
-
-def _is_known(operation: Any) -> bool:
-    if _name(operation) in ("VocabularyAccumulate", "VocabularyMerge"):
-        return vocabularies.is_known(operation)
-    return _name(operation) in _DOES
 
 
 def _name(operation: Any) -> str:
@@ -102,7 +98,7 @@ class _Bound:
     def constants(self) -> dict[str, tf.Tensor] | None:
         return dict(binding.sole() for binding in self.bindings) or None
 
-    @functools.cached_property
+    @cached_property
     def phase(self) -> Phase:
         return Phase(lambda: self.graph.trace(self.constants(), self.outputs), self.reading)
 
@@ -113,10 +109,6 @@ def constants_of(value: Any) -> dict[str, tf.Tensor] | None:
     return value.constants()
 
 
-def _input(operation: Any, context: AnalysisContext) -> _Rows:
-    return _Rows(operation.dataset_key)
-
-
 def _bind(operation: Any, context: AnalysisContext, value: Value) -> Value:
     dtype = tf.dtypes.as_dtype(operation.dtype_enum)
     return Value(lambda: [(operation.tensor_name, tf.constant(value.sole(), dtype))])
@@ -124,10 +116,6 @@ def _bind(operation: Any, context: AnalysisContext, value: Value) -> Value:
 
 def _create(operation: Any, context: AnalysisContext, *bindings: Value) -> _Bound:
     return _Bound(context.graph, bindings, operation.output_signature, context.reading)
-
-
-def _apply(operation: Any, context: AnalysisContext, bound: _Bound, rows: _Rows) -> Pass:
-    return Pass(bound.phase, rows.dataset)
 
 
 def _extract(operation: Any, context: AnalysisContext, value: Pass | Value) -> Extracted | Value:
@@ -140,37 +128,20 @@ def _flatten(operation: Any, context: AnalysisContext, *values: Value) -> Value:
     return Value(lambda: Repeatable(lambda: itertools.chain.from_iterable(value.elements() for value in values)))
 
 
-def _flatten_lists(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    return Value(lambda: itertools.chain.from_iterable(value.elements()))
-
-
-def _add_key(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    return Value(lambda: [(operation.key, element) for element in value.elements()])
-
-
-def _combine(operation: Any, context: AnalysisContext, of: Extracted) -> Value:
-    return of.rows.want(of.keys, functools.partial(Combined, operation.combiner))
-
-
 def _combine_packed(operation: Any, context: AnalysisContext, rows: Pass) -> Value:
-    made = {
-        packed.label: rows.want(packed.keys, functools.partial(Combined, packed.combiner))
-        for packed in operation.combiners
-    }
+    made = {packed.label: rows.want(packed.keys, partial(Combined, packed.combiner)) for packed in operation.combiners}
     return Value(lambda: [{label: value.sole() for label, value in made.items()}])
 
 
 def _combine_by_key(operation: Any, context: AnalysisContext, of: Extracted) -> Value:
-    return of.rows.want(of.keys, functools.partial(CombinedByKey.of, operation.combiner, context.scratch))
-
-
-def _merge(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    return Value(lambda: [_merged(operation.combiner, value.elements())])
+    return of.rows.want(of.keys, partial(CombinedByKey.of, operation.combiner, context.scratch))
 
 
 def _merge_packed(operation: Any, context: AnalysisContext, value: Value) -> Value:
     def merge() -> Elements:
-        parts = _by_key(value.elements())
+        parts: dict[Any, list[Any]] = {}
+        for key, part in value.elements():
+            parts.setdefault(key, []).append(part)
         # Of a combiner that is packed with others, the one key is the label under which its accumulators come.
         return [{one.label: _merged(one.combiner, parts[one.keys[0]]) for one in operation.combiners}]
 
@@ -189,13 +160,6 @@ def _merge_by_key(operation: Any, context: AnalysisContext, value: Value) -> Val
         return Repeatable(lambda: ((key, combiner.extract_output(one)) for key, one in merged.items()))
 
     return Value(merge)
-
-
-def _by_key(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
-    parts: dict[Any, list[Any]] = {}
-    for key, part in pairs:
-        parts.setdefault(key, []).append(part)
-    return parts
 
 
 def _merged(combiner: Any, accumulators: Iterable[Any]) -> Any:
@@ -233,18 +197,6 @@ def _scaled_boundaries(operation: Any, context: AnalysisContext, value: Value) -
     return _items(Value(lambda: [tft_seam.joined_boundaries(value.sole())]), range(operation.num_outputs))
 
 
-def _count_tokens(operation: Any, context: AnalysisContext, of: Extracted) -> Value:
-    return of.rows.want(of.keys, vocabularies.counter_of(operation, context.scratch))
-
-
-def _merge_tokens(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    return Value(lambda: vocabularies.merge(operation, context.scratch, value.elements()))
-
-
-def _prune_tokens(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    return Value(lambda: vocabularies.prune(operation, context.scratch, value.elements()))
-
-
 def _write_tokens(operation: Any, context: AnalysisContext, value: Value, reserved: Value | None = None) -> Value:
     def write() -> Elements:
         taken = None if reserved is None else reserved.sole()
@@ -273,16 +225,16 @@ def _decode(operation: Any, context: AnalysisContext) -> Value:
 
 # By name: if tft renames a kind of node, it runs on Beam the analyses that need the node, and the others run here.
 _DOES: Mapping[str, Callable[..., Any]] = {
-    "ExtractInputForSavedModel": _input,
+    "ExtractInputForSavedModel": lambda node, context: _Rows(node.dataset_key),
     "CreateTensorBinding": _bind,
     "CreateSavedModel": _create,
-    "ApplySavedModel": _apply,
+    "ApplySavedModel": lambda node, context, bound, rows: Pass(bound.phase, rows.dataset),
     "ExtractFromDict": _extract,
     "Flatten": _flatten,
-    "FlattenLists": _flatten_lists,
-    "AddKey": _add_key,
-    "CacheableCombineAccumulate": _combine,
-    "CacheableCombineMerge": _merge,
+    "FlattenLists": lambda node, context, value: Value(lambda: itertools.chain.from_iterable(value.elements())),
+    "AddKey": lambda node, context, value: Value(lambda: [(node.key, one) for one in value.elements()]),
+    "CacheableCombineAccumulate": lambda node, context, of: of.rows.want(of.keys, partial(Combined, node.combiner)),
+    "CacheableCombineMerge": lambda node, context, value: Value(lambda: [_merged(node.combiner, value.elements())]),
     "PackedCombineAccumulate": _combine_packed,
     "PackedCombineMerge": _merge_packed,
     "CacheableCombinePerKeyAccumulate": _combine_by_key,
@@ -293,9 +245,15 @@ _DOES: Mapping[str, Callable[..., Any]] = {
     "ScaleAndFlattenPerKeyBucketBoundaries": _scaled_boundaries,
     "ExtractCombineMergeOutputs": _outputs,
     "ExtractPackedCombineMergeOutputs": _outputs,
-    "VocabularyAccumulate": _count_tokens,
-    "VocabularyMerge": _merge_tokens,
-    "VocabularyPrune": _prune_tokens,
+    "VocabularyAccumulate": lambda node, context, of: of.rows.want(
+        of.keys, vocabularies.counter_of(node, context.scratch)
+    ),
+    "VocabularyMerge": lambda node, context, value: Value(
+        lambda: vocabularies.merge(node, context.scratch, value.elements())
+    ),
+    "VocabularyPrune": lambda node, context, value: Value(
+        lambda: vocabularies.prune(node, context.scratch, value.elements())
+    ),
     "VocabularyOrderAndWrite": _write_tokens,
     "VocabularyCount": _number_of_tokens,
     "ExtractVocabularyReservedTokens": _reserved_tokens,

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import tensorflow as tf
 from tensorflow_transform import annotators, nodes
 from tensorflow_transform.beam import analysis_graph_builder, analyzer_cache, common
 
@@ -18,13 +17,8 @@ from infeed.components.dataset import files
 from infeed.components.dataset.ranges import ShardRange
 from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.transform.in_process import cache
-from infeed.components.transform.in_process.graphs import Apply, Function, Graph, Traced, saved
-from infeed.components.transform.in_process.nodes import (
-    AnalysisContext,
-    GraphEvaluator,
-    Unknown,
-    constants_of,
-)
+from infeed.components.transform.in_process.graphs import Apply, Graph, Traced, saved
+from infeed.components.transform.in_process.nodes import AnalysisContext, GraphEvaluator, Unknown, constants_of
 from infeed.components.transform.in_process.phases import Reading, Scratch, Sink, Wanted, fill, merge_sinks
 from infeed.components.transform.in_process.tft_rows import ColumnReader
 
@@ -56,20 +50,14 @@ class Plan:
     @classmethod
     def of(
         cls,
-        function: Function,
-        specs: Mapping[str, tf.TypeSpec],
-        folder: str,
-        *,
+        graph: Graph,
         save_options: Any = None,
         datasets: Collection[Any] = (),
         cached: Mapping[Any, cache.Entries] | None = None,
     ) -> Plan:
-        """Trace the function and plan its analysis.
+        """Plan the analysis of a traced function.
 
         Args:
-          function: takes a dict of columns, and gives a dict of features.
-          specs: type of each column.
-          folder: scratch folder, for vocabularies too; the caller removes it.
           datasets: DatasetKeys of the datasets that the cache keeps apart.
           cached: entries of an earlier analysis; None if this analysis keeps none either.
 
@@ -77,26 +65,19 @@ class Plan:
           InfeedError: the function returns no features.
           UnknownNodesError: the analysis has nodes that only tft on Beam can compute.
         """
-        return cls.of_graph(Graph.of(function, specs, folder), save_options, datasets, cached)
-
-    @classmethod
-    def of_graph(
-        cls,
-        graph: Graph,
-        save_options: Any = None,
-        datasets: Collection[Any] = (),
-        cached: Mapping[Any, cache.Entries] | None = None,
-    ) -> Plan:
-        """Plan the analysis of a traced function; see `of`."""
         graph.check()
         analyzed = graph.analyzed  # before tft plans
         assets = annotators.get_asset_annotations(graph.traced)
         annotators.clear_asset_annotations(graph.traced)
-        model, encoded, _ = analysis_graph_builder.build(
-            graph.traced, graph.inputs, graph.outputs, datasets, None if cached is None else _by_dataset(cached)
-        )
-        graphs = _check_known(model)
-        phases = graphs - 1  # the last one makes the features
+        kept: dict[Any, Any] | None = None
+        if cached is not None:
+            kept = {dataset: analyzer_cache.DatasetCache(entries, None) for dataset, entries in cached.items()}
+        model, encoded, _ = analysis_graph_builder.build(graph.traced, graph.inputs, graph.outputs, datasets, kept)
+        unknown = Unknown()
+        nodes.Traverser(unknown).visit_value_node(model)
+        if unknown.labels:
+            raise UnknownNodesError(", ".join(unknown.labels))
+        phases = unknown.graphs - 1  # the last one makes the features
         return cls(graph, assets, phases, analyzed, save_options, model, encoded or {}, cached or {})
 
     def run(self, reading: Reading, output: str) -> dict[Any, cache.Encoded]:
@@ -118,19 +99,6 @@ class Plan:
         }
         self.graph.write(constants_of(final), output, self.assets, self._save_options)
         return {dataset: {key: one.elements() for key, one in entries.items()} for dataset, entries in kept.items()}
-
-
-def _by_dataset(cached: Mapping[Any, cache.Entries]) -> Mapping[Any, Any]:
-    return {dataset: analyzer_cache.DatasetCache(entries, None) for dataset, entries in cached.items()}
-
-
-def _check_known(model: Any) -> int:
-    """Return the number of graphs that the analysis makes."""
-    unknown = Unknown()
-    nodes.Traverser(unknown).visit_value_node(model)
-    if unknown.labels:
-        raise UnknownNodesError(", ".join(unknown.labels))
-    return unknown.graphs
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def _plan(first: _First, given: Mapping[str, Any]) -> Plan:
         cached = cache.find(given["input_cache_dir"], datasets) if given["input_cache_dir"] else {}
         caching = {"datasets": datasets, "cached": cached}
     graph = first.graph(given["preprocessing_fn"], specs, given["temp_path"])
-    return Plan.of_graph(graph, save_options=given["save_options"], **caching)
+    return Plan.of(graph, save_options=given["save_options"], **caching)
 
 
 @dataclass(frozen=True)
@@ -174,20 +174,21 @@ def _statistics_asked(plan: Plan, given: Mapping[str, Any]) -> _Statistics:
         Asked.of(tfx_seam.stats_options(change, kind, schema, *more))
         for kind, schema, more in zip(kinds, schemas, paths, strict=True)
     )
-    return _Statistics(raw, transformed, raw.request.beyond or transformed.request.beyond or _nested(plan))
-
-
-def _nested(plan: Plan) -> str:
+    beyond = raw.request.beyond or transformed.request.beyond
     for name, feature in plan.graph.outputs.items():
         if isinstance(feature, tf.RaggedTensor) and feature.shape.rank > 2:
-            return f"feature {name!r} holds lists of lists"
-    return ""
+            beyond = beyond or f"feature {name!r} holds lists of lists"
+    return _Statistics(raw, transformed, beyond)
 
 
 def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluster: Cluster) -> None:
     output, metadata = given["transform_output_path"], given["input_dataset_metadata"]
     analyzed = {one.dataset_key: _ranges(one, cluster) for one in given["analyze_data_list"]}
-    shards = _shards(given, cluster)
+    shards: list[TransformedShard] = []
+    for dataset in given["transform_data_list"]:
+        writes = given["materialization_format"] is not None
+        folder = posixpath.dirname(dataset.materialize_output_path) if writes else None
+        shards += transformed_shards(_ranges(dataset, cluster), folder)
     first, *_ = given["analyze_data_list"]
     with chosen("transforms", shards, cluster) as engine:
         reading = OnEngine(analyzed, partial(ColumnReader.of, metadata.schema, first.tfxio), engine, plan.graph.folder)
@@ -201,34 +202,18 @@ def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluste
         except FailedBatchError as failed:
             raise explain(failed, plan.graph.traced, plan.graph.inputs) from failed
         if asked:
-            splits = [_split_of(one.file_pattern) for one in given["analyze_data_list"]]
+            # TFX's pattern is `.../Split-train/*`.
+            places = [posixpath.split(posixpath.dirname(one.file_pattern)) for one in given["analyze_data_list"]]
+            splits = [(root, split.removeprefix("Split-")) for root, split in places]
             described = {*plan.analyzed, *columns}
             folders = given["stats_output_paths"]
             write_raw(splits, described, metadata.schema, asked.raw, folders, engine.map)
             write_transformed(transformed, asked.transformed, folders)
 
 
-def _shards(given: Mapping[str, Any], cluster: Cluster) -> list[TransformedShard]:
-    """Return the rows to transform, with the files to write."""
-    writes = given["materialization_format"] is not None
-    return [
-        shard
-        for dataset in given["transform_data_list"]
-        for shard in transformed_shards(
-            _ranges(dataset, cluster), posixpath.dirname(dataset.materialize_output_path) if writes else None
-        )
-    ]
-
-
 def _ranges(dataset: Any, cluster: Cluster) -> list[ShardRange]:
     """Return the rows of a dataset whose pattern is TFX's `.../Split-train/*`."""
     return record_ranges([posixpath.dirname(dataset.file_pattern)], counting(cluster))
-
-
-def _split_of(pattern: str) -> tuple[str, str]:
-    """Return the folder of the Examples and the name of the split for TFX's pattern `.../Split-train/*`."""
-    root, split = posixpath.split(posixpath.dirname(pattern))
-    return root, split.removeprefix("Split-")
 
 
 def _keep(kept: Mapping[Any, cache.Encoded], given: Mapping[str, Any]) -> None:

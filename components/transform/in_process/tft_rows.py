@@ -40,21 +40,13 @@ class ColumnReader:
 
     @classmethod
     def of(cls, schema: schema_pb2.Schema, tfxio: Any, columns: Sequence[str]) -> ColumnReader:
-        """
-        Args:
-          schema: of all columns.
-          tfxio: tfx_bsl's view of the rows.
-          columns: to be read; all, if there are none.
-        """
+        """Read `columns`, or all if it is empty, of rows that `tfxio` describes and `schema` types."""
         columns = list(columns) or list(tfxio.TensorRepresentations())
         projected = tensor_representation_util.ProjectTensorRepresentationsInSchema(schema, columns)
         return cls(columns, projected.SerializeToString(), tfxio.Project(columns).TensorAdapterConfig())
 
     def batches(self, shard: ShardRange) -> Iterator[Tensors]:
-        """
-        Raises:
-          InfeedError: the file is truncated or corrupt; names it and the record.
-        """
+        """Yield batches. Raises InfeedError with the record if the file is truncated or corrupt."""
         adapter = tensor_adapter.TensorAdapter(self.config)
         for block in regroup(read_blocks(shard.path, shard.start, shard.stop), MOST_ROWS, BATCH_BYTES):
             yield adapter.ToBatchTensors(self._decode(block), produce_eager_tensors=True)
@@ -89,10 +81,7 @@ class TftTransformer:
         self._tfx_encoder = example_coder.RecordBatchToExamplesEncoder(schema)
 
     def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
-        """
-        Raises:
-          FailedBatchError: the graph refuses values of a batch.
-        """
+        """Yield transformed batches. Raises FailedBatchError if the graph rejects values of a batch."""
         for batch in self._reader.batches(shard):
             try:
                 made = self._model.apply_transform_model(batch)

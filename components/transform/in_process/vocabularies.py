@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import tensorflow as tf
 from tensorflow_transform import analyzers, tf_utils
 
 from infeed.components.dataset import files, records
 from infeed.components.seams import tft as tft_seam
+from infeed.components.transform.in_process.cache import chunks, framed
 from infeed.components.transform.in_process.phases import Repeatable, Scratch
 from infeed.components.transform.keyed_runs import KeyedRuns
 from infeed.components.transform.tally import Tally
@@ -30,7 +30,6 @@ from infeed.components.transform.tally import Tally
 Entry = tuple[Any, Any]  # (what it is ordered by, token)
 _SENTINELS = (tf_utils.GLOBAL_Y_COUNT_SENTINEL_STRING, tf_utils.GLOBAL_Y_COUNT_SENTINEL_INT)
 _LEAST = float("-inf")
-_CHUNK = 1 << 16  # tokens that are objects of Python at a time
 _RANK_BYTES = 8
 _SIGN_BIT, _ALL_BITS = 1 << 63, (1 << 64) - 1
 
@@ -151,7 +150,7 @@ def merge(operation: Any, scratch: Scratch, accumulated: Iterable[tuple[Any, Any
     if isinstance(accumulated, TokenCounts) and accumulated.is_text:
         return Ranked(accumulated.tally)
     tally = scratch.tally()
-    for pairs in _chunks(accumulated):
+    for pairs in chunks(accumulated):
         tokens, counts = zip(*pairs, strict=True)
         tally.add(np.array(list(map(_text, tokens)), object), np.array(counts, np.float64 if weighted else np.int64))
     return Ranked(tally)
@@ -234,7 +233,7 @@ def prune(operation: Any, scratch: Scratch, entries: Iterable[Any]) -> list[Entr
         above = _above(entries, operation.frequency_threshold, operation.informativeness_threshold)
         kept = InOrder.of(scratch, above, operation.top_k)
     if operation.top_k is not None and not kept.number:
-        kept = _dummy(operation.input_dtype)
+        kept = [tft_seam.empty_vocabulary_entry(operation.input_dtype)]
     if operation.key_fn is None:
         return kept
     covering = _above(entries, operation.coverage_frequency_threshold, operation.coverage_informativeness_threshold)
@@ -266,10 +265,6 @@ def _largest_by_key(
         yield from (entry for _, entry in itertools.islice(group, count))
 
 
-def _dummy(dtype: str) -> list[Entry]:
-    return [tft_seam.empty_vocabulary_entry(dtype)]
-
-
 def number_of(entries: Any) -> int:
     return len(entries) if isinstance(entries, list) else int(entries.number)
 
@@ -284,18 +279,17 @@ def write(operation: Any, scratch: Scratch, entries: Iterable[Entry], reserved: 
             entries = InOrder.of(scratch, entries)
         held = frozenset(taken)
         entries = itertools.chain(((-1, token) for token in taken), (one for one in entries if one[1] not in held))
-        first = list(itertools.islice(entries, 1)) or _dummy(operation.input_dtype)
+        first = list(itertools.islice(entries, 1)) or [tft_seam.empty_vocabulary_entry(operation.input_dtype)]
         entries = itertools.chain(first, entries)
-    lines = _chunks(_line(entry, operation.store_frequency) for entry in entries)
+    lines = (_line(entry, operation.store_frequency) for entry in entries)
     path = posixpath.join(scratch.folder, operation.vocab_filename)
     if operation.file_format == "text":
         with files.open_output(path) as file:
-            for some in lines:
+            for some in chunks(lines):
                 file.write(b"".join(line + b"\n" for line in some))
         return path
     path = f"{path}.tfrecord.gz"
-    framed = (records.frame_records(pa.array(some, pa.large_binary())) for some in lines)
-    records.write_records(path, framed, gzip_level=1)
+    records.write_records(path, framed(lines), gzip_level=1)
     return path
 
 
@@ -305,12 +299,6 @@ def _shuffled(scratch: Scratch, entries: Iterable[Entry]) -> Iterator[Entry]:
     for entry in entries:
         hashed.put(hashlib.sha1(entry[1]).digest(), entry)
     return (entry for _, entry in hashed.items())
-
-
-def _chunks(some: Iterable[Any]) -> Iterator[list[Any]]:
-    remaining = iter(some)
-    while chunk := list(itertools.islice(remaining, _CHUNK)):
-        yield chunk
 
 
 def _line(entry: Entry, with_frequency: bool) -> bytes:

@@ -29,9 +29,8 @@ class FillWith(Clean):
     """Replace missing values by a constant of the column's type, or by the "mean", "median" or "mode".
 
     Mean and median require numbers. The mode is the most frequent string or integer (ties: the later in byte order).
-    The
-    mean turns an integer column into floats. To fill text with the literal word "mean", use the missing value of a
-    `Vocabulary`, index 0.
+    The mean turns an integer column into floats. To fill text with the literal word "mean", use the missing value of
+    a `Vocabulary`, index 0.
     """
 
     value: float | str

@@ -158,12 +158,9 @@ def _piece(part: str, form: str) -> Piece:
 def regex_of(pieces: Sequence[Piece], directive: str = "") -> str:
     """Return a regular expression of lower-case text that captures one directive. RE2 supports nine groups."""
     return "".join(
-        _grouped(piece, piece.directive == directive) if piece.directive else piece.pattern for piece in pieces
+        f"({'' if piece.directive == directive else '?:'}{piece.pattern})" if piece.directive else piece.pattern
+        for piece in pieces
     )
-
-
-def _grouped(piece: Piece, captured: bool) -> str:
-    return f"({piece.pattern})" if captured else f"(?:{piece.pattern})"
 
 
 def regexes_of(form: str) -> tuple[str, dict[str, str]]:

@@ -103,10 +103,10 @@ class Vocabulary(Looked):
     """Encode string or integer categories as indices.
 
     0 is a missing value, 1 to n are the n values of the training rows, the most frequent first (ties: later in byte
-    order
-    first), and n + 1 to n + `oov` are shared by unseen values, by their hash as in `tft.apply_vocabulary`. With `oov=0`
-    unseen values count as missing. `size` and `min_count` keep only frequent values. The empty string is never in the
-    vocabulary. The transform graph has the values in index order as a vocabulary asset with the name of the output.
+    order first), and n + 1 to n + `oov` are shared by unseen values, by their hash as in `tft.apply_vocabulary`. With
+    `oov=0` unseen values count as missing. `size` and `min_count` keep only frequent values. The empty string is never
+    in the vocabulary. The transform graph has the values in index order as a vocabulary asset with the name of the
+    output.
     """
 
     kind: Literal["vocabulary"] = field(default="vocabulary", kw_only=True, repr=False)
@@ -205,10 +205,8 @@ class Bucketize(Prepared):
     """Encode numbers as the index of their quantile or range. 0 is missing, 1 to `buckets` the rest.
 
     Boundaries are quantiles of the training rows, each a value of the data with a rank error of at most 1 %, or
-    `edges`, one
-    fewer than buckets. A value on a boundary belongs above it. Values beyond those of the training rows belong to the
-    first
-    or the last bucket. With `key`, boundaries are those of the rows with that key.
+    `edges`, one fewer than buckets. A value on a boundary belongs above it. Values beyond those of the training rows
+    belong to the first or the last bucket. With `key`, boundaries are those of the rows with that key.
     """
 
     column: str
@@ -298,10 +296,8 @@ class Cross(Feature):
     """Encode combinations of the values of several columns as categories, int64 [batch, 1].
 
     The values of a row, as text, are joined by ASCII's unit separator. The result is hashed into `buckets` indices as
-    in
-    `Hash`, or without `buckets` looked up in a vocabulary of the combinations as in `Vocabulary`. If one of the values
-    is
-    missing, the index is 0. Columns hold strings or integers.
+    in `Hash`, or without `buckets` looked up in a vocabulary of the combinations as in `Vocabulary`. If one of the
+    values is missing, the index is 0. Columns hold strings or integers.
     """
 
     of: tuple[str, ...]

@@ -60,7 +60,14 @@ class Label(Feature):
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         import tensorflow as tf
 
-        self._check_complete(found[0])
+        without = found[0].missing + (found[0].counts.get(b"", 0) if isinstance(found[0], Frequencies) else 0)
+        if without and self.missing == "error" and self.task != "multilabel":
+            raise InfeedError(
+                f"column {self.column!r} has no label in {without} rows",
+                where=_SPLIT,
+                do="leave these rows out of the data,"
+                ' or set missing="mark" on the label and let the reader leave them out',
+            )
         if self.task == "regression":
             return tf.where(column.present, tf.cast(column.values, tf.float32), math.nan)
         classes, tokens = self.classes(found[0]), as_strings(column)
@@ -73,28 +80,18 @@ class Label(Feature):
 
     def classes(self, found: Frequencies) -> list[bytes]:
         """Return the values of the training rows in index order."""
-        values = sorted(value for value in found.counts if value != b"")
+        values = [as_word(value) for value in sorted(value for value in found.counts if value != b"")]
         if not values:
             raise InfeedError(
                 f"column {self.column!r} holds no labels",
                 where=_SPLIT,
                 do="check that this is the label's column, and that the split has rows",
             )
-        for value in map(as_word, values):
+        for value in values:
             if not is_word(value):
                 raise InfeedError(
                     f"column {self.column!r} holds the label {value!r}, which has a line break",
                     where=_SPLIT,
                     do="name the classes without line breaks",
                 )
-        return [as_word(value) for value in values]
-
-    def _check_complete(self, found: Any) -> None:
-        without = found.missing + (found.counts.get(b"", 0) if isinstance(found, Frequencies) else 0)
-        if without and self.missing == "error" and self.task != "multilabel":
-            raise InfeedError(
-                f"column {self.column!r} has no label in {without} rows",
-                where=_SPLIT,
-                do="leave these rows out of the data,"
-                ' or set missing="mark" on the label and let the reader leave them out',
-            )
+        return values

@@ -52,7 +52,13 @@ class Scaled(Prepared):
         return values
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        return self._scaled(column, *self._tensors(column, found[0], tables))
+        import tensorflow as tf
+
+        if not isinstance(found[0], ByKey):
+            return self._scaled(column, *(tf.constant(number, tf.float64) for number in self._checked(found[0])))
+        rows = tf.constant([self.constants(one) for one in found[0].in_order], tf.float64)
+        of_values = tf.gather(rows, tables.places(found[0].keys, column.keys) + 1)
+        return self._scaled(column, *tf.unstack(of_values, axis=1))
 
     def apply_together(
         self, features: Sequence[Scaled], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
@@ -64,21 +70,12 @@ class Scaled(Prepared):
         return each_output(self._scaled(column, *constants))
 
     def _scaled(self, column: FlatColumn, center: Any, width: Any, *more: Any) -> Any:
+        """Scale by constants: float64 [] each, with keys [n], or for k columns [k, 1]."""
         import tensorflow as tf
 
         values = self.transformed(tf.cast(column.values, tf.float64), *more)
         known = column.present & (width > 0)
         return tf.cast(tf.where(known, (values - center) / tf.where(width > 0, width, 1.0), 0.0), tf.float32)
-
-    def _tensors(self, column: FlatColumn, found: Any, tables: Tables) -> list[Any]:
-        """Return the constants: float64 [] each, or with keys [n]."""
-        import tensorflow as tf
-
-        if not isinstance(found, ByKey):
-            return [tf.constant(number, tf.float64) for number in self._checked(found)]
-        rows = tf.constant([self.constants(one) for one in found.in_order], tf.float64)
-        parts: list[Any] = tf.unstack(tf.gather(rows, tables.places(found.keys, column.keys) + 1), axis=1)
-        return parts
 
     def _checked(self, found: Analysis) -> tuple[float, ...]:
         constants = self.constants(found)
@@ -93,10 +90,8 @@ class ZScore(Scaled):
     """Scale to (value - mean) / standard deviation over the training rows.
 
     The deviation is the population deviation, as in `tft.scale_to_z_score`. A missing value becomes the mean, which is
-    0
-    after scaling, and does not affect mean and deviation. With a number as `fill`, in the column's unit, a missing
-    value
-    counts as that number in all three.
+    0 after scaling, and does not affect mean and deviation. With a number as `fill`, in the column's unit, a missing
+    value counts as that number in all three.
     """
 
     fill: float | Literal["mean"] = "mean"

@@ -93,26 +93,21 @@ class Similarity(Prepared):
         return column._replace(present=first_in_row(column.values, column.splits))
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        from infeed.components.transform.operators.text import cosine_of_counts, cosine_of_sums
+        import tensorflow as tf
+
+        from infeed.components.transform.operators import text
 
         if self.file:
-            return cosine_of_sums(self._vectors.apply(column, (), tables), column.splits)
-        return cosine_of_counts(column.values, self._weights(column, found[0], tables), column.splits)
+            return text.cosine_of_sums(self._vectors.apply(column, (), tables), column.splits)
+        words = vocabulary_of(self, found[0], self.size, self.min_count)
+        weights = tf.constant(text.inverse_document_frequency([0, *words.values()], found[0].rows))
+        weights = tf.gather(weights, tables.vocabulary(self.output, [*words], column.values) + 1)
+        return text.cosine_of_counts(column.values, weights, column.splits)
 
     def shape(self, column: FlatColumn, result: Any) -> Any:
         import tensorflow as tf
 
         return result[:, tf.newaxis]
-
-    def _weights(self, column: FlatColumn, found: Frequencies, tables: Tables) -> Any:
-        """Return float32 [n], the inverse document frequency of each token."""
-        import tensorflow as tf
-
-        from infeed.components.transform.operators.text import inverse_document_frequency
-
-        words = vocabulary_of(self, found, self.size, self.min_count)
-        weights = inverse_document_frequency([0, *words.values()], found.rows)
-        return tf.gather(tf.constant(weights), tables.vocabulary(self.output, [*words], column.values) + 1)
 
     @property
     def _vectors(self) -> PretrainedVectors:

@@ -59,7 +59,15 @@ class BagOfWords(Looked):
 
     def analyzed(self, column: FlatColumn) -> FlatColumn:
         """Return the tokens with keys that mark the first occurrence in a row, which counts the row."""
-        return column if self.weights != "tf_idf" else column._replace(keys=_occurrences(column))
+        if self.weights != "tf_idf":
+            return column
+        import tensorflow as tf
+
+        from infeed.components.transform.operators.text import first_in_row
+
+        tokens = as_strings(column)
+        splits = tf.range(tf.size(tokens, tf.int64) + 1) if column.splits is None else column.splits
+        return column._replace(keys=tf.where(first_in_row(tokens, splits), _FIRST, _AGAIN))
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         import tensorflow as tf
@@ -73,30 +81,15 @@ class BagOfWords(Looked):
         rows = tf.RaggedTensor.from_row_splits(places, splits, validate=False)
         if self.weights != "tf_idf":
             return bag(rows, self.cardinality(len(words)), binary=self.weights == "binary")
-        return tf_idf(rows, _rows_with(words, found[0]), counts.rows, smooth=self.smooth)
+        first = dict(found[0].of.items())[_FIRST].counts
+        rows_with = {as_word(value): number for value, number in first.items()}
+        return tf_idf(rows, [rows_with[word] for word in words], counts.rows, smooth=self.smooth)
 
     def shape(self, column: FlatColumn, result: Any) -> Any:
         return result
 
     def domain(self, found: Sequence[Any]) -> None:
         return None
-
-
-def _occurrences(column: FlatColumn) -> Any:
-    """Return string [n]: "first" or "again" in its row."""
-    import tensorflow as tf
-
-    from infeed.components.transform.operators.text import first_in_row
-
-    tokens = as_strings(column)
-    splits = tf.range(tf.size(tokens, tf.int64) + 1) if column.splits is None else column.splits
-    return tf.where(first_in_row(tokens, splits), _FIRST, _AGAIN)
-
-
-def _rows_with(words: Sequence[bytes], found: ByKey[Any]) -> list[int]:
-    """Return for each word the number of training rows that contain it."""
-    rows = {as_word(value): number for value, number in dict(found.of.items())[_FIRST].counts.items()}
-    return [rows[word] for word in words]
 
 
 @dataclass(frozen=True)

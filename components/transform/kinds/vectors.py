@@ -159,9 +159,7 @@ def read_vectors(path: str, words: str | None = None, size: int | None = None) -
     """
     if words is not None and not path.endswith(".npy"):
         raise InfeedError(
-            f"words is {words!r}, but the file contains words",
-            where=path,
-            do="leave words out, or name a .npy file",
+            f"words is {words!r}, but the file contains words", where=path, do="leave words out, or name a .npy file"
         )
     try:
         versions = tuple(files.version(files.stat(one)) for one in (path, words) if one)

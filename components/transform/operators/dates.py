@@ -23,7 +23,6 @@ _EPOCHS: Mapping[str, tuple[int, int]] = {
     "epoch_us": (1, 1),
     "epoch_ns": (1, 1_000),
 }
-EPOCHS = tuple(_EPOCHS)
 
 
 class Times(NamedTuple):
@@ -122,9 +121,8 @@ def _day_of_year(days: tf.Tensor) -> tf.Tensor:
     return days - days_from_civil(year, tf.ones_like(year), tf.ones_like(year)) + 1
 
 
-def _week(micros: tf.Tensor) -> tf.Tensor:
+def _week(days: tf.Tensor) -> tf.Tensor:
     # A week belongs to the year of its Thursday, and is so many Thursdays after that year's first day.
-    days = _days(micros)
     return (_day_of_year(days - _weekday(days) + 3) - 1) // 7 + 1
 
 
@@ -132,7 +130,7 @@ _PARTS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "year": lambda micros: _civil(micros).year,
     "quarter": lambda micros: (_civil(micros).month + 2) // 3,
     "month": lambda micros: _civil(micros).month,
-    "week": _week,
+    "week": lambda micros: _week(_days(micros)),
     "day": lambda micros: _civil(micros).day,
     "day_of_year": lambda micros: _day_of_year(_days(micros)),
     "weekday": lambda micros: _weekday(_days(micros)),
@@ -142,7 +140,6 @@ _PARTS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "days": _days,
     "seconds": _seconds,
 }
-PARTS = tuple(_PARTS)
 
 
 def parse(texts: tf.Tensor, whole: str, parts: Mapping[str, str]) -> Times:
@@ -158,16 +155,14 @@ def parse(texts: tf.Tensor, whole: str, parts: Mapping[str, str]) -> Times:
     """
     texts = tf.strings.strip(tf.strings.lower(texts))
     matched = tf.strings.regex_full_match(texts, whole)
-    held = {directive: _held(texts, matched, regex) for directive, regex in parts.items()}
+    held = {
+        directive: tf.where(matched, tf.strings.regex_replace(texts, f"^{regex}$", r"\1"), "")
+        for directive, regex in parts.items()
+    }
     days, exists = _days_of(held)
     micros = days * DAY + _time_of_day(held)
     valid = matched & exists & in_calendar(micros)
     return Times(tf.where(valid, micros, 0), valid)
-
-
-def _held(texts: tf.Tensor, matched: tf.Tensor, regex: str) -> tf.Tensor:
-    """Return the text in the group's place, or ""."""
-    return tf.where(matched, tf.strings.regex_replace(texts, f"^{regex}$", r"\1"), "")
 
 
 def _number(held: Mapping[str, tf.Tensor], directive: str) -> tf.Tensor | int:
@@ -180,29 +175,22 @@ def _number(held: Mapping[str, tf.Tensor], directive: str) -> tf.Tensor | int:
 
 def _days_of(held: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
     """Return days since 1970, and whether the date exists."""
-    year = _year(held)
+    year = _number(held, "Y" if "Y" in held else "y")
+    if "Y" not in held:
+        year += tf.where(year >= 69, tf.constant(1900, tf.int64), tf.constant(2000, tf.int64))
     if "j" in held:
         first = days_from_civil(year, tf.ones_like(year), tf.ones_like(year))
         days = first + _number(held, "j") - 1
         return days, (civil_from_days(days).year == year) & (year >= 1)
-    month, day = _month(held), _number(held, "d")
+    if "m" in held:
+        month = _number(held, "m")
+    else:
+        name = tf.strings.substr(held["B" if "B" in held else "b"], 0, 3)
+        month = tf.argmax(tf.cast(name[..., tf.newaxis] == tf.constant(MONTHS), tf.int8), -1) + 1
+    day = _number(held, "d")
     days = days_from_civil(year, month, day)
     back = civil_from_days(days)  # the 30th of February comes back as a day of March
     return days, (back.month == month) & (back.day == day) & (year >= 1)
-
-
-def _year(held: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    if "Y" in held:
-        return _number(held, "Y")
-    short = _number(held, "y")
-    return short + tf.where(short >= 69, tf.constant(1900, tf.int64), tf.constant(2000, tf.int64))
-
-
-def _month(held: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    if "m" in held:
-        return _number(held, "m")
-    name = tf.strings.substr(held["B" if "B" in held else "b"], 0, 3)
-    return tf.argmax(tf.cast(name[..., tf.newaxis] == tf.constant(MONTHS), tf.int8), -1) + 1
 
 
 def _time_of_day(held: Mapping[str, tf.Tensor]) -> tf.Tensor:

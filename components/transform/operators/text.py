@@ -20,7 +20,6 @@ Array: TypeAlias = npt.NDArray[Any]
 
 # White space as `str.isspace` has it; RE2's own `\s` is that of ASCII.
 _SPACE = r"[\s\v\x1c-\x1f\x{85}\pZ]"
-_OUTER_SPACE = rf"^{_SPACE}+|{_SPACE}+$"
 # What stands between words: all but letters, the marks upon them, digits and the underscore.
 _BETWEEN_WORDS = r"[^\pL\pM\pN_]+"
 
@@ -39,16 +38,8 @@ def clean(texts: Strings, steps: Sequence[str]) -> Strings:
     return texts
 
 
-def _trim(texts: tf.Tensor) -> tf.Tensor:
-    return tf.strings.regex_replace(texts, _OUTER_SPACE, "")
-
-
 def _squeeze(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(texts, rf"{_SPACE}+", " ")
-
-
-def _lower(texts: tf.Tensor) -> tf.Tensor:
-    return tf.strings.lower(texts, encoding="utf-8")
 
 
 def _words(texts: tf.Tensor) -> tf.Tensor:
@@ -68,13 +59,12 @@ def _strip_accents(texts: tf.Tensor) -> tf.Tensor:
 
 _NOTHING = -1  # a mark that stands by itself
 _STEPS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    "trim": _trim,
+    "trim": lambda texts: tf.strings.regex_replace(texts, rf"^{_SPACE}+|{_SPACE}+$", ""),
     "squeeze": _squeeze,
-    "lower": _lower,
+    "lower": lambda texts: tf.strings.lower(texts, encoding="utf-8"),
     "strip_accents": _strip_accents,
     "words": _words,
 }
-STEPS = tuple(_STEPS)
 
 
 @cache

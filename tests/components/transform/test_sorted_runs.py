@@ -24,6 +24,10 @@ def runs_in(folder: Path) -> list[str]:
     return [path.name for path in folder.glob("*")]
 
 
+def rows_in(tally: Tally) -> int:
+    return sum(batch.num_rows for batch in tally.items())
+
+
 def test_few_runs_are_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_open: list[str] = []
     most = 0
@@ -39,11 +43,11 @@ def test_few_runs_are_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     open_input = files.open_input
     monkeypatch.setattr(files, "open_input", counted)
-    with Tally(str(tmp_path), limit=64) as tally:
-        for number in range(100):
-            tally.add(words(number, 99 - number))
-        assert len(runs_in(tmp_path)) == 100
-        assert [batch.column(1).to_pylist() for batch in tally.items()] == [[2]] * 100
+    tally = Tally(str(tmp_path), limit=64)
+    for number in range(100):
+        tally.add(words(number, 99 - number))
+    assert len(runs_in(tmp_path)) == 100
+    assert [batch.column(1).to_pylist() for batch in tally.items()] == [[2]] * 100
     assert sorted_runs._FAN_IN // 2 < most <= sorted_runs._FAN_IN
     assert not is_open
 
@@ -63,9 +67,7 @@ def test_many_rows_travel_as_a_path(tmp_path: Path) -> None:
     pickled = pickle.dumps(tally)
     assert len(pickled) < 5000
     assert len(runs_in(tmp_path)) == 1
-    with pickle.loads(pickled) as copy:
-        assert len(copy) == 10_000
-    assert runs_in(tmp_path) == []
+    assert rows_in(pickle.loads(pickled)) == 10_000
 
 
 def test_a_pickle_can_be_read_twice(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_a_pickle_can_be_read_twice(tmp_path: Path) -> None:
     for start in range(0, 4000, 100):
         tally.add(words(*range(start, start + 100)))
     pickled = pickle.dumps(tally)
-    assert [len(pickle.loads(pickled)) for _ in range(2)] == [4000, 4000]
+    assert [rows_in(pickle.loads(pickled)) for _ in range(2)] == [4000, 4000]
 
 
 def test_rows_are_written_in_blocks_that_fit_a_merge(tmp_path: Path) -> None:
@@ -88,17 +90,16 @@ def test_rows_are_written_in_blocks_that_fit_a_merge(tmp_path: Path) -> None:
 
 
 def test_ranking_leaves_nothing_behind_when_the_reader_stops(tmp_path: Path) -> None:
-    with Tally(str(tmp_path), limit=64) as tally:
-        for number in range(50):
-            tally.add(words(number))
-        before = runs_in(tmp_path)
-        ranked = tally.ranked()
-        assert next(ranked).column(0).to_pylist() == [b"000049"]
-        assert len(runs_in(tmp_path)) > len(before)
-        del ranked
-        merged = set(runs_in(tmp_path)) - set(before)
-        assert len(merged) < len(before)
-    assert runs_in(tmp_path) == []
+    tally = Tally(str(tmp_path), limit=64)
+    for number in range(50):
+        tally.add(words(number))
+    before = runs_in(tmp_path)
+    ranked = tally.ranked()
+    assert next(ranked).column(0).to_pylist() == [b"000049"]
+    assert len(runs_in(tmp_path)) > len(before)
+    del ranked
+    merged = set(runs_in(tmp_path)) - set(before)
+    assert len(merged) < len(before)
 
 
 def test_few_values_in_many_batches_take_little_memory(tmp_path: Path) -> None:

@@ -52,16 +52,10 @@ def pairs(batches: Any) -> list[tuple[Any, Any]]:
     ]
 
 
-def runs_in(folder: str) -> list[Path]:
-    return sorted(Path(folder).glob("*"))
-
-
 @given(batches=BATCHES, limit=LIMITS)
 def test_counts_what_a_counter_counts_in_the_order_of_the_values(folder: str, batches: Any, limit: int) -> None:
     expected = Counter(value for batch in batches for value in batch)
-    with tally_of(folder, limit, batches) as tally:
-        assert pairs(tally.items()) == sorted(expected.items())
-        assert len(tally) == len(expected)
+    assert pairs(tally_of(folder, limit, batches).items()) == sorted(expected.items())
 
 
 @given(batches=BATCHES, limit=LIMITS, cuts=st.lists(st.integers(0, 12), max_size=4), pickled=st.booleans())
@@ -70,32 +64,30 @@ def test_parts_make_no_difference(folder: str, batches: Any, limit: int, cuts: l
     parts = [tally_of(folder, limit, batches[start:stop]) for start, stop in itertools.pairwise(bounds)]
     if pickled:
         parts = [pickle.loads(pickle.dumps(part)) for part in parts]
-    with parts[0] as merged:
-        for part in parts[1:]:
-            merged.merge(part)
-        assert pairs(merged.items()) == sorted(Counter(value for batch in batches for value in batch).items())
-        assert not any(map(len, parts[1:]))
+    for part in parts[1:]:
+        parts[0].merge(part)
+    assert pairs(parts[0].items()) == sorted(Counter(value for batch in batches for value in batch).items())
+    assert not any(list(part.items()) for part in parts[1:])
 
 
 @given(batches=BATCHES, limit=LIMITS, size=st.one_of(st.none(), st.integers(1, 40)), least=st.integers(0, 4))
 def test_ranks_by_count_and_then_by_value(folder: str, batches: Any, limit: int, size: int | None, least: int) -> None:
     counts = Counter(value for batch in batches for value in batch)
     expected = sorted(((count, value) for value, count in counts.items() if count >= least), reverse=True)[:size]
-    with tally_of(folder, limit, batches) as tally:
-        assert [(count, value) for value, count in pairs(tally.ranked(size, least))] == expected
+    ranked = tally_of(folder, limit, batches).ranked(size, least)
+    assert [(count, value) for value, count in pairs(ranked)] == expected
 
 
 @pytest.mark.parametrize("kind", [int, lambda number: b"%d" % number])
-def test_many_runs_are_merged_in_levels(folder: str, kind: Any) -> None:
+def test_many_runs_are_merged_in_levels(tmp_path: Path, kind: Any) -> None:
     values = [kind(number) for number in random.Random(5).choices(range(1000), k=6000)]
     expected = Counter(values)
-    with tally_of(folder, 2000, [values[start : start + 40] for start in range(0, 6000, 40)]) as tally:
-        assert len(runs_in(folder)) > 64
-        assert pairs(tally.items()) == sorted(expected.items())
-        ranked = [(count, value) for value, count in pairs(tally.ranked())]
-        assert ranked == sorted(((count, value) for value, count in expected.items()), reverse=True)
-        assert pairs(tally.ranked(7)) == [(value, count) for count, value in ranked[:7]]
-    assert runs_in(folder) == []
+    tally = tally_of(str(tmp_path), 2000, [values[start : start + 40] for start in range(0, 6000, 40)])
+    assert len(list(tmp_path.iterdir())) > 64
+    assert pairs(tally.items()) == sorted(expected.items())
+    ranked = [(count, value) for value, count in pairs(tally.ranked())]
+    assert ranked == sorted(((count, value) for value, count in expected.items()), reverse=True)
+    assert pairs(tally.ranked(7)) == [(value, count) for count, value in ranked[:7]]
 
 
 @given(
@@ -116,7 +108,6 @@ def test_pickling_changes_no_bit_of_sums_of_weights(folder: str, parts: Any, lim
             total = travel(total)
             total.merge(travel(tally))
         merged.append(pairs(total.items()))
-        total.close()
     assert merged[0] == merged[1]
     assert [value for value, _ in merged[0]] == sorted(
         {value for part in parts for batch in part for value, _ in batch}
@@ -124,13 +115,13 @@ def test_pickling_changes_no_bit_of_sums_of_weights(folder: str, parts: Any, lim
 
 
 def test_weights_in_memory_are_added_in_their_order(folder: str) -> None:
-    with Tally(folder) as tally:
-        for weights in ([1e16, 1.0, 1.0], [1.0, -1e16]):
-            tally.add(array([b"a"] * len(weights)), np.array(weights))
-        assert pairs(tally.items()) == [(b"a", 1e16 + 1.0 + 1.0 + 1.0 - 1e16)]
+    tally = Tally(folder)
+    for weights in ([1e16, 1.0, 1.0], [1.0, -1e16]):
+        tally.add(array([b"a"] * len(weights)), np.array(weights))
+    assert pairs(tally.items()) == [(b"a", 1e16 + 1.0 + 1.0 + 1.0 - 1e16)]
 
 
 def test_integer_weights_stay_exact(folder: str) -> None:
-    with Tally(folder) as tally:
-        tally.add(np.array([3, 3, 4]), np.array([1 << 60, 1, 2]))
-        assert pairs(tally.items()) == [(3, (1 << 60) + 1), (4, 2)]
+    tally = Tally(folder)
+    tally.add(np.array([3, 3, 4]), np.array([1 << 60, 1, 2]))
+    assert pairs(tally.items()) == [(3, (1 << 60) + 1), (4, 2)]

@@ -58,6 +58,7 @@ def test_a_function_is_traced_once_for_the_first_phase_and_the_plan_and_once_for
 ) -> None:
     import tensorflow_transform as tft
 
+    from infeed.components.transform.in_process.graphs import Graph
     from infeed.components.transform.in_process.plan import Plan
 
     calls = []
@@ -66,7 +67,7 @@ def test_a_function_is_traced_once_for_the_first_phase_and_the_plan_and_once_for
         calls.append(True)
         return function(columns)
 
-    plan = Plan.of(counted, specs, str(tmp_path / "temporary"))
+    plan = Plan.of(Graph.of(counted, specs, str(tmp_path / "temporary")))
     plan.graph.schema()
     plan.run(read, str(tmp_path / "graph"))
     assert len(calls) == tracings
@@ -102,6 +103,7 @@ def test_an_assertion_that_no_analyzer_needs_is_checked_in_the_first_phase(specs
     import tensorflow as tf
     import tensorflow_transform as tft
 
+    from infeed.components.transform.in_process.graphs import Graph
     from infeed.components.transform.in_process.plan import Plan
 
     def asserting(columns: Columns) -> dict[str, Any]:
@@ -109,7 +111,7 @@ def test_an_assertion_that_no_analyzer_needs_is_checked_in_the_first_phase(specs
         return {"x": tft.scale_to_z_score(columns["x"])}
 
     with pytest.raises(InfeedError, match="too long") as raised:
-        Plan.of(asserting, specs, str(tmp_path / "temporary")).run(read, str(tmp_path / "graph"))
+        Plan.of(Graph.of(asserting, specs, str(tmp_path / "temporary"))).run(read, str(tmp_path / "graph"))
     assert "in asserting" in raised.value.where
 
 

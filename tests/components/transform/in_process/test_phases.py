@@ -181,11 +181,13 @@ def test_what_is_analyzed_equals_what_beam_gives_to_the_byte(tmp_path: Path) -> 
     import tensorflow as tf
     import tensorflow_transform as tft
 
+    from infeed.components.transform.in_process.graphs import Graph
     from infeed.components.transform.in_process.plan import Plan
 
     data = Data(list(rows_of(ROWS)))
     ours = tmp_path / "ours"
-    Plan.of(many_analyzers, data.specs(), str(tmp_path / "temporary")).run(data.reading(ROWS), str(ours))
+    graph = Graph.of(many_analyzers, data.specs(), str(tmp_path / "temporary"))
+    Plan.of(graph).run(data.reading(ROWS), str(ours))
     theirs = analyse_on_beam(data, many_analyzers, tmp_path)
 
     for kind in ("transform_fn/assets", "transformed_metadata"):
@@ -209,6 +211,7 @@ def test_in_small_batches_and_parts_the_constants_are_the_same_but_for_rounding(
     import tensorflow as tf
     import tensorflow_transform as tft
 
+    from infeed.components.transform.in_process.graphs import Graph
     from infeed.components.transform.in_process.plan import Plan
 
     def scale(columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,9 +221,8 @@ def test_in_small_batches_and_parts_the_constants_are_the_same_but_for_rounding(
     values = {}
     for size in (7, ROWS):
         folder = str(tmp_path / str(size))
-        Plan.of(scale, data.specs(), str(tmp_path / "temporary")).run(
-            data.reading(size, parts if size < ROWS else 1), folder
-        )
+        graph = Graph.of(scale, data.specs(), str(tmp_path / "temporary"))
+        Plan.of(graph).run(data.reading(size, parts if size < ROWS else 1), folder)
         parsed = tf.io.parse_example(data.records, data.spec)
         values[size] = tft.TFTransformOutput(folder).transform_raw_features(parsed)
     np.testing.assert_allclose(values[7]["x"], values[ROWS]["x"], rtol=1e-5, atol=1e-6)
@@ -233,6 +235,7 @@ def test_an_analyzer_that_only_beam_knows_is_named(tmp_path: Path) -> None:
     import tensorflow as tf
     import tensorflow_transform as tft
 
+    from infeed.components.transform.in_process.graphs import Graph
     from infeed.components.transform.in_process.plan import Plan, UnknownNodesError
 
     def on_beam(columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,4 +245,4 @@ def test_an_analyzer_that_only_beam_knows_is_named(tmp_path: Path) -> None:
 
     data = Data(list(rows_of(1)))
     with pytest.raises(UnknownNodesError, match="PTransform of "):
-        Plan.of(on_beam, data.specs(), str(tmp_path))
+        Plan.of(Graph.of(on_beam, data.specs(), str(tmp_path)))

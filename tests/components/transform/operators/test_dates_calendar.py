@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable
+from typing import get_args
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.transform.operators.dates import PARTS, from_epoch, part_of
+from infeed.components.transform.kinds.dates import Part
+from infeed.components.transform.operators.dates import from_epoch, part_of
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -40,7 +42,7 @@ OF_PYTHON: dict[str, Callable[[dt.datetime], int]] = {
 }
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", get_args(Part))
 def test_parts_are_those_of_datetime(part: str) -> None:
     found = part_of(tf.constant(MICROS), part)
     assert found.dtype == tf.int64
