@@ -72,15 +72,12 @@ class TextLook(NamedTuple):
     @property
     def advice(self) -> str:
         """Return how to prepare such a column for training, or ""."""
-        return {
-            "": "",
-            "sentences": "",
-            "dates": ""
-            if self.format
-            else f"write {self.example!r} as numbers, or say its format: DatePart(format=...)",
+        advice = {
+            "dates": f"write {self.example!r} as numbers, or say its format: DatePart(format=...)",
             "amounts": f"read cells such as {self.example!r} as numbers: the options of its source say how",
             "numbers": f"read cells such as {self.example!r} as missing: the options of its source say how",
-        }[self.looks]
+        }
+        return "" if self.format else advice.get(self.looks, "")
 
 
 def infer_features(

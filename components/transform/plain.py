@@ -22,13 +22,7 @@ from infeed.components.seams import tft as tft_seam
 from infeed.components.transform import declared
 from infeed.components.transform.declared import Examples, Function
 from infeed.components.transform.feature import Feature
-from infeed.components.transform.rows import (
-    RowTransformer,
-    TransformedShard,
-    chosen,
-    materialise,
-    transformed_shards,
-)
+from infeed.components.transform.rows import RowTransformer, TransformedShard, chosen, materialise, transformed_shards
 
 
 def transform(

@@ -165,22 +165,14 @@ def _write_shard(transformer: RowTransformer, shard: TransformedShard, *, descri
 
 def arrow_of(features: Mapping[str, Raw]) -> pa.RecordBatch:
     """Convert transformed features to Arrow columns: lists, or values if each row has exactly one."""
-    return pa.RecordBatch.from_pydict({name: _column(tensor) for name, tensor in features.items()})
-
-
-def _column(tensor: Raw) -> pa.Array:
-    if isinstance(tensor, tf.RaggedTensor):
-        items = tensor.flat_values
-        return _lists(items, tensor.row_splits.numpy() * int(np.prod(items.shape[1:], dtype=np.int64)))
-    width = int(np.prod(tensor.shape[1:], dtype=np.int64))
-    if width == 1:
-        return _items(tensor)
-    return _lists(tensor, np.arange(tensor.shape[0] + 1, dtype=np.int64) * width)
-
-
-def _lists(items: tf.Tensor, offsets: Any) -> pa.LargeListArray:
-    return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), _items(items))
-
-
-def _items(tensor: tf.Tensor) -> pa.Array:
-    return pa.array(tensor.numpy().reshape(-1), _ITEMS[tensor.dtype])
+    columns: dict[str, pa.Array] = {}
+    for name, tensor in features.items():
+        is_ragged = isinstance(tensor, tf.RaggedTensor)
+        items = tensor.flat_values if is_ragged else tensor
+        column = pa.array(items.numpy().reshape(-1), _ITEMS[items.dtype])
+        width = int(np.prod(items.shape[1:], dtype=np.int64))
+        if is_ragged or width != 1:
+            splits = tensor.row_splits.numpy() if is_ragged else np.arange(tensor.shape[0] + 1, dtype=np.int64)
+            column = pa.LargeListArray.from_arrays(pa.array(splits * width, pa.int64()), column)
+        columns[name] = column
+    return pa.RecordBatch.from_pydict(columns)

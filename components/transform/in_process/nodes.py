@@ -65,8 +65,10 @@ class Unknown(nodes.Visitor):
     def visit(self, operation: Any, inputs: tuple[Any, ...]) -> tuple[None, ...]:
         name = _name(operation)
         self.graphs += name == "CreateSavedModel"
-        is_ranked = name in ("VocabularyAccumulate", "VocabularyMerge")
-        if not (vocabularies.is_known(operation) if is_ranked else name in _DOES):
+        is_known = name in _DOES
+        if name in ("VocabularyAccumulate", "VocabularyMerge"):
+            is_known = bool(tft_seam.vocabulary_order(operation.vocab_ordering_type))
+        if not is_known:
             self.labels.append(f"{type(operation).__name__} of {operation.label}")
         outputs: int = operation.num_outputs
         return (None,) * outputs

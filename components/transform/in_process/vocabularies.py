@@ -34,11 +34,6 @@ _RANK_BYTES = 8
 _SIGN_BIT, _ALL_BITS = 1 << 63, (1 << 64) - 1
 
 
-def is_known(operation: Any) -> bool:
-    """Report whether this module can count and order the tokens of a vocabulary."""
-    return bool(tft_seam.vocabulary_order(operation.vocab_ordering_type))
-
-
 def _order_of(operation: Any) -> tuple[bool, bool]:
     """Return whether the order depends on the label, and whether it depends on weights."""
     order = tft_seam.vocabulary_order(operation.vocab_ordering_type)
@@ -274,7 +269,10 @@ def write(operation: Any, scratch: Scratch, entries: Iterable[Entry], reserved: 
     taken = [] if reserved is None else list(reserved)
     if not operation.input_is_sorted or taken:
         if operation.fingerprint_shuffle:
-            entries = _shuffled(scratch, entries)
+            hashed = scratch.keyed(_first)
+            for entry in entries:
+                hashed.put(hashlib.sha1(entry[1]).digest(), entry)
+            entries = (entry for _, entry in hashed.items())
         elif not isinstance(entries, Ranked | InOrder):
             entries = InOrder.of(scratch, entries)
         held = frozenset(taken)
@@ -291,14 +289,6 @@ def write(operation: Any, scratch: Scratch, entries: Iterable[Entry], reserved: 
     path = f"{path}.tfrecord.gz"
     records.write_records(path, framed(lines), gzip_level=1)
     return path
-
-
-def _shuffled(scratch: Scratch, entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Yield entries by the hash of their tokens."""
-    hashed = scratch.keyed(_first)
-    for entry in entries:
-        hashed.put(hashlib.sha1(entry[1]).digest(), entry)
-    return (entry for _, entry in hashed.items())
 
 
 def _line(entry: Entry, with_frequency: bool) -> bytes:

@@ -45,7 +45,7 @@ class FillWith(Clean):
         return (_STATISTICS[self.value],) if self.value in _STATISTICS else ()
 
     @property
-    def takes(self) -> tuple[str, ...]:
+    def takes(self) -> tuple[str, ...]:  # type: ignore[override]
         if self.value == "mode":
             return "int", "bytes"
         return ("bytes",) if isinstance(self.value, str) and not self.needs else ("int", "float")
@@ -147,16 +147,8 @@ def _is_far(column: FlatColumn, found: Quantiles, reach: float) -> Any:
     return column.present & ((numbers < low) | (numbers > high))
 
 
-class TextStep(Clean):
-    """Base of steps on text."""
-
-    @property
-    def takes(self) -> tuple[str, ...]:
-        return ("bytes",)
-
-
 @dataclass(frozen=True)
-class Trim(TextStep):
+class Trim(Clean):
     """Remove Unicode white space at the ends of text. Text of only white space becomes missing.
 
     Attributes:
@@ -165,28 +157,30 @@ class Trim(TextStep):
 
     inner: bool = False
     kind: Literal["trim"] = field(default="trim", kw_only=True, repr=False)
+    takes = ("bytes",)
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        from infeed.components.transform.operators.text import clean
+        from infeed.components.transform.operators.text import squeeze, trim
 
-        values = clean(column.values, ("squeeze", "trim") if self.inner else ("trim",))
+        values = trim(squeeze(column.values) if self.inner else column.values)
         return column._replace(values=values, present=column.present & (values != ""))
 
 
 @dataclass(frozen=True)
-class LowerCase(TextStep):
+class LowerCase(Clean):
     """Convert text to lower case, for all Unicode letters."""
 
     kind: Literal["lower_case"] = field(default="lower_case", kw_only=True, repr=False)
+    takes = ("bytes",)
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        from infeed.components.transform.operators.text import clean
+        import tensorflow as tf
 
-        return column._replace(values=clean(column.values, ("lower",)))
+        return column._replace(values=tf.strings.lower(column.values, encoding="utf-8"))
 
 
 @dataclass(frozen=True)
-class StripAccents(TextStep):
+class StripAccents(Clean):
     """Remove the marks of letters: é becomes e, and Å becomes A.
 
     Characters are decomposed (Unicode NFD), marks (combining class other than 0) are removed, and the rest is composed
@@ -194,15 +188,16 @@ class StripAccents(TextStep):
     """
 
     kind: Literal["strip_accents"] = field(default="strip_accents", kw_only=True, repr=False)
+    takes = ("bytes",)
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        from infeed.components.transform.operators.text import clean
+        from infeed.components.transform.operators.text import strip_accents
 
-        return column._replace(values=clean(column.values, ("strip_accents",)))
+        return column._replace(values=strip_accents(column.values))
 
 
 @dataclass(frozen=True)
-class Tokens(TextStep):
+class Tokens(Clean):
     """Split text into a list of tokens. A missing text has none.
 
     Attributes:
@@ -215,6 +210,7 @@ class Tokens(TextStep):
     unit: Literal["words", "whitespace", "characters"] = "words"
     ngrams: tuple[int, int] = (1, 1)
     kind: Literal["tokens"] = field(default="tokens", kw_only=True, repr=False)
+    takes = ("bytes",)
     makes_lists = True
 
     def __post_init__(self) -> None:
@@ -277,7 +273,7 @@ class Fill(Prepared):
         require(is_value, self, "value", "give it as a finite number or a string")
 
     @property
-    def takes(self) -> tuple[str, ...]:
+    def takes(self) -> tuple[str, ...]:  # type: ignore[override]
         if isinstance(self.value, str):
             return ("bytes",)
         return ("int", "float") if float(self.value).is_integer() else ("float",)

@@ -37,15 +37,12 @@ class Looked(Prepared):
     min_count: int = 1
     needs = (Frequencies,)
     shared = ("oov",)
+    takes = ("int", "bytes")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, 1, "size", "min_count")
         at_least(self, 0, "oov")
-
-    @property
-    def takes(self) -> tuple[str, ...]:
-        return "int", "bytes"
 
     def cardinality(self, values: int) -> int:
         """Return the number of indices for a vocabulary of `values` values: the rows of an embedding table."""
@@ -177,14 +174,11 @@ class Hash(Prepared):
     output: str | None = None
     kind: Literal["hash"] = field(default="hash", kw_only=True, repr=False)
     shared = ("buckets",)
+    takes = ("int", "bytes")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, 1, "buckets")
-
-    @property
-    def takes(self) -> tuple[str, ...]:
-        return "int", "bytes"
 
     def cardinality(self) -> int:
         """Return the number of indices: the rows of an embedding table."""
@@ -276,10 +270,7 @@ class CountEncoding(Prepared):
     share: bool = False
     kind: Literal["count_encoding"] = field(default="count_encoding", kw_only=True, repr=False)
     needs = (Frequencies,)
-
-    @property
-    def takes(self) -> tuple[str, ...]:
-        return "int", "bytes"
+    takes = ("int", "bytes")
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         import tensorflow as tf
@@ -307,6 +298,7 @@ class Cross(Feature):
     oov: int = 1
     min_count: int = 1
     kind: Literal["cross"] = field(default="cross", kw_only=True, repr=False)
+    takes = ("int", "bytes")
 
     def __post_init__(self) -> None:
         as_tuples(self, "of")
@@ -323,10 +315,6 @@ class Cross(Feature):
     @property
     def columns(self) -> tuple[str, ...]:
         return self.of
-
-    @property
-    def takes(self) -> tuple[str, ...]:
-        return "int", "bytes"
 
     @property
     def needs(self) -> tuple[type[Analysis], ...]:  # type: ignore[override]

@@ -84,6 +84,7 @@ class DecodeImage(Feature):
     mean: tuple[float, ...] | None = field(default=None, kw_only=True)
     std: tuple[float, ...] | None = field(default=None, kw_only=True)
     kind: Literal["decode_image"] = field(default="decode_image", kw_only=True, repr=False)
+    takes = ("bytes",)
 
     def __post_init__(self) -> None:
         as_tuples(self, "mean", "std")
@@ -100,10 +101,6 @@ class DecodeImage(Feature):
     @property
     def needs(self) -> tuple[type[Analysis], ...]:  # type: ignore[override]
         return (PixelMoments,) if self.scale == "mean_std" and self.mean is None else ()
-
-    @property
-    def takes(self) -> tuple[str, ...]:
-        return ("bytes",)
 
     def analyzed(self, column: FlatColumn) -> FlatColumn:
         return column._replace(values=self._decoded(column))

@@ -49,6 +49,7 @@ class Similarity(Prepared):
     words: str | None = None
     clean: tuple[AnyClean, ...] = field(default=(LowerCase(), Tokens()), kw_only=True)
     kind: Literal["similarity"] = field(default="similarity", kw_only=True, repr=False)
+    takes = ("int", "bytes")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,10 +67,6 @@ class Similarity(Prepared):
     @property
     def columns(self) -> tuple[str, ...]:
         return self.left, self.right
-
-    @property
-    def takes(self) -> tuple[str, ...]:
-        return "int", "bytes"
 
     @property
     def needs(self) -> tuple[type[Analysis], ...]:  # type: ignore[override]

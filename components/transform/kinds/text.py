@@ -119,6 +119,7 @@ class Subwords(Prepared):
     pad: int = 0
     kind: Literal["subwords"] = field(default="subwords", kw_only=True, repr=False)
     makes_lists = True
+    takes = ("bytes",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,10 +128,6 @@ class Subwords(Prepared):
         at_least(self, 0, "pad")
         marks = bool(self.begin) + bool(self.end)
         require(self.length is None or self.length > marks, self, "length", "use a larger length, with room for text")
-
-    @property
-    def takes(self) -> tuple[str, ...]:
-        return ("bytes",)
 
     @property
     def files(self) -> tuple[str, ...]:

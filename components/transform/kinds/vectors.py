@@ -56,6 +56,7 @@ class PretrainedVectors(Prepared):
     unseen: Literal["mean", "zero"] = "mean"
     pool: Literal["mean"] | None = None
     kind: Literal["pretrained_vectors"] = field(default="pretrained_vectors", kw_only=True, repr=False)
+    takes = ("int", "bytes")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,10 +64,6 @@ class PretrainedVectors(Prepared):
         at_least(self, 1, "size")
         pools = self.pool is None or (self.gives == "vectors" and self.length is None)
         require(pools, self, "pool", 'leave it out, or leave length out and give gives as "vectors"')
-
-    @property
-    def takes(self) -> tuple[str, ...]:
-        return "int", "bytes"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -141,7 +138,23 @@ class WordVectors:
 
 @functools.lru_cache(maxsize=2)  # a feature asks several times while its graph is made
 def _read_file(path: str, versions: tuple[str, ...], words: str | None, size: int | None) -> WordVectors:
-    return _checked(_read_numpy(path, words, size) if path.endswith(".npy") else _read_text(path, size), path)
+    found = _read_numpy(path, words, size) if path.endswith(".npy") else _read_text(path, size)
+    if not len(found.vectors):
+        raise InfeedError("there are no vectors", where=path, do="name a file of word vectors")
+    seen: set[bytes] = set()
+    for number, word in enumerate(found.words, 1):
+        if not word or word in seen:
+            raise InfeedError(
+                f"word {number} is {word!r}, which is {'there twice' if word else 'empty'}",
+                where=path,
+                do="keep one vector for each word",
+            )
+        seen.add(word)
+    finite = np.isfinite(found.vectors).all(1)
+    if not finite.all():
+        word = found.words[int(np.argmin(finite))]
+        raise InfeedError(f"the vector of {word!r} is not finite", where=path, do="leave that word out of the file")
+    return found
 
 
 def read_vectors(path: str, words: str | None = None, size: int | None = None) -> WordVectors:
@@ -166,25 +179,6 @@ def read_vectors(path: str, words: str | None = None, size: int | None = None) -
         return _read_file(path, versions, words, size)
     except FileNotFoundError as error:
         raise InfeedError(f"there is no file {str(error)!r}", where=path, do="correct the path") from error
-
-
-def _checked(found: WordVectors, path: str) -> WordVectors:
-    if not len(found.vectors):
-        raise InfeedError("there are no vectors", where=path, do="name a file of word vectors")
-    seen: set[bytes] = set()
-    for number, word in enumerate(found.words, 1):
-        if not word or word in seen:
-            raise InfeedError(
-                f"word {number} is {word!r}, which is {'there twice' if word else 'empty'}",
-                where=path,
-                do="keep one vector for each word",
-            )
-        seen.add(word)
-    finite = np.isfinite(found.vectors).all(1)
-    if not finite.all():
-        word = found.words[int(np.argmin(finite))]
-        raise InfeedError(f"the vector of {word!r} is not finite", where=path, do="leave that word out of the file")
-    return found
 
 
 def _read_numpy(path: str, words: str | None, size: int | None) -> WordVectors:

@@ -1,13 +1,13 @@
 """Clean texts, and compute tokens, indices and bags, inside a graph.
 
-All functions take whole batches. A row's text is one string, [batch], or several, ragged [batch, (texts)]. Tokens are
-ragged [batch, (tokens)]. Strings are UTF-8; invalid bytes become U+FFFD where characters are examined.
+All functions take whole batches: texts [n]. Strings are UTF-8; invalid bytes become U+FFFD where characters are
+examined.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -15,56 +15,34 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-Strings: TypeAlias = tf.Tensor | tf.RaggedTensor
 Array: TypeAlias = npt.NDArray[Any]
 
 # White space as `str.isspace` has it; RE2's own `\s` is that of ASCII.
 _SPACE = r"[\s\v\x1c-\x1f\x{85}\pZ]"
 # What stands between words: all but letters, the marks upon them, digits and the underscore.
 _BETWEEN_WORDS = r"[^\pL\pM\pN_]+"
+_NOTHING = -1  # a mark that stands by itself
 
 
-def clean(texts: Strings, steps: Sequence[str]) -> Strings:
-    """Apply the steps in order to texts of any shape.
-
-    Args:
-      texts: string, dense or ragged of any rank.
-      steps: of "trim" (no white space at the ends), "squeeze" (one space for each run of white space), "lower"
-        (Unicode's lower case), "strip_accents" (no marks upon letters: é becomes e) and "words" (one space for each run
-        of characters that stand between words).
-    """
-    for step in steps:
-        texts = tf.ragged.map_flat_values(_STEPS[step], texts)
-    return texts
+def trim(texts: tf.Tensor) -> tf.Tensor:
+    """Remove white space at both ends."""
+    return tf.strings.regex_replace(texts, rf"^{_SPACE}+|{_SPACE}+$", "")
 
 
-def _squeeze(texts: tf.Tensor) -> tf.Tensor:
+def squeeze(texts: tf.Tensor) -> tf.Tensor:
+    """Replace each run of white space by one space."""
     return tf.strings.regex_replace(texts, rf"{_SPACE}+", " ")
 
 
-def _words(texts: tf.Tensor) -> tf.Tensor:
-    return tf.strings.strip(tf.strings.regex_replace(texts, _BETWEEN_WORDS, " "))
-
-
-def _strip_accents(texts: tf.Tensor) -> tf.Tensor:
-    flat = tf.reshape(texts, [-1])
-    characters = tf.strings.unicode_decode(flat, "UTF-8")  # [n, (characters)] int32
+def strip_accents(texts: tf.Tensor) -> tf.Tensor:
+    """Remove marks upon letters: é becomes e."""
+    characters = tf.strings.unicode_decode(texts, "UTF-8")  # [n, (characters)] int32
     accented, bare = _bare_letters()
     at = tf.minimum(tf.searchsorted(accented, characters.values), len(accented) - 1)
     known = tf.equal(tf.gather(accented, at), characters.values)
     letters = characters.with_values(tf.where(known, tf.gather(bare, at), characters.values))
     letters = tf.ragged.boolean_mask(letters, letters.with_values(letters.values != _NOTHING))
-    return tf.reshape(tf.strings.unicode_encode(letters, "UTF-8"), tf.shape(texts))
-
-
-_NOTHING = -1  # a mark that stands by itself
-_STEPS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    "trim": lambda texts: tf.strings.regex_replace(texts, rf"^{_SPACE}+|{_SPACE}+$", ""),
-    "squeeze": _squeeze,
-    "lower": lambda texts: tf.strings.lower(texts, encoding="utf-8"),
-    "strip_accents": _strip_accents,
-    "words": _words,
-}
+    return tf.strings.unicode_encode(letters, "UTF-8")
 
 
 @cache
@@ -83,31 +61,25 @@ def _bare_letters() -> tuple[Array, Array]:
     return np.array(list(marked), np.int32), np.array(list(marked.values()), np.int32)
 
 
-def tokens(texts: Strings, unit: str, ngrams: tuple[int, int] = (1, 1)) -> tf.RaggedTensor:
-    """Return the tokens of each row, ragged [batch, (tokens)] string. Several texts in a row are concatenated.
+def tokens(texts: tf.Tensor, unit: str, ngrams: tuple[int, int] = (1, 1)) -> tf.RaggedTensor:
+    """Return the tokens of each text, ragged [n, (tokens)] string.
 
     Args:
-      texts: string [batch] or ragged [batch, (texts)].
       unit: "words" (runs of letters, digits and underscores), "whitespace" (what white space separates) or
         "characters".
       ngrams: (least, most) tokens that follow one another and are joined to one, by a space or, of characters, by
         nothing; all of the least length come first. A text shorter than the least has none.
     """
-    if isinstance(texts, tf.RaggedTensor):
-        return texts.with_values(tokens(texts.values, unit, ngrams)).merge_dims(1, 2)
-    parts = _SPLITS[unit](texts)
+    if unit == "characters":
+        parts = tf.strings.unicode_split(texts, "UTF-8")
+    elif unit == "whitespace":
+        parts = tf.strings.split(squeeze(texts))
+    else:
+        parts = tf.strings.split(tf.strings.strip(tf.strings.regex_replace(texts, _BETWEEN_WORDS, " ")))
     if ngrams == (1, 1):
         return parts
-    return tf.strings.ngrams(
-        parts, tuple(range(ngrams[0], ngrams[1] + 1)), separator="" if unit == "characters" else " "
-    )
-
-
-_SPLITS: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
-    "words": lambda texts: tf.strings.split(_words(texts)),
-    "whitespace": lambda texts: tf.strings.split(_squeeze(texts)),
-    "characters": lambda texts: tf.strings.unicode_split(texts, "UTF-8"),
-}
+    separator = "" if unit == "characters" else " "
+    return tf.strings.ngrams(parts, tuple(range(ngrams[0], ngrams[1] + 1)), separator=separator)
 
 
 def bag(indices: tf.RaggedTensor, size: int, *, binary: bool = False) -> tf.Tensor:

@@ -32,6 +32,11 @@ def test_steps_are_done_in_their_order(transform: Transform) -> None:
     assert filled(transform, ["ÉTÉ ".encode(), None], LowerCase(), StripAccents(), Trim()) == [b"ete", b"none"]
 
 
+def test_lower_case_is_unicodes(transform: Transform) -> None:
+    text = "ÄÖÜ ΣΑΣ İ ЯЖ ǅ"
+    assert filled(transform, [text.encode()], LowerCase()) == [text.lower().encode()]
+
+
 def test_tokens_have_indices_padded_to_a_length(transform: Transform) -> None:
     feature = Vocabulary("x", clean=(LowerCase(), StripAccents(), Tokens()), length=3)
     found = transform({"x": REVIEWS}, [feature], served={"x": [*REVIEWS, b"a fine good coffee, good"]})["x"]

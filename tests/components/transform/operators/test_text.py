@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, strip_accents_unicode
 
-from infeed.components.transform.operators.text import bag, clean, inverse_document_frequency, tf_idf, tokens
+from infeed.components.transform.operators.text import (
+    bag,
+    inverse_document_frequency,
+    squeeze,
+    strip_accents,
+    tf_idf,
+    tokens,
+    trim,
+)
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -26,8 +34,8 @@ TEXTS = [
 ]
 
 
-def cleaned(texts: list[str], *steps: str) -> list[str]:
-    return [text.decode() for text in clean(tf.constant(texts), steps).numpy()]
+def strings(texts: tf.Tensor) -> list[str]:
+    return [text.decode() for text in texts.numpy()]
 
 
 def decoded(ragged: tf.RaggedTensor) -> list[list[str]]:
@@ -40,22 +48,18 @@ unicode_texts = st.text(st.characters(exclude_categories=["Cs", "Cn"]), max_size
 @settings(max_examples=60, deadline=None)
 @given(st.lists(unicode_texts, min_size=1, max_size=20))
 def test_trim_is_that_of_python(texts: list[str]) -> None:
-    assert cleaned(texts, "trim") == [text.strip() for text in texts]
+    assert strings(trim(tf.constant(texts))) == [text.strip() for text in texts]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(unicode_texts, min_size=1, max_size=20))
 def test_squeezed_and_trimmed_is_split_and_joined(texts: list[str]) -> None:
-    assert cleaned(texts, "squeeze", "trim") == [" ".join(text.split()) for text in texts]
-
-
-def test_lower_case_is_unicodes() -> None:
-    assert cleaned(["ÄÖÜ ΣΑΣ İ ЯЖ ǅ"], "lower") == ["ÄÖÜ ΣΑΣ İ ЯЖ ǅ".lower()]
+    assert strings(trim(squeeze(tf.constant(texts)))) == [" ".join(text.split()) for text in texts]
 
 
 def test_no_accents_as_scikit_learn_strips_them() -> None:
     latin = [text for text in TEXTS if "한" not in text] + ["Ελλάδα ệ ő Å ё", "ñandú", "e\u0301te\u0301"]
-    assert cleaned(latin, "strip_accents") == [strip_accents_unicode(text) for text in latin]
+    assert strings(strip_accents(tf.constant(latin))) == [strip_accents_unicode(text) for text in latin]
 
 
 @settings(max_examples=60, deadline=None)
@@ -66,23 +70,15 @@ def test_every_character_with_marks_loses_them(texts: list[str]) -> None:
         rest = "".join(one for one in letters if not unicodedata.combining(one))
         return letter if rest == letters else unicodedata.normalize("NFC", rest)
 
-    assert cleaned(texts, "strip_accents") == ["".join(map(bare, text)) for text in texts]
+    assert strings(strip_accents(tf.constant(texts))) == ["".join(map(bare, text)) for text in texts]
 
 
 def test_syllables_of_hangul_stay() -> None:
-    assert cleaned(["한국어"], "strip_accents") == ["한국어"]
-
-
-def test_steps_follow_their_order_and_any_shape_is_kept() -> None:
-    assert cleaned([" É "], "lower", "strip_accents", "trim") == ["e"]
-    dense = clean(tf.constant([[" A ", "B"], ["", "c "]]), ["trim", "lower", "strip_accents"])
-    assert dense.numpy().tolist() == [[b"a", b"b"], [b"", b"c"]]
-    ragged = clean(tf.ragged.constant([[" A "], [], ["é", "x"]]), ["trim", "strip_accents"])
-    assert ragged.to_list() == [[b"A"], [], [b"e", b"x"]]
+    assert strings(strip_accents(tf.constant(["한국어"]))) == ["한국어"]
 
 
 def test_bytes_that_are_no_utf8_end_as_the_replacement_character() -> None:
-    assert clean(tf.constant([b"a\xffb"]), ["strip_accents"]).numpy().tolist() == ["a\ufffdb".encode()]
+    assert strip_accents(tf.constant([b"a\xffb"])).numpy().tolist() == ["a\ufffdb".encode()]
 
 
 def test_words_are_those_of_scikit_learn() -> None:
@@ -109,12 +105,6 @@ def test_ngrams_of_characters_have_nothing_between() -> None:
         ["x"],
         [],
     ]
-
-
-def test_several_texts_of_a_row_follow_one_another_but_no_ngram_spans_them() -> None:
-    texts = tf.ragged.constant([["a b", "c"], [], ["", "d e f"]])
-    assert decoded(tokens(texts, "words", (2, 2))) == [["a b"], [], ["d e", "e f"]]
-    assert decoded(tokens(texts, "whitespace")) == [["a", "b", "c"], [], ["d", "e", "f"]]
 
 
 INDICES = [[1, 1, 4, 0], [], [3], [0, 1, 2, 3, 4, 4]]
