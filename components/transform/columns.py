@@ -35,12 +35,7 @@ _SEVERAL = re.compile(r"rows of several values[\s\S]*? on the features of column
 
 
 class BatchColumns:
-    """The columns of a batch and their derived columns, each computed once.
-
-    Args:
-      raw: the batch: name -> [batch, ...].
-      found: the completed analyses.
-    """
+    """The columns of a batch and their derived columns, each computed once from the completed analyses."""
 
     def __init__(self, raw: Mapping[str, Raw], found: Found) -> None:
         self._raw = raw

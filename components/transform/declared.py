@@ -156,12 +156,7 @@ def counting_folder(artifact: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class DeclaredGraph:
-    """A written transform graph. Workers receive its folder.
-
-    Attributes:
-      folder: folder of the transform graph.
-      spec: parsing spec of raw rows.
-    """
+    """A written transform graph, with the parsing spec of raw rows. Workers receive its folder."""
 
     folder: str
     spec: Mapping[str, Any]
@@ -195,10 +190,9 @@ class DeclaredTransformer:
 
 
 def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Found, vocabularies: str) -> Function:
-    """One preprocessing function of the declared features and the user's own, which gets the same raw columns.
+    """Join the declared features and the user's own function, which gets the same raw columns.
 
     Args:
-      found: what the features have to know of the training rows.
       vocabularies: folder for their files, which tft copies into the graph.
 
     Raises, when it is called:
@@ -225,11 +219,7 @@ def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Fou
 
 
 def _statistics(examples: Examples, engine: Engine | None) -> Mapping[str, ColumnStatistics]:
-    """Return the merged statistics of all roots and splits. Empty if one lacks statistics or the column.
-
-    Args:
-      engine: reads the rows of splits without statistics. None does not read them.
-    """
+    """Return statistics of the columns of all splits. Empty if a split has none and no engine reads its rows."""
     places = [(root, split) for root in examples.roots for split in examples.analyzed]
     parts: list[Mapping[str, ColumnStatistics] | None] = (
         [table.columns for table in tables_of(places, map_fn=engine.map)]
@@ -260,9 +250,7 @@ def write_graph(
     """Write the artifact, and return its function: a batch of all raw features -> transformed features.
 
     Args:
-      folder: folder of the artifact.
       raw_schema: schema of the Examples. Every feature in it becomes an input, as in tft.
-      found: all analyses that the features need.
       vocabularies: empty folder for vocabulary files until they are copied into the SavedModel.
     """
     tables = Tables(vocabularies)

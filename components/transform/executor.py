@@ -117,11 +117,7 @@ def _unpack_config(inputs: Mapping[str, Any]) -> tuple[list[Feature], dict[str, 
 
 
 def _examples(input_dict: Mapping[str, list[Any]], exec_properties: Mapping[str, Any]) -> declared.Examples:
-    """Return the rows from which features are made.
-
-    Raises:
-      InfeedError: the rows are not tf.Examples in TFRecord files.
-    """
+    """Return the rows from which features are made. Raises InfeedError if they are not tf.Examples in TFRecords."""
     artifacts = input_dict[specs.EXAMPLES_KEY]
     payload, _ = tfxio_utils.resolve_payload_format_and_data_view_uri(artifacts)
     formats = {examples_utils.get_file_format(artifact) for artifact in artifacts}

@@ -59,15 +59,11 @@ class Proposal(NamedTuple):
 
 
 class TextLook(NamedTuple):
-    """The format of the texts in a column. `example` is a sample; for numbers, a value that is not a number.
-
-    Attributes:
-      format: date format, if all sampled dates share one. Otherwise empty.
-    """
+    """The format of the texts in a column."""
 
     looks: Looks
-    example: str = ""
-    format: str = ""
+    example: str = ""  # a sample; for numbers, a value that is not a number
+    format: str = ""  # of dates, if all sampled ones share one
 
     @property
     def advice(self) -> str:

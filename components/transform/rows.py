@@ -39,11 +39,9 @@ Tensors = Mapping[str, Any]
 
 
 class RowReader:
-    """Reads ranges of serialized tf.Examples in batches. The function is traced once for all ranges.
+    """Reads ranges of serialized tf.Examples in batches, name -> [batch, ...], which `function` maps.
 
-    Args:
-      spec: parsing spec of a row.
-      function: maps a batch, name -> [batch, ...].
+    The function is traced once for all ranges.
     """
 
     def __init__(self, spec: Mapping[str, Any], function: Callable[[Mapping[str, Any]], Any] = dict) -> None:
@@ -82,12 +80,7 @@ def load_graph(folder: str) -> saved_transform_io_v2.SavedModelLoader:
 
 @dataclass(frozen=True)
 class TransformedShard:
-    """Rows and their output file.
-
-    Attributes:
-      rows: raw rows.
-      path: output file. None writes nothing.
-    """
+    """Raw rows and their output file. None writes nothing."""
 
     rows: ShardRange
     path: str | None
@@ -119,14 +112,10 @@ def chosen(does: str, items: Sequence[HasBytes], cluster: Cluster | None) -> Eng
 def materialise(
     load: Callable[[], RowTransformer], shards: Sequence[TransformedShard], engine: Engine, *, described: bool
 ) -> TableStatistics:
-    """Transform rows to write or describe them.
+    """Transform rows to write or describe them, and return their statistics, which are empty unless described.
 
     Args:
       load: loads the graph, once in each worker.
-      described: whether to compute statistics.
-
-    Returns:
-      The statistics of all transformed rows. Empty unless described.
 
     Raises:
       InfeedError: a file is damaged, or the graph rejects rows.

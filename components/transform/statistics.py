@@ -33,15 +33,10 @@ Folders = Mapping[str, str]  # TFX's label of an output -> its folder, as `GetSt
 
 @dataclass(frozen=True)
 class Asked:
-    """The statistics to compute of raw or of transformed rows.
-
-    Attributes:
-      request: which statistics.
-      schema: schema of the rows. None if TFDV's options have none; then no schema is written.
-    """
+    """The statistics to compute of raw or of transformed rows."""
 
     request: StatisticsRequest
-    schema: schema_pb2.Schema | None
+    schema: schema_pb2.Schema | None  # of the rows. None if TFDV's options have none; then no schema is written
 
     @classmethod
     def of(cls, options: tfdv.StatsOptions) -> Asked:
@@ -83,7 +78,6 @@ def write_raw(
     Args:
       splits: (folder of Examples, split) of each part.
       columns: names of the columns to describe, even if no row has them.
-      schema: schema of the rows.
       map_fn: reads rows without statistics, such as `Engine.map`.
 
     Raises:

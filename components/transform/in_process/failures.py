@@ -21,12 +21,7 @@ _LONGEST = 40  # characters of a value
 
 
 class FailedBatchError(Exception):
-    """A graph rejected a batch. A worker raises this error, and the process that traced the graph explains it.
-
-    Args:
-      text: text of TensorFlow's error.
-      samples: first values of each column of the batch.
-    """
+    """A graph rejected a batch. A worker raises this error, and the process that traced the graph explains it."""
 
     def __init__(self, text: str, samples: Mapping[str, Sequence[Any]]) -> None:
         super().__init__(text, samples)
@@ -40,12 +35,7 @@ class FailedBatchError(Exception):
 
 
 def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> InfeedError:
-    """Return an error with the user's line that made the failed operation, and the columns that it depends on.
-
-    Args:
-      graph: traced function.
-      inputs: placeholder of each column.
-    """
+    """Return an error with the user's line that made the failed operation, and the columns that it depends on."""
     operation = tensorflow_seam.failed_operation(failed.text, graph)
     place = user_code.users_line(operation.traceback) if operation is not None else None
     columns = graph_tools.get_dependent_inputs(graph, inputs, list(operation.inputs)) if operation is not None else {}
@@ -63,8 +53,7 @@ def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> 
 def with_sample(error: InfeedError, patterns: Sequence[str]) -> InfeedError:
     """Return an error of tracing with values of the columns that the user's line names.
 
-    Args:
-      patterns: file patterns of the rows, such as TFX's `.../Split-train/*`.
+    `patterns` are those of the files of the rows, such as TFX's `.../Split-train/*`.
     """
     first = _first_values(patterns).items()
     named = [(name, values) for name, values in first if f"'{name}'" in error.where or f'"{name}"' in error.where]

@@ -61,11 +61,7 @@ class Traced:
         self._absent = tf2_utils.supply_missing_inputs(self._columns, 1, absent) if absent else {}
 
     def __call__(self, columns: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
-        """Compute the arrays of a batch.
-
-        Raises:
-          FailedBatchError: the function rejects values of the batch.
-        """
+        """Compute the arrays of a batch. Raises FailedBatchError if the function rejects values of the batch."""
         given = tf.nest.flatten({**self._absent, **columns}, expand_composites=True)
         return _arrays(lambda: self._concrete(*given), columns)
 
@@ -79,12 +75,7 @@ class Traced:
 
 
 def saved(folder: str, inputs: Sequence[str], keys: Sequence[str]) -> Apply:
-    """Load a function that `Traced.save` wrote.
-
-    Args:
-      inputs: columns of its batches.
-      keys: names of the arrays to compute.
-    """
+    """Load a function that `Traced.save` wrote: of batches of the columns `inputs`, it computes the arrays `keys`."""
     model = saved_transform_io_v2.SavedModelLoader(folder)
     model.finalize(inputs, keys)
     return lambda batch: _arrays(lambda: model.apply_transform_model(batch), batch)
@@ -99,15 +90,10 @@ def _arrays(call: Callable[[], Mapping[str, Any]], batch: Mapping[str, Any]) -> 
 
 @dataclass(frozen=True)
 class Tracing:
-    """One tracing of a user's function by tft.
-
-    Attributes:
-      concrete: the traced function.
-      owner: holds the tables and variables of the graph, which live as long as it does, and the function to save.
-    """
+    """One tracing of a user's function by tft."""
 
     concrete: Any
-    owner: tf.Module
+    owner: tf.Module  # of the graph's tables and variables, which live as long as it does, and of the function to save
 
     @classmethod
     def of(
@@ -160,18 +146,12 @@ class Tracing:
 
 @dataclass(frozen=True)
 class Graph:
-    """A user's function and the result of its first tracing.
-
-    Attributes:
-      specs: type of each column.
-      folder: scratch folder of the analysis.
-      first: tracing that holds the analyzers.
-    """
+    """A user's function and the result of its first tracing."""
 
     function: Function
-    specs: Mapping[str, tf.TypeSpec]
-    folder: str
-    first: Tracing
+    specs: Mapping[str, tf.TypeSpec]  # of each column
+    folder: str  # scratch folder of the analysis
+    first: Tracing  # holds the analyzers
 
     @classmethod
     def of(cls, function: Function, specs: Mapping[str, tf.TypeSpec], folder: str) -> Graph:
@@ -198,7 +178,6 @@ class Graph:
 
     @property
     def traced(self) -> Any:
-        """Graph that holds the analyzers."""
         return self.first.concrete.graph
 
     @functools.cached_property
@@ -208,7 +187,6 @@ class Graph:
 
     @property
     def outputs(self) -> Any:
-        """Features."""
         return self.first.concrete.structured_outputs
 
     @property
@@ -239,12 +217,7 @@ class Graph:
         return Tracing.of(self.function, self.specs, self.folder, constants, names).whole()
 
     def write(self, constants: Constants | None, output: str, assets: Mapping[str, str], save_options: Any) -> None:
-        """Write the SavedModel and the metadata of its features, as TFTransformOutput reads them.
-
-        Args:
-          output: folder of the transform graph.
-          assets: file name of each asset, by name of the asset.
-        """
+        """Write the SavedModel and the metadata of its features, as TFTransformOutput reads them, to `output`."""
         last = Tracing.of(self.function, self.specs, self.folder, constants) if constants else self.first
         fingerprint = graph_tools.get_analyzers_fingerprint(self.traced, self.inputs)
         tft_seam.check_fingerprint(fingerprint, last.concrete.graph)

@@ -35,15 +35,10 @@ Wanted = tuple[Sequence[str], Callable[[], "Sink"]]  # keys of arrays, and what 
 
 @dataclass(frozen=True)
 class Scratch:
-    """Where an analysis keeps what exceeds memory.
+    """Where an analysis keeps what exceeds memory."""
 
-    Attributes:
-      folder: folder that all workers can write to. The caller of the analysis removes it.
-      secret: signs the files.
-    """
-
-    folder: str
-    secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
+    folder: str  # all workers can write to it. The caller of the analysis removes it
+    secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)  # signs the files
 
     def keyed(self, merge: Callable[[Any, Any], Any], *, descends: bool = False) -> KeyedRuns[Any]:
         return KeyedRuns(files.join(self.folder, "keys"), merge, secret=self.secret, descends=descends)
@@ -98,11 +93,7 @@ class Reading(Protocol):
 
 
 def fill(apply: Apply, wanted: Sequence[Wanted], batches: Iterable[Mapping[str, Any]]) -> list[Sink]:
-    """Return sinks that are filled with batches.
-
-    Raises:
-      FailedBatchError: the function rejects values of a batch.
-    """
+    """Return sinks that are filled with batches. Raises FailedBatchError if the function rejects values of one."""
     sinks = [make() for _, make in wanted]
     for batch in batches:
         arrays = apply(batch)

@@ -81,15 +81,7 @@ class Plan:
         return cls(graph, assets, phases, analyzed, save_options, model, encoded or {}, cached or {})
 
     def run(self, reading: Reading, output: str) -> dict[Any, cache.Encoded]:
-        """Read the rows once for each phase, and write the transform graph.
-
-        Args:
-          reading: of datasets by their DatasetKeys.
-          output: folder of the transform graph.
-
-        Returns:
-          New entries for the cache, by dataset.
-        """
+        """Read the rows once for each phase, write the transform graph, and return new entries for the cache."""
         context = AnalysisContext(self.graph, reading, self._cached, Scratch(self.graph.folder))
         traverser = nodes.Traverser(GraphEvaluator(context))
         final = traverser.visit_value_node(self._model)
@@ -103,18 +95,12 @@ class Plan:
 
 @dataclass(frozen=True)
 class OnEngine:
-    """A `Reading` that reads datasets on an engine.
+    """A `Reading` that reads datasets on an engine."""
 
-    Attributes:
-      analyzed: rows of each dataset, by DatasetKey.
-      reader: makes a reader of the given columns.
-      folder: folder for graphs that all workers can read.
-    """
-
-    analyzed: Mapping[Any, Sequence[ShardRange]]
-    reader: Callable[[Sequence[str]], ColumnReader]
+    analyzed: Mapping[Any, Sequence[ShardRange]]  # by DatasetKey
+    reader: Callable[[Sequence[str]], ColumnReader]  # of the given columns
     engine: Engine
-    folder: str
+    folder: str  # for graphs that all workers can read
 
     def __call__(self, traced: Traced, wanted: Mapping[Any, Sequence[Wanted]], /) -> Mapping[Any, list[Sink]]:
         parts = [_Part(number, shard) for number, key in enumerate(wanted) for shard in self._ranges(key)]
@@ -151,14 +137,10 @@ class _Part:
 
 @dataclass
 class PhaseGraph:
-    """Graph of a phase with the reader of its columns. It travels to workers as a SavedModel.
-
-    Attributes:
-      folder: folder of the SavedModel, written when the first worker needs it.
-    """
+    """Graph of a phase with the reader of its columns. It travels to workers as a SavedModel."""
 
     reader: ColumnReader
-    folder: str
+    folder: str  # of the SavedModel, written when the first worker needs it
     keys: Sequence[str]
     traced: Traced | None
 

@@ -53,11 +53,7 @@ class _First:
         self._graph: Graph | None = None
 
     def columns(self, outputs: Mapping[str, Any], function: Function, specs: Mapping[str, tf.TypeSpec]) -> list[str]:
-        """Trace the function, and return the columns that its analysis depends on.
-
-        Args:
-          outputs: TFX's labelled outputs.
-        """
+        """Trace the function, and return the columns that its analysis depends on."""
         self._graph = Graph.of(function, specs, value_utils.GetSoleValue(outputs, labels.TEMP_OUTPUT_LABEL))
         return self._graph.analyzed
 
@@ -85,13 +81,7 @@ def _explained(inputs: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _transform(cluster: Cluster, first: _First, given: Mapping[str, Any], by_tft: Callable[..., Any]) -> None:
-    """Do what TFX does with the data of one execution, or leave it to tft on Beam.
-
-    Args:
-      first: tracing of the function, if TFX has asked for its columns.
-      given: TFX's arguments.
-      by_tft: TFX's own function, which takes them.
-    """
+    """Do what TFX's own function does with its arguments, `given`, or leave it to that function on Beam."""
 
     def on_beam(reason: str) -> None:
         _log.warning("Transform runs on Beam: %s", reason)
@@ -110,11 +100,7 @@ def _transform(cluster: Cluster, first: _First, given: Mapping[str, Any], by_tft
 
 
 def _pipeline_for_tft(make: Callable[[], Any]) -> Any:
-    """Make a Beam pipeline.
-
-    Raises:
-      InfeedError: the runner is Beam's Dask runner, which supports neither file sources nor tagged outputs.
-    """
+    """Make a Beam pipeline. Beam's Dask runner is an error: it supports neither file sources nor tagged outputs."""
     pipeline = make()
     if type(pipeline.runner).__name__ == "DaskRunner":
         raise InfeedError(
@@ -153,15 +139,11 @@ def _plan(first: _First, given: Mapping[str, Any]) -> Plan:
 
 @dataclass(frozen=True)
 class _Statistics:
-    """Options of the statistics before and after the transform.
-
-    Attributes:
-      beyond: why only TFDV can compute them; empty if we can.
-    """
+    """Options of the statistics before and after the transform."""
 
     raw: Asked
     transformed: Asked
-    beyond: str
+    beyond: str  # why only TFDV can compute them; empty if we can
 
 
 def _statistics_asked(plan: Plan, given: Mapping[str, Any]) -> _Statistics:

@@ -64,13 +64,7 @@ class ColumnReader:
 
 
 class TftTransformer:
-    """A graph of tft, over rows as tfx_bsl reads them.
-
-    Args:
-      graph: folder of the transform graph.
-      columns: those that it takes.
-      reader: of these columns.
-    """
+    """A graph of tft, over rows as tfx_bsl reads them."""
 
     def __init__(self, graph: str, columns: Sequence[str], reader: ColumnReader) -> None:
         self._model = load_graph(graph)

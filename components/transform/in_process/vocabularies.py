@@ -42,15 +42,11 @@ def _order_of(operation: Any) -> tuple[bool, bool]:
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """Count or sum of weights of each token. Iteration yields (token, count) in the order of the tokens.
-
-    Attributes:
-      is_text: whether tokens are bytes; else int64.
-    """
+    """Count or sum of weights of each token. Iteration yields (token, count) in the order of the tokens."""
 
     tally: Tally
     weighted: bool
-    is_text: bool
+    is_text: bool  # tokens are bytes; else int64
 
     def add(self, values: tuple[npt.NDArray[Any], ...]) -> None:
         self.tally.add(values[0], values[1].astype(np.float64) if self.weighted else None)
@@ -68,12 +64,7 @@ class TokenCounts:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Entries of the most frequent tokens, the largest first.
-
-    Attributes:
-      size: maximum number of entries; None for all.
-      least: minimum count.
-    """
+    """Entries of the `size` most frequent tokens, or of all, with a count of at least `least`, the largest first."""
 
     tally: Tally
     size: int | None = None
@@ -233,8 +224,13 @@ def prune(operation: Any, scratch: Scratch, entries: Iterable[Any]) -> list[Entr
         return kept
     covering = _above(entries, operation.coverage_frequency_threshold, operation.coverage_informativeness_threshold)
     if operation.coverage_top_k is not None:
-        ranked = InOrder.of(scratch, covering)
-        covering = _largest_by_key(scratch, ranked, operation.coverage_top_k, operation.key_fn)
+        # Sorted by key and rank, which is the last part of the sorted bytes.
+        by_key = scratch.keyed(_first)
+        for rank, (order, token) in enumerate(InOrder.of(scratch, covering)):
+            key = repr(operation.key_fn(token)).encode()
+            by_key.put(key + rank.to_bytes(_RANK_BYTES, "big"), (order, token))
+        groups = itertools.groupby(by_key.items(), key=lambda item: item[0][:-_RANK_BYTES])
+        covering = (entry for _, of_key in groups for _, entry in itertools.islice(of_key, operation.coverage_top_k))
     return InOrder.of(scratch, itertools.chain(kept, covering))
 
 
@@ -247,17 +243,6 @@ def _above(entries: Iterable[Entry], frequency: float, information: float) -> It
 
 def _text(token: Any) -> bytes:
     return token if isinstance(token, bytes) else bytes(tf.compat.as_bytes(tf.compat.as_str_any(token)))
-
-
-def _largest_by_key(
-    scratch: Scratch, ranked: Iterable[Entry], count: int, key_fn: Callable[[Any], Any]
-) -> Iterator[Entry]:
-    """Yield the first entries of each key: sorted by key and rank, which is the last part of the sorted bytes."""
-    entries = scratch.keyed(_first)
-    for rank, (order, token) in enumerate(ranked):
-        entries.put(repr(key_fn(token)).encode() + rank.to_bytes(_RANK_BYTES, "big"), (order, token))
-    for _, group in itertools.groupby(entries.items(), key=lambda item: item[0][:-_RANK_BYTES]):
-        yield from (entry for _, entry in itertools.islice(group, count))
 
 
 def number_of(entries: Any) -> int:

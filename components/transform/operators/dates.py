@@ -201,15 +201,11 @@ def _time_of_day(held: Mapping[str, tf.Tensor]) -> tf.Tensor:
     fraction: tf.Tensor | int = 0
     if "f" in held:
         fraction = tf.strings.to_number(tf.strings.substr(held["f"] + "000000", 0, 6), tf.int64)
-    seconds = (hours * 60 + _number(held, "M") - _offset_minutes(held)) * 60 + _number(held, "S")
+    offset: tf.Tensor | int = 0  # from UTC, in minutes
+    if "z" in held:
+        digits = tf.strings.regex_replace(held["z"], "[^0-9]", "") + "0000"  # hhmm; "z" and nothing are 0000
+        offset = tf.strings.to_number(tf.strings.substr(digits, 0, 2), tf.int64) * 60
+        offset += tf.strings.to_number(tf.strings.substr(digits, 2, 2), tf.int64)
+        offset = tf.where(tf.strings.substr(held["z"], 0, 1) == "-", -offset, offset)
+    seconds = (hours * 60 + _number(held, "M") - offset) * 60 + _number(held, "S")
     return seconds * SECOND + fraction
-
-
-def _offset_minutes(held: Mapping[str, tf.Tensor]) -> tf.Tensor | int:
-    """Return the offset from UTC in minutes."""
-    if "z" not in held:
-        return 0
-    digits = tf.strings.regex_replace(held["z"], "[^0-9]", "") + "0000"  # hhmm; "z" and nothing are 0000
-    minutes = tf.strings.to_number(tf.strings.substr(digits, 0, 2), tf.int64) * 60
-    minutes += tf.strings.to_number(tf.strings.substr(digits, 2, 2), tf.int64)
-    return tf.where(tf.strings.substr(held["z"], 0, 1) == "-", -minutes, minutes)

@@ -6,7 +6,6 @@ Covers `graphs`, `nodes`, `plan`, `processor` and `tft_rows` as well.
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,42 +16,6 @@ import pytest
 pytestmark = [pytest.mark.tfx, pytest.mark.slow]
 
 ROWS = 300
-# What is private to tft or left out of its documents, and is used here.
-PRIVATE = {
-    "analyzer_nodes": ["AddKey", "FlattenLists", "TENSOR_REPLACEMENTS", "VocabularyOrderAndWrite"],
-    "analyzers": ["_VocabOrderingType", "calculate_recommended_min_diff_from_avg", "get_empy_vocabulary_dummy_value"],
-    "annotators": ["clear_asset_annotations", "get_asset_annotations"],
-    "beam.analysis_graph_builder": ["build"],
-    "beam.analyzer_cache": ["DatasetCache", "DatasetKey"],
-    "beam.analyzer_impls": [
-        "_WeightedMeanCombineFn",
-        "_calculate_mutual_information_for_feature_value",
-        "_flatten_to_key_and_means_accumulator_list",
-        "_join_boundary_rows",
-        "_merge_outputs_by_key",
-        "_split_inputs_by_key",
-    ],
-    "beam.beam_nodes": ["ApplySavedModel", "CreateSavedModel", "CreateTensorBinding", "ExtractInputForSavedModel"],
-    "beam.common": ["get_unique_temp_path"],
-    "graph_context": ["TFGraphContext"],
-    "graph_tools": ["get_analyzers_fingerprint", "get_dependent_inputs"],
-    "impl_helper": [
-        "METADATA_DIR_NAME",
-        "get_traced_transform_fn",
-        "make_tensor_to_arrow_converter",
-        "trace_and_write_v2_saved_model",
-        "trace_preprocessing_function",
-    ],
-    "saved.saved_transform_io_v2": ["SavedModelLoader", "trace_and_update_module"],
-    "tf2_utils": ["get_structured_inputs_from_func_graph", "supply_missing_inputs"],
-    "tf_utils": ["GLOBAL_Y_COUNT_SENTINEL_INT", "GLOBAL_Y_COUNT_SENTINEL_STRING", "fetch_vocabulary_reserved_tokens"],
-}
-
-
-@pytest.mark.parametrize("module", PRIVATE)
-def test_the_installed_tft_has_the_private_names_that_are_used(module: str) -> None:
-    found = importlib.import_module(f"tensorflow_transform.{module}")
-    assert [name for name in PRIVATE[module] if not hasattr(found, name)] == []
 
 
 def many_analyzers(columns: Mapping[str, Any]) -> dict[str, Any]:
