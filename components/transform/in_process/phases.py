@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy.typing as npt
 
@@ -85,11 +85,8 @@ class Sink(Protocol):
     def elements(self) -> Elements: ...
 
 
-class Reading(Protocol):
-    """Reads the rows of datasets once."""
-
-    def __call__(self, traced: Traced, wanted: Mapping[Any, Sequence[Wanted]], /) -> Mapping[Any, list[Sink]]:
-        """Return the filled sinks by dataset, in the order of `wanted`; none for a dataset without rows."""
+# Reads the rows of datasets once, and returns the filled sinks by dataset; none for a dataset without rows.
+Reading: TypeAlias = Callable[[Traced, Mapping[Any, Sequence[Wanted]]], Mapping[Any, list[Sink]]]
 
 
 def fill(apply: Apply, wanted: Sequence[Wanted], batches: Iterable[Mapping[str, Any]]) -> list[Sink]:

@@ -102,7 +102,7 @@ class OnEngine:
     engine: Engine
     folder: str  # for graphs that all workers can read
 
-    def __call__(self, traced: Traced, wanted: Mapping[Any, Sequence[Wanted]], /) -> Mapping[Any, list[Sink]]:
+    def __call__(self, traced: Traced, wanted: Mapping[Any, Sequence[Wanted]]) -> Mapping[Any, list[Sink]]:
         parts = [_Part(number, shard) for number, key in enumerate(wanted) for shard in self._ranges(key)]
         if not parts:
             return {}

@@ -233,28 +233,19 @@ class Bucketize(Prepared):
         import tensorflow as tf
 
         values = tf.cast(column.values, tf.float64)
-        boundaries = self._boundaries(column, found, tables)
-        if boundaries.shape.rank == 1:
-            index = tf.searchsorted(boundaries, values, side="right", out_type=tf.int64)
-        else:
+        buckets = self.cardinality() - 1
+        fractions = [number / buckets for number in range(1, buckets)]
+        if not self.edges and isinstance(found[0], ByKey):
+            rows = tf.constant([one.at(fractions) for one in found[0].in_order], tf.float64)
+            boundaries = tf.gather(rows, tables.places(found[0].keys, column.keys) + 1)  # [n, buckets - 1]
             index = tf.reduce_sum(tf.cast(values[:, tf.newaxis] >= boundaries, tf.int64), axis=1)
+        else:
+            boundaries = tf.constant(self.edges or found[0].at(fractions), tf.float64)
+            index = tf.searchsorted(boundaries, values, side="right", out_type=tf.int64)
         return tf.where(column.present, index + 1, 0)
 
     def domain(self, found: Sequence[Any]) -> tuple[int, int]:
         return 0, self.cardinality() - 1
-
-    def _boundaries(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        """Return float64 [buckets - 1], or with keys [n, buckets - 1]."""
-        import tensorflow as tf
-
-        if self.edges:
-            return tf.constant(self.edges, tf.float64)
-        buckets = self.cardinality() - 1
-        fractions = [number / buckets for number in range(1, buckets)]
-        if not isinstance(found[0], ByKey):
-            return tf.constant(found[0].at(fractions), tf.float64)
-        rows = tf.constant([one.at(fractions) for one in found[0].in_order], tf.float64)
-        return tf.gather(rows, tables.places(found[0].keys, column.keys) + 1)
 
 
 @dataclass(frozen=True)
