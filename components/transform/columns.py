@@ -171,10 +171,7 @@ def _list_of(name: str, raw: Raw) -> FlatColumn:
 
 
 def analyze(
-    features: Sequence[Feature],
-    read: Callable[[AnalysisPass], Filled],
-    known: Mapping[Need, Any],
-    folder: str = "",
+    features: Sequence[Feature], read: Callable[[AnalysisPass], Filled], known: Mapping[Need, Any], folder: str = ""
 ) -> dict[Need, Any]:
     """Run all analyses that the features need.
 

@@ -125,13 +125,11 @@ class Step:
     Attributes:
       kind: name in YAML and JSON.
       needs: required analyses of the training rows, classes of `analyses.py`.
-      takes: supported column types: "int", "float" and "bytes", as in a tf.Example.
       makes_lists: whether rows hold lists after the step.
     """
 
     kind: str
     needs: tuple[type[Analysis], ...] = ()
-    takes: tuple[str, ...] = ("int", "float")
     makes_lists: bool = False
 
     def __str__(self) -> str:
@@ -140,6 +138,11 @@ class Step:
         told = [one for one in fields if getattr(self, one.name) != one.default]
         words = (f"{one.name}={getattr(self, one.name)!r}" for one in sorted(told, key=lambda one: bool(one.kw_only)))
         return f"{type(self).__name__}({', '.join(words)})"
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """Return the supported column types: "int", "float" and "bytes", as in a tf.Example."""
+        return "int", "float"
 
 
 class Clean(Step):

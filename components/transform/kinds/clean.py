@@ -45,7 +45,7 @@ class FillWith(Clean):
         return (_STATISTICS[self.value],) if self.value in _STATISTICS else ()
 
     @property
-    def takes(self) -> tuple[str, ...]:  # type: ignore[override]
+    def takes(self) -> tuple[str, ...]:
         if self.value == "mode":
             return "int", "bytes"
         return ("bytes",) if isinstance(self.value, str) and not self.needs else ("int", "float")
@@ -273,7 +273,7 @@ class Fill(Prepared):
         require(is_value, self, "value", "give it as a finite number or a string")
 
     @property
-    def takes(self) -> tuple[str, ...]:  # type: ignore[override]
+    def takes(self) -> tuple[str, ...]:
         if isinstance(self.value, str):
             return ("bytes",)
         return ("int", "float") if float(self.value).is_integer() else ("float",)

@@ -74,7 +74,7 @@ class DatePart(Clean):
                 pieces_of(self.format)
 
     @property
-    def takes(self) -> tuple[str, ...]:  # type: ignore[override]
+    def takes(self) -> tuple[str, ...]:
         return ("int", "float") if self.format in EPOCHS else ("bytes",)
 
     def gives(self, type_: str) -> str:

@@ -46,7 +46,7 @@ class Label(Feature):
         super().__post_init__()
 
     @property
-    def takes(self) -> tuple[str, ...]:  # type: ignore[override]
+    def takes(self) -> tuple[str, ...]:
         return ("int", "float") if self.task == "regression" else ("int", "bytes")
 
     @property
