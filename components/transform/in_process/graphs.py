@@ -178,6 +178,7 @@ class Graph:
 
     @property
     def traced(self) -> Any:
+        """Graph that holds the analyzers."""
         return self.first.concrete.graph
 
     @functools.cached_property
@@ -187,6 +188,7 @@ class Graph:
 
     @property
     def outputs(self) -> Any:
+        """Features."""
         return self.first.concrete.structured_outputs
 
     @property
