@@ -47,11 +47,6 @@ def choose_columns(batch: pa.RecordBatch, options: IngestOptions) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(kept, schema=chosen_schema(batch.schema, options))
 
 
-def first_column(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the first column alone."""
-    return pa.RecordBatch.from_arrays([batch.column(0)], schema=pa.schema([batch.schema.field(0)]))
-
-
 def chosen_schema(schema: pa.Schema, options: IngestOptions) -> pa.Schema:
     """Return the schema of the columns to write."""
     return schema if options.columns is None else pa.schema([schema.field(name) for name in options.columns])

@@ -19,10 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components.example_gen.planning import ShardTask, SplitPlan
-from infeed.components.example_gen.shuffle import PlacedSpill, deal_spill, joined
+from infeed.components.example_gen.shuffle import SCHEMA, PlacedSpill, deal_spill, joined
 
 _CHUNK_BYTES = 1 << 20
-_SCHEMA = pa.schema([("record", pa.large_binary())])
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,8 @@ def chunks_of(plan: SplitPlan, number: int, spill: PlacedSpill) -> Iterator[tupl
     """
     for shard, counts, records in deal_spill(plan, spill):
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, _SCHEMA) as writer:
-            writer.write_batch(pa.RecordBatch.from_arrays([records], schema=_SCHEMA))
+        with pa.ipc.new_stream(sink, SCHEMA) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays([records], schema=SCHEMA))
         data = memoryview(sink.getvalue())
         for piece, start in enumerate(range(0, len(data), _CHUNK_BYTES)):
             yield shard, Chunk(number, piece, tuple(counts.tolist()), bytes(data[start : start + _CHUNK_BYTES]))
@@ -89,17 +88,14 @@ def _spool(chunks: Iterable[Chunk], disk: IO[bytes]) -> list[_Place]:
     found = []
     for spill in sorted(pieces):
         places = [place for _, place in sorted(pieces[spill].items())]
-        start = places[0][0] if _are_contiguous(places) else _copy_contiguous(places, disk)
-        found.append(_Place(start, sum(size for _, size in places), counts[spill]))
+        found.append(_Place(_contiguous(places, disk), sum(size for _, size in places), counts[spill]))
     return found
 
 
-def _are_contiguous(places: Sequence[tuple[int, int]]) -> bool:
-    return all(start + size == next_start for (start, size), (next_start, _) in itertools.pairwise(places))
-
-
-def _copy_contiguous(places: Sequence[tuple[int, int]], disk: IO[bytes]) -> int:
-    """Append a contiguous copy of all pieces and return its offset."""
+def _contiguous(places: Sequence[tuple[int, int]], disk: IO[bytes]) -> int:
+    """Return the offset of the pieces, and append a copy of them first if they lie apart."""
+    if all(start + size == next_start for (start, size), (next_start, _) in itertools.pairwise(places)):
+        return places[0][0]
     copied = disk.seek(0, os.SEEK_END)
     at = copied
     for start, size in places:

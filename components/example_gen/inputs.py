@@ -114,8 +114,10 @@ class BadRows:
           InfeedError: bad rows are not allowed, or exceed the limit.
         """
         self._reported += 1
-        if not self._relative or self._on_bad_row == "fail" or self._reported > self._limit:
-            row = self._located(row)
+        is_last = self._on_bad_row == "fail" or self._reported > self._limit
+        if self.lines_before is not None and (is_last or not self._relative):
+            before = self.lines_before()
+            row = row if row.line is None else dataclasses.replace(row, line=row.line + before)
         if self._on_bad_row == "fail":
             raise InfeedError(
                 row.reason,
@@ -125,13 +127,6 @@ class BadRows:
             )
         check_limit(self._reported, self._limit, row.where)
         self._kept.append(row)
-
-    def _located(self, row: BadRow) -> BadRow:
-        """Return the row with its line number in the file."""
-        if self.lines_before is None:
-            return row
-        before = self.lines_before()
-        return row if row.line is None else dataclasses.replace(row, line=row.line + before)
 
     def take(self) -> tuple[BadRow, ...]:
         """Return the rows kept since the last call."""
@@ -194,22 +189,19 @@ def _drop_unfit(
     written: pa.RecordBatch, file: str, bad_rows: BadRows, first_row: int, convert: Convert | None
 ) -> pa.RecordBatch:
     batch, not_converted = convert(written) if convert else (written, {})
-    unfit = {**dict(_unfit_rows(batch)), **not_converted}
+    unfit: dict[int, tuple[str, str]] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        items = example_types.items_of(column)
+        invalid = example_types.find_invalid(items, in_list=example_types.is_list(column.type))
+        for item, row in zip(invalid.tolist(), example_types.rows_of(column, invalid).tolist(), strict=True):
+            unfit[row] = (name, example_types.explain_invalid(items, item).what)
+    unfit |= not_converted
     if not unfit:
         return batch
     for row, (column, reason) in sorted(unfit.items()):
         bad_rows.report(BadRow(file, first_row + row, column, reason, text_of(written.slice(row, 1))))
     kept = np.setdiff1d(np.arange(batch.num_rows), list(unfit))
     return batch.take(pa.array(kept, pa.int64()))
-
-
-def _unfit_rows(batch: pa.RecordBatch) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Yield (row of the batch, (column, reason)) for every value that a tf.Example cannot hold."""
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        items = example_types.items_of(column)
-        unfit = example_types.find_invalid(items, in_list=example_types.is_list(column.type))
-        for item, row in zip(unfit.tolist(), example_types.rows_of(column, unfit).tolist(), strict=True):
-            yield row, (name, example_types.explain_invalid(items, item).what)
 
 
 def text_of(row: pa.RecordBatch) -> str:
@@ -313,12 +305,11 @@ def check_irregular(root: str, patterns: Patterns, on_bad_row: OnBadRow) -> tupl
             do="fetch its content (git annex get, dvc pull), remove the link, or reject dangling links: "
             "--on-bad-row reject",
         )
-    parts = [
-        (split, FilePart(files.FileStat(one.path, 0, 0), BadRow(one.path, None, None, one.what, "")))
+    tasks = [
+        Task(0, FilePart(files.FileStat(one.path, 0, 0), BadRow(one.path, None, None, one.what, "")), split)
         for split, one in links
     ]
-    left_out = tuple(f"{one.path} is left out: {one.what}" for _, one in found if not one.is_link)
-    return [Task(0, part, split) for split, part in parts], left_out
+    return tasks, tuple(f"{one.path} is left out: {one.what}" for _, one in found if not one.is_link)
 
 
 def with_tasks(opened: OpenedSource, more: Sequence[Task], warnings: tuple[str, ...]) -> OpenedSource:
@@ -348,8 +339,7 @@ def reopenable(opened: OpenedSource, finish: Callable[[OpenedSource], OpenedSour
 
 def retyped(opened: OpenedSource, options: IngestOptions) -> OpenedSource:
     """Return the source with `options.words` as text or booleans and `options.fractions` as floats."""
-    fields = [(field.name, _retyped(field, options)) for field in opened.schema]
-    schema = pa.schema(fields)
+    schema = pa.schema([(field.name, _retyped(field, options)) for field in opened.schema])
     if schema.equals(opened.schema, check_metadata=False):
         return opened
     return dataclasses.replace(opened, schema=schema, read=partial(_read_retyped, read=opened.read, schema=schema))
@@ -386,15 +376,12 @@ def find(root: str, patterns: Patterns, *, companions: bool = True) -> dict[str 
         split: [file for file in files.glob(root, pattern) if companions or not is_companion(file.path)]
         for split, pattern in patterns.items()
     }
-    for split, matched in found.items():
-        if not matched:
-            path = files.join(root, patterns[split])
-            where = path + (f", split {split!r}" if split else "")
-            if files.exists(path) and not files.is_folder(path):
-                raise InfeedError(
-                    "this is a pipe or a device, not a file", where=where, do="write its content to a file"
-                )
-            raise InfeedError("no files found", where=where, do="check the folder and the pattern of input_config")
+    for split in (split for split, matched in found.items() if not matched):
+        path = files.join(root, patterns[split])
+        where = path + (f", split {split!r}" if split else "")
+        if files.exists(path) and not files.is_folder(path):
+            raise InfeedError("this is a pipe or a device, not a file", where=where, do="write its content to a file")
+        raise InfeedError("no files found", where=where, do="check the folder and the pattern of input_config")
     return found
 
 

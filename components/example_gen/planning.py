@@ -23,11 +23,14 @@ from infeed.components.dataset.shards import Deal, ShardPlan, plan_shards
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, Findings, check_any_good, check_limit
-from infeed.components.example_gen.spill_columns import Ints, Spills, check_count, check_labels
+from infeed.components.example_gen.spill_columns import Ints, Spills
 from infeed.components.example_gen.spills import Stratum, label_columns
 
 WINDOW_BYTES = 32 << 20  # of records; a shard's writer holds a few copies of one window
 _INT64 = 1 << 63
+_MOST_LABELS = 100_000  # distinct labels in the input
+_MOST_SPILLS = 10_000_000  # of all runs, splits and labels
+_FEW_VALUES = "stratify or balance by a column with few distinct values"
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,13 @@ def plan_writes(
     bad = [row for task in tasks for row in (task.first_rejected, task.last_rejected) if row is not None]
     check_limit(rejected, options.bad_row_limit, bad[-1].where if bad else "")
     rows, filtered = sum(task.rows for task in tasks), sum(task.filtered for task in tasks)
-    _check_any_left(rows, filtered, rejected, bad, place)
+    if not rows:
+        raise no_rows(place)
+    if rows == rejected:
+        check_any_good(bad)
+    if rows == filtered + rejected:
+        what = f"none of {rows} rows are left: {filtered} filtered out, {rejected} rejected"
+        raise InfeedError(what, where=place, do="check the filter")
     spills, balanced = _plan_splits(Spills.joined([task.spills for task in tasks]), splits, buckets, options)
     plan = WritePlan(
         rows=rows,
@@ -162,19 +171,6 @@ def no_rows(place: str) -> InfeedError:
     return InfeedError("no rows in the input", where=place, do="check the input's path and pattern")
 
 
-def _check_any_left(rows: int, filtered: int, rejected: int, bad: Sequence[BadRow], place: str) -> None:
-    if not rows:
-        raise no_rows(place)
-    if rows == rejected:
-        check_any_good(bad)
-    if rows == filtered + rejected:
-        raise InfeedError(
-            f"none of {rows} rows are left: {filtered} filtered out, {rejected} rejected",
-            where=place,
-            do="check the filter",
-        )
-
-
 def limited(tasks: Iterable[SpilledTask], options: IngestOptions) -> Iterator[SpilledTask]:
     """Yield the tasks with their labels interned, so that each label is in memory once.
 
@@ -188,8 +184,10 @@ def limited(tasks: Iterable[SpilledTask], options: IngestOptions) -> Iterator[Sp
     for task in tasks:
         of_task = [strata.setdefault(labels, labels) for labels in task.spills.strata]
         count += len(task.spills)
-        check_labels(len(strata), where)
-        check_count(count, where)
+        if len(strata) > _MOST_LABELS:
+            what = f"the input has more than {_MOST_LABELS} distinct labels"
+            raise InfeedError(what, where=where, do=_FEW_VALUES)
+        _check_count(count, where, _FEW_VALUES)
         yield dataclasses.replace(task, spills=dataclasses.replace(task.spills, strata=of_task))
 
 
@@ -256,11 +254,17 @@ def _repeated(spills: Spills, times: Ints, more: Ints, where: str) -> Spills:
     """Repeat each spill `times` times, then append its first `more` records."""
     copies = times + (more > 0)
     do = "drop frequent rows instead of repeating rare ones (balance_by under), or filter out the rarest labels"
-    check_count(int(copies.sum()), where, do)
+    _check_count(int(copies.sum()), where, do)
     repeated = spills.take(np.repeat(np.arange(len(spills)), copies))
     stop = repeated.records.copy()
     stop[(np.cumsum(copies) - 1)[more > 0]] = more[more > 0]
     return repeated.cut(np.zeros_like(stop), stop)
+
+
+def _check_count(spills: int, where: str, do: str) -> None:
+    if spills > _MOST_SPILLS:
+        what = f"the input has {spills} runs of equal labels, more than the maximum of {_MOST_SPILLS}"
+        raise InfeedError(what, where=where, do=do)
 
 
 def _counted_before(labels: npt.NDArray[np.int32], records: Ints) -> Ints:

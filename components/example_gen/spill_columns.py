@@ -11,12 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.spills import Label, Spill, Stratum
 
-MOST_LABELS = 100_000  # distinct labels in the input
-MOST_SPILLS = 10_000_000  # of all runs, splits and labels
-_FEW_VALUES = "stratify or balance by a column with few distinct values"
 Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
 
@@ -102,16 +98,3 @@ class Spills:
         labels = dict[Label, int]()
         of_stratum = [labels.setdefault(stratum[number], len(labels)) for stratum in self.strata]
         return np.array(of_stratum, np.int32)[self.stratum], list(labels)
-
-
-def check_labels(labels: int, where: str) -> None:
-    """Raise InfeedError if the input has too many distinct labels."""
-    if labels > MOST_LABELS:
-        raise InfeedError(f"the input has more than {MOST_LABELS} distinct labels", where=where, do=_FEW_VALUES)
-
-
-def check_count(spills: int, where: str, do: str = _FEW_VALUES) -> None:
-    """Raise InfeedError if there are more spills than the planner supports."""
-    if spills > MOST_SPILLS:
-        what = f"the input has {spills} runs of equal labels, more than the maximum of {MOST_SPILLS}"
-        raise InfeedError(what, where=where, do=do)

@@ -21,7 +21,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import data_of
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.chosen import choose_columns, first_column
+from infeed.components.example_gen.chosen import choose_columns
 
 _MOST_LABELS = 10_000  # in one block. Each label becomes a spill
 _CHUNK_BYTES = 1 << 18  # smallest read from a spill, one request on an object store
@@ -78,27 +78,22 @@ def process_batch(
     Raises:
       InfeedError: an option does not fit the batch, or a value fits neither a tf.Example nor the splits.
     """
-    written = first_column(batch) if serialized else choose_columns(batch, options)
-    examples = batch.column(0) if serialized else encode_examples(written, empty_lists=options.compat == "tfx")
+    if serialized:
+        examples = batch.column(0)
+        written = pa.RecordBatch.from_arrays([examples], schema=pa.schema([batch.schema.field(0)]))
+    else:
+        written = choose_columns(batch, options)
+        examples = encode_examples(written, empty_lists=options.compat == "tfx")
     rows: RowsBySplit = {split: np.arange(len(examples))}
     if split is None and buckets is not None and not isinstance(options.split_by, ByLabel):
-        assigned = _assign_splits(batch, written, examples, buckets, options)
+        if options.split_by is not None:
+            assigned = splits.assign_rows(batch, buckets, options.split_by)
+        elif buckets.feature is not None:
+            assigned = splits.assign_by_feature(batch, buckets.feature, buckets)
+        else:
+            assigned = splits.assign_by_record(written, examples, buckets, empty_lists=options.compat == "tfx")
         rows = {name: np.flatnonzero(assigned == number) for number, name in enumerate(buckets.names)}
     return ProcessedBatch(written, examples, rows, strata_of_rows(batch, options.strata))
-
-
-def _assign_splits(
-    batch: pa.RecordBatch,
-    written: pa.RecordBatch,
-    examples: pa.LargeBinaryArray,
-    buckets: Buckets,
-    options: IngestOptions,
-) -> npt.NDArray[np.int64]:
-    if options.split_by is not None and not isinstance(options.split_by, ByLabel):
-        return splits.assign_rows(batch, buckets, options.split_by)
-    if buckets.feature is not None:
-        return splits.assign_by_feature(batch, buckets.feature, buckets)
-    return splits.assign_by_record(written, examples, buckets, empty_lists=options.compat == "tfx")
 
 
 def strata_of_rows(batch: pa.RecordBatch, by: tuple[str | None, str | None]) -> Strata:
@@ -210,7 +205,7 @@ def write_spill(
     schema = pa.schema([("record", pa.large_binary())], metadata={ROWS_OF_CHUNK: str(chunk)})
     with files.open_output(path) as file, pa.ipc.new_file(file, schema) as writer:
         writer.write_table(pa.Table.from_arrays([records], schema=schema), max_chunksize=chunk)
-    return list(_spills_of(path, split, records, Strata(strata.numbers[places], strata.labels)))
+    return list(spills_of(path, split, Strata(strata.numbers[places], strata.labels), records))
 
 
 def spill_order(rows: npt.NDArray[np.int64], seed: Seed, strata: Strata) -> npt.NDArray[np.int64]:
@@ -219,11 +214,14 @@ def spill_order(rows: npt.NDArray[np.int64], seed: Seed, strata: Strata) -> npt.
     return order[np.argsort(strata.numbers[order], kind="stable")]
 
 
-def _spills_of(path: str, split: str | None, records: pa.LargeBinaryArray, strata: Strata) -> Iterator[Spill]:
+def spills_of(
+    path: str, split: str | None, strata: Strata, records: pa.LargeBinaryArray | None = None
+) -> Iterator[Spill]:
+    """Yield the spill of each stratum in a spill file. The size is 0 without the records, which are framed."""
     start = 0
     for number, count in enumerate(np.bincount(strata.numbers, minlength=len(strata.labels)).tolist()):
         if count:
-            size = len(data_of(records.slice(start, count)))
+            size = 0 if records is None else len(data_of(records.slice(start, count)))
             yield Spill(split, path, start, count, size, strata.labels[number])
         start += count
 

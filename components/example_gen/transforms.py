@@ -69,7 +69,9 @@ def run_pipeline(
                 Running(pipeline, named, WorkerAnswer(job.temporary)).wait()
             else:
                 pipeline.run().wait_until_finish()
-        _raise_left(job)
+        kinds = files.join(job.temporary, _KINDS)
+        if job.source.sample is not None and files.exists(kinds):
+            raise OtherKindsError(_read(kinds))
 
 
 @dataclass
@@ -114,12 +116,6 @@ def _plan(spilled: tuple[int, int], job: Job) -> Iterable[tuple[int, Work]]:
         return ()
     leave_plan(plan, job)
     return enumerate(_work(plan, tasks, job))
-
-
-def _raise_left(job: Job) -> None:
-    left = files.join(job.temporary, _KINDS)
-    if job.source.sample is not None and files.exists(left):
-        raise OtherKindsError(_read(left))
 
 
 def _work(plan: WritePlan, tasks: int, job: Job) -> Iterator[Work]:
@@ -228,14 +224,12 @@ def _jsonable(value: object) -> Any:
 def _task(fields: dict[str, Any]) -> SpilledTask:
     bad = {name: BadRow(**fields[name]) for name in ("first_rejected", "last_rejected") if fields[name]}
     found = Findings(**fields["found"]) if fields["found"] else None
-    return SpilledTask(**{**_with_tuples(fields), **bad, "spills": _spills(fields["spills"]), "found": found})
-
-
-def _spills(fields: dict[str, Any]) -> Spills:
-    files, strata = ([tuple(pair) for pair in fields[name]] for name in ("files", "strata"))
-    file, stratum = (np.array(fields[name], np.int32) for name in ("file", "stratum"))
-    start, records, size = (np.array(fields[name], np.int64) for name in ("start", "records", "bytes"))
-    return Spills(files, strata, file, stratum, start, records, size)
+    of_task = fields["spills"]
+    files, strata = ([tuple(pair) for pair in of_task[name]] for name in ("files", "strata"))
+    file, stratum = (np.array(of_task[name], np.int32) for name in ("file", "stratum"))
+    sizes = (np.array(of_task[name], np.int64) for name in ("start", "records", "bytes"))
+    spills = Spills(files, strata, file, stratum, *sizes)
+    return SpilledTask(**{**_with_tuples(fields), **bad, "spills": spills, "found": found})
 
 
 def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:

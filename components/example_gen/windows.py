@@ -58,7 +58,10 @@ class SpanWindow:
         """
         roots = []
         for number, pattern in self.spans.window(self.input_base).items():
-            roots.append(root := self._root(number, pattern))
+            source = Source.of("", self.input_base, files.glob(self.input_base, pattern))
+            state = [source.fingerprint, metadata.version("tfx-infeed"), self.settings]
+            key = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
+            roots.append(root := files.join(files.absolute(self.spans.cache), f"{number}-{key}"))
             if files.exists(files.join(root, names.MANIFEST)):
                 _log.info("span %d was ingested before, into %s", number, root)
             else:
@@ -66,12 +69,6 @@ class SpanWindow:
                 ingest(pattern, root)
         merge(roots, target)
         return number
-
-    def _root(self, number: int, pattern: str) -> str:
-        found = files.glob(self.input_base, pattern)
-        state = [Source.of("", self.input_base, found).fingerprint, metadata.version("tfx-infeed"), self.settings]
-        key = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
-        return files.join(files.absolute(self.spans.cache), f"{number}-{key}")
 
 
 def settings_of(
@@ -108,12 +105,19 @@ def merge(roots: Sequence[str], target: str) -> Manifest:
         if all(files.exists(names.statistics_file(root, name)) for root in roots):
             tables = tables_of([(root, name) for root in roots])
             add(tables).write(names.statistics_file(target, name), key_of(split))
+    sources = [one.source for one in manifests]
+    fingerprint = hashlib.sha256("\n".join(one.fingerprint for one in sources).encode()).hexdigest()[:32]
+    rejects = [files.join(root, one.rejected.file) for root, one in parts if one.rejected.file]
+    if rejects:
+        files.write_bytes(files.join(target, names.REJECTS), b"".join(map(files.read_bytes, rejects)))
+    rejected = sum(one.rejected.rows for one in manifests)
+    count, size = sum(one.files for one in sources), sum(one.bytes for one in sources)
     merged = replace(
         manifests[-1],
-        source=_merge_sources([one.source for one in manifests]),
+        source=Source(sources[-1].kind, fingerprint, count, size),
         schema=columns,
         splits=splits,
-        rejected=_merge_rejects(parts, target),
+        rejected=Rejected(rejected, names.REJECTS if rejects else None),
         filtered=sum(one.filtered for one in manifests),
         balanced=sum((one.balanced for one in manifests), Balanced()),
         warnings=tuple(dict.fromkeys(warning for one in manifests for warning in one.warnings)),
@@ -131,13 +135,10 @@ def _merge_shards(name: str, parts: Sequence[tuple[str, Manifest]], target: str)
         replace(shard, file=files.join(folder, names.shard_name(number, len(sources), gzip)))
         for number, (_, shard) in enumerate(sources)
     )
-
-    pairs = [
-        (files.join(root, old.file), files.join(target, new.file))
-        for (root, old), new in zip(sources, shards, strict=True)
-    ]
+    old = [files.join(root, shard.file) for root, shard in sources]
+    new = [files.join(target, shard.file) for shard in shards]
     with ThreadPoolExecutor(_COPIES) as pool:
-        list(pool.map(lambda pair: _link(*pair), pairs))
+        list(pool.map(_link, old, new))
     return Split.of(shards, f"those of {len(parts)} spans" if len(parts) > 1 else parts[0][1].splits[name].reason)
 
 
@@ -148,12 +149,6 @@ def _link(source: str, target: str) -> None:
             os.link(source, target)
             return
     files.copy(source, target)
-
-
-def _merge_sources(sources: Sequence[Source]) -> Source:
-    fingerprint = hashlib.sha256("\n".join(one.fingerprint for one in sources).encode()).hexdigest()[:32]
-    size = sum(one.bytes for one in sources)
-    return Source(sources[-1].kind, fingerprint, sum(one.files for one in sources), size)
 
 
 def _merge_columns(parts: Sequence[tuple[str, Manifest]]) -> tuple[Column, ...]:
@@ -174,11 +169,3 @@ def _merge_columns(parts: Sequence[tuple[str, Manifest]]) -> tuple[Column, ...]:
             merged[name] = Column(name, one.type, shape, one.nulls + other.nulls)
         before += records
     return tuple(merged.values())
-
-
-def _merge_rejects(parts: Sequence[tuple[str, Manifest]], target: str) -> Rejected:
-    rows = sum(manifest.rejected.rows for _, manifest in parts)
-    rejects = [files.join(root, one.rejected.file) for root, one in parts if one.rejected.file]
-    if rejects:
-        files.write_bytes(files.join(target, names.REJECTS), b"".join(map(files.read_bytes, rejects)))
-    return Rejected(rows, names.REJECTS if rejects else None)
