@@ -36,17 +36,13 @@ class InputReportExecutor(base_executor.BaseExecutor):
         report = Report.of(inputs[MODEL_RUN], examples, options.max_wait_fraction, inputs)
         artifact = artifact_utils.get_single_instance(output_dict[REPORT])
         report.write(artifact.uri)
-        _record(artifact, report.custom_properties())
-
-
-def _record(artifact: types.Artifact, properties: dict[str, str | float | int]) -> None:
-    for name, value in properties.items():
-        if isinstance(value, str):
-            artifact.set_string_custom_property(name, value)
-        elif isinstance(value, int):
-            artifact.set_int_custom_property(name, value)
-        else:
-            artifact.set_float_custom_property(name, value)
+        for name, value in report.custom_properties().items():
+            if isinstance(value, str):
+                artifact.set_string_custom_property(name, value)
+            elif isinstance(value, int):
+                artifact.set_int_custom_property(name, value)
+            else:
+                artifact.set_float_custom_property(name, value)
 
 
 class InputReportSpec(ComponentSpec):

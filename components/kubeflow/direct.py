@@ -12,7 +12,7 @@ import os
 import posixpath
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from infeed.components.dataset import files
@@ -77,10 +77,8 @@ def download(uri: str, path: str) -> None:
 def _examples(message: Any, kind: str, uris: PathMap) -> Iterator[str]:
     """Yield the URIs of the mapped Examples among the inputs or outputs."""
     for found in message.get(kind, {}).get("artifacts", {}).values():
-        yield from (one["uri"] for one in found.get("artifacts", []) if one["uri"] in uris.paths and _is_examples(one))
-
-
-def _is_examples(artifact: Mapping[str, Any]) -> bool:
-    described = artifact.get("type", {})
-    lines = described.get("instanceSchema", "").splitlines()
-    return "title: tfx.Examples" in lines or described.get("schemaTitle") == "tfx.Examples"
+        for artifact in found.get("artifacts", []):
+            described = artifact.get("type", {})
+            is_named = "title: tfx.Examples" in described.get("instanceSchema", "").splitlines()
+            if artifact["uri"] in uris.paths and (is_named or described.get("schemaTitle") == "tfx.Examples"):
+                yield artifact["uri"]

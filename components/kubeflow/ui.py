@@ -26,10 +26,6 @@ MODEL_REPORT, STATISTICS, PICTURES = "ui_model_report", "ui_statistics", "ui_pic
 _WRITTEN = {REPORT: ("report", "report.html"), MODEL_REPORT: ("evaluation", "model_report.html")}
 _PAGES = (*_WRITTEN, STATISTICS, PICTURES)
 _TYPES = {METRICS: "system.Metrics", MATRIX: "system.ClassificationMetrics", **dict.fromkeys(_PAGES, "system.HTML")}
-_EVALUATOR = "infeed.components.evaluation.component.EvaluatorExecutor"
-_EXAMPLE_GEN = "infeed.components.example_gen.executor.Executor"
-_INPUT_REPORT = "infeed.components.input_report.component.InputReportExecutor"
-_STATISTICS_GEN = "infeed.components.statistics.component.StatisticsExecutor"
 _CLASSES = "classes"
 _INFEED = (sys.executable, "-c", "from infeed.pipelines.cli import main; main()")
 _SHEET = "<!doctype html><title>Pictures</title><img alt='contact sheet' src='data:image/png;base64,{}'>"
@@ -44,10 +40,10 @@ def outputs_of(executor: str, classes: Sequence[str], *, pictures: bool = False)
       pictures: whether the Examples of the step hold pictures.
     """
     names = {
-        _EVALUATOR: of_evaluation(classes),
-        _EXAMPLE_GEN: [PICTURES] if pictures else [],
-        _INPUT_REPORT: [REPORT],
-        _STATISTICS_GEN: [STATISTICS],
+        "infeed.components.evaluation.component.EvaluatorExecutor": of_evaluation(classes),
+        "infeed.components.example_gen.executor.Executor": [PICTURES] if pictures else [],
+        "infeed.components.input_report.component.InputReportExecutor": [REPORT],
+        "infeed.components.statistics.component.StatisticsExecutor": [STATISTICS],
     }
     return specs_of(names.get(executor, []), classes)
 
@@ -145,10 +141,7 @@ def confusion_matrix(evaluation: str, classes: Sequence[str]) -> dict[str, Any]:
             for cell in matrix.entries:
                 if cell.actual_class_id >= 0:
                     counts[cell.actual_class_id][cell.predicted_class_id] += cell.num_weighted_examples
-    return {
-        "annotationSpecs": [{"displayName": name} for name in classes],
-        "rows": [{"row": row} for row in counts],
-    }
+    return {"annotationSpecs": [{"displayName": name} for name in classes], "rows": [{"row": row} for row in counts]}
 
 
 def _values(evaluation: str) -> Iterator[tuple[str, Any]]:
