@@ -30,7 +30,6 @@ class Chunk:
 
     Attributes:
       spill: index of the spill among those of its split, in input order.
-      piece: index of this piece.
       counts: number of records in each window of the shard.
       data: this piece of the records' Arrow IPC stream.
     """
@@ -42,11 +41,7 @@ class Chunk:
 
 
 def chunks_of(plan: SplitPlan, number: int, spill: PlacedSpill) -> Iterator[tuple[int, Chunk]]:
-    """Yield (shard index, chunk) for all records of one spill.
-
-    Args:
-      number: index of the spill among those of its split.
-    """
+    """Yield (shard index, chunk) for all records of a spill. `number` is its index in the split."""
     for shard, counts, records in deal_spill(plan, spill):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, SCHEMA) as writer:
@@ -57,11 +52,7 @@ def chunks_of(plan: SplitPlan, number: int, spill: PlacedSpill) -> Iterator[tupl
 
 
 def windows_of(task: ShardTask, chunks: Iterable[Chunk]) -> Iterator[pa.LargeBinaryArray]:
-    """Yield the records of each window of a shard, in input order.
-
-    Args:
-      chunks: all chunks of the shard, in any order. Retries of a worker may repeat some.
-    """
+    """Yield the records of each window of a shard, in input order. Retries of a worker may repeat some chunks."""
     with tempfile.NamedTemporaryFile(suffix=".chunks") as disk:
         places = _spool(chunks, disk)
         disk.flush()

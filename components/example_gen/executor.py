@@ -173,11 +173,7 @@ class TFRecordExecutor(Executor):
 def pack(
     format: str, options: IngestOptions, source: Any = None, fingerprint: str | None = None
 ) -> example_gen_pb2.CustomConfig:
-    """Pack typed options into TFX's custom_config. `Request.of` reads all but the fingerprint.
-
-    Args:
-      source: options of the format, as a dataclass or as JSON types.
-    """
+    """Pack options into TFX's custom_config, with `source` as a dataclass or as JSON types, and a fingerprint."""
     own = schema.to_plain(source) if is_dataclass(source) else dict(source or {})
     fields: dict[str, Any] = {"format": format, "options": schema.to_plain(options), "source": own}
     if fingerprint is not None:
@@ -196,12 +192,7 @@ def check_arguments(
     *,
     format: str,
 ) -> None:
-    """Reject arguments that this component does not support.
-
-    Args:
-      component: class name of the component.
-      executor_spec: the executor spec that will run, default or custom.
-      format: format of the input.
+    """Reject arguments that this component does not support, by its class name.
 
     Raises:
       InfeedError: the executor is not ours, custom_config is given, the executor does not write the payload format, or

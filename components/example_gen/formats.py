@@ -131,10 +131,8 @@ def open_source(
 ) -> OpenedSource:
     """Open a folder, a file, a glob pattern, or a database query.
 
-    Args:
-      where: see `options_of`.
-      sampled: allow types inferred from a sample, which `settling.settled` verifies. Otherwise the whole input is read.
-      every: see `with_values`.
+    With `sampled`, types may be inferred from a sample, which `settling.settled` verifies. Otherwise the whole input is
+    read. For `where` see `options_of`, and for `every` see `with_values`.
 
     Raises:
       InfeedError: the format or a setting is unknown, or the source cannot be opened.
@@ -159,12 +157,7 @@ def open_patterns(
     partition_feature: str | None = None,
     every: bool = False,
 ) -> OpenedSource:
-    """Open the files below `root` that match the patterns, or the queries of a database.
-
-    Args:
-      where: see `options_of`.
-      sampled: see `open_source`.
-      partition_feature, every: see `with_values`.
+    """Open the files below `root` that match the patterns, or the queries of a database, like `open_source`.
 
     Raises:
       InfeedError: a setting is unknown, or the source cannot be opened.
@@ -209,8 +202,7 @@ def default_pattern(kind: str, folder: str) -> str:
 def options_of(kind: str, settings: Mapping[str, Any], where: str = "") -> Any:
     """Return the options of a format, such as CsvOptions, or None if the format has none.
 
-    Args:
-      where: where the user wrote the settings, `source_options` or `--set`. Empty for the class name.
+    `where` is where the user wrote the settings, `source_options` or `--set`. Empty for the class name.
 
     Raises:
       InfeedError: a setting is unknown, has the wrong type, or is out of range.

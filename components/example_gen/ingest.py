@@ -48,13 +48,7 @@ from infeed.components.example_gen.planning import (
     plan_writes,
     shard_tasks,
 )
-from infeed.components.example_gen.settling import (
-    OtherKindsError,
-    check_found,
-    line_offsets,
-    shift_lines,
-    with_lines,
-)
+from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, shift_lines, with_lines
 from infeed.components.example_gen.spill_columns import Spills
 from infeed.components.example_gen.spills import (
     ProcessedBatch,
@@ -84,9 +78,7 @@ class Job:
     """The plan of one ingest, shared by all steps.
 
     Attributes:
-      root: folder of the dataset.
       source: the source without its tasks, which may be many and are sent to the workers one by one.
-      splits: names of all splits, in order.
       buckets: hash buckets that split the rows. None if every task names its split.
       local_scratch: local folder for intermediate files. Empty if other machines read them too, or if the dataset is
         local.
@@ -390,11 +382,7 @@ def plan_shards(tasks: Iterable[SpilledTask], job: Job) -> WritePlan:
 
 
 def write_shard(task: ShardTask, windows: Iterable[pa.LargeBinaryArray], job: Job) -> Shard:
-    """Write one complete shard into the temporary folder, window by window.
-
-    Args:
-      windows: the records of each window, in input order.
-    """
+    """Write one complete shard into the temporary folder. `windows` are its records in input order."""
     split, count = task.plan.split, 0
     name = names.shard_name(task.index, task.plan.shards.count, gzip=job.options.gzip_level is not None)
     file = files.join(names.split_folder(split), name)
@@ -422,11 +410,7 @@ def _seed(job: Job, *place: int) -> tuple[int, ...] | None:
 
 
 def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> Manifest:
-    """Move finished shards to their final names, then write the manifest.
-
-    Args:
-      tasks: number of tasks that wrote statistics.
-    """
+    """Move finished shards to their final names, then write the manifest. `tasks` is the number of all tasks."""
     shards = sorted(shards, key=lambda shard: shard.file)
     for shard in shards:
         files.rename(files.join(job.temporary, shard.file), files.join(job.root, shard.file))

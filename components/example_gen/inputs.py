@@ -44,7 +44,6 @@ class BadRow:
       file: path of the file, or the source's name for the place.
       line: line or row number in the file, from 1. None if unknown.
       column: column with the error. None if the whole row is bad.
-      reason: what is wrong, as an error message states it.
       text: the raw row, possibly shortened.
     """
 
@@ -364,10 +363,7 @@ def is_companion(path: str) -> bool:
 
 
 def find(root: str, patterns: Patterns, *, companions: bool = True) -> dict[str | None, list[files.FileStat]]:
-    """Return the files that match the pattern of each split.
-
-    Args:
-      companions: whether to include files that describe a dataset.
+    """Return the files that match the pattern of each split, with or without those that describe a dataset.
 
     Raises:
       InfeedError: no file matches a pattern.

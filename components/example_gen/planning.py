@@ -38,10 +38,8 @@ class SpilledTask:
     """The outcome of one task.
 
     Attributes:
-      order: index of the task.
       rows: rows read, including filtered and rejected rows.
       rejected: number of rejected rows, which the task wrote to a file.
-      first_rejected, last_rejected: the first and the last rejected row, or None.
       nulls: number of nulls in each written column.
       rounded: number of values that float32 changes, in each written column.
       spills: the spills in input order.
@@ -126,13 +124,7 @@ def plan_writes(
     options: IngestOptions,
     place: str = "",
 ) -> tuple[WritePlan, dict[str, Spills]]:
-    """Plan the content and number of shards of each split.
-
-    Args:
-      place: the input, for errors.
-
-    Returns:
-      The plan, and the spills of each split in input order.
+    """Plan the content and number of shards of each split, and return the spills of each split in input order.
 
     Raises:
       InfeedError: there are no rows, no rows are left to write, or there are more bad rows than the limit.
@@ -211,9 +203,6 @@ def divide_by_label(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
     """Divide the spills of each label between the splits, according to their shares.
 
     The first split receives its share of each label, rounded up. The second receives its share of the rest, and so on.
-
-    Returns:
-      Split -> parts of the spills.
     """
     before = _counted_before(spills.labels(0)[0], spills.records)
     start, left, divided = np.zeros_like(before), sum(share for _, share in buckets.shares), dict[str, Spills]()
@@ -227,9 +216,6 @@ def divide_by_label(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
 
 def balance_labels(spills: Spills, options: Balance) -> tuple[Spills, Balanced]:
     """Oversample or undersample the spills of one split so that all labels are equally frequent.
-
-    Returns:
-      The spills, and how many records are repeated and dropped.
 
     Raises:
       InfeedError: rare labels would need too many repetitions.

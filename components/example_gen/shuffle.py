@@ -239,8 +239,7 @@ def _read_files(
 def joined(parts: Iterable[tuple[Chunks, npt.NDArray[np.int64]]], windows: int) -> Iterator[pa.LargeBinaryArray]:
     """Yield the records of each window: those of the first part, then of the second, and so on.
 
-    Args:
-      parts: (records, number of records in each window) of each part.
+    A part is (records, number of records in each window).
     """
     found: list[Chunks] = [[] for _ in range(windows)]
     for chunks, counts in parts:

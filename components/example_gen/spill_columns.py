@@ -19,14 +19,12 @@ Numbers = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Spills:
-    """Spills in input order.
+    """Spills in input order, whose fields are those of `Spill`.
 
     Attributes:
       files: (split, path) of each file. The split is None until labels are divided.
-      strata: the labels of each stratum, for the stratified split and for balancing.
       file: index of each spill's file.
-      stratum: index of each spill's stratum.
-      start, records, bytes: see `Spill`.
+      stratum: index of each spill's stratum in `strata`.
     """
 
     files: Sequence[tuple[str | None, str]]

@@ -71,7 +71,6 @@ def process_batch(
     """Select columns, encode rows, and assign splits.
 
     Args:
-      batch: the rows to write; see `choose_rows`.
       split: split of all rows, if the input is already split. Otherwise `buckets` assigns the splits.
       serialized: the first column holds serialized records, and only they are written.
 

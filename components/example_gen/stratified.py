@@ -27,11 +27,8 @@ def stratified_rows(
     """Return the rows of one split, by reading the labels of all rows.
 
     Args:
-      source: the input.
       splits: number of all splits.
       buckets: shares of the splits that are divided by label.
-      options: the label, the filter and the seed.
-      split: name of the split.
 
     Returns:
       Block -> ascending indices of the split's rows among the chosen rows of the block.

@@ -37,12 +37,7 @@ def analyzed_splits(splits: Sequence[str], schema: pa.Schema, options: IngestOpt
 
 
 class TaskAnalysis:
-    """Gathers the statistics of one task, by split.
-
-    Args:
-      splits: the splits to analyze.
-      empty_lists: whether nulls are written as empty lists.
-    """
+    """Gathers the statistics of one task, by split. `empty_lists` counts nulls as empty lists, as they are written."""
 
     def __init__(self, splits: Iterable[str], *, empty_lists: bool) -> None:
         self._splits = frozenset(splits)

@@ -52,10 +52,7 @@ Place = tuple[str, int]  # (split, index) of a shard
 def run_pipeline(
     tasks: Sequence[Task], job: Job, make_pipeline: Callable[[], beam.Pipeline], named: Named | None = None
 ) -> None:
-    """Ingest all tasks into an empty folder by a Beam pipeline.
-
-    Args:
-      named: the runner. None for a local one.
+    """Ingest all tasks into an empty folder by a Beam pipeline, locally if no runner is named.
 
     Raises:
       InfeedError: a worker raised one, or the runner failed.
@@ -159,11 +156,7 @@ def leave_task(task: SpilledTask, job: Job) -> None:
 
 
 def left_tasks(tasks: int, job: Job) -> Iterator[SpilledTask]:
-    """Yield the outcomes of all tasks, in arbitrary order.
-
-    Raises:
-      InfeedError: a worker wrote to a disk that this process cannot read.
-    """
+    """Yield the outcomes of all tasks, in arbitrary order."""
     return (_task(fields) for fields in _left(files.join(job.temporary, "tasks"), tasks))
 
 
@@ -184,11 +177,7 @@ def leave_shard(task: ShardTask, shard: Shard, job: Job) -> None:
 
 
 def left_shards(shards: int, job: Job) -> list[Shard]:
-    """Return the descriptions of all shards, in arbitrary order.
-
-    Raises:
-      InfeedError: a worker wrote to a disk that this process cannot read.
-    """
+    """Return the descriptions of all shards, in arbitrary order."""
     return [Shard(**fields) for fields in _left(files.join(job.temporary, "shards"), shards)]
 
 
@@ -197,7 +186,11 @@ def _leave(job: Job, name: str, fields: Any) -> None:
 
 
 def _left(folder: str, count: int) -> Iterator[Any]:
-    """Yield the contents of the files in `folder`, and check their number."""
+    """Yield the contents of the files in `folder`.
+
+    Raises:
+      InfeedError: files are missing, because a worker wrote to a disk that this process cannot read.
+    """
     found = [file.path for file in files.glob(folder, "*.json")]
     if len(found) != count:
         raise InfeedError(

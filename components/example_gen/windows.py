@@ -34,11 +34,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SpanWindow:
-    """A window of spans, and how its spans are ingested.
+    """A window of spans below `input_base`, and how its spans are ingested.
 
     Attributes:
       spans: spans to read, with the folder that keeps their Examples.
-      input_base: folder of the input.
       settings: everything else that determines the Examples; see `settings_of`.
     """
 
@@ -47,11 +46,9 @@ class SpanWindow:
     settings: Mapping[str, Any]
 
     def write(self, target: str, ingest: Callable[[str, str], object]) -> int:
-        """Write the dataset of the window, and return the number of its latest span.
+        """Write the dataset of the window to `target`, and return the number of its latest span.
 
-        Args:
-          target: folder of the dataset.
-          ingest: ingests the files that match a pattern (first argument) into a folder (second argument).
+        `ingest` writes the files that match a pattern (first argument) into a folder (second argument).
 
         Raises:
           InfeedError: there is no span, or the columns of two spans do not fit together.
@@ -77,10 +74,8 @@ def settings_of(
     """Return what determines the Examples of a span except its files, the same for ExampleGens and `infeed ingest`.
 
     Args:
-      format: name of the format.
       source: options of the format as JSON types, with their defaults.
       options: options of the ingest; where the spans are counts for nothing.
-      buckets: splits and their shares.
       fingerprint: digest of the user's code and other inputs. None if there are none.
     """
     plain = schema.to_plain(replace(options, spans=None))

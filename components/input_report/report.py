@@ -62,7 +62,6 @@ class Report:
     """Content of a report.
 
     Attributes:
-      profile: measurements of the Trainer.
       max_wait_fraction: limit of the blessing, or None.
       split: training split from its manifest, or None.
       inputs: URI of each input of the component, by name, to trace the report back.

@@ -40,12 +40,9 @@ _ADVICE = {
 
 
 def pace(stages: Sequence[StageCost], bound_by: str, trials: Sequence[Trial] = (), of_plan: str = "") -> str:
-    """Say which stage sets the pace, and what to change: first what was tried and helped.
+    """Say which stage sets the pace, `bound_by`, and what to change: first what was tried and helped.
 
-    Args:
-      bound_by: name of the stage that `pace_setter` returned.
-      trials: changes that were tried.
-      of_plan: what the plan advises about the files, which goes before the general advice about reading.
+    `of_plan` is what the plan advises about the files, which goes before the general advice about reading.
     """
     rate = f"{pipeline_rate(stages):,.0f} examples a second"
     if not bound_by:
@@ -101,12 +98,9 @@ def beside_step(
     *,
     waits: bool = False,
 ) -> str:
-    """Compare the pipeline with the training step.
+    """Compare the pipeline with a training step that takes `step` examples a second.
 
-    Args:
-      bound_by, trials, of_plan: as for `pace`.
-      step: examples a second that the training step takes.
-      waits: whether a training has waited.
+    `waits` says whether a training has waited. The others are the arguments of `pace`.
     """
     if not keeps_up(stages, step):
         return f"{pace(stages, bound_by, trials, of_plan)} The training step could take {number(step)}."

@@ -51,22 +51,10 @@ LEAST_COMPUTING_FRACTION = 0.001
 DECODED_PER_BYTE_ON_DISK = 10
 # Least cost of starting a Keras step, measured with many steps per call and a tiny model.
 STEP_START_SECONDS = 0.0002
-# Steps of the plan that do no work per record.
-IDLE_STEPS = frozenset(
-    stage.name
-    for stage in (
-        reading.VerifyFiles,
-        reading.ListShards,
-        reading.Repeat,
-        columns.CacheRecords,
-        columns.LoadColumns,
-        columns.CacheColumns,
-        batches.Prefetch,
-        batches.PrefetchToDevice,
-    )
-)
-# Steps that cache serialized records or decoded features.
-KEEPING_STEPS = tuple(stage.name for stage in (columns.CacheRecords, columns.LoadColumns, columns.CacheColumns))
+_KEEPING = (columns.CacheRecords, columns.LoadColumns, columns.CacheColumns)  # serialized records or decoded features
+KEEPING_STEPS = tuple(stage.name for stage in _KEEPING)
+_IDLE = (reading.VerifyFiles, reading.ListShards, reading.Repeat, batches.Prefetch, batches.PrefetchToDevice)
+IDLE_STEPS = {*KEEPING_STEPS, *(stage.name for stage in _IDLE)}  # steps of the plan that do no work per record
 
 
 @dataclass(frozen=True)
@@ -129,12 +117,9 @@ class Verdict:
 
 
 def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Split | None = None) -> Verdict:
-    """Judge one training.
+    """Judge one training. Without `max_wait_fraction`, from 0 to 1, nothing is blessed.
 
-    Args:
-      profile: measurements of the Trainer.
-      max_wait_fraction: largest blessed share of waiting, 0 to 1; None for no blessing.
-      split: training split from its manifest, for advice on the number of shards.
+    `split` is the training split from its manifest, for advice on the number of shards.
     """
     shares = TimeShares.of(profile)
     judged, waited = shares.waited, shares.waited * shares.seconds
@@ -256,7 +241,6 @@ class Situation:
     Attributes:
       kind: kind of the verdict. Only a training that waits for input gets advice on input.
       gain: possible speedup with free input, the upper bound of every gain from better input.
-      split: training split from its manifest; None without a manifest.
     """
 
     profile: InputProfile

@@ -31,10 +31,7 @@ _WRITERS = "infeed.components.example_gen."
 def replaced(uris: PathMap, message: Any, executor: str) -> PathMap:
     """Return the mapping with folders in the store in place of the local paths of Examples.
 
-    Args:
-      uris: local path of each artifact. The launcher's files are there.
-      message: ExecutorInput.
-      executor: import path of the executor's class. If it is not of this package, its Examples are downloaded.
+    If the executor, an import path, is not of this package, its Examples are downloaded.
 
     Raises:
       InfeedError: the disk has no room for a download.
@@ -57,11 +54,7 @@ def replaced(uris: PathMap, message: Any, executor: str) -> PathMap:
 
 
 def download(uri: str, path: str) -> None:
-    """Copy a folder from the store to this disk.
-
-    Raises:
-      InfeedError: the disk has no room.
-    """
+    """Copy a folder from the store to this disk. Raise InfeedError if the disk has no room."""
     needed = disk.bytes_of(uri)
     os.makedirs(path, exist_ok=True)
     free = min(shutil.disk_usage(path).free, disk.limit_of() or sys.maxsize)

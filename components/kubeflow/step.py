@@ -40,10 +40,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run TFX's entry point with local paths in the project's folder, in this pod or on the machines of a job.
 
     The artifacts keep their URIs with `--in-place`, for platforms without a launcher, and if a Beam option names a
-    cluster's runner, because workers do not see the disk of the pod.
-
-    Args:
-      arguments: command line of TFX's entry point; `--in-place` or `--job` comes first.
+    cluster's runner, because workers do not see the disk of the pod. `--in-place` or `--job` comes first.
     """
     arguments = [word for word in arguments if not word.startswith(project_archive.OPTION)]
     if arguments[0] == _JOB:

@@ -100,13 +100,9 @@ APIS: Mapping[Kind, Api] = {
 
 
 def job_object(options: TrainingJob, pod: Mapping[str, Any], place: Place, command: Sequence[str]) -> dict[str, Any]:
-    """Return the JobSet or TrainJob.
+    """Return the JobSet or TrainJob, whose machines run `command`.
 
-    Args:
-      options: machines of the job.
-      pod: PodTemplateSpec of a machine, with one container.
-      place: name, namespace and owner.
-      command: command line of every machine.
+    `pod` is the PodTemplateSpec of a machine, with one container.
     """
     api = APIS[options.kind]
     literal = [word.replace("$", "$$") for word in command]  # Kubernetes replaces $(NAME), and $$ by $

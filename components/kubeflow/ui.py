@@ -32,10 +32,9 @@ _SHEET = "<!doctype html><title>Pictures</title><img alt='contact sheet' src='da
 
 
 def outputs_of(executor: str, classes: Sequence[str], *, pictures: bool = False) -> dict[str, Any]:
-    """Return the artifacts that the step of an executor shows, as ArtifactSpecs by output name.
+    """Return the artifacts that the step of an executor, an import path, shows, as ArtifactSpecs by output name.
 
     Args:
-      executor: import path of the executor's class.
       classes: names of the classes in order of their index; empty for a regression.
       pictures: whether the Examples of the step hold pictures.
     """
@@ -76,9 +75,7 @@ def split(message: Any) -> tuple[Any, dict[str, Any]]:
 def write_shown(message: str, **places: str) -> None:
     """Write the artifacts of this module for a step without TFX, and name them in its ExecutorOutput.
 
-    Args:
-      message: ExecutorInput of the step, as JSON.
-      places: local folders of the artifacts that are shown, by TFX's names: `evaluation`, `examples`.
+    `message` is the ExecutorInput. `places` are local folders by TFX's names: `evaluation`, `examples`.
     """
     whole, shown = split(json.loads(message))
     uris = PathMap.of(artifact["uri"] for artifact in shown.values())  # the launcher uploads the pages
@@ -88,11 +85,9 @@ def write_shown(message: str, **places: str) -> None:
 
 
 def fill(shown: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
-    """Write the artifacts of this module, and return them for the ExecutorOutput.
+    """Write the artifacts of this module, by output name and with local paths, and return them for the ExecutorOutput.
 
-    Args:
-      shown: artifacts by output name, with local paths.
-      places: places of the inputs and the other outputs of the step, by name.
+    `places` are the places of the inputs and the other outputs of the step, by name.
     """
     filled = {}
     for name, artifact in shown.items():

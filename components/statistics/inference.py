@@ -24,12 +24,9 @@ def describe(table: TableStatistics, request: StatisticsRequest) -> statistics_p
 
 
 def infer_schema(root: str, splits: Sequence[str], map_fn: MapFn) -> schema_pb2.Schema:
-    """Infer the schema of a dataset from the statistics of its splits, as SchemaGen does.
+    """Infer the schema of a dataset from the statistics of its splits, in the order of the manifest, as SchemaGen does.
 
-    Args:
-      root: folder of the dataset.
-      splits: names of the splits, in the order of the manifest.
-      map_fn: reads the records of splits that carry no statistics.
+    `map_fn` reads the records of splits that carry no statistics.
     """
     import tensorflow_data_validation as tfdv  # takes seconds
 
