@@ -22,6 +22,7 @@ from infeed.components.example_gen.planning import ShardTask, SplitPlan
 from infeed.components.example_gen.shuffle import SCHEMA, PlacedSpill, deal_spill, joined
 
 _CHUNK_BYTES = 1 << 20
+Place = tuple[int, int, tuple[int, ...]]  # start and size of a part on disk, and its number of records in each window
 
 
 @dataclass(frozen=True)
@@ -59,16 +60,7 @@ def windows_of(task: ShardTask, chunks: Iterable[Chunk]) -> Iterator[pa.LargeBin
         yield from joined(_read_parts(disk.name, places), task.plan.windows_of_shard)
 
 
-@dataclass(frozen=True)
-class _Place:
-    """The location of a part on disk, and the number of its records in each window."""
-
-    start: int
-    size: int
-    counts: tuple[int, ...]
-
-
-def _spool(chunks: Iterable[Chunk], disk: IO[bytes]) -> list[_Place]:
+def _spool(chunks: Iterable[Chunk], disk: IO[bytes]) -> list[Place]:
     """Write the chunks to disk, contiguous for each part, and return the parts in input order."""
     pieces: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
     counts: dict[int, tuple[int, ...]] = {}
@@ -79,7 +71,7 @@ def _spool(chunks: Iterable[Chunk], disk: IO[bytes]) -> list[_Place]:
     found = []
     for spill in sorted(pieces):
         places = [place for _, place in sorted(pieces[spill].items())]
-        found.append(_Place(_contiguous(places, disk), sum(size for _, size in places), counts[spill]))
+        found.append((_contiguous(places, disk), sum(size for _, size in places), counts[spill]))
     return found
 
 
@@ -98,12 +90,12 @@ def _contiguous(places: Sequence[tuple[int, int]], disk: IO[bytes]) -> int:
 
 
 def _read_parts(
-    path: str, places: Sequence[_Place]
+    path: str, places: Sequence[Place]
 ) -> Iterator[tuple[list[pa.LargeBinaryArray], npt.NDArray[np.int64]]]:
     if not places:
         return  # an empty file cannot be mapped
     with pa.memory_map(path) as disk:
         content = disk.read_buffer()
-        for place in places:
-            stream = pa.ipc.open_stream(content.slice(place.start, place.size))
-            yield [stream.read_next_batch().column(0)], np.array(place.counts, np.int64)
+        for start, size, counts in places:
+            stream = pa.ipc.open_stream(content.slice(start, size))
+            yield [stream.read_next_batch().column(0)], np.array(counts, np.int64)

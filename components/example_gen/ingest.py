@@ -49,13 +49,13 @@ from infeed.components.example_gen.planning import (
     shard_tasks,
 )
 from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, shift_lines, with_lines
-from infeed.components.example_gen.spill_columns import Spills
 from infeed.components.example_gen.spills import (
     ProcessedBatch,
     RunCutter,
     RunRecords,
     Seed,
     Spill,
+    Spills,
     permutation,
     process_batch,
 )

@@ -23,8 +23,7 @@ from infeed.components.dataset.shards import Deal, ShardPlan, plan_shards
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, Findings, check_any_good, check_limit
-from infeed.components.example_gen.spill_columns import Ints, Spills
-from infeed.components.example_gen.spills import Stratum, label_columns
+from infeed.components.example_gen.spills import Ints, Spills, Stratum, label_columns
 
 WINDOW_BYTES = 32 << 20  # of records; a shard's writer holds a few copies of one window
 _INT64 = 1 << 63
@@ -142,6 +141,11 @@ def plan_writes(
         what = f"none of {rows} rows are left: {filtered} filtered out, {rejected} rejected"
         raise InfeedError(what, where=place, do="check the filter")
     spills, balanced = _plan_splits(Spills.joined([task.spills for task in tasks]), splits, buckets, options)
+    planned = []
+    for split, found in spills.items():
+        size, records = int(found.bytes.sum()), int(found.records.sum())
+        shards = plan_shards(size, records, options.shards)
+        planned.append(SplitPlan(split, records, size, len(found), options.shuffle_seed is not None, shards))
     plan = WritePlan(
         rows=rows,
         filtered=filtered,
@@ -149,7 +153,7 @@ def plan_writes(
         balanced=balanced,
         nulls=_column_sums(task.nulls for task in tasks),
         rounded=_column_sums(task.rounded for task in tasks),
-        splits=tuple(_plan_split(split, found, options) for split, found in spills.items()),
+        splits=tuple(planned),
     )
     return plan, spills
 
@@ -268,12 +272,6 @@ def _share_of(records: Ints, share: Ints | int, whole: Ints | int) -> Ints:
     largest = int(records.max(initial=0)) * int(np.max(share, initial=0))
     exact = records if largest < _INT64 else records.astype(object)
     return np.asarray(-(-exact * share // whole), np.int64)
-
-
-def _plan_split(split: str, spills: Spills, options: IngestOptions) -> SplitPlan:
-    size, records = int(spills.bytes.sum()), int(spills.records.sum())
-    shards = plan_shards(size, records, options.shards)
-    return SplitPlan(split, records, size, len(spills), options.shuffle_seed is not None, shards)
 
 
 def _column_sums(counts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:

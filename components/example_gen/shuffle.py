@@ -27,8 +27,7 @@ import pyarrow as pa
 from infeed.components.dataset import files
 from infeed.components.dataset.shards import Part
 from infeed.components.example_gen.planning import SplitPlan
-from infeed.components.example_gen.spill_columns import Spills
-from infeed.components.example_gen.spills import ROWS_OF_CHUNK
+from infeed.components.example_gen.spills import ROWS_OF_CHUNK, Spills
 
 _MOST_RANGES = 100_000  # ranges that all shards may read from the spills
 _LEAST_BYTES = 64 << 10  # average size of a range

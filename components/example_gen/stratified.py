@@ -14,8 +14,15 @@ from infeed.components.dataset.splits import Buckets
 from infeed.components.example_gen.chosen import choose_rows, place_of
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, Task
 from infeed.components.example_gen.planning import divide_by_label
-from infeed.components.example_gen.spill_columns import Spills
-from infeed.components.example_gen.spills import RunCutter, Spill, Strata, spill_order, spills_of, strata_of_rows
+from infeed.components.example_gen.spills import (
+    RunCutter,
+    Spill,
+    Spills,
+    Strata,
+    spill_order,
+    spills_of,
+    strata_of_rows,
+)
 
 Rows = npt.NDArray[np.int64]
 Block = tuple[int, int]  # index of the task, number of the batch in it from 1

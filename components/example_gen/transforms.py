@@ -27,7 +27,7 @@ from infeed.components.example_gen.inputs import BadRow, Findings, Task
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, SplitPlan, WritePlan, shard_tasks
 from infeed.components.example_gen.settling import OtherKindsError
 from infeed.components.example_gen.shuffle import PlacedSpill, SpillTable
-from infeed.components.example_gen.spill_columns import Spills
+from infeed.components.example_gen.spills import Spills
 from infeed.components.example_gen.task_statistics import StatisticsGroup, merge_statistics, statistics_groups
 
 _PLAN = "plan.json"

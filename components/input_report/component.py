@@ -18,11 +18,7 @@ MODEL_RUN, EXAMPLES, TRANSFORM_GRAPH, REPORT = "model_run", "examples", "transfo
 
 
 class InputReportExecutor(base_executor.BaseExecutor):
-    """Executor that writes `report.html` and `report.json` into the output artifact.
-
-    The artifact gets the custom properties `verdict`, `wait_fraction` (the judged share), `wait_uncertainty` (plus or
-    minus), `bottleneck` and, with a limit, `blessed` (1 or 0).
-    """
+    """Executor that writes `report.html`, `report.json` and custom properties into the output artifact."""
 
     def Do(
         self,

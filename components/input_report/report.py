@@ -24,7 +24,6 @@ from infeed.components.dataset.input_profile import (
 from infeed.components.dataset.manifest import Manifest, Split
 from infeed.components.drawing import (
     COMPUTED,
-    HEIGHT_INCHES,
     INK,
     LINE,
     MUTED,
@@ -174,25 +173,6 @@ def split_trained_on(profile: InputProfile, uris: Iterable[str]) -> Split | None
     return next((split for split in splits if split.bytes == profile.bytes), None)
 
 
-@dataclass(frozen=True)
-class _Bar:
-    """Bar of an epoch. `number` counts from 1."""
-
-    number: int
-    seconds: float
-    waited: float
-    outside: float
-
-    @property
-    def computed(self) -> float:
-        return max(0.0, self.seconds - self.waited - self.outside)
-
-    @property
-    def parts(self) -> list[tuple[str, float]]:
-        """Parts of the bar from the axis on, with their colors."""
-        return [(COMPUTED, self.computed), (OUTSIDE, self.outside), (WAITED, self.waited)]
-
-
 def _shares(profile: InputProfile) -> str:
     """List the share that each worker waited; for many workers, only the least and the largest."""
     lasted = sum(epoch.seconds for epoch in profile.steady_epochs)
@@ -205,21 +185,19 @@ def _shares(profile: InputProfile) -> str:
 
 def waiting(profile: InputProfile) -> str:
     """Plot the seconds of each epoch as SVG: bars, an area for many epochs, or a horizontal bar for a single epoch."""
-    bars = [
-        _Bar(epoch.epoch + 1, epoch.seconds, profile.waited(epoch), epoch.outside_seconds) for epoch in profile.epochs
-    ]
-    figure, axes = new_axes(ONE_BAR_HEIGHT_INCHES if len(bars) == 1 else HEIGHT_INCHES)
-    if len(bars) > 1:
-        _stack(axes, bars)
-        _epoch_axis(axes, len(bars))
-        axes.set_ylabel("seconds")
-        return to_svg(figure)
+    epochs = profile.epochs
+    outside, waits = [epoch.outside_seconds for epoch in epochs], [profile.waited(epoch) for epoch in epochs]
+    computed = [max(0.0, one.seconds - wait - one.outside_seconds) for one, wait in zip(epochs, waits, strict=True)]
+    parts = ((COMPUTED, computed), (OUTSIDE, outside), (WAITED, waits))  # of a bar, from the axis on
+    if len(epochs) > 1:
+        return _stacked(epochs, parts)
+    figure, axes = new_axes(ONE_BAR_HEIGHT_INCHES)
     left = 0.0
-    for color, part in bars[0].parts:
+    for color, (part,) in parts:
         axes.barh([0], [part], left=[left], color=color, height=0.6)
         left += part
     axes.set_yticks([])
-    axes.set_xlim(0, bars[0].seconds)
+    axes.set_xlim(0, epochs[0].seconds)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("seconds")
     return to_svg(figure)
@@ -244,22 +222,26 @@ def throughput_plot(epochs: Sequence[EpochProfile], ceiling: Ceiling | None) -> 
     return to_svg(figure)
 
 
-def _stack(axes: Axes, bars: Sequence[_Bar]) -> None:
-    numbers, bottom = [bar.number for bar in bars], [0.0] * len(bars)
-    for part, (color, _) in enumerate(bars[0].parts):
-        heights = [bar.parts[part][1] for bar in bars]
+def _stacked(epochs: Sequence[EpochProfile], parts: Sequence[tuple[str, Sequence[float]]]) -> str:
+    figure, axes = new_axes()
+    numbers, bottom = [epoch.epoch + 1 for epoch in epochs], [0.0] * len(epochs)
+    for color, heights in parts:
         top = [low + height for low, height in zip(bottom, heights, strict=True)]
-        if len(bars) > MOST_BARS:
+        if len(epochs) > MOST_BARS:
             axes.fill_between(numbers, bottom, top, color=color, step="mid", linewidth=0)
         else:
             axes.bar(numbers, heights, bottom=bottom, color=color, width=0.6)
         bottom = top
-    first, later = bars[0], max(bar.seconds for bar in bars[1:])
-    axes.set_ylim(0, 1.15 * max(first.seconds, later))
-    if first.seconds > TOWERS_FROM * later:
+    first, *others = (epoch.seconds for epoch in epochs)
+    later = max(others)
+    axes.set_ylim(0, 1.15 * max(first, later))
+    if first > TOWERS_FROM * later:
         axes.set_ylim(0, 0.75 * TOWERS_FROM * later)
-        title = f"↑ epoch 1 took {seconds(first.seconds)}, {percent(first.waited / first.seconds)} of it waiting"
+        title = f"↑ epoch 1 took {seconds(first)}, {percent(parts[-1][1][0] / first)} of it waiting"
         axes.set_title(title, color=MUTED, size=12, loc="left")
+    _epoch_axis(axes, len(epochs))
+    axes.set_ylabel("seconds")
+    return to_svg(figure)
 
 
 def step_plot(profile: InputProfile) -> str:

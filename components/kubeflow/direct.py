@@ -24,8 +24,6 @@ from infeed.components.units import size
 VARIABLE = "INFEED_READING"
 """Environment variable of the steps; the value `direct` turns the setting on."""
 POINTER = "direct.txt"
-_OURS = "infeed.components."
-_WRITERS = "infeed.components.example_gen."
 
 
 def replaced(uris: PathMap, message: Any, executor: str) -> PathMap:
@@ -40,11 +38,11 @@ def replaced(uris: PathMap, message: Any, executor: str) -> PathMap:
     for uri in _examples(message, "inputs", uris):
         if os.path.isfile(pointer := os.path.join(paths[uri], POINTER)):
             place = files.read_bytes(pointer).decode()
-            if executor.startswith(_OURS):
+            if executor.startswith("infeed.components."):
                 paths[uri] = place
             else:
                 download(place, paths[uri])
-    if os.environ.get(VARIABLE) == "direct" and executor.startswith(_WRITERS):
+    if os.environ.get(VARIABLE) == "direct" and executor.startswith("infeed.components.example_gen."):
         for uri in _examples(message, "outputs", uris):
             # Not a sibling whose name begins like the artifact's: the launcher would download it as well.
             place = f"{posixpath.dirname(uri)}/direct/{files.name(uri)}"

@@ -15,8 +15,7 @@ from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import planning
 from infeed.components.example_gen.planning import SpilledTask, balance_labels, divide_by_label, limited
-from infeed.components.example_gen.spill_columns import Spills
-from infeed.components.example_gen.spills import Spill
+from infeed.components.example_gen.spills import Spill, Spills
 
 
 def spill(records: int, label: Any, path: str = "p") -> Spill:
