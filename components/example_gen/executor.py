@@ -79,15 +79,20 @@ class Request:
         patterns, splits = _splits(input_config, output_config, buckets)
         custom = _unpack(exec_properties.get(properties.CUSTOM_CONFIG_KEY))
         input_base = exec_properties.get(properties.INPUT_BASE_KEY, "")
+        options = schema.read(IngestOptions, custom.get("options", {}), "options")
+        payload_format = exec_properties.get(properties.OUTPUT_DATA_FORMAT_KEY, example_gen_pb2.FORMAT_TF_EXAMPLE)
+        if payload_format not in payload_formats:
+            asked, *others = map(example_gen_pb2.PayloadFormat.Name, (payload_format, *payload_formats))
+            raise InfeedError(f"output_data_format is {asked}", do=f"use one of {', '.join(others)}")
         return cls(
             format=custom.get("format", ""),
             input_base=files.absolute(input_base) if input_base else "",  # workers may run in another folder
             patterns=patterns,
             splits=splits,
             buckets=buckets,
-            options=schema.read(IngestOptions, custom.get("options", {}), "options"),
+            options=options,
             source=custom.get("source", {}),
-            payload_format=_payload_format(exec_properties, payload_formats),
+            payload_format=int(payload_format),
             file_format=exec_properties.get(properties.OUTPUT_FILE_FORMAT_KEY, example_gen_pb2.FORMAT_TFRECORDS_GZIP),
         )
 
@@ -268,16 +273,6 @@ def _splits(
         )
     patterns = {None if split.name in divided else split.name: split.pattern for split in input_config.splits}
     return patterns, (*buckets.names, *whole)
-
-
-def _payload_format(exec_properties: Mapping[str, Any], allowed: Sequence[int]) -> int:
-    asked = exec_properties.get(standard_component_specs.OUTPUT_DATA_FORMAT_KEY, example_gen_pb2.FORMAT_TF_EXAMPLE)
-    if asked not in allowed:
-        name = example_gen_pb2.PayloadFormat.Name
-        raise InfeedError(
-            f"output_data_format is {name(asked)}", do=f"use one of {', '.join(name(one) for one in allowed)}"
-        )
-    return int(asked)
 
 
 def _unpack(custom_config: str | None) -> dict[str, Any]:

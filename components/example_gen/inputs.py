@@ -107,11 +107,7 @@ class BadRows:
         self.lines_before: Callable[[], int] | None = None
 
     def report(self, row: BadRow) -> None:
-        """Keep a row for the reject file. The caller continues with the next row.
-
-        Raises:
-          InfeedError: bad rows are not allowed, or exceed the limit.
-        """
+        """Keep a row for the reject file. Raise InfeedError if bad rows are not allowed, or exceed the limit."""
         self._reported += 1
         is_last = self._on_bad_row == "fail" or self._reported > self._limit
         if self.lines_before is not None and (is_last or not self._relative):
@@ -274,11 +270,7 @@ class Sample:
 
 
 def check_inside(root: str, patterns: Patterns, *, allow_outside: bool) -> None:
-    """Check that links among the matched files stay inside `root`. A file named without wildcards may be anywhere.
-
-    Raises:
-      InfeedError: a link leads out of `root`.
-    """
+    """Raise InfeedError if a link among the matched files leads out of `root`. A file named without wildcards may."""
     bounds = FolderBounds(root, allow=allow_outside)
     for pattern in patterns.values():
         for file in files.glob(root, pattern):
@@ -400,11 +392,7 @@ Seen = Sequence[tuple[str | None, files.FileStat, A]]  # (split, file, result) o
 
 
 def look(found: Found, at: Callable[[str], A]) -> Seen[A]:
-    """Apply `at` to the path of each file, for example to read its schema.
-
-    Raises:
-      InfeedError: a file changed meanwhile.
-    """
+    """Apply `at` to the path of each file, to read its schema. Raise InfeedError if a file changed meanwhile."""
     seen = list[tuple[str | None, files.FileStat, A]]()
     for split, matched in found.items():
         for file in matched:
@@ -418,9 +406,7 @@ def of_parts(
 ) -> OpenedSource:
     """Return a source whose tasks read parts of files, and fail if a file has changed since it was opened.
 
-    Args:
-      parts: payloads of `read`, several for each file.
-      facts: `decimals` and `left_out` of `OpenedSource`.
+    `parts` holds several payloads of `read` for each file. `facts` are `decimals` and `left_out` of `OpenedSource`.
     """
     tasks = as_tasks((split, FilePart(file, piece)) for split, file, pieces in parts for piece in pieces)
     source = Source.of(kind, root, [file for _, file, _ in parts])

@@ -159,10 +159,9 @@ def _locked(output: str) -> Iterator[tuple[Path, Path]]:
 
 
 def clean(output: str) -> list[str]:
-    """Remove temporary files and incomplete shards that killed processes left at OUTPUT.
+    """Remove temporary files and incomplete shards that killed processes left at OUTPUT, and return their paths.
 
-    Returns:
-      The removed paths. A complete dataset is kept.
+    A complete dataset is kept.
 
     Raises:
       InfeedError: another process is writing to OUTPUT, or OUTPUT is not a dataset.
@@ -202,8 +201,7 @@ def _os_errors(output: str) -> Iterator[None]:
 def put_folder(source: str, target: str) -> None:
     """Rename a folder, replacing the target atomically if the file system can. The old target is removed afterwards.
 
-    Raises:
-      OSError: the folder cannot be renamed. The target is unchanged.
+    If the folder cannot be renamed, OSError is raised, and the target is unchanged.
     """
     if not os.path.lexists(target):
         os.rename(source, target)

@@ -168,11 +168,7 @@ def no_rows(place: str) -> InfeedError:
 
 
 def limited(tasks: Iterable[SpilledTask], options: IngestOptions) -> Iterator[SpilledTask]:
-    """Yield the tasks with their labels interned, so that each label is in memory once.
-
-    Raises:
-      InfeedError: there are more labels or spills than the planner supports.
-    """
+    """Yield the tasks with each label in memory only once. Raise InfeedError if there are too many labels or spills."""
     if not any(options.strata):
         yield from tasks
         return
@@ -221,8 +217,7 @@ def divide_by_label(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
 def balance_labels(spills: Spills, options: Balance) -> tuple[Spills, Balanced]:
     """Oversample or undersample the spills of one split so that all labels are equally frequent.
 
-    Raises:
-      InfeedError: rare labels would need too many repetitions.
+    Rare labels that would need too many repetitions raise InfeedError.
     """
     numbers, labels = spills.labels(1)
     counts = np.zeros(len(labels), np.int64)

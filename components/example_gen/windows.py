@@ -86,10 +86,7 @@ def settings_of(
 def merge(roots: Sequence[str], target: str) -> Manifest:
     """Write one dataset with the records of several, which have the same splits.
 
-    On a local disk, the shards are hard links where possible.
-
-    Raises:
-      InfeedError: a column has different types.
+    On a local disk, the shards are hard links where possible. A column of different types raises InfeedError.
     """
     manifests = [Manifest.read(root) for root in roots]
     parts = list(zip(roots, manifests, strict=True))

@@ -142,11 +142,7 @@ class _Job:
         return self._ask("get", self.place.name, missing=True)
 
     def delete(self, *, wait: bool = True) -> None:
-        """Delete the job and its pods, if it exists. With `wait`, return when they are gone.
-
-        Raises:
-          InfeedError: the job is still there after minutes.
-        """
+        """Delete the job and its pods, if any. With `wait`, raise InfeedError if they are still there after minutes."""
         body = self.cluster.client.V1DeleteOptions(propagation_policy="Foreground")
         self._ask("delete", self.place.name, missing=True, body=body)
         until = time.monotonic() + _GONE

@@ -66,11 +66,7 @@ def beyond(examples: types.Artifact, exec_properties: Mapping[str, Any]) -> str:
 
 
 def _splits(examples: types.Artifact, exec_properties: Mapping[str, Any]) -> list[str]:
-    """Return the splits to describe.
-
-    Raises:
-      InfeedError: `exclude_splits` is not a list, or excludes all splits.
-    """
+    """Return the splits to describe. Raise InfeedError if `exclude_splits` is not a list, or excludes all splits."""
     excluded = json_utils.loads(exec_properties.get(EXCLUDE_SPLITS) or "null") or []
     if not isinstance(excluded, list):
         raise InfeedError(f"exclude_splits is {excluded!r}", where="StatisticsGen", do="use a list of split names")
