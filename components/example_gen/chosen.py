@@ -45,7 +45,6 @@ def choose_columns(batch: pa.RecordBatch, options: IngestOptions) -> pa.RecordBa
 
 
 def chosen_schema(schema: pa.Schema, options: IngestOptions) -> pa.Schema:
-    """Return the schema of the columns to write."""
     return schema if options.columns is None else pa.schema([schema.field(name) for name in options.columns])
 
 

@@ -307,7 +307,6 @@ def is_pattern(source: str) -> bool:
 
 
 def _pattern_for(shown: Mapping[str, str], source: str) -> str:
-    """Return a pattern that matches the files of the first supported format."""
     kind = next((kind for kind in shown if kind in FORMATS), next(iter(shown)))
     name = _NUMBER_OF_SHARD.sub("*", files.name(shown[kind]))
     depth = files.relative(shown[kind], source).count("/")

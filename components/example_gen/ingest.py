@@ -291,8 +291,6 @@ def _read(task: Task, job: Job, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
 
 
 class _Spilling:
-    """The state of spilling one task, block by block."""
-
     def __init__(self, task: Task, job: Job) -> None:
         self.bad_rows = BadRows(job.options.on_bad_row, job.options.bad_row_limit, relative=True)
         self._task, self._job = task, job

@@ -155,7 +155,6 @@ def check_any_good(bad: Sequence[BadRow]) -> None:
 
 
 def to_jsonl(rows: Iterable[BadRow]) -> bytes:
-    """Serialize bad rows as JSON Lines."""
     return "".join(json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n" for row in rows).encode()
 
 

@@ -111,7 +111,6 @@ class ShardTask:
 
     @property
     def windows(self) -> range:
-        """The windows of the split that make up this shard."""
         first = self.index * self.plan.windows_of_shard
         return range(first, first + self.plan.windows_of_shard)
 
@@ -163,7 +162,6 @@ def shard_tasks(plan: WritePlan) -> list[ShardTask]:
 
 
 def no_rows(place: str) -> InfeedError:
-    """Return the error for an input without rows."""
     return InfeedError("no rows in the input", where=place, do="check the input's path and pattern")
 
 

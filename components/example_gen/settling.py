@@ -68,7 +68,6 @@ def with_lines(task: SpilledTask, offset: int) -> SpilledTask:
 
 
 def shift_lines(rows: bytes, offset: int) -> bytes:
-    """Add the line offset to serialized bad rows."""
     if not offset:
         return rows
     found = [BadRow(**json.loads(row)) for row in rows.decode().removesuffix("\n").split("\n")]
@@ -76,7 +75,6 @@ def shift_lines(rows: bytes, offset: int) -> bytes:
 
 
 def shifted(row: BadRow, offset: int) -> BadRow:
-    """Add the line offset to a bad row."""
     return row if row.line is None else dataclasses.replace(row, line=row.line + offset)
 
 

@@ -118,7 +118,6 @@ class SpillTable:
 
     @classmethod
     def read(cls, folder: str, split: str) -> SpillTable:
-        """Read the list that `list_spills` wrote."""
         with files.open_input(_list_path(folder, split), mapped=True) as file:
             table = pa.ipc.open_file(file).read_all()
         numbers = [table.column(name).to_numpy() for name in ("start", "records", "bytes")]
@@ -252,7 +251,6 @@ def joined(parts: Iterable[tuple[Chunks, npt.NDArray[np.int64]]], windows: int) 
 
 
 def _rows_of(spill: PlacedSpill, start: int, stop: int) -> Chunks:
-    """Read records `start` to `stop` of a spill."""
     start, stop, found = spill.start + start, spill.start + stop, Chunks()
     with files.open_input(spill.path, mapped=True, ahead=True) as file:
         reader = pa.ipc.open_file(file)

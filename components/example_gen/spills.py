@@ -44,7 +44,6 @@ class Strata:
 
     @classmethod
     def none(cls, rows: int) -> Strata:
-        """Return one stratum that holds all rows."""
         return cls(np.zeros(rows, np.int64), [(None, None)])
 
     @classmethod
@@ -123,7 +122,6 @@ def label_columns(by: tuple[str | None, str | None]) -> str:
 
 
 def _encode_labels(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray[np.int64], list[Label]]:
-    """Return the label index of each row, and the labels."""
     if name is None:
         return np.zeros(batch.num_rows, np.int64), [None]
     column = splits.column_of(batch, name, "label")

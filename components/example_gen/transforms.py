@@ -172,7 +172,6 @@ def left_plan(job: Job) -> WritePlan:
 
 
 def leave_shard(task: ShardTask, shard: Shard, job: Job) -> None:
-    """Write the description of a finished shard."""
     _leave(job, f"shards/{task.plan.split}-{task.index:08d}.json", asdict(shard))
 
 

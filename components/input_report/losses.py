@@ -41,7 +41,6 @@ class TimeShares:
 
     @classmethod
     def of(cls, profile: InputProfile) -> TimeShares:
-        """Return the shares of a training."""
         epochs = profile.steady_epochs
         seconds, steps = sum(epoch.seconds for epoch in epochs), sum(epoch.steps for epoch in epochs)
         waited = profile.wait_fraction(epochs)

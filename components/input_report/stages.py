@@ -67,7 +67,6 @@ def _outcomes(trials: Sequence[Trial]) -> list[str]:
 
 
 def told(trial: Trial) -> str:
-    """Say what a change gains."""
     return f"{trial.change}: {times(trial.gain)} the examples a second (measured)."
 
 

@@ -149,7 +149,6 @@ def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Spli
 
 
 def throughput(epochs: Sequence[EpochProfile]) -> float:
-    """Return the examples per second over all these epochs."""
     return sum(epoch.examples for epoch in epochs) / sum(epoch.seconds for epoch in epochs)
 
 

@@ -166,5 +166,4 @@ def _train_job(options: TrainingJob, pod: Mapping[str, Any], container: Mapping[
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value}
