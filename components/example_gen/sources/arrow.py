@@ -28,6 +28,7 @@ from infeed.components.example_gen.sources.columnar import (
     RowGroups,
     cut,
     decoded_type,
+    nesting,
     open_columnar,
     opening_errors,
     plan_groups,
@@ -76,14 +77,18 @@ def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> It
       InfeedError: a batch cannot be decoded, or a decoded row exceeds `limits.row`.
     """
     head = _read_head(what.path)
-    fields = [number for number, name in enumerate(head.schema.names) if _holds_any(name, wanted)] or [0]
+    tops = {top for name in wanted for top in nesting(name)}
+    fields = [number for number, name in enumerate(head.schema.names) if name in tops] or [0]
     with _open(what.path, head.fields_to_read(fields)) as reader, _reading_errors(what.path):
         row = what.first_row
         for batch in _batches(reader, what.groups):
             batch.validate(full=True)
             for start in range(0, batch.num_rows, _ROWS_PER_SLICE):
                 flat = schemas.flatten_batch(batch.slice(start, _ROWS_PER_SLICE))
-                yield from cut(_chosen(flat, wanted), limits, what.path, row + start)
+                names = [name for name in wanted if name in flat.schema.names]
+                columns = [flat.column(name) for name in names] or [pa.nulls(flat.num_rows)]  # keeps the number of rows
+                chosen = pa.RecordBatch.from_arrays(columns, names=names or [wanted[0]])
+                yield from cut(chosen, limits, what.path, row + start)
             row += batch.num_rows
 
 
@@ -114,17 +119,6 @@ def _read_head(path: str) -> _Head:
         return _Head(reader.schema, is_stream, first is None or pa.total_allocated_bytes() == before)
 
 
-def _holds_any(field: str, wanted: Sequence[str]) -> bool:
-    return any(name == field or name.startswith(f"{field}.") for name in wanted)
-
-
-def _chosen(flat: pa.RecordBatch, wanted: Sequence[str]) -> pa.RecordBatch:
-    """Return the wanted columns. If the file has none of them, the first is null, which keeps the number of rows."""
-    names = [name for name in wanted if name in flat.schema.names]
-    columns = [flat.column(name) for name in names] or [pa.nulls(flat.num_rows)]
-    return pa.RecordBatch.from_arrays(columns, names=names or [wanted[0]])
-
-
 def _batches(reader: _Reader, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
     """Yield the batches with the given numbers, or all batches of a stream."""
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
@@ -140,17 +134,14 @@ def _open(path: str, fields: Sequence[int] = ()) -> Iterator[_Reader]:
     with files.open_input(path, mapped=True) as file:
         with opening_errors("Arrow", path):
             magic = bytes(file.read(len(_FILE_MAGIC)))
-            _check_version(magic, path)
+            if magic.startswith(_FEATHER_1_MAGIC):
+                what = "the file is Feather 1, which Arrow no longer writes"
+                raise InfeedError(what, where=path, do="write it as Feather 2")
             file.seek(0)
             reader = (pa.ipc.open_file if magic == _FILE_MAGIC else pa.ipc.open_stream)(file, options=options)
             if magic != _FILE_MAGIC:
                 _check_end(file, path)
         yield reader
-
-
-def _check_version(magic: bytes, path: str) -> None:
-    if magic.startswith(_FEATHER_1_MAGIC):
-        raise InfeedError("the file is Feather 1, which Arrow no longer writes", where=path, do="write it as Feather 2")
 
 
 def _check_end(file: pa.NativeFile, path: str) -> None:
@@ -161,9 +152,7 @@ def _check_end(file: pa.NativeFile, path: str) -> None:
     file.seek(first_batch)
     if not is_whole:
         raise InfeedError(
-            "not Arrow, or truncated: its end is missing",
-            where=path,
-            do="write the file again, or remove it",
+            "not Arrow, or truncated: its end is missing", where=path, do="write the file again, or remove it"
         )
 
 

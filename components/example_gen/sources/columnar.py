@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -121,9 +121,8 @@ def open_found(
         return layout
 
     layouts = inputs.look(found, look)
-    there, kept = [layout.schema for _, _, layout in layouts], columns.columns
-    _check_kept(kept, there)
-    schema = with_numbers(_unified(there, kept), columns.numbers)
+    unified = _unified([layout.schema for _, _, layout in layouts], columns.columns)
+    schema = with_numbers(unified, columns.numbers)
     read = partial(read_groups, reader=reader, schema=schema, limits=limits, numbers=columns.numbers)
     parts = [(split, file, layout.groups) for split, file, layout in layouts]
     return inputs.of_parts(reader.format, root, schema, parts, read)
@@ -131,25 +130,26 @@ def open_found(
 
 def _unified(found: Sequence[schemas.FileSchema], kept: Sequence[str] | None) -> pa.Schema:
     """Return the schema of the columns to keep. The error for an unsupported column names the option to skip it."""
+    there = list(dict.fromkeys(name for one in found for name in schemas.flatten_schema(one.schema).names))
+    known, names = {top for column in there for top in nesting(column)}, set(kept or ())
+    for name in kept or ():
+        if name not in known:
+            do = f"use some of {', '.join(there[:20])}"
+            raise InfeedError(f"there is no column {name!r}", where="columns", do=do)
     try:
-        return schemas.unify(found, lambda column: kept is None or any(_is_under(column, name) for name in kept))
+        return schemas.unify(found, lambda column: kept is None or is_under_any(column, names))
     except InfeedError as error:
-        columns = {field.name: field.type for one in found for field in one.schema}
-        fitting = [name for name, kind in columns.items() if _is_supported(kind)]
+        columns, fitting = {field.name: field.type for one in found for field in one.schema}, list[str]()
+        for name, kind in columns.items():
+            with suppress(InfeedError):
+                example_types.kind_of(kind)
+                fitting.append(name)
         if len(fitting) == len(columns) or not fitting:
             raise
         flag = f"--set {shlex.quote(f'columns={json.dumps(fitting, ensure_ascii=False)}')}"
         raise InfeedError(
             error.what, where=error.where, do=f"{error.do}: {flag}, columns=[...] of the format's options"
         ) from error
-
-
-def _is_supported(column: pa.DataType) -> bool:
-    try:
-        example_types.kind_of(column)
-    except InfeedError:
-        return False
-    return True
 
 
 @contextmanager
@@ -283,20 +283,12 @@ def _without_dictionary(column: pa.Array) -> pa.Array:
     return pc.if_else(column.is_valid(), lists, pa.scalar(None, lists.type)) if column.null_count else lists
 
 
-def _check_kept(kept: Sequence[str] | None, found: Sequence[schemas.FileSchema]) -> None:
-    there = list(dict.fromkeys(name for one in found for name in schemas.flatten_schema(one.schema).names))
-    for name in kept or ():
-        if not any(_is_under(column, name) for column in there):
-            raise InfeedError(
-                f"there is no column {name!r}", where="columns", do=f"use some of {', '.join(there[:20])}"
-            )
+def nesting(column: str) -> list[str]:
+    """Return the names of a column and of the structs that hold it: `a`, `a.b`, `a.b.c`."""
+    parts = column.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def is_under_any(column: str, names: Set[str]) -> bool:
     """Return whether a column is one of the names or nested in one. Fast for tens of thousands of names."""
-    parts = column.split(".")
-    return any(".".join(parts[:end]) in names for end in range(1, len(parts) + 1))
-
-
-def _is_under(column: str, name: str) -> bool:
-    return column == name or column.startswith(f"{name}.")
+    return not names.isdisjoint(nesting(column))

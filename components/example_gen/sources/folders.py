@@ -32,9 +32,6 @@ from infeed.components.example_gen.sources.streams import Span, TextBlock
 
 Unit = Literal["line", "file"]
 CLASS_FOLDERS, FLAT = "*/*", "*"
-_FIELDS = pa.schema([("label", pa.int64()), ("label/text", pa.string())])
-_TEXT_FIELDS = [pa.field("text", pa.large_string()), pa.field("filename", pa.string())]
-_BINARY_FIELDS = [pa.field("data", pa.large_binary()), pa.field("filename", pa.string())]
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ class Classes:
     @property
     def fields(self) -> list[pa.Field]:
         """The label columns of the schema."""
-        return list(_FIELDS) if self.names else []
+        return [pa.field("label", pa.int64()), pa.field("label/text", pa.string())] if self.names else []
 
     def columns(self, texts: Sequence[str | None]) -> dict[str, list[Any]]:
         """Return the values of the label columns, given the class of each row."""
@@ -113,15 +110,10 @@ def default_pattern(root: str) -> str:
     return CLASS_FOLDERS if any(files.glob(folder, FLAT) for folder in inside) else FLAT
 
 
-def has_classes(pattern: str) -> bool:
-    """Return whether the pattern has a wildcard in the folder of the files."""
-    *_, folder, _ = ["", *pattern.split("/")]
-    return any(sign in folder for sign in "*?[")
-
-
 def refs_of(root: str, pattern: str, found: Iterable[files.FileStat]) -> list[FileRef]:
-    """Return the files with their classes, if the pattern covers class folders."""
-    classes = has_classes(pattern)
+    """Return the files, with their classes if the pattern has a wildcard in the folder of the files."""
+    *_, folder, _ = ["", *pattern.split("/")]
+    classes = any(sign in folder for sign in "*?[")
     return [
         FileRef(root, files.relative(file.path, root), file.size, file.path.rsplit("/", 2)[-2] if classes else None)
         for file in found
@@ -202,7 +194,7 @@ class _Listed:
 def open_binary(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
     """Open whole files. Columns: data, filename; label and label/text if the pattern covers class folders."""
     listed = _Listed.of(root, patterns)
-    schema = pa.schema([*_BINARY_FIELDS, *listed.classes.fields])
+    schema = pa.schema([("data", pa.large_binary()), ("filename", pa.string()), *listed.classes.fields])
     read = partial(_read_binary, schema=schema, classes=listed.classes, most_mb=options.max_row_mb)
     return listed.open("binary", schema, read, options.block_bytes)
 
@@ -213,7 +205,7 @@ def open_text(
     """Open text files. Columns: text, filename; label and label/text if the pattern covers class folders."""
     text_options = text_options or TextOptions()
     listed = _Listed.of(root, patterns)
-    schema = pa.schema([*_TEXT_FIELDS, *listed.classes.fields])
+    schema = pa.schema([("text", pa.large_string()), ("filename", pa.string()), *listed.classes.fields])
     form = _TextReading(schema, listed.classes, text_options.encoding, options.block_bytes, options.max_row_mb)
     if text_options.unit == "file":
         return listed.open("text", schema, partial(_read_texts, form=form), options.block_bytes)
@@ -263,12 +255,6 @@ class _TextReading:
         arrays = [pa.array(columns[field.name], field.type) for field in self.schema if field.name != "text"]
         return pa.RecordBatch.from_arrays([texts, *arrays], schema=self.schema)
 
-    def why_bad(self, data: bytes) -> str:
-        """Return why the text of a file is bad, or ""."""
-        if len(data) > self.max_row_mb << 20:
-            return f"the text takes {inputs.too_large(self.max_row_mb)}"
-        return "" if streams.is_utf8(data) else f"not {self.encoding} text"
-
 
 def _read_lines(part: _Lines, form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """Yield one row for each line, and report lines that cannot be decoded."""
@@ -285,7 +271,9 @@ def _read_texts(refs: FileBlock, form: _TextReading, *, bad_rows: BadRows) -> It
     texts, kept, size = list[str](), list[FileRef](), 0
     for ref in bounded(refs, form.max_row_mb, bad_rows):
         data = _decompressed(ref.path, form)
-        reason = form.why_bad(data)
+        reason = "" if streams.is_utf8(data) else f"not {form.encoding} text"
+        if len(data) > form.max_row_mb << 20:
+            reason = f"the text takes {inputs.too_large(form.max_row_mb)}"
         if reason:
             bad_rows.report(TextBlock(ref.path, b"", 0, 1, final=True).bad_row(None, reason, data))
             continue

@@ -140,7 +140,7 @@ def open_sampled_jsonl(
     def reopen(merged: Any) -> OpenedSource:
         if merged is None:
             return open_jsonl(root, patterns, options, jsonl)
-        return open_sampled_jsonl(root, patterns, options, jsonl, kinds.of_plain_object(merged))
+        return open_sampled_jsonl(root, patterns, options, jsonl, kinds.of_plain(merged))
 
     return replace(opened, sample=Sample(kinds.to_plain(sampled), partial(_merge_kinds, known=sampled)), reopen=reopen)
 
@@ -164,7 +164,7 @@ def _merge_kinds(found: Sequence[Findings], known: kinds.Object) -> Any:
     try:
         for one in found:
             if one.kinds is not None:
-                known = kinds.widen_object(known, kinds.of_plain_object(one.kinds))
+                known = kinds.widen_object(known, kinds.of_plain(one.kinds))
     except MismatchError:
         return None
     return kinds.to_plain(known)
@@ -221,19 +221,19 @@ def _schema_of(row: pa.StructType, root: str, options: JsonlOptions) -> tuple[pa
       InfeedError: a tf.Example can hold none of the columns.
     """
     flat = _flat(pa.RecordBatch.from_pylist([], schema=pa.schema(list(row))), options).schema
-    left_out = {one.name: _why_left_out(one.type) for one in flat if schemas.is_nested(one.type)}
-    kept = [one for one in flat if one.name not in left_out]
+    kept, left_out = list[pa.Field](), dict[str, str]()
+    for one in flat:
+        if not schemas.is_nested(one.type):
+            kept.append(one)
+        elif example_types.is_list(one.type.value_type):
+            left_out[one.name] = "its rows hold lists of lists; --set flatten=true joins them"
+        else:
+            left_out[one.name] = "its rows hold lists of objects; --set flatten=true makes a column of each field"
     if left_out and not kept:
         name, why = next(iter(left_out.items()))
         raise InfeedError(f"no usable column: {why}", where=f"{root}, column {name!r}", do="add --set flatten=true")
     schema = schemas.unify([schemas.FileSchema(root, pa.schema(kept))])
     return with_numbers(schema, options.numbers), left_out
-
-
-def _why_left_out(column: pa.DataType) -> str:
-    of_lists = example_types.is_list(column.value_type)
-    what, makes = ("lists of lists", "joins them") if of_lists else ("lists of objects", "makes a column of each field")
-    return f"its rows hold {what}; --set flatten=true {makes}"
 
 
 def _flat(batch: pa.RecordBatch, options: JsonlOptions) -> pa.RecordBatch:
@@ -268,21 +268,16 @@ def _fill_schema(
     read: Sequence[pa.RecordBatch], block: TextBlock, form: _JsonlReading, bad_rows: BadRows
 ) -> pa.RecordBatch:
     """Convert the rows of a block to the schema."""
-    batch = _flat(_one_batch(pa.Table.from_batches(read)), form.options)
+    batch = _flat(streams.one_batch(pa.Table.from_batches(read)), form.options)
     batch, unfit = read_numbers(batch, form.options.numbers)
-    kept = _report_unfit(unfit, block, batch, bad_rows) if unfit else batch
-    return schemas.fill(kept, form.schema)
-
-
-def _report_unfit(
-    unfit: dict[int, tuple[str, str]], block: TextBlock, batch: pa.RecordBatch, bad_rows: BadRows
-) -> pa.RecordBatch:
-    """Report unfit rows and drop them. Line numbers are known unless another line is bad."""
-    lines = [(number, line) for number, line in streams.numbered_lines(block) if line.strip()]
-    for row, (column, reason) in sorted(unfit.items()):
-        number, line = lines[row] if len(lines) == batch.num_rows else (None, b"")
-        bad_rows.report(block.bad_row(number, reason, line, column))
-    return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), list(unfit))))
+    if unfit:
+        lines = [(number, line) for number, line in streams.numbered_lines(block) if line.strip()]
+        for row, (column, reason) in sorted(unfit.items()):
+            # Another bad line hides which line is which row.
+            number, line = lines[row] if len(lines) == batch.num_rows else (None, b"")
+            bad_rows.report(block.bad_row(number, reason, line, column))
+        batch = batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), list(unfit))))
+    return schemas.fill(batch, form.schema)
 
 
 def _blocks(span: Span, encoding: str, block_bytes: int, max_row_mb: int) -> Iterator[TextBlock]:
@@ -309,7 +304,7 @@ def _read(
     schema = pa.schema(list(form.arrow))
     table = _parse(block, schema)
     if table is not None and table.schema.types == schema.types:
-        yield _one_batch(table)
+        yield streams.one_batch(table)
     elif _is_small(block):
         rows, known = _parse_lines(block, learning.known if learning else form.row, bad_rows, learning)
         if learning:
@@ -359,14 +354,9 @@ def _may_mislead(data: bytes, table: pa.Table) -> bool:
         return True
     if b"null" in data and _NULL_IN_LIST.search(data):
         return True
-    return any(_any_beyond_int64(column) for column in schemas.flatten_batch(_one_batch(table)).columns)
-
-
-def _any_beyond_int64(column: pa.Array) -> bool:
-    """Return whether Arrow may have converted integers beyond 64 bits to floats."""
-    items = example_types.items_of(column)
-    largest = pc.max(pc.abs(items)).as_py() if pa.types.is_floating(items.type) else None
-    return largest is not None and largest >= 2.0**63
+    columns = map(example_types.items_of, schemas.flatten_batch(streams.one_batch(table)).columns)
+    largest = (pc.max(pc.abs(items)).as_py() for items in columns if pa.types.is_floating(items.type))
+    return any(one is not None and one >= 2.0**63 for one in largest)  # an integer beyond 64 bits becomes a float
 
 
 def _parse_lines(
@@ -401,19 +391,14 @@ def _parse_line(line: bytes) -> dict[str, Any]:
         raise MismatchError("", f"not JSON: {error.msg} at character {error.pos + 1}") from None
     except ValueError:  # Python refuses to parse thousands of digits
         raise MismatchError("", "a number has too many digits") from None
-    if _SURROGATE.search(line) and not _is_unicode(row):
-        raise MismatchError("", "invalid Unicode: half of a surrogate pair")
+    if _SURROGATE.search(line):
+        try:
+            json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise MismatchError("", "invalid Unicode: half of a surrogate pair") from None
     if not isinstance(row, dict):
         raise MismatchError("", "not a JSON object")
     return row
-
-
-def _is_unicode(row: Any) -> bool:
-    try:
-        json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -425,18 +410,17 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
-
-
 def count_objects(data: bytes) -> int | None:
     """Count the lines that are not blank. Returns None if a line may not be an object or is too deep."""
     text = np.frombuffer(data, np.uint8)
     starts, ends = _lines(data, text)
     if not ((text[starts] == _OPEN).all() and (text[ends - 1] == _CLOSE).all()):
         return None
-    return None if _any_deep(data, text, starts, ends) else len(starts)
+    if data.count(b"{") + data.count(b"[") < len(starts) + MOST_LEVELS:  # the fast path for nearly all data
+        return len(starts)
+    opened = np.add.reduceat(text | _BRACE == _OPEN, starts, dtype=np.int64)
+    suspects = np.flatnonzero(opened > MOST_LEVELS)
+    return None if any(is_deep(data[starts[line] : ends[line]]) for line in suspects) else len(starts)
 
 
 def is_deep(line: bytes) -> bool:
@@ -458,11 +442,3 @@ def _lines(data: bytes, text: Bytes) -> tuple[Ints, Ints]:
         ends = ends - (text[ends - 1] == _CR)
     filled = ends > starts
     return starts[filled], ends[filled]
-
-
-def _any_deep(data: bytes, text: Bytes, starts: Ints, ends: Ints) -> bool:
-    if data.count(b"{") + data.count(b"[") < len(starts) + MOST_LEVELS:  # the fast path for nearly all data
-        return False
-    opened = np.add.reduceat(text | _BRACE == _OPEN, starts, dtype=np.int64)
-    suspects = np.flatnonzero(opened > MOST_LEVELS)
-    return any(is_deep(data[starts[line] : ends[line]]) for line in suspects)

@@ -76,13 +76,19 @@ def decode_groups(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Ite
     """
     path = what.path
     with _open(path) as file:
-        names = set(wanted).intersection(schemas.flatten_schema(file.schema_arrow).names)
-        rows = _rows_of_a_batch(file, what, names, limits.block)
+        metadata, names = file.metadata, set(wanted).intersection(schemas.flatten_schema(file.schema_arrow).names)
+        groups = [metadata.row_group(group) for group in what.groups]
+        chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+        chunks = [chunk for chunk in chunks if is_under_any(chunk.path_in_schema, names)]
+        # The sizes do not cover repeated values, so the number of values counts if it is larger.
+        size = sum(group.total_byte_size for group in groups)
+        size = max(size, NUMBER * sum(chunk.num_values for chunk in chunks), 1)
+        rows = min(max(1, limits.block * sum(group.num_rows for group in groups) // size), _ROWS_PER_BLOCK)
         packed = _dictionary_columns(file, what, names)
-        columns, metadata = sorted(names), file.metadata
-        whole = not files.is_local(path) and _stored_bytes(file, what, names) <= _STORE_READ_AHEAD_OF_ALL
+        stored = sum(chunk.total_compressed_size for chunk in chunks)
+        whole = not files.is_local(path) and stored <= _STORE_READ_AHEAD_OF_ALL
     with _open(path, packed, max(1, len(names)), metadata, whole=whole) as file:
-        batches = file.iter_batches(rows, list(what.groups), columns, use_threads=False)
+        batches = file.iter_batches(rows, list(what.groups), sorted(names), use_threads=False)
         first_row = what.first_row
         try:
             for batch in batches:
@@ -91,27 +97,10 @@ def decode_groups(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Ite
         except (OSError, pa.ArrowException) as error:
             if isinstance(error, MemoryError):
                 raise
-            groups = f"{path}, row groups {what.groups[0]} to {what.groups[-1]}"
+            where = f"{path}, row groups {what.groups[0]} to {what.groups[-1]}"
             raise InfeedError(
-                f"cannot read the Parquet file: {error}", where=groups, do="write the file again"
+                f"cannot read the Parquet file: {error}", where=where, do="write the file again"
             ) from error
-
-
-def _stored_bytes(file: pq.ParquetFile, what: RowGroups, names: set[str]) -> int:
-    """Return the size of the columns in the file."""
-    groups = [file.metadata.row_group(group) for group in what.groups]
-    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    return sum(chunk.total_compressed_size for chunk in chunks if is_under_any(chunk.path_in_schema, names))
-
-
-def _rows_of_a_batch(file: pq.ParquetFile, what: RowGroups, names: set[str], block_bytes: int) -> int:
-    """Estimate the rows of a block from the file's sizes, or from the number of values if that is larger."""
-    groups = [file.metadata.row_group(group) for group in what.groups]
-    rows = sum(group.num_rows for group in groups)
-    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    values = sum(chunk.num_values for chunk in chunks if is_under_any(chunk.path_in_schema, names))
-    size = max(sum(group.total_byte_size for group in groups), values * NUMBER, 1)
-    return min(max(1, int(rows * block_bytes // size)), _ROWS_PER_BLOCK)
 
 
 def _dictionary_columns(file: pq.ParquetFile, what: RowGroups, names: set[str]) -> list[str]:

@@ -311,6 +311,11 @@ def count_lines(data: bytes) -> int:
     return data.count(b"\n") or data.count(b"\r")
 
 
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
 def is_utf8(data: bytes) -> bool:
     try:
         pa.array([data], pa.large_binary()).cast(pa.large_string())  # Arrow validates without a copy
@@ -330,7 +335,9 @@ def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
                 left -= len(piece)
                 yield piece
         except UnicodeError as error:
-            raise InfeedError(f"not {encoding} text: {_reason(error)}", where=span.path, do="set encoding") from error
+            raise InfeedError(
+                f"not {encoding} text: {getattr(error, 'reason', error)}", where=span.path, do="set encoding"
+            ) from error
         except _BAD_COMPRESSION as error:
             if reader is file:
                 raise
@@ -361,10 +368,6 @@ def _skip(reader: Any, size: int, block_bytes: int) -> None:
 
 def _decoder(encoding: str) -> codecs.IncrementalDecoder:
     return codecs.getincrementaldecoder(encoding)("surrogateescape")
-
-
-def _reason(error: UnicodeError) -> str:
-    return error.reason if isinstance(error, (UnicodeDecodeError, UnicodeEncodeError)) else str(error)
 
 
 class _Recoder:

@@ -6,7 +6,7 @@ Reads tf.Examples, SequenceExamples, or other serialized protos, with or without
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -20,7 +20,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.reading import check_listed, expected_file, listed_files
 from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import AstrayError, BadRows, Findings, OpenedSource, Sample
+from infeed.components.example_gen.inputs import AstrayError, BadRows, OpenedSource, Sample
 from infeed.components.example_gen.sources import streams
 
 SCHEMA = pa.schema([("record", pa.large_binary())])
@@ -61,12 +61,8 @@ def open_cut_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOpti
     )
     if len(tasks) == len(opened.tasks):
         return opened
-    return replace(
-        opened,
-        tasks=tasks,
-        sample=Sample(None, _no_kinds),
-        reopen=lambda _: open_tfrecords(root, patterns, options),
-    )
+    sample = Sample(None, lambda found: None)
+    return replace(opened, tasks=tasks, sample=sample, reopen=lambda _: open_tfrecords(root, patterns, options))
 
 
 def _cut_file(path: str, size: int, range_bytes: int) -> list[str | RecordStretch]:
@@ -74,10 +70,6 @@ def _cut_file(path: str, size: int, range_bytes: int) -> list[str | RecordStretc
         return [path]
     bounds = [*range(0, size, range_bytes), None]
     return [RecordStretch(path, start or 0, stop) for start, stop in pairwise(bounds)]
-
-
-def _no_kinds(found: Sequence[Findings]) -> None:
-    del found
 
 
 def read_blocks(
@@ -122,6 +114,13 @@ def _records(piece: RecordStretch, most_bytes: int) -> Iterator[bytes]:
         raise AstrayError from error
 
 
+def paths_of(opened: OpenedSource) -> list[str]:
+    """Return the files of a source of records, in order. Dangling links are left out."""
+    pieces = [task.payload.piece for task in opened.tasks]
+    paths = [piece.path if isinstance(piece, RecordStretch) else piece for piece in pieces]
+    return [path for path in dict.fromkeys(paths) if isinstance(path, str)]
+
+
 def check_examples(opened: OpenedSource, *, sequences: bool) -> None:
     """Check the first record of every file.
 
@@ -129,9 +128,7 @@ def check_examples(opened: OpenedSource, *, sequences: bool) -> None:
       InfeedError: a record is not a tf.Example or, with `sequences`, not a SequenceExample.
     """
     name = "SequenceExample" if sequences else "tf.Example"
-    pieces = [task.payload.piece for task in opened.tasks]
-    paths = {piece.path if isinstance(piece, RecordStretch) else piece: None for piece in pieces}
-    for path in (path for path in paths if isinstance(path, str)):
+    for path in paths_of(opened):
         first = next(records.read_records(path), None)
         if first is not None and not is_example(first, sequence=sequences):
             raise InfeedError(

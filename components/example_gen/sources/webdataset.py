@@ -165,16 +165,11 @@ def _members(tar: tarfile.TarFile, path: str, stop: int) -> Iterator[tarfile.Tar
         tar.members = []  # type: ignore[attr-defined] # tarfile keeps all members otherwise
         if member.isfile() and not files.is_hidden(member.name) and _column_of(member):
             yield member
-    if member is None:
-        _check_end(tar, path)
-
-
-def _check_end(tar: tarfile.TarFile, path: str) -> None:
-    """Raise InfeedError unless a block of zeros ends the members: tarfile silently stops at a damaged header."""
-    file = cast(BinaryIO, tar.fileobj)
-    file.seek(tar.offset)
-    if file.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
-        raise InfeedError(f"the tar file is damaged or truncated at byte {tar.offset:,}", where=path, do=_DO)
+    if member is None:  # at a block of zeros, or, silently, at a damaged header
+        file = cast(BinaryIO, tar.fileobj)
+        file.seek(tar.offset)
+        if file.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
+            raise InfeedError(f"the tar file is damaged or truncated at byte {tar.offset:,}", where=path, do=_DO)
 
 
 def _key_of(member: tarfile.TarInfo) -> str:
@@ -207,16 +202,12 @@ def _decoded(
         values: dict[str, Any] = {KEY: sample.key}
         for column, member in sample.members.items():
             is_read = with_bytes or column.rpartition(".")[2] in (*_TEXT, *_INTEGERS, *_JSON)
-            values[column] = _value(column, _content(tar, member)) if is_read else b""
+            values[column] = _value(column, cast(BinaryIO, tar.extractfile(member)).read()) if is_read else b""
         kinds.widen_object(known, _kinds_of(values))
     except MismatchError as error:
         bad_rows.report(BadRow(path, row, error.column or None, error.reason, sample.key))
         return None
     return values
-
-
-def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    return cast(BinaryIO, tar.extractfile(member)).read()
 
 
 def _value(column: str, content: bytes) -> Any:
@@ -231,7 +222,12 @@ def _value(column: str, content: bytes) -> Any:
             return content.decode()
         if suffix in _INTEGERS:
             return int(content)
-        return _parsed(content) if suffix in _JSON else content
+        if suffix not in _JSON:
+            return content
+        value = json.loads(content)
+        if b"\\u" in content:
+            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair raises UnicodeEncodeError
+        return value
     except UnicodeDecodeError:
         raise MismatchError(column, "not UTF-8 text") from None
     except ValueError as error:
@@ -239,13 +235,6 @@ def _value(column: str, content: bytes) -> Any:
         raise MismatchError(column, f"not {what}: {error}") from None
     except RecursionError:
         raise MismatchError(column, "the JSON is nested too deeply") from None
-
-
-def _parsed(content: bytes) -> Any:
-    value = json.loads(content)
-    if b"\\u" in content:
-        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair raises UnicodeEncodeError
-    return value
 
 
 def _kinds_of(values: Mapping[str, Any]) -> kinds.Object:

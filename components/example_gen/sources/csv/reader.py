@@ -47,7 +47,6 @@ from infeed.components.example_gen.sources.numbers import not_a_number
 from infeed.components.example_gen.sources.sampling import Part, PartReader, is_small, parts_of
 from infeed.components.example_gen.sources.streams import Span, SpanCutter, TextBlock
 
-_STRICT = IngestOptions()
 _HEADER_BYTES = 1 << 16  # long enough for nearly every header. Longer headers are read on
 _INDEX = "Unnamed: 0"
 _OTHER_DELIMITERS = ",;\t|"
@@ -88,11 +87,10 @@ def open_csv(
     return inputs.of_parts("csv", root, schema, parts, read, decimals=True)
 
 
-def scan(path: str, options: CsvOptions, ingest: IngestOptions = _STRICT) -> Scan:
+def scan(path: str, options: CsvOptions, ingest: IngestOptions) -> Scan:
     """Read one file block by block. Rows that `ingest` would reject are ignored."""
     bad_rows = BadRows(ingest.on_bad_row, sys.maxsize)
     header = read_header(path, options)
-    _check_delimiter(header.names, options, path)
     kinds = {name: CellKind.EMPTY for name in header.names if name not in options.given_types}
     cutter = SpanCutter(header.rows, ingest.block_bytes, rules_of(options, len(header.names)))
     rows, bad = 0, tuple[BadRow, ...]()
@@ -103,15 +101,8 @@ def scan(path: str, options: CsvOptions, ingest: IngestOptions = _STRICT) -> Sca
         rows += _widen(kinds, block, header.names, options, bad_rows)
         bad = bad or bad_rows.take()[:1]
         bad_rows.take()
-    plain = streams.is_plain(path, options.encoding)
-    return Scan(
-        path,
-        header.names,
-        kinds,
-        rows,
-        tuple(cutter.spans()) if plain else (header.rows,),
-        bad,
-    )
+    spans = tuple(cutter.spans()) if streams.is_plain(path, options.encoding) else (header.rows,)
+    return Scan(path, header.names, kinds, rows, spans, bad)
 
 
 def merge_scans(scans: Iterable[Scan], options: CsvOptions) -> pa.Schema:
@@ -173,7 +164,8 @@ def read_header(path: str, options: CsvOptions) -> CsvHeader:
     """Return the column names, as given or from the first line that is not blank.
 
     Raises:
-      InfeedError: the file is empty, a name is empty or repeated, or the first line consists of numbers.
+      InfeedError: the file is empty, a name is empty or repeated, the first line consists of numbers, or the delimiter
+        seems wrong. A wrong header would else be reported as a bad first row.
     """
     if not options.header and options.names:
         _check_names(options.names, "names")
@@ -182,9 +174,11 @@ def read_header(path: str, options: CsvOptions) -> CsvHeader:
     bounds = row_starts(first.data, options) if first.data else np.zeros(1, np.int64)
     if len(bounds) < 2:
         raise InfeedError("the CSV file is empty: no header line", where=f"{path}, line 1", do=_HEADER)
-    found = _with_index(_cells(first.data[bounds[0] : bounds[1]], options, path))
+    found = _cells(first.data[bounds[0] : bounds[1]], options, path)
+    if not found[0] and len(found) > 1 and _INDEX not in found:  # pandas writes its index without a name
+        found[0] = _INDEX
     if not options.names:
-        _check_header(found, f"{path}, line 1")
+        _check_header(found, options, f"{path}, line 1")
     elif len(found) != len(options.names):
         raise InfeedError(
             f"{len(options.names)} names for {len(found)} columns", where=f"{path}, line 1", do="name all columns"
@@ -221,7 +215,7 @@ def open_sampled_csv(
     found = inputs.find(root, patterns)
     if is_small(found):
         return open_csv(root, patterns, options, csv_options)
-    headers = inputs.look(found, lambda path: _checked_header(path, csv_options))
+    headers = inputs.look(found, lambda path: read_header(path, csv_options))
     names = check_headers(sorted((file.path, header.names) for _, file, header in headers), csv_options)
     parts = [
         (split, file, parts_of(file, header.rows, csv_options.encoding, options.block_bytes))
@@ -242,12 +236,6 @@ def open_sampled_csv(
         return open_sampled_csv(root, patterns, options, csv_options, kinds)
 
     return replace(opened, sample=Sample(dict(known), partial(_merge_kinds, names=tuple(known))), reopen=reopen)
-
-
-def _checked_header(path: str, options: CsvOptions) -> CsvHeader:
-    header = read_header(path, options)
-    _check_delimiter(header.names, options, path)
-    return header
 
 
 def _sample_kinds(
@@ -288,21 +276,15 @@ def read_part(
         rows = parse_rows(block, schema.names, options, bad_rows)
         values = dict[str, pa.Array]()
         for name, column in zip(schema.names, rows.columns.columns, strict=True):
-            if name in kinds:
-                values[name], found[name] = _convert_and_infer(name, column, kinds[name], found[name], options)
+            if name in kinds and kinds[name] == found[name] == CellKind.TEXT:
+                values[name] = column
+            elif name in kinds:
+                converted, found[name] = convert_found(options.plain(name, column), kinds[name], found[name])
+                values[name] = column if kinds[name] == CellKind.TEXT else converted
         fits = all(found[name] <= kinds[name] for name in kinds)
         if fits:
             yield _convert(rows, schema, options, bad_rows, values)
     sampling.with_kinds(bad_rows, [int(kind) for kind in found.values()])
-
-
-def _convert_and_infer(
-    name: str, column: pa.StringArray, wanted: CellKind, known: CellKind, options: CsvOptions
-) -> tuple[pa.Array, CellKind]:
-    if wanted == known == CellKind.TEXT:
-        return column, known
-    values, known = convert_found(options.plain(name, column), wanted, known)
-    return column if wanted == CellKind.TEXT else values, known
 
 
 def _convert(
@@ -328,17 +310,13 @@ def _convert(
             reason = not_a_number(cell, example) if example else f"{cell!r} is not of type {_WORDS[field.type]}"
             unfit.setdefault(place, (field.name, reason))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    return _drop_unfit_rows(batch, unfit, rows, options, bad_rows) if unfit else batch
-
-
-def _drop_unfit_rows(
-    batch: pa.RecordBatch, unfit: dict[int, tuple[str, str]], rows: TextRows, options: CsvOptions, bad_rows: BadRows
-) -> pa.RecordBatch:
-    places = sorted(unfit)
-    for place, (line, text) in zip(places, locate(rows, places, options), strict=True):
-        column, reason = unfit[place]
-        bad_rows.report(rows.block.bad_row(line, reason, text, column))
-    return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), places)))
+    if not unfit:
+        return batch
+    dropped = sorted(unfit)
+    for place, (line, text) in zip(dropped, locate(rows.block, rows.numbers[dropped], options), strict=True):
+        name, reason = unfit[place]
+        bad_rows.report(rows.block.bad_row(line, reason, text, name))
+    return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), dropped)))
 
 
 def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
@@ -356,7 +334,7 @@ def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
         raise InfeedError(f"no header line: {error}", where=f"{path}, line 1", do=_HEADER) from error
 
 
-def _check_header(header: list[str], where: str) -> None:
+def _check_header(header: list[str], options: CsvOptions, where: str) -> None:
     if all(kind_of_cell(name.encode()) < CellKind.TEXT for name in header):
         raise InfeedError(
             f"no header line: {_first_names(header)} are numbers",
@@ -364,18 +342,20 @@ def _check_header(header: list[str], where: str) -> None:
             do=f"{_HEADER}, or use CsvOptions(header=False, names=...): {without_header(len(header))}",
         )
     _check_names(header, where)
+    for sign in _OTHER_DELIMITERS if len(header) == 1 else "":
+        if sign != options.delimiter and sign in header[0]:
+            shown = "tab" if sign == "\t" else sign
+            raise InfeedError(
+                f"the only column is named {header[0]!r}",
+                where=where,
+                do=f"use --delimiter {shown!r}, CsvOptions(delimiter={shown!r}), or confirm the name by names=",
+            )
 
 
 def without_header(columns: int) -> str:
     """Return the flags that read the first line as data and name the columns."""
     names = [f"c{number}" for number in range(1, columns + 1)]
     return f"--set header=false --set {shlex.quote(f'names={json.dumps(names)}')}"
-
-
-def _with_index(header: list[str]) -> list[str]:
-    """Name an unnamed first column as pandas names it, since pandas writes its index without a name."""
-    first, *others = header
-    return [_INDEX, *others] if not first and others and _INDEX not in others else header
 
 
 def _check_names(names: Sequence[str], where: str) -> None:
@@ -387,20 +367,6 @@ def _check_names(names: Sequence[str], where: str) -> None:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise InfeedError(f"column {twice[0]!r} occurs twice", where=where, do="give each column its own name")
-
-
-def _check_delimiter(names: Sequence[str], options: CsvOptions, path: str) -> None:
-    """Check the header before reading rows, so that a header error is not reported as a bad first row."""
-    if len(names) > 1 or options.names:
-        return
-    for sign in _OTHER_DELIMITERS:
-        if sign != options.delimiter and sign in names[0]:
-            shown = "tab" if sign == "\t" else sign
-            raise InfeedError(
-                f"the only column is named {names[0]!r}",
-                where=f"{path}, line 1",
-                do=f"use --delimiter {shown!r}, CsvOptions(delimiter={shown!r}), or confirm the name by names=",
-            )
 
 
 def _first_names(names: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -89,7 +90,11 @@ def open_images(
     }
     classes = Classes.of(ref for one in found.values() for ref in one.refs)
     form = _ImageReading(classes, image_options or ImageOptions(), options.block_bytes, options.max_row_mb)
-    tasks = inputs.as_tasks((split, what) for split, one in found.items() for what in _plan(one, options.block_bytes))
+    tasks = inputs.as_tasks(
+        (split, what)
+        for split, one in found.items()
+        for what in chain([one.bad_rows] if one.bad_rows else [], folders.plan_blocks(one.refs, options.block_bytes))
+    )
     named = [file for one in found.values() for file in one.named]
     source = Source.of("image", root, inputs.all_files(matched) + named)
     return OpenedSource(source, form.schema, tasks, partial(read, form=form))
@@ -186,7 +191,11 @@ def list_images(root: str, pattern: str, found: Iterable[FileStat], bad_rows: Ba
 
 def _named_by(table: str, bad_rows: BadRows, bounds: FolderBounds) -> Iterator[tuple[FileStat, str]]:
     """Yield (image, label) of each row of a CSV, and report rows that are incomplete or name an invalid file."""
-    reader = csv.DictReader(io.StringIO(_text_of(table), newline=""))
+    try:
+        text = files.read_bytes(table).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InfeedError(f"not UTF-8 text: {error.reason}", where=table, do="write the CSV as UTF-8") from error
+    reader = csv.DictReader(io.StringIO(text, newline=""))
     try:
         yield from _images_of(reader, table, bad_rows, bounds)
     except csv.Error as error:
@@ -220,13 +229,6 @@ def _images_of(
             bad_rows.report(BadRow(table, reader.line_num, "label", f"there is no label for {path!r}", f"{path},"))
 
 
-def _text_of(table: str) -> str:
-    try:
-        return files.read_bytes(table).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InfeedError(f"not UTF-8 text: {error.reason}", where=table, do="write the CSV as UTF-8") from error
-
-
 def _manifest_in(root: str) -> str | None:
     """Return the name of the only image CSV in a folder. None if there is none or several."""
     manifests = [files.name(file.path) for file in files.glob(root, "*.csv") if is_manifest(file.path)]
@@ -251,12 +253,6 @@ def _contents(folder: str) -> str:
     return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
 
 
-def _plan(found: Found, block_bytes: int) -> Iterator[FileBlock | tuple[BadRow, ...]]:
-    if found.bad_rows:
-        yield found.bad_rows
-    yield from folders.plan_blocks(found.refs, block_bytes)
-
-
 class _Row(NamedTuple):
     file: FileRef
     content: bytes | bytearray
@@ -265,7 +261,7 @@ class _Row(NamedTuple):
 
 def _load(file: FileRef, form: _ImageReading) -> tuple[bytes | bytearray, ImageHeader]:
     data = folders.read_whole(file.path)
-    if not form.options.keeps_bytes:
+    if form.options != ImageOptions():
         return rewrite(data, file.path, form.options, form.max_row_mb)
     header = header_of(data, file.path)
     check_size(header.height, header.width, header.channels, file.path, form.max_row_mb)
