@@ -32,6 +32,7 @@ from infeed.components.example_gen.sources.columnar import (
     open_columnar,
     opening_errors,
     plan_groups,
+    reading_errors,
 )
 from infeed.components.example_gen.sources.reader_process import Limits
 
@@ -52,7 +53,8 @@ def open_arrow(
 ) -> OpenedSource:
     """Open Arrow files with compatible columns; see `open_columnar`."""
     reader = Reader("arrow", read_layout, decode_batches, mapped=True)
-    return open_columnar(reader, root, patterns, options, arrow or ArrowOptions())
+    found = inputs.find(root, patterns, companions=False)
+    return open_columnar(reader, root, found, options, arrow or ArrowOptions())
 
 
 def read_layout(path: str, block_bytes: int) -> FileLayout:
@@ -62,7 +64,7 @@ def read_layout(path: str, block_bytes: int) -> FileLayout:
     columns = schemas.FileSchema(path, pa.schema([(field.name, decoded_type(field.type)) for field in flat]))
     if head.is_stream:
         return FileLayout(columns, (RowGroups(path, (), 1),))
-    with _open(path, head.fields_to_read([0] if len(head.schema) else [])) as reader, _reading_errors(path):
+    with _open(path, head.fields_to_read([0] if len(head.schema) else [])) as reader, reading_errors("Arrow", path):
         rows = [reader.get_batch(number).num_rows for number in range(reader.num_record_batches)]
     of_row = files.stat(path).size / max(sum(rows), 1)
     return FileLayout(
@@ -79,7 +81,7 @@ def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> It
     head = _read_head(what.path)
     tops = {top for name in wanted for top in nesting(name)}
     fields = [number for number, name in enumerate(head.schema.names) if name in tops] or [0]
-    with _open(what.path, head.fields_to_read(fields)) as reader, _reading_errors(what.path):
+    with _open(what.path, head.fields_to_read(fields)) as reader, reading_errors("Arrow", what.path):
         row = what.first_row
         for batch in _batches(reader, what.groups):
             batch.validate(full=True)
@@ -94,16 +96,11 @@ def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> It
 
 @dataclass(frozen=True)
 class _Head:
-    """The schema of a file, and how to read its batches.
-
-    Attributes:
-      is_stream: whether the file is in the stream format, without an index of its batches.
-      in_place: whether batches are read in place, from the mapped file. Compressed batches are not.
-    """
+    """The schema of a file, and how to read its batches."""
 
     schema: pa.Schema
-    is_stream: bool
-    in_place: bool
+    is_stream: bool  # in the stream format, without an index of its batches
+    in_place: bool  # batches are read in place, from the mapped file, as they are not compressed
 
     def fields_to_read(self, fields: Sequence[int]) -> Sequence[int]:
         """Return the fields to read, or none for all: to read some, Arrow copies the batch."""
@@ -111,7 +108,7 @@ class _Head:
 
 
 def _read_head(path: str) -> _Head:
-    with _open(path) as reader, _reading_errors(path):
+    with _open(path) as reader, reading_errors("Arrow", path):
         is_stream = not isinstance(reader, pa.ipc.RecordBatchFileReader)
         before = pa.total_allocated_bytes()
         first = next(_batches(reader, [0] if is_stream or reader.num_record_batches else []), None)
@@ -154,13 +151,3 @@ def _check_end(file: pa.NativeFile, path: str) -> None:
         raise InfeedError(
             "not Arrow, or truncated: its end is missing", where=path, do="write the file again, or remove it"
         )
-
-
-@contextmanager
-def _reading_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        if isinstance(error, MemoryError):
-            raise
-        raise InfeedError(f"cannot read the Arrow file: {error}", where=path, do="write the file again") from error

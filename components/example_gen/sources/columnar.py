@@ -98,7 +98,7 @@ class Reader:
 
 
 def open_columnar(
-    reader: Reader, root: str, patterns: inputs.Patterns, options: IngestOptions, columns: ColumnOptions
+    reader: Reader, root: str, found: inputs.Found, options: IngestOptions, columns: ColumnOptions
 ) -> OpenedSource:
     """Open columnar files with compatible columns.
 
@@ -106,13 +106,6 @@ def open_columnar(
       InfeedError: a file cannot be read, a column does not exist or has a type that a tf.Example cannot hold, or the
         types of two files conflict.
     """
-    return open_found(reader, root, inputs.find(root, patterns, companions=False), options, columns)
-
-
-def open_found(
-    reader: Reader, root: str, found: inputs.Found, options: IngestOptions, columns: ColumnOptions
-) -> OpenedSource:
-    """Open like `open_columnar`, given the files of each split."""
     limits = Limits.of(options)
 
     def look(path: str) -> FileLayout:
@@ -170,6 +163,17 @@ def opening_errors(form: str, path: str) -> Iterator[None]:
             where=path,
             do="cast such columns to their storage type, and write the file again",
         ) from error
+
+
+@contextmanager
+def reading_errors(form: str, where: str) -> Iterator[None]:
+    """Turn the errors of Arrow's readers about values into an InfeedError."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise InfeedError(f"cannot read the {form} file: {error}", where=where, do="write the file again") from error
 
 
 def decoded_type(column: pa.DataType) -> pa.DataType:

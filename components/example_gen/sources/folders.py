@@ -211,9 +211,9 @@ def open_text(
         return listed.open("text", schema, partial(_read_texts, form=form), options.block_bytes)
     by_path = {ref.path: ref for some in listed.refs.values() for ref in some}
 
-    def look(path: str) -> list[_Lines]:
+    def look(path: str) -> list[tuple[Span, FileRef]]:
         spans = streams.find_line_spans(path, form.encoding, form.block_bytes, form.max_row_mb)
-        return [_Lines(span, by_path[path]) for span in spans]
+        return [(span, by_path[path]) for span in spans]
 
     parts = inputs.look(listed.found, look)
     return inputs.of_parts("text", root, schema, parts, partial(_read_lines, form=form))
@@ -233,14 +233,6 @@ def _read_binary(
 
 
 @dataclass(frozen=True)
-class _Lines:
-    """A span of a file with the file's reference."""
-
-    span: Span
-    file: FileRef
-
-
-@dataclass(frozen=True)
 class _TextReading:
     """Settings of the tasks that read text."""
 
@@ -256,14 +248,21 @@ class _TextReading:
         return pa.RecordBatch.from_arrays([texts, *arrays], schema=self.schema)
 
 
-def _read_lines(part: _Lines, form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def _read_lines(part: tuple[Span, FileRef], form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """Yield one row for each line, and report lines that cannot be decoded."""
-    for block in streams.read_blocks(part.span, form.encoding, form.block_bytes, streams.whole_lines, form.max_row_mb):
+    span, file = part
+    for block in streams.read_blocks(span, form.encoding, form.block_bytes, streams.whole_lines, form.max_row_mb):
         if streams.is_utf8(block.data):
             texts = split_lines(block.data)
         else:
-            texts = pa.array(_decodable_lines(block, form.encoding, bad_rows), pa.large_string())
-        yield form.batch(texts, [part.file] * len(texts))
+            good = list[str]()
+            for number, line in streams.numbered_lines(replace(block, data=block.data.replace(b"\r\n", b"\n"))):
+                if streams.is_utf8(line):
+                    good.append(line.decode())
+                else:
+                    bad_rows.report(block.bad_row(number, f"not {form.encoding} text", line))
+            texts = pa.array(good, pa.large_string())
+        yield form.batch(texts, [file] * len(texts))
 
 
 def _read_texts(refs: FileBlock, form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
@@ -303,14 +302,3 @@ def split_lines(data: bytes) -> pa.LargeStringArray:
     """Split text into lines without line ends."""
     data = data.replace(b"\r\n", b"\n").removesuffix(b"\n")
     return pc.split_pattern(pa.array([data], pa.large_string()), "\n").values
-
-
-def _decodable_lines(block: TextBlock, encoding: str, bad_rows: BadRows) -> list[str]:
-    texts = []
-    block = replace(block, data=block.data.replace(b"\r\n", b"\n"))
-    for number, line in streams.numbered_lines(block):
-        if streams.is_utf8(line):
-            texts.append(line.decode())
-        else:
-            bad_rows.report(block.bad_row(number, f"not {encoding} text", line))
-    return texts

@@ -55,7 +55,7 @@ def open_hdf5(
     hdf5 = hdf5 or Hdf5Options()
     layout = partial(read_layout, group=hdf5.group, wanted=hdf5.columns)
     reader = Reader("hdf5", layout, partial(decode_rows, group=hdf5.group))
-    return open_columnar(reader, root, patterns, options, hdf5)
+    return open_columnar(reader, root, inputs.find(root, patterns, companions=False), options, hdf5)
 
 
 def read_layout(path: str, block_bytes: int, group: str, wanted: Sequence[str] | None) -> FileLayout:

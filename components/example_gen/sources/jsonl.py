@@ -22,14 +22,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from infeed.components.checks import about
-from infeed.components.dataset import example_types, files, schemas
-from infeed.components.dataset.files import FileStat
+from infeed.components.dataset import example_types, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
@@ -40,8 +38,6 @@ from infeed.components.example_gen.sources.numbers import Numbers, formats_of, r
 from infeed.components.example_gen.sources.sampling import Part, PartReader, is_small, parts_of
 from infeed.components.example_gen.sources.streams import Span, SpanCutter, TextBlock
 
-Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
 MOST_LEVELS = 100
 _LF, _CR = ord("\n"), ord("\r")
 _OPEN, _CLOSE = ord("{"), ord("}")
@@ -82,12 +78,7 @@ class _JsonlReading:
     arrow: pa.StructType
     schema: pa.Schema
     options: JsonlOptions
-    block_bytes: int
-    max_row_mb: int
-
-    @classmethod
-    def of(cls, known: kinds.Object, schema: pa.Schema, options: JsonlOptions, ingest: IngestOptions) -> _JsonlReading:
-        return cls(known, kinds.to_arrow(known), schema, options, ingest.block_bytes, ingest.max_row_mb)
+    ingest: IngestOptions
 
 
 def open_jsonl(
@@ -95,17 +86,14 @@ def open_jsonl(
 ) -> OpenedSource:
     """Open JSON Lines files with compatible columns. The first value of a column determines its kind."""
     jsonl = jsonl or JsonlOptions()
-    known, parts, bad = kinds.Object(), list[tuple[str | None, FileStat, list[Span]]](), list[BadRow]()
-    for split, matched in inputs.find(root, patterns).items():
-        for file in matched:
-            with files.unchanged(file):
-                known, spans = scan(file.path, known, jsonl.encoding, options, bad)
-            parts.append((split, file, spans))
-    schema, left_out = _schema_of(kinds.to_arrow(known), root, jsonl)
+    found, known, bad = inputs.find(root, patterns), kinds.Object(), list[BadRow]()
+    parts = inputs.look(found, lambda path: scan(path, known, jsonl.encoding, options, bad))
+    row = kinds.to_arrow(known)
+    schema, left_out = _schema_of(row, root, jsonl)
     if not schema.names:
         inputs.check_any_good(bad)
         raise InfeedError("no row has values", where=root, do="use files with one JSON object a line")
-    read = partial(read_span, form=_JsonlReading.of(known, schema, jsonl, options))
+    read = partial(read_span, form=_JsonlReading(known, row, schema, jsonl, options))
     return inputs.of_parts("jsonl", root, schema, parts, read, decimals=True, left_out=left_out)
 
 
@@ -126,15 +114,16 @@ def open_sampled_jsonl(
         for split, matched in found.items()
         for file in matched
     ]
-    reader = PartReader.of(streams.LINES, jsonl.encoding, options)
+    reader = PartReader(streams.LINES, jsonl.encoding, options.block_bytes, options.max_row_mb)
     sampled, sure = (known, known) if known else _sample_kinds(reader, [part for *_, some in parts for part in some])
+    row = kinds.to_arrow(sampled)
     try:
-        schema, left_out = _schema_of(kinds.to_arrow(sampled), root, jsonl)
+        schema, left_out = _schema_of(row, root, jsonl)
     except InfeedError:  # further rows may hold more columns
         return open_jsonl(root, patterns, options, jsonl)
     if not schema.names:
         return open_jsonl(root, patterns, options, jsonl)
-    read = partial(read_part, form=_JsonlReading.of(sampled, schema, jsonl, options), sure=sure, reader=reader)
+    read = partial(read_part, form=_JsonlReading(sampled, row, schema, jsonl, options), sure=sure, reader=reader)
     opened = inputs.of_parts("jsonl", root, schema, parts, read, decimals=True, left_out=left_out)
 
     def reopen(merged: Any) -> OpenedSource:
@@ -192,17 +181,11 @@ def read_part(
 
 @dataclass
 class _Learning:
-    """The column kinds that a task finds in its part.
+    """The column kinds that a task finds in its part."""
 
-    Attributes:
-      known: kinds wide enough for the rows so far.
-      sure: certain kinds. A row that contradicts them is a bad row.
-      contradicted: whether a row contradicts the known kinds, but not the certain ones.
-    """
-
-    known: kinds.Object
-    sure: kinds.Object
-    contradicted: bool = False
+    known: kinds.Object  # wide enough for the rows so far
+    sure: kinds.Object  # a row that contradicts these is a bad row
+    contradicted: bool = False  # whether a row contradicts the known kinds, but not the sure ones
 
     def is_bad(self, row: kinds.Object) -> bool:
         """Return whether a row that contradicts the known kinds is a bad row."""
@@ -241,26 +224,20 @@ def _flat(batch: pa.RecordBatch, options: JsonlOptions) -> pa.RecordBatch:
     return schemas.flatten_lists(flat) if options.flatten else flat
 
 
-def scan(
-    path: str, known: kinds.Object, encoding: str, options: IngestOptions, bad: list[BadRow]
-) -> tuple[kinds.Object, list[Span]]:
-    """Read one file, widen `known` to hold its rows, and find where to cut the file.
-
-    Args:
-      bad: list that receives the first bad row.
-    """
+def scan(path: str, known: kinds.Object, encoding: str, options: IngestOptions, bad: list[BadRow]) -> list[Span]:
+    """Read one file, and find where to cut it. Widens `known` to hold its rows, and adds the first bad row to `bad`."""
     bad_rows = BadRows(options.on_bad_row, sys.maxsize)
     cutter = SpanCutter(Span(path), options.block_bytes, streams.LINES)
-    for block in _blocks(Span(path), encoding, options.block_bytes, options.max_row_mb):
-        known = _widen(known, block, bad_rows)
+    for block in _blocks(Span(path), encoding, options):
+        known.update(_widen(known, block, bad_rows))
         bad += bad_rows.take()[: not bad]
         cutter.add(block)
-    return known, cutter.spans() if streams.is_plain(path, encoding) else [Span(path)]
+    return cutter.spans() if streams.is_plain(path, encoding) else [Span(path)]
 
 
 def read_span(span: Span, form: _JsonlReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a span in order, and report lines that do not fit the schema."""
-    for block in _blocks(span, form.options.encoding, form.block_bytes, form.max_row_mb):
+    for block in _blocks(span, form.options.encoding, form.ingest):
         yield _fill_schema(list(_read(block, form, bad_rows)), block, form, bad_rows)
 
 
@@ -280,8 +257,8 @@ def _fill_schema(
     return schemas.fill(batch, form.schema)
 
 
-def _blocks(span: Span, encoding: str, block_bytes: int, max_row_mb: int) -> Iterator[TextBlock]:
-    return streams.read_blocks(span, encoding, block_bytes, streams.whole_lines, max_row_mb)
+def _blocks(span: Span, encoding: str, options: IngestOptions) -> Iterator[TextBlock]:
+    return streams.read_blocks(span, encoding, options.block_bytes, streams.whole_lines, options.max_row_mb)
 
 
 def _widen(known: kinds.Object, block: TextBlock, bad_rows: BadRows, learning: _Learning | None = None) -> kinds.Object:
@@ -346,17 +323,14 @@ def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.Table | None:
             )
     except pa.ArrowInvalid:
         return None
-    return None if table.num_rows != rows or _may_mislead(block.data, table) else table
-
-
-def _may_mislead(data: bytes, table: pa.Table) -> bool:
-    if not streams.is_utf8(data):
-        return True
-    if b"null" in data and _NULL_IN_LIST.search(data):
-        return True
+    if table.num_rows != rows or not streams.is_utf8(block.data):
+        return None
+    if b"null" in block.data and _NULL_IN_LIST.search(block.data):
+        return None
     columns = map(example_types.items_of, schemas.flatten_batch(streams.one_batch(table)).columns)
     largest = (pc.max(pc.abs(items)).as_py() for items in columns if pa.types.is_floating(items.type))
-    return any(one is not None and one >= 2.0**63 for one in largest)  # an integer beyond 64 bits becomes a float
+    # An integer beyond 64 bits becomes a float.
+    return None if any(one is not None and one >= 2.0**63 for one in largest) else table
 
 
 def _parse_lines(
@@ -413,7 +387,14 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def count_objects(data: bytes) -> int | None:
     """Count the lines that are not blank. Returns None if a line may not be an object or is too deep."""
     text = np.frombuffer(data, np.uint8)
-    starts, ends = _lines(data, text)
+    ends = np.flatnonzero(text == _LF)
+    if not data.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if b"\r" in data:
+        ends = ends - (text[ends - 1] == _CR)
+    filled = ends > starts
+    starts, ends = starts[filled], ends[filled]
     if not ((text[starts] == _OPEN).all() and (text[ends - 1] == _CLOSE).all()):
         return None
     if data.count(b"{") + data.count(b"[") < len(starts) + MOST_LEVELS:  # the fast path for nearly all data
@@ -430,15 +411,3 @@ def is_deep(line: bytes) -> bool:
     braces = np.frombuffer(_STRING.sub(b"", line), np.uint8) | _BRACE
     steps = (braces == _OPEN).astype(np.int8) - (braces == _CLOSE)
     return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > MOST_LEVELS)
-
-
-def _lines(data: bytes, text: Bytes) -> tuple[Ints, Ints]:
-    """Return the starts and ends of lines that are not blank, without line ends."""
-    ends = np.flatnonzero(text == _LF)
-    if not data.endswith(b"\n"):
-        ends = np.append(ends, len(data))
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    if b"\r" in data:
-        ends = ends - (text[ends - 1] == _CR)
-    filled = ends > starts
-    return starts[filled], ends[filled]

@@ -86,7 +86,14 @@ def convert(cells: pa.StringArray, to: pa.DataType) -> tuple[pa.Array, list[int]
     if pa.types.is_null(to):
         return pa.nulls(len(cells)), []
     converted = None if _may_mislead(cells) else _try_cast(cells, to)
-    return _convert_slowly(cells, to) if converted is None else (converted, [])
+    if converted is not None:
+        return converted, []
+    # Python accepts some cells that Arrow does not: `1_000`, ` 7`, `+2.5`.
+    read: Callable[[bytes], int | float | None] = _int_or_none if pa.types.is_integer(to) else _float_or_none
+    texts = cells.to_pylist()
+    values = [None if text is None else read(text.encode()) for text in texts]
+    unfit = [place for place, text in enumerate(texts) if text is not None and values[place] is None]
+    return pa.array(values, to), unfit
 
 
 def convert_found(cells: pa.StringArray, wanted: CellKind, known: CellKind) -> tuple[pa.Array, CellKind]:
@@ -112,18 +119,6 @@ def _proves_kind(cells: pa.StringArray, values: pa.Array, wanted: CellKind) -> b
         largest = pc.max(pc.abs(values)).as_py()
         return largest is None or largest < 2.0**63
     return True
-
-
-def _convert_slowly(cells: pa.StringArray, to: pa.DataType) -> tuple[pa.Array, list[int]]:
-    """Convert cells that Python accepts and Arrow does not: `1_000`, ` 7`, `+2.5`."""
-    read: Callable[[bytes], int | float | None] = _int_or_none if pa.types.is_integer(to) else _float_or_none
-    values: list[int | float | None] = []
-    unfit = []
-    for place, cell in enumerate(cells.to_pylist()):
-        values.append(None if cell is None else read(cell.encode()))
-        if cell is not None and values[-1] is None:
-            unfit.append(place)
-    return pa.array(values, to), unfit
 
 
 def _int_or_none(cell: bytes) -> int | None:

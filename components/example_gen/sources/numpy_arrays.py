@@ -99,11 +99,7 @@ def read_headers(path: str, wanted: Sequence[str] | None = None) -> dict[str, He
 
 
 def check_lengths(lengths: Mapping[str, int], path: str, option: str) -> None:
-    """Raise InfeedError if columns of a file have different lengths.
-
-    Args:
-      option: name of the option that names the columns to read.
-    """
+    """Raise InfeedError if columns of a file have different lengths. `option` is the option that names columns."""
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
         [(commonest, _)] = Counter(lengths.values()).most_common(1)

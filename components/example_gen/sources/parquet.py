@@ -17,7 +17,6 @@ from pyarrow import parquet as pq
 from infeed.components.dataset import files, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import Part
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.sources.columnar import (
@@ -32,6 +31,7 @@ from infeed.components.example_gen.sources.columnar import (
     open_columnar,
     opening_errors,
     plan_groups,
+    reading_errors,
 )
 from infeed.components.example_gen.sources.reader_process import Limits
 
@@ -54,7 +54,8 @@ def open_parquet(
     root: str, patterns: inputs.Patterns, options: IngestOptions, parquet: ParquetOptions | None = None
 ) -> OpenedSource:
     """Open Parquet files with compatible columns; see `open_columnar`."""
-    return open_columnar(READER, root, patterns, options, parquet or ParquetOptions())
+    found = inputs.find(root, patterns, companions=False)
+    return open_columnar(READER, root, found, options, parquet or ParquetOptions())
 
 
 def read_layout(path: str, block_bytes: int) -> FileLayout:
@@ -87,20 +88,12 @@ def decode_groups(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Ite
         packed = _dictionary_columns(file, what, names)
         stored = sum(chunk.total_compressed_size for chunk in chunks)
         whole = not files.is_local(path) and stored <= _STORE_READ_AHEAD_OF_ALL
-    with _open(path, packed, max(1, len(names)), metadata, whole=whole) as file:
-        batches = file.iter_batches(rows, list(what.groups), sorted(names), use_threads=False)
+    where = f"{path}, row groups {what.groups[0]} to {what.groups[-1]}"
+    with _open(path, packed, max(1, len(names)), metadata, whole=whole) as file, reading_errors("Parquet", where):
         first_row = what.first_row
-        try:
-            for batch in batches:
-                yield from cut(schemas.flatten_batch(batch), limits, path, first_row)
-                first_row += batch.num_rows
-        except (OSError, pa.ArrowException) as error:
-            if isinstance(error, MemoryError):
-                raise
-            where = f"{path}, row groups {what.groups[0]} to {what.groups[-1]}"
-            raise InfeedError(
-                f"cannot read the Parquet file: {error}", where=where, do="write the file again"
-            ) from error
+        for batch in file.iter_batches(rows, list(what.groups), sorted(names), use_threads=False):
+            yield from cut(schemas.flatten_batch(batch), limits, path, first_row)
+            first_row += batch.num_rows
 
 
 def _dictionary_columns(file: pq.ParquetFile, what: RowGroups, names: set[str]) -> list[str]:
@@ -125,11 +118,9 @@ def _open(
     *,
     whole: bool = False,
 ) -> Iterator[pq.ParquetFile]:
-    """Open a file to read `columns` columns.
+    """Open a file to read `columns` columns. Known metadata save a request.
 
-    Args:
-      metadata: metadata of the file, if known, which saves a request.
-      whole: read neighboring columns together, in ranges of up to 32 MB, which all stay in memory.
+    If `whole`, neighboring columns are read together, in ranges of up to 32 MB, which all stay in memory.
     """
     of_column, of_all = _READ_AHEAD, _READ_AHEAD_OF_ALL
     if not files.is_local(path):

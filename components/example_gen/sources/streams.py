@@ -54,13 +54,9 @@ class Span:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The rows of a plain file that end beyond byte `start`, up to the first row that ends beyond byte `stop`.
+    """The rows of a plain file that end beyond byte `start`, up to the first row that ends beyond byte `stop`."""
 
-    Attributes:
-      first: all rows of the file, where the first stretch starts.
-    """
-
-    first: Span
+    first: Span  # all rows of the file
     start: int
     stop: int | None
 
@@ -126,7 +122,7 @@ def read_blocks(
     """Yield the rows of a span in order, in blocks of about `block_bytes`, without a byte order mark.
 
     Args:
-      whole_rows: returns the number of bytes of whole rows in a piece that starts with a row.
+      whole_rows: see `RowRules.whole`.
       most_mb: maximum size of a row. Larger rows usually come from a quote that is never closed.
       lines_before: offset of line numbers in errors.
 
@@ -189,11 +185,7 @@ def span_bytes(block_bytes: int) -> int:
 
 
 class SpanCutter:
-    """Finds where to cut a plain file, while its blocks are read.
-
-    Args:
-      rows: all rows of the file.
-    """
+    """Finds where to cut all rows of a plain file, while its blocks are read."""
 
     def __init__(self, rows: Span, block_bytes: int, rules: RowRules) -> None:
         self._size, self._rules = span_bytes(block_bytes), rules

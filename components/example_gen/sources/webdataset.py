@@ -24,7 +24,6 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 
 from infeed.components.dataset import files, schemas
-from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
@@ -69,13 +68,8 @@ class TarSample:
 
 def open_webdataset(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
     """Open tar files with compatible columns."""
-    known, parts = kinds.Object(), list[tuple[str | None, FileStat, list[SampleRange]]]()
-    bad = list[BadRow]()
-    for split, matched in inputs.find(root, patterns).items():
-        for file in matched:
-            with files.unchanged(file):
-                known, ranges = scan(file.path, known, options, bad)
-            parts.append((split, file, ranges))
+    known, bad = kinds.Object(), list[BadRow]()
+    parts = inputs.look(inputs.find(root, patterns), lambda path: scan(path, known, options, bad))
     if not known:
         inputs.check_any_good(bad)
         raise InfeedError("no samples in the input", where=root, do="use tar files that WebDataset can read")
@@ -87,13 +81,10 @@ def open_webdataset(root: str, patterns: inputs.Patterns, options: IngestOptions
     return inputs.of_parts("webdataset", root, schema, parts, read, decimals=True, left_out=left_out)
 
 
-def scan(
-    path: str, known: kinds.Object, options: IngestOptions, bad: list[BadRow]
-) -> tuple[kinds.Object, list[SampleRange]]:
-    """Read one file, widen `known` to hold its samples, and cut the file into ranges of about `block_bytes`.
+def scan(path: str, known: kinds.Object, options: IngestOptions, bad: list[BadRow]) -> list[SampleRange]:
+    """Read one file, and cut it into ranges of about `block_bytes`.
 
-    Args:
-      bad: list that receives the first bad row.
+    Widens `known` to hold the samples, and adds the first bad row to `bad`.
 
     Raises:
       InfeedError: the file is not a tar file, or is truncated.
@@ -106,11 +97,12 @@ def scan(
             if not starts or sample.start - starts[-1][0] >= options.block_bytes:
                 starts.append((sample.start, row))
             decoded = _decoded(sample, tar, path, row, known, options, bad_rows, with_bytes=False)
-            if decoded:
-                known = kinds.widen_object(known, _kinds_of(decoded))
+            wider = kinds.widen_object(known, _kinds_of(decoded)) if decoded else known
+            if wider is not known:
+                known.update(wider)
             bad += bad_rows.take()[: not bad]
     stops = [start for start, _ in starts[1:]] + [end]
-    return known, [SampleRange(path, start, stop, row) for (start, row), stop in zip(starts, stops, strict=True)]
+    return [SampleRange(path, start, stop, row) for (start, row), stop in zip(starts, stops, strict=True)]
 
 
 def read_samples(

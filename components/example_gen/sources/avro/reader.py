@@ -187,5 +187,4 @@ def _read_long(file: BinaryIO) -> int:
 
 
 def _encode_long(value: int) -> bytes:
-    """Encode a non-negative integer as Avro's variable-length integer."""
-    return varint(value << 1)
+    return varint(value << 1)  # zigzag encoding of a non-negative integer

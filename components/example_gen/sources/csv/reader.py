@@ -221,7 +221,8 @@ def open_sampled_csv(
         (split, file, parts_of(file, header.rows, csv_options.encoding, options.block_bytes))
         for split, file, header in headers
     ]
-    reader = PartReader.of(rules_of(csv_options, len(names)), csv_options.encoding, options)
+    rules = rules_of(csv_options, len(names))
+    reader = PartReader(rules, csv_options.encoding, options.block_bytes, options.max_row_mb)
     if known is None:
         known = _sample_kinds(reader, [part for _, _, some in parts for part in some], names, csv_options)
     kinds = {name: CellKind(kind) for name, kind in known.items()}

@@ -154,11 +154,7 @@ def check_closed(block: TextBlock, options: CsvOptions, lines_before: Callable[[
 def parse_rows(
     block: TextBlock, names: Sequence[str], options: CsvOptions, bad_rows: BadRows, columns: Sequence[str] | None = None
 ) -> TextRows:
-    """Parse cells as text with nulls, and report rows that are not UTF-8 or have a wrong number of cells.
-
-    Args:
-      columns: columns to parse. None parses all.
-    """
+    """Parse `columns`, or all, as text with nulls. Reports rows that are not UTF-8 or have a wrong number of cells."""
     if not is_utf8(block.data):
         block = _blank_undecodable(block, options, bad_rows)
     wanted = list(names if columns is None else columns)

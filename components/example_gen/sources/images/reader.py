@@ -43,10 +43,8 @@ _LAYOUTS = "use a folder with one folder of PNG or JPEG files per class, or a CS
 
 @dataclass(frozen=True)
 class ImageIndex:
-    """The images in order, the sorted class names, and the bad rows of a CSV."""
+    """The images in order, and the bad rows of a CSV."""
 
-    root: str
-    classes: tuple[str, ...]
     images: tuple[FileRef, ...]
     bad_rows: tuple[BadRow, ...] = ()
 
@@ -66,8 +64,7 @@ class _ImageReading:
 
     classes: Classes
     options: ImageOptions
-    block_bytes: int
-    max_row_mb: int
+    ingest: IngestOptions
 
     @property
     def schema(self) -> pa.Schema:
@@ -89,7 +86,7 @@ def open_images(
         for split, some in matched.items()
     }
     classes = Classes.of(ref for one in found.values() for ref in one.refs)
-    form = _ImageReading(classes, image_options or ImageOptions(), options.block_bytes, options.max_row_mb)
+    form = _ImageReading(classes, image_options or ImageOptions(), options)
     tasks = inputs.as_tasks(
         (split, what)
         for split, one in found.items()
@@ -107,7 +104,7 @@ def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows:
             bad_rows.report(row)
         return
     rows, size = list[_Row](), 0
-    for ref in folders.bounded(what, form.max_row_mb, bad_rows):
+    for ref in folders.bounded(what, form.ingest.max_row_mb, bad_rows):
         try:
             rows.append(_Row(ref, *_load(ref, form)))
         except ReadFailedError:  # a failed read does not mean that the image is bad
@@ -116,7 +113,7 @@ def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows:
             bad_rows.report(BadRow(ref.path, None, None, error.what, ""))
             continue
         size += len(rows[-1].content)
-        if size >= form.block_bytes:  # before decoding the next image, to free memory
+        if size >= form.ingest.block_bytes:  # before decoding the next image, to free memory
             yield _to_batch(rows, form)
             size = 0
     if rows:
@@ -139,10 +136,14 @@ def find_images(root: str, bad_rows: BadRows | None = None, *, allow_outside: bo
     else:
         folder, pattern = root, _manifest_in(root) or folders.CLASS_FOLDERS
     if pattern == folders.CLASS_FOLDERS:
-        _check_class_folders(folder)
+        for name in (one for one in files.list_folders(folder) if not files.is_hidden(one)):
+            path = files.join(folder, name)
+            if all(files.is_hidden(file.path) for file in files.list_files(path)):
+                where = f"{path}, which holds {_contents(path)}"
+                raise InfeedError(f"class folder {name!r} is empty", where=where, do=_LAYOUTS)
     bounds = FolderBounds(folder, allow=allow_outside)
     found = list_images(folder, pattern, files.glob(folder, pattern), bad_rows or BadRows(), bounds)
-    return ImageIndex(folder, Classes.of(found.refs).names, found.refs, found.bad_rows)
+    return ImageIndex(found.refs, found.bad_rows)
 
 
 def default_pattern(root: str) -> str:
@@ -235,16 +236,6 @@ def _manifest_in(root: str) -> str | None:
     return manifests[0] if len(manifests) == 1 else None
 
 
-def _check_class_folders(root: str) -> None:
-    names = [folder for folder in files.list_folders(root) if not files.is_hidden(folder)]
-    for folder in names:
-        path = files.join(root, folder)
-        if not any(not files.is_hidden(file.path) for file in files.list_files(path)):
-            raise InfeedError(
-                f"class folder {folder!r} is empty", where=f"{path}, which holds {_contents(path)}", do=_LAYOUTS
-            )
-
-
 def _contents(folder: str) -> str:
     inside = [f"{name}/" for name in files.list_folders(folder)]
     found = inside + [files.name(file.path) for file in files.list_files(folder)]
@@ -262,9 +253,9 @@ class _Row(NamedTuple):
 def _load(file: FileRef, form: _ImageReading) -> tuple[bytes | bytearray, ImageHeader]:
     data = folders.read_whole(file.path)
     if form.options != ImageOptions():
-        return rewrite(data, file.path, form.options, form.max_row_mb)
+        return rewrite(data, file.path, form.options, form.ingest.max_row_mb)
     header = header_of(data, file.path)
-    check_size(header.height, header.width, header.channels, file.path, form.max_row_mb)
+    check_size(header.height, header.width, header.channels, file.path, form.ingest.max_row_mb)
     check_whole(data, header, file.path)
     return data, header
 

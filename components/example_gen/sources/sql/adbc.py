@@ -163,8 +163,11 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema, where: str, bad_rows: BadRows,
     """Cast a batch to `schema`, and report and drop rows with values that cannot be cast."""
     plain = to_plain(batch, where)
     try:
-        for column in plain.columns:
-            _check_times(example_types.items_of(column))
+        for items in map(example_types.items_of, plain.columns):
+            if pa.types.is_timestamp(items.type):
+                items = items.cast(pa.timestamp("us", items.type.tz), safe=False)
+            if pa.types.is_temporal(items.type):
+                pc.min_max(items).as_py()  # OverflowError beyond Python's range, such as PostgreSQL's infinity
         arrays = [cast(column, field.type) for field, column in zip(schema, plain.columns, strict=True)]
     except UNFIT:
         rows = list(zip(*([_shown(cell) for cell in column] for column in plain.columns), strict=True))
@@ -214,14 +217,6 @@ _CONVERSIONS = {
     "arrow.uuid": _uuids,
     "uuid": _uuids,
 }
-
-
-def _check_times(items: pa.Array) -> None:
-    """Raise OverflowError for times beyond Python's range, such as PostgreSQL's infinity."""
-    if pa.types.is_timestamp(items.type):
-        items = items.cast(pa.timestamp("us", items.type.tz), safe=False)
-    if pa.types.is_temporal(items.type):
-        pc.min_max(items).as_py()
 
 
 def _shown(cell: pa.Scalar) -> Any:

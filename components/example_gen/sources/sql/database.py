@@ -39,11 +39,7 @@ class Database(Protocol):
     """A connection. Errors of the database are raised as `RefusedError`."""
 
     def look_at(self, statement: Statement, where: str, block_bytes: int) -> Shape:
-        """Infer the shape of a result from its first rows.
-
-        Raises:
-          InfeedError: a tf.Example cannot hold a column.
-        """
+        """Infer the shape of a result from its first rows. InfeedError if a tf.Example cannot hold a column."""
 
     def fetch_row(self, statement: Statement) -> Row:
         """Return the only row of a result, as Python values."""
