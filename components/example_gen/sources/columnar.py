@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -180,11 +179,9 @@ def decoded_type(column: pa.DataType) -> pa.DataType:
     """Return the type of a column once dictionaries are decoded."""
     if pa.types.is_dictionary(column):
         return column.value_type
-    return (
-        pa.list_(column.value_type.value_type)
-        if example_types.is_list(column) and pa.types.is_dictionary(column.value_type)
-        else column
-    )
+    if example_types.is_list(column) and pa.types.is_dictionary(column.value_type):
+        return pa.list_(column.value_type.value_type)
+    return column
 
 
 def plan_groups(path: str, sizes: Sequence[Part], block_bytes: int) -> Iterator[RowGroups]:
@@ -205,9 +202,9 @@ def read_groups(
     reader: Reader,
     schema: pa.Schema,
     limits: Limits,
+    numbers: Numbers,
     *,
     bad_rows: BadRows,
-    numbers: Numbers = MappingProxyType({}),
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some row groups in order, converted to `schema`."""
     memory = reader.memory(what.path, limits)

@@ -102,11 +102,7 @@ class _Files:
 
 
 def _metadata_file(root: str, name: str | None) -> str:
-    """Return the path of the metadata file to read.
-
-    Raises:
-      InfeedError: two files have the last number, as after commits at the same time.
-    """
+    """Return the path of the metadata file. Raises InfeedError if two have the last number, after parallel commits."""
     if name is not None:
         return files.join(root, "metadata", name)
     there = [files.name(file.path) for file in files.glob(root, _LOG)]
@@ -146,11 +142,7 @@ def _check_names(table: Any, root: str) -> None:
 
 
 def file_of(task: Any, path: str) -> TableFile:
-    """Return the file of a scan task, which lies at `path`.
-
-    Raises:
-      InfeedError: the file is not Parquet, or has delete files.
-    """
+    """Return the file of a scan task, at `path`. Raises InfeedError if the file is not Parquet or has delete files."""
     form = task.file.file_format.value
     if form != "PARQUET":
         raise InfeedError(f"a data file has the format {form}", where=path, do=f"{_WRITE_AGAIN}, as Parquet")

@@ -198,11 +198,7 @@ class _Learning:
 
 
 def _schema_of(row: pa.StructType, root: str, options: JsonlOptions) -> tuple[pa.Schema, dict[str, str]]:
-    """Return the flat schema, and the reasons of columns that a tf.Example cannot hold.
-
-    Raises:
-      InfeedError: a tf.Example can hold none of the columns.
-    """
+    """Return the flat schema, and why columns are left out. Raises InfeedError if a tf.Example can hold no column."""
     flat = _flat(pa.RecordBatch.from_pylist([], schema=pa.schema(list(row))), options).schema
     kept, left_out = list[pa.Field](), dict[str, str]()
     for one in flat:
@@ -244,7 +240,6 @@ def read_span(span: Span, form: _JsonlReading, *, bad_rows: BadRows) -> Iterator
 def _fill_schema(
     read: Sequence[pa.RecordBatch], block: TextBlock, form: _JsonlReading, bad_rows: BadRows
 ) -> pa.RecordBatch:
-    """Convert the rows of a block to the schema."""
     batch = _flat(streams.one_batch(pa.Table.from_batches(read)), form.options)
     batch, unfit = read_numbers(batch, form.options.numbers)
     if unfit:

@@ -230,11 +230,7 @@ def to_arrow(kind: JsonKind) -> pa.DataType:
 
 
 def widen(known: JsonKind, new: JsonKind, column: str = "") -> JsonKind:
-    """Return the narrowest kind that holds values of both kinds, or `known` itself if it does.
-
-    Raises:
-      MismatchError: the kinds conflict.
-    """
+    """Return the narrowest kind for both kinds of values, or `known` itself. Raises MismatchError if they conflict."""
     if new is None or known == new:
         return known
     if known is None:

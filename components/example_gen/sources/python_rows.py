@@ -53,11 +53,7 @@ def infer_field(name: str, values: Sequence[Any], where: str, do: str) -> pa.Fie
 
 
 def checked(field: pa.Field, where: str, do: str) -> pa.Field:
-    """Return the field unchanged.
-
-    Raises:
-      InfeedError: a tf.Example cannot hold its type.
-    """
+    """Return the field unchanged. Raises InfeedError if a tf.Example cannot hold its type."""
     try:
         example_types.kind_of(field.type)
     except InfeedError as error:

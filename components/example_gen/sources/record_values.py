@@ -166,11 +166,7 @@ def _fitting(payloads: list[bytes], values: pa.Schema, path: str, before: int, b
 
 
 def _columns(payloads: list[bytes], values: pa.Schema) -> list[pa.Array]:
-    """Return the features as columns.
-
-    Raises:
-      ValueError: a record does not fit. The message is the feature, a line end, and the reason.
-    """
+    """Return the features as columns. If a record does not fit, the ValueError is feature, line end, and reason."""
     found = decode_columns(payloads, values.names)
     return [
         _converted(found[one.name], one) if one.name in found else pa.nulls(len(payloads), one.type) for one in values

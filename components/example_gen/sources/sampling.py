@@ -52,7 +52,7 @@ class PartReader:
         """
         span, before = self._span(part), None
         if isinstance(part, Stretch) and not part.is_first:
-            before = streams.lines_before(part, span, self.rules, self.block_bytes)
+            before = streams.lines_before(span, self.rules, self.block_bytes)
         bad_rows.lines_before, bad_rows.found, lines = before, None, 0
         rules, limit = self.rules, self.max_row_mb
         for block in streams.read_blocks(span, self.encoding, self.block_bytes, rules.whole, limit, before):

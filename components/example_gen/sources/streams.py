@@ -61,10 +61,6 @@ class Stretch:
     stop: int | None
 
     @property
-    def path(self) -> str:
-        return self.first.path
-
-    @property
     def is_first(self) -> bool:
         return self.start == 0
 
@@ -226,13 +222,13 @@ def find_span(stretch: Stretch, rules: RowRules, most_mb: int) -> Span:
     first = stretch.first
 
     def find(offset: int) -> int:
-        return max(_find_row(stretch.path, offset, rules, most_mb), first.start)
+        return max(_find_row(first.path, offset, rules, most_mb), first.start)
 
     start = first.start if stretch.is_first else find(stretch.start)
     stop = None if stretch.stop is None else find(stretch.stop)
     if stop is not None and stop < start:
         raise AstrayError
-    return Span(stretch.path, start, stop, first.line if stretch.is_first else 1)
+    return Span(first.path, start, stop, first.line if stretch.is_first else 1)
 
 
 def _find_row(path: str, offset: int, rules: RowRules, most_mb: int) -> int:
@@ -250,7 +246,7 @@ def _find_row(path: str, offset: int, rules: RowRules, most_mb: int) -> int:
             size *= 8
 
 
-def lines_before(stretch: Stretch, span: Span, rules: RowRules, block_bytes: int) -> Callable[[], int]:
+def lines_before(span: Span, rules: RowRules, block_bytes: int) -> Callable[[], int]:
     """Return a cached function that counts the lines before a span by reading the file up to there.
 
     The function raises AstrayError if the span starts within a row.
@@ -258,8 +254,6 @@ def lines_before(stretch: Stretch, span: Span, rules: RowRules, block_bytes: int
 
     @functools.cache
     def count() -> int:
-        if stretch.is_first:
-            return 0
         lines, closed = 0, True
         for block in read_blocks(Span(span.path, 0, span.start), "utf-8", block_bytes, rules.whole):
             lines += count_lines(block.data)

@@ -122,11 +122,7 @@ def paths_of(opened: OpenedSource) -> list[str]:
 
 
 def check_examples(opened: OpenedSource, *, sequences: bool) -> None:
-    """Check the first record of every file.
-
-    Raises:
-      InfeedError: a record is not a tf.Example or, with `sequences`, not a SequenceExample.
-    """
+    """Raise InfeedError unless the first record of each file is a tf.Example, or a SequenceExample if `sequences`."""
     name = "SequenceExample" if sequences else "tf.Example"
     for path in paths_of(opened):
         first = next(records.read_records(path), None)

@@ -82,13 +82,7 @@ def open_webdataset(root: str, patterns: inputs.Patterns, options: IngestOptions
 
 
 def scan(path: str, known: kinds.Object, options: IngestOptions, bad: list[BadRow]) -> list[SampleRange]:
-    """Read one file, and cut it into ranges of about `block_bytes`.
-
-    Widens `known` to hold the samples, and adds the first bad row to `bad`.
-
-    Raises:
-      InfeedError: the file is not a tar file, or is truncated.
-    """
+    """Cut a file into ranges of about `block_bytes`. Widens `known` to hold its samples, adds a bad row to `bad`."""
     bad_rows = BadRows(options.on_bad_row, sys.maxsize)
     starts = list[tuple[int, int]]()
     with files.open_input(path, ahead=True) as file:
@@ -132,11 +126,7 @@ def _to_batch(rows: list[dict[str, Any]], known: kinds.Object, schema: pa.Schema
 
 
 def _samples(file: BinaryIO, path: str, start: int, stop: int) -> Iterator[tuple[TarSample, tarfile.TarFile]]:
-    """Yield the samples that begin between two offsets of a tar file.
-
-    Raises:
-      InfeedError: the file is not a tar file, or is truncated.
-    """
+    """Yield the samples that begin between two offsets of a tar file. Raises InfeedError if it is damaged or no tar."""
     file.seek(start)
     try:
         with tarfile.open(fileobj=file, mode="r:") as tar:
@@ -203,11 +193,7 @@ def _decoded(
 
 
 def _value(column: str, content: bytes) -> Any:
-    """Decode a file by its last suffix.
-
-    Raises:
-      MismatchError: the content is not what the suffix says.
-    """
+    """Decode a file by its last suffix. Raises MismatchError if the content is not what the suffix says."""
     suffix = column.rpartition(".")[2]
     try:
         if suffix in _TEXT:

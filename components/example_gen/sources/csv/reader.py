@@ -55,14 +55,6 @@ _WORDS = {arrow: word for word, arrow in GIVEN.items()}
 
 
 @dataclass(frozen=True)
-class CsvHeader:
-    """Column names, and the span of the rows below them."""
-
-    names: tuple[str, ...]
-    rows: Span
-
-
-@dataclass(frozen=True)
 class Scan:
     """The result of reading one file: column kinds, number of rows, spans, and the first bad row."""
 
@@ -71,17 +63,26 @@ class Scan:
     kinds: dict[str, CellKind]
     rows: int
     spans: tuple[Span, ...]
-    bad: tuple[BadRow, ...] = ()
+    bad: tuple[BadRow, ...]
 
 
 def open_csv(
     root: str, patterns: inputs.Patterns, options: IngestOptions, csv_options: CsvOptions | None = None
 ) -> OpenedSource:
-    """Open CSV files with equal columns."""
+    """Open CSV files with equal columns: int64, float64, string, or null (always empty), over all files.
+
+    Raises:
+      InfeedError: there are no rows, headers differ, or a type is given for an unknown column.
+    """
     csv_options = csv_options or CsvOptions()
-    found = inputs.find(root, patterns)
-    scans = inputs.look(found, lambda path: scan(path, csv_options, options))
-    schema = merge_scans([one for _, _, one in scans], csv_options)
+    scans = inputs.look(inputs.find(root, patterns), lambda path: scan(path, csv_options, options))
+    found = sorted((one for _, _, one in scans), key=lambda one: one.path)
+    if not any(one.rows for one in found):
+        inputs.check_any_good([row for one in found for row in one.bad])
+        do = "use a file with a header line and at least one row"
+        raise InfeedError("the CSV file has no rows", where=", ".join(one.path for one in found[:3]), do=do)
+    names = check_headers([(one.path, one.names) for one in found], csv_options)
+    schema = _schema({name: max(one.kinds[name] for one in found) for name in found[0].kinds}, names, csv_options)
     read = partial(read_span, schema=schema, options=csv_options, ingest=options)
     parts = [(split, file, one.spans) for split, file, one in scans]
     return inputs.of_parts("csv", root, schema, parts, read, decimals=True)
@@ -90,44 +91,23 @@ def open_csv(
 def scan(path: str, options: CsvOptions, ingest: IngestOptions) -> Scan:
     """Read one file block by block. Rows that `ingest` would reject are ignored."""
     bad_rows = BadRows(ingest.on_bad_row, sys.maxsize)
-    header = read_header(path, options)
-    kinds = {name: CellKind.EMPTY for name in header.names if name not in options.given_types}
-    cutter = SpanCutter(header.rows, ingest.block_bytes, rules_of(options, len(header.names)))
+    names, below = read_header(path, options)
+    kinds = {name: CellKind.EMPTY for name in names if name not in options.given_types}
+    cutter = SpanCutter(below, ingest.block_bytes, rules_of(options, len(names)))
     rows, bad = 0, tuple[BadRow, ...]()
-    for block in _read(header.rows, options, ingest.block_bytes, ingest.max_row_mb):
+    for block in _read(below, options, ingest.block_bytes, ingest.max_row_mb):
         if block.final:
             check_closed(block, options)
         cutter.add(block)
-        rows += _widen(kinds, block, header.names, options, bad_rows)
+        rows += _widen(kinds, block, names, options, bad_rows)
         bad = bad or bad_rows.take()[:1]
         bad_rows.take()
-    spans = tuple(cutter.spans()) if streams.is_plain(path, options.encoding) else (header.rows,)
-    return Scan(path, header.names, kinds, rows, spans, bad)
-
-
-def merge_scans(scans: Iterable[Scan], options: CsvOptions) -> pa.Schema:
-    """Return a schema of int64, float64, string, or null (always empty) columns, over all files.
-
-    Raises:
-      InfeedError: there are no rows, headers differ, or a type is given for an unknown column.
-    """
-    found = sorted(scans, key=lambda one: one.path)
-    if not any(one.rows for one in found):
-        inputs.check_any_good([row for one in found for row in one.bad])
-        where = ", ".join(one.path for one in found[:3]) or "no file"
-        raise InfeedError(
-            "the CSV file has no rows", where=where, do="use a file with a header line and at least one row"
-        )
-    names = check_headers([(one.path, one.names) for one in found], options)
-    return _schema({name: max(one.kinds[name] for one in found) for name in found[0].kinds}, names, options)
+    spans = tuple(cutter.spans()) if streams.is_plain(path, options.encoding) else (below,)
+    return Scan(path, names, kinds, rows, spans, bad)
 
 
 def check_headers(headers: Sequence[tuple[str, tuple[str, ...]]], options: CsvOptions) -> tuple[str, ...]:
-    """Return the column names, given those of each file.
-
-    Raises:
-      InfeedError: headers differ, or a type is given for an unknown column.
-    """
+    """Return the names of the columns. Raises InfeedError if headers differ or lack a column whose type is given."""
     first, names = headers[0]
     for path, others in headers[1:]:
         if others != names:
@@ -160,8 +140,8 @@ def read_span(
         yield _convert(parse_rows(block, schema.names, options, bad_rows), schema, options, bad_rows)
 
 
-def read_header(path: str, options: CsvOptions) -> CsvHeader:
-    """Return the column names, as given or from the first line that is not blank.
+def read_header(path: str, options: CsvOptions) -> tuple[tuple[str, ...], Span]:
+    """Return the column names, as given or from the first line that is not blank, and the span of the rows below.
 
     Raises:
       InfeedError: the file is empty, a name is empty or repeated, the first line consists of numbers, or the delimiter
@@ -169,7 +149,7 @@ def read_header(path: str, options: CsvOptions) -> CsvHeader:
     """
     if not options.header and options.names:
         _check_names(options.names, "names")
-        return CsvHeader(options.names, Span(path))
+        return options.names, Span(path)
     first = next(_read(Span(path), options, _HEADER_BYTES), TextBlock(path, b"", 0, 1, final=True))
     bounds = row_starts(first.data, options) if first.data else np.zeros(1, np.int64)
     if len(bounds) < 2:
@@ -184,7 +164,7 @@ def read_header(path: str, options: CsvOptions) -> CsvHeader:
             f"{len(options.names)} names for {len(found)} columns", where=f"{path}, line 1", do="name all columns"
         )
     line = first.line + streams.count_lines(first.data[: bounds[1]])
-    return CsvHeader(options.names or tuple(found), Span(path, first.start + int(bounds[1]), None, line))
+    return options.names or tuple(found), Span(path, first.start + int(bounds[1]), None, line)
 
 
 def _read(span: Span, options: CsvOptions, block_bytes: int, max_row_mb: int = MAX_ROW_MB) -> Iterator[TextBlock]:
@@ -216,20 +196,22 @@ def open_sampled_csv(
     if is_small(found):
         return open_csv(root, patterns, options, csv_options)
     headers = inputs.look(found, lambda path: read_header(path, csv_options))
-    names = check_headers(sorted((file.path, header.names) for _, file, header in headers), csv_options)
+    names = check_headers(sorted((file.path, names) for _, file, (names, _) in headers), csv_options)
     parts = [
-        (split, file, parts_of(file, header.rows, csv_options.encoding, options.block_bytes))
-        for split, file, header in headers
+        (split, file, parts_of(file, below, csv_options.encoding, options.block_bytes))
+        for split, file, (_, below) in headers
     ]
     rules = rules_of(csv_options, len(names))
     reader = PartReader(rules, csv_options.encoding, options.block_bytes, options.max_row_mb)
     if known is None:
-        known = _sample_kinds(reader, [part for _, _, some in parts for part in some], names, csv_options)
+        sampled = {name: CellKind.EMPTY for name in names if name not in csv_options.given_types}
+        for block in reader.sample([part for _, _, some in parts for part in some]):
+            _widen(sampled, block, names, csv_options, BadRows("reject", sys.maxsize))
+        known = sampled
     kinds = {name: CellKind(kind) for name, kind in known.items()}
-    read = partial(
-        read_part, schema=_schema(kinds, names, csv_options), kinds=kinds, options=csv_options, reader=reader
-    )
-    opened = inputs.of_parts("csv", root, read.keywords["schema"], parts, read, decimals=True)
+    schema = _schema(kinds, names, csv_options)
+    read = partial(read_part, schema=schema, kinds=kinds, options=csv_options, reader=reader)
+    opened = inputs.of_parts("csv", root, schema, parts, read, decimals=True)
 
     def reopen(kinds: Mapping[str, int] | None) -> OpenedSource:
         if kinds is None:
@@ -237,15 +219,6 @@ def open_sampled_csv(
         return open_sampled_csv(root, patterns, options, csv_options, kinds)
 
     return replace(opened, sample=Sample(dict(known), partial(_merge_kinds, names=tuple(known))), reopen=reopen)
-
-
-def _sample_kinds(
-    reader: PartReader, parts: Sequence[Part], names: Sequence[str], options: CsvOptions
-) -> dict[str, CellKind]:
-    kinds = {name: CellKind.EMPTY for name in names if name not in options.given_types}
-    for block in reader.sample(parts):
-        _widen(kinds, block, names, options, BadRows("reject", sys.maxsize))
-    return kinds
 
 
 def _merge_kinds(found: Sequence[Findings], names: Sequence[str]) -> dict[str, int]:

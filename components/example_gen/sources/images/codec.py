@@ -82,11 +82,7 @@ def header_of(data: bytes, path: str) -> ImageHeader:
 
 
 def upright_size(file: BinaryIO, path: str) -> tuple[int, int, int]:
-    """Return height, width and channels after applying the Exif orientation.
-
-    Raises:
-      InfeedError: see `read_header`.
-    """
+    """Return height, width and channels after applying the Exif orientation. Raises InfeedError like `read_header`."""
     header = read_header(file, path)
     file.seek(0)
     with open_image(file) as image:
@@ -97,11 +93,7 @@ def upright_size(file: BinaryIO, path: str) -> tuple[int, int, int]:
 
 
 def read_header(file: BinaryIO, path: str) -> ImageHeader:
-    """Read the header of an image without decoding it.
-
-    Raises:
-      InfeedError: the file is not a PNG or JPEG.
-    """
+    """Read the header of an image without decoding it. Raises InfeedError if the file is not a PNG or JPEG."""
     try:
         with open_image(file) as image:
             return _header_of(image, path)

@@ -45,11 +45,7 @@ _MIDWAY = "handle the value in the query by CAST or WHERE, or remove +adbc from 
 
 @contextmanager
 def open_database(url: sa.URL) -> Iterator[Database]:
-    """Connect by the package `adbc_driver_<database>`.
-
-    Raises:
-      RefusedError: the package is missing, or the database refuses the connection.
-    """
+    """Connect by the package `adbc_driver_<database>`. Raises RefusedError if it is missing or the database refuses."""
     name = url.get_backend_name()
     try:
         driver = importlib.import_module(f"adbc_driver_{name}.dbapi")
@@ -149,11 +145,7 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def to_plain(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
-    """Flatten structs, decode dictionaries, and convert extension types according to the table above.
-
-    Raises:
-      InfeedError: an extension type is not supported.
-    """
+    """Flatten structs, decode dictionaries, and convert extension types by the table above, or raise InfeedError."""
     flat = schemas.flatten_batch(batch)
     arrays = [_convert_extension(field, column, where) for field, column in zip(flat.schema, flat.columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=flat.schema.names)

@@ -20,11 +20,7 @@ REMEDY = "cast it in the query: CAST(column AS type)"
 
 @contextmanager
 def open_database(url: sa.URL) -> Iterator[Database]:
-    """Connect to a database.
-
-    Raises:
-      RefusedError: the driver or database does not exist, or the database refuses a request.
-    """
+    """Connect to a database. Raises RefusedError if there is no such driver or database, or it refuses a request."""
     engine = _engine(url)
     try:
         with engine.connect() as connection:

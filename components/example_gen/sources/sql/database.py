@@ -128,11 +128,7 @@ def count_rows(database: Database, query: str, ranges: list[KeyRange]) -> list[i
 
 
 def cut_range(column: str, low: Any, high: Any, partitions: int) -> list[KeyRange]:
-    """Divide `low` to `high`, inclusive, into ranges of equal width.
-
-    Raises:
-      InfeedError: the keys do not support arithmetic, such as text.
-    """
+    """Divide `low` to `high`, inclusive, into ranges of equal width. Raises InfeedError for keys without arithmetic."""
     try:
         widths = [(high - low) * number for number in range(1, partitions)]
         steps = [one // partitions if isinstance(one, int | timedelta) else one / partitions for one in widths]

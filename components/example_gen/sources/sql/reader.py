@@ -138,11 +138,7 @@ def plan_parts(database: Database, table: Table, sql: SqlOptions) -> Iterator[Qu
 def read_part(
     what: QueryPart, schema: pa.Schema, connection_env: str, *, bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one part.
-
-    Raises:
-      InfeedError: the number of rows differs from the plan.
-    """
+    """Yield the rows of one part. Raises InfeedError if the number of rows differs from the plan."""
     row = 1
     statement = select_rows(what.table.query, what.keys)
     with connect(connection_env) as database:
