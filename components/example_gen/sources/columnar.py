@@ -54,17 +54,12 @@ class ColumnOptions:
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Neighboring row groups (Parquet) or record batches (Arrow) of a file.
-
-    Attributes:
-      first_row: number of the first row in the file, from 1.
-      deleted: int64, numbers of rows of the file that are not read, from 1.
-    """
+    """Neighboring row groups (Parquet) or record batches (Arrow) of a file. Its rows are numbered from 1."""
 
     path: str
     groups: tuple[int, ...]
     first_row: int
-    deleted: Ints | None = None
+    deleted: Ints | None = None  # int64, numbers of the rows that are not read
 
 
 @dataclass(frozen=True)
@@ -77,19 +72,12 @@ class FileLayout:
 
 @dataclass(frozen=True)
 class Reader:
-    """The reader of a format, as module-level functions that run in the child process.
+    """The reader of a format, as module-level functions that run in the child process."""
 
-    Attributes:
-      format: name in `formats.FORMATS`.
-      read_layout: reads the layout of a file, given its path and the bytes of a task.
-      decode: yields flat batches of a file: `(groups, columns, limits)`.
-      mapped: whether the child maps local files, whose address space then counts against its memory.
-    """
-
-    format: str
-    read_layout: Callable[[str, int], FileLayout]
-    decode: Callable[[RowGroups, Sequence[str], Limits], Iterator[pa.RecordBatch]]
-    mapped: bool = False
+    format: str  # name in `formats.FORMATS`
+    read_layout: Callable[[str, int], FileLayout]  # given the path of a file and the bytes of a task
+    decode: Callable[[RowGroups, Sequence[str], Limits], Iterator[pa.RecordBatch]]  # flat batches of some columns
+    mapped: bool = False  # the child maps local files, whose address space then counts against its memory
 
     def memory(self, path: str, limits: Limits) -> int:
         """Return the memory limit of the child in bytes."""

@@ -156,16 +156,7 @@ def reading(path: str) -> Iterator[None]:
 
 def plan_blocks(refs: Sequence[FileRef], block_bytes: int) -> Iterator[FileBlock]:
     """Group files in order into blocks of about `block_bytes`."""
-    block: list[FileRef] = []
-    size = 0
-    for ref in refs:
-        if block and size + ref.size > block_bytes:
-            yield FileBlock.of(block)
-            block, size = [], 0
-        block.append(ref)
-        size += ref.size
-    if block:
-        yield FileBlock.of(block)
+    return map(FileBlock.of, streams.grouped(refs, lambda ref: ref.size, block_bytes))
 
 
 @dataclass(frozen=True)

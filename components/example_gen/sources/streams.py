@@ -15,7 +15,7 @@ import functools
 import threading
 import weakref
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -96,6 +96,20 @@ class TextBlock:
     def bad_row(self, line: int | None, reason: str, row: bytes, column: str | None = None) -> BadRow:
         text = row[:_SHOWN_BYTES].decode(errors="backslashreplace").rstrip("\r\n")
         return BadRow(self.path, line, column, reason, text)
+
+
+def grouped(items: Iterable[A], size_of: Callable[[A], int], limit: int) -> Iterator[list[A]]:
+    """Group items in order. Only a group of one item may be larger than `limit`."""
+    group, size = list[A](), 0
+    for item in items:
+        more = size_of(item)
+        if group and size + more > limit:
+            yield group
+            group, size = [], 0
+        group.append(item)
+        size += more
+    if group:
+        yield group
 
 
 def check_encoding(options: Any) -> None:

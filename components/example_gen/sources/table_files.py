@@ -26,16 +26,11 @@ from infeed.components.example_gen.sources.parquet import READER
 
 @dataclass(frozen=True)
 class TableFile:
-    """A Parquet file of a table.
-
-    Attributes:
-      values: the value of each column that only the log holds.
-      deleted: int64, numbers of the deleted rows, from 1. None if there are none.
-    """
+    """A Parquet file of a table."""
 
     path: str
-    values: Mapping[str, Any]
-    deleted: Ints | None = None
+    values: Mapping[str, Any]  # of each column that only the log holds
+    deleted: Ints | None = None  # int64, numbers of the deleted rows, from 1
 
 
 def open_table(

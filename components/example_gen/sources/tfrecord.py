@@ -6,7 +6,7 @@ Reads tf.Examples, SequenceExamples, or other serialized protos, with or without
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -89,16 +89,8 @@ def read_blocks(
     path, first = (piece, True) if isinstance(piece, str) else (piece.path, piece.start == 0)
     if first and (expected := expected_file(path)):
         verify([expected])
-    block: list[bytes] = []
-    size = 0
-    for record in records.read_records(path, most_bytes) if isinstance(piece, str) else _records(piece, most_bytes):
-        if block and size + len(record) > block_bytes:
-            yield _batch(block)
-            block, size = [], 0
-        block.append(record)
-        size += len(record)
-    if block:
-        yield _batch(block)
+    found = records.read_records(path, most_bytes) if isinstance(piece, str) else _records(piece, most_bytes)
+    yield from map(_batch, streams.grouped(found, len, block_bytes))
 
 
 def _records(piece: RecordStretch, most_bytes: int) -> Iterator[bytes]:
@@ -134,5 +126,5 @@ def check_examples(opened: OpenedSource, *, sequences: bool) -> None:
             )
 
 
-def _batch(block: Iterable[bytes]) -> pa.RecordBatch:
+def _batch(block: list[bytes]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(block, pa.large_binary())], schema=SCHEMA)

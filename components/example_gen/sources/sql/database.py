@@ -24,14 +24,9 @@ _NO_COLUMN = "rowcount"  # never selected
 
 @dataclass(frozen=True)
 class Shape:
-    """Properties of a result, inferred from its first rows.
+    """Properties of a result, inferred from its first rows."""
 
-    Attributes:
-      columns: column names and types. The type is null if all values so far are null.
-      rows_at_a_time: number of rows of a block.
-    """
-
-    columns: pa.Schema
+    columns: pa.Schema  # the type is null if all values so far are null
     rows_at_a_time: int
 
 
