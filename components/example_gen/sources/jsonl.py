@@ -258,10 +258,10 @@ def _blocks(span: Span, encoding: str, options: IngestOptions) -> Iterator[TextB
 
 def _widen(known: kinds.Object, block: TextBlock, bad_rows: BadRows, learning: _Learning | None = None) -> kinds.Object:
     """Widen `known` to hold the rows of a block. A block with a bad line is halved repeatedly."""
-    table = _parse(block, None)
-    if table is not None:
+    batch = _parse(block, None)
+    if batch is not None:
         with suppress(MismatchError):  # the line and column are found below
-            return kinds.widen_object(known, {one.name: kinds.kind_of_arrow(one.type) for one in table.schema})
+            return kinds.widen_object(known, {one.name: kinds.kind_of_arrow(one.type) for one in batch.schema})
     if _is_small(block):
         return _parse_lines(block, known, bad_rows, learning)[1]
     for half in _halves(block):
@@ -274,9 +274,9 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a block, halved if necessary. Stops once `learning` has wider kinds than `form`."""
     schema = pa.schema(list(form.arrow))
-    table = _parse(block, schema)
-    if table is not None and table.schema.types == schema.types:
-        yield streams.one_batch(table)
+    batch = _parse(block, schema)
+    if batch is not None and batch.schema.types == schema.types:
+        yield batch
     elif _is_small(block):
         rows, known = _parse_lines(block, learning.known if learning else form.row, bad_rows, learning)
         if learning:
@@ -302,7 +302,7 @@ def _halves(block: TextBlock) -> tuple[TextBlock, TextBlock]:
     return replace(block, data=first), replace(block, data=second, start=block.start + cut, line=line)
 
 
-def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.Table | None:
+def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.RecordBatch | None:
     """Parse all rows with Arrow. Returns None if Arrow cannot parse them or may misread them."""
     rows = count_objects(block.data)
     if not rows:
@@ -322,10 +322,11 @@ def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.Table | None:
         return None
     if b"null" in block.data and _NULL_IN_LIST.search(block.data):
         return None
-    columns = map(example_types.items_of, schemas.flatten_batch(streams.one_batch(table)).columns)
+    batch = streams.one_batch(table)
+    columns = map(example_types.items_of, schemas.flatten_batch(batch).columns)
     largest = (pc.max(pc.abs(items)).as_py() for items in columns if pa.types.is_floating(items.type))
     # An integer beyond 64 bits becomes a float.
-    return None if any(one is not None and one >= 2.0**63 for one in largest) else table
+    return None if any(one is not None and one >= 2.0**63 for one in largest) else batch
 
 
 def _parse_lines(
