@@ -6,7 +6,7 @@ Reads tf.Examples, SequenceExamples, or other serialized protos, with or without
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -20,7 +20,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.reading import check_listed, expected_file, listed_files
 from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import AstrayError, BadRows, OpenedSource, Sample
+from infeed.components.example_gen.inputs import AstrayError, BadRows, Findings, OpenedSource, Sample
 from infeed.components.example_gen.sources import streams
 
 SCHEMA = pa.schema([("record", pa.large_binary())])
@@ -61,7 +61,7 @@ def open_cut_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOpti
     )
     if len(tasks) == len(opened.tasks):
         return opened
-    sample = Sample(None, lambda found: None)
+    sample = Sample(None, _no_kinds)
     return replace(opened, tasks=tasks, sample=sample, reopen=lambda _: open_tfrecords(root, patterns, options))
 
 
@@ -70,6 +70,10 @@ def _cut_file(path: str, size: int, range_bytes: int) -> list[str | RecordStretc
         return [path]
     bounds = [*range(0, size, range_bytes), None]
     return [RecordStretch(path, start or 0, stop) for start, stop in pairwise(bounds)]
+
+
+def _no_kinds(found: Sequence[Findings]) -> None:
+    del found
 
 
 def read_blocks(
