@@ -159,7 +159,7 @@ def parse_rows(
         block = _blank_undecodable(block, options, bad_rows)
     wanted = list(names if columns is None else columns)
     ragged: list[tuple[int, int]] = []
-    cells = _parse(block.data, names, wanted, options, ragged)
+    cells = parse_cells(block.data, names, wanted, options, ragged)
     dropped = np.array([number for number, _ in ragged], np.int64)
     for (_, found), (line, text) in zip(ragged, locate(block, dropped, options) if ragged else (), strict=True):
         reason = f"{counted(found, 'cell')}, but the header has {len(names)}. Is {options.delimiter!r} the delimiter?"
@@ -208,29 +208,11 @@ def find_toggles(data: bytes, options: CsvOptions) -> Ints:
     return np.array(toggles, np.int64)
 
 
-def is_beside(data: bytes, options: CsvOptions) -> bool:
-    """Return whether each quote that opens or closes quoted text is at the start or end of a cell."""
-    toggles = find_toggles(data, options)
-    if not len(toggles):
-        return True
-    text = np.frombuffer(data, np.uint8)
-    closes = toggles[1::2]
-    after = text[closes[closes + 1 < len(text)] + 1]
-    return bool(np.isin(after, [_LF, _CR, ord(options.delimiter), ord(str(options.quote))]).all())
-
-
-def count_cells(data: bytes, columns: int, options: CsvOptions) -> tuple[int, int]:
-    """Return the number of rows of `data`, and the number of rows with a wrong number of cells."""
-    ragged: list[tuple[int, int]] = []
-    cells = _parse(data, [str(number) for number in range(columns)], ["0"], options, ragged)
-    return cells.num_rows + len(ragged), len(ragged)
-
-
 def _is_sign(text: str) -> bool:
     return len(text) == 1 and text.isascii() and text != "\0"
 
 
-def _parse(
+def parse_cells(
     data: bytes, names: Sequence[str], wanted: list[str], options: CsvOptions, ragged: list[tuple[int, int]]
 ) -> pa.RecordBatch:
     """Parse the cells of `data`, and add (row, number of cells) of rows with a wrong number to `ragged`."""
