@@ -251,9 +251,7 @@ def accelerators(devices: Sequence[str]) -> tuple[str, ...]:
 
 def _free_device_bytes(devices: Sequence[str]) -> int | None:
     """Return the least free memory of the devices, as TensorFlow reports it for GPUs."""
-    if not devices:
-        return None
-    if not tensorflow_seam.DEVICE_MEMORY.usable():
+    if not devices or not tensorflow_seam.DEVICE_MEMORY.usable():
         return None
     import tensorflow as tf
 

@@ -27,13 +27,7 @@ from infeed.components.feed.row_batches import RowBatches
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.feed.stages.batches import PrefetchToDevice
 from infeed.components.feed.stages.columns import CacheColumns, CacheRecords, LoadColumns
-from infeed.components.feed.stages.reading import (
-    ListShards,
-    PermuteShards,
-    SampleSplits,
-    ShuffleWindows,
-    VerifyFiles,
-)
+from infeed.components.feed.stages.reading import ListShards, PermuteShards, SampleSplits, ShuffleWindows, VerifyFiles
 from infeed.components.seams.tensorflow import inputs_of, mapped_graph, untuned
 
 Clock = Callable[[], tuple[float, float]]  # seconds of the clock, CPU seconds of this process
@@ -106,8 +100,11 @@ def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
             cuts = [replace(one, once=True) for one in cuts]
             is_first = True
         elif not isinstance(stage, _ONCE):
+            name = stage.name
+            if name == "read":  # the stage also unpacks, which is its larger part
+                name = "decompress" if plan.shards[0].path.endswith(".gz") else "records"
             dataset = _dataset_of(made).with_options(reading_options(streams=not plan.holds_rows))
-            cuts.append(Cut(_shown_name(stage.name, plan), stage.does, dataset, is_first=is_first))
+            cuts.append(Cut(name, stage.does, dataset, is_first=is_first))
             is_first = False
     return [*cuts, *_handing_over(cuts[-1])]
 
@@ -138,10 +135,10 @@ def short_plan(plan: InputPlan, most_bytes: float = _MOST_BYTES) -> InputPlan | 
 def dataset_cuts(dataset: tf.data.Dataset) -> list[Cut]:
     """Return the cuts of a user's dataset, after each of its transformations."""
     chain = list(_chain(dataset))[::-1]
-    batches = [place for place, one in enumerate(chain) if "Batch" in type(one).__name__ and not _is_unbatch(one)]
-    first = batches[0] if batches else 0
+    kinds = [type(one).__name__ for one in chain]
+    first = next((place for place, kind in enumerate(kinds) if "Batch" in kind and "Unbatch" not in kind), 0)
     cuts = [
-        Cut(_operation(one), f"{type(one).__name__.lstrip('_')}", _endless(one), place >= first, place == 0)
+        Cut(_operation(one), kinds[place].lstrip("_"), _endless(one), place >= first, place == 0)
         for place, one in enumerate(chain)
     ]
     return [*cuts, *_handing_over(cuts[-1])]
@@ -254,7 +251,9 @@ class _Loop:
     def turn(self, count: int, now: Clock) -> tuple[float, float]:
         """Return the seconds and the CPU seconds of an example, over `count` examples of a new iterator."""
         if not self.bytes_per_example:
-            self._look()
+            element = next(iter(self.cut.dataset))
+            size = sum(map(bytes_of, tf.nest.flatten(element, expand_composites=True)))
+            self.bytes_per_example = size / max(1, int(self._rows(element)))
         iterator = self._iterator(count)
         self._take(iterator, tf.constant(1, tf.int64))  # opens files and prepares graphs, once a training
         begin, cpu = now()
@@ -267,12 +266,6 @@ class _Loop:
         memory = _Memory()
         self._take(iter(self._dataset), tf.constant(count, tf.int64))
         self.grown = max((one for one in (self.grown, memory.grown) if one is not None), default=None)
-
-    def _look(self) -> None:
-        """Measure the size of an element."""
-        element = next(iter(self.cut.dataset))
-        size = sum(map(bytes_of, tf.nest.flatten(element, expand_composites=True)))
-        self.bytes_per_example = size / max(1, int(self._rows(element)))
 
     def _copies(self, element: Any) -> list[tf.Tensor]:
         """Copy an element to the device of the cut; text stays on the host."""
@@ -323,13 +316,6 @@ def _raw_read(plan: InputPlan) -> Cut:
     return Cut("read", "reads the bytes of whole files", read, is_first=True, counts=True)
 
 
-def _shown_name(name: str, plan: InputPlan) -> str:
-    """The reading stage also unpacks, which is its larger part."""
-    if name != "read":
-        return name
-    return "decompress" if plan.shards[0].path.endswith(".gz") else "records"
-
-
 def _dataset_of(made: Any) -> tf.data.Dataset:
     """Return the endless elements of what a stage returned."""
     if isinstance(made, RowBatches):
@@ -370,10 +356,6 @@ def _chain(dataset: Any) -> Iterator[Any]:
         dataset = inputs[0]
 
 
-def _is_unbatch(dataset: Any) -> bool:
-    return "Unbatch" in type(dataset).__name__
-
-
 def _operation(dataset: Any) -> str:
     """Return the name of a transformation as users write it."""
     name = type(dataset).__name__.strip("_")
@@ -381,12 +363,7 @@ def _operation(dataset: Any) -> str:
     shown = next((value for key, value in names.items() if key in name), name.removesuffix("Dataset").lower())
     if "FlatMap" in name:
         shown = "flat_map"
-    if "PyFunc" in _own_graph(dataset):
+    graph = mapped_graph(dataset)
+    if graph is not None and "PyFunc" in str(graph.as_graph_def()):
         return "Python generator" if shown == "flat_map" else f"{shown} (Python)"
     return shown
-
-
-def _own_graph(dataset: Any) -> str:
-    """Return the graph of the function of a transformation, as text."""
-    graph = mapped_graph(dataset)
-    return str(graph.as_graph_def()) if graph is not None else ""

@@ -262,13 +262,14 @@ def _cached(shards: Sequence[ShardFile], capacity: Capacity, reason: str, weight
 
 
 def _streamed(shards: Sequence[ShardFile], capacity: Capacity, weights: SamplingWeights | None) -> Stages:
+    readers, why = capacity.readers(len(shards))
     window, reason = capacity.shuffle()
     batches = capacity.batches_a_call()
     static = "static shapes, and the vectorized steps below run once for all of them"
     return (
         VerifyFiles(capacity.options.cache_dir, weights),
         PermuteShards(len(shards), weights),
-        _interleaved(shards, capacity),
+        InterleaveShards(readers, why, advice=uneven(shards, readers)),
         *((SampleSplits(window, weights),) if weights else (ShuffleWindows(window, reason), Repeat())),
         ReadAhead(),
         # The shuffle moves single records; parsing is fastest on many.
@@ -287,11 +288,6 @@ def _streamed_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> Stage
         ParseExamples(),
         TransformFeatures(),
     )
-
-
-def _interleaved(shards: Sequence[ShardFile], capacity: Capacity) -> InterleaveShards:
-    readers, reason = capacity.readers(len(shards))
-    return InterleaveShards(readers, reason, advice=uneven(shards, readers))
 
 
 def _read_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> ReadShards:
