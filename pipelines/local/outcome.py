@@ -29,7 +29,6 @@ from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunR
 from infeed.pipelines.local.scores import Scores, read_scores, reasons
 
 _ROOMS = [Path(__file__).resolve().parents[2] / room for room in ("components", "pipelines", "templates")]
-_OF_THE_DATA = ("survey", "notes")  # excluded from the digest: they follow from the data files
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,7 @@ def read_outcome(config: PipelineConfig) -> RunOutcome:
     blessing = outputs["Evaluator", "blessing"]
     evaluation = outputs["Evaluator", "evaluation"].uri
     blessed = bool(blessing.properties.get("blessed"))
+    model_report = os.path.join(evaluation, HTML)
     return RunOutcome(
         **vars(read_scores(evaluation, config)),
         blessed=blessed,
@@ -89,12 +89,8 @@ def read_outcome(config: PipelineConfig) -> RunOutcome:
         wait_uncertainty=float(report.properties.get("wait_uncertainty", 0.0)),
         bottleneck=str(report.properties.get("bottleneck", "")),
         report=os.path.join(report.uri, "report.html"),
-        model_report=_existing(os.path.join(evaluation, HTML)),
+        model_report=model_report if os.path.exists(model_report) else "",
     )
-
-
-def _existing(path: str) -> str:
-    return path if os.path.exists(path) else ""
 
 
 def open_store(path: str) -> Any:
@@ -116,21 +112,17 @@ def latest_outputs(config: PipelineConfig) -> dict[tuple[str, str], NodeOutput]:
         pipeline, _, node = context.name.rpartition(".")
         executions = store.get_executions_by_context(context.id) if pipeline == config.name else []
         succeeded = [e for e in executions if e.last_known_state in (mlmd.Execution.COMPLETE, mlmd.Execution.CACHED)]
-        if succeeded:
-            latest = max(succeeded, key=lambda execution: execution.id)
-            outputs |= {(node, key): artifact for key, artifact in _outputs_of(latest.id, store, mlmd)}
+        if not succeeded:
+            continue
+        latest = max(execution.id for execution in succeeded)
+        events = [e for e in store.get_events_by_execution_ids([latest]) if e.type == mlmd.Event.OUTPUT]
+        artifacts = {found.id: found for found in store.get_artifacts_by_id([event.artifact_id for event in events])}
+        for event in events:
+            artifact = artifacts[event.artifact_id]
+            values = artifact.custom_properties.items()
+            properties = {name: getattr(value, value.WhichOneof("value")) for name, value in values}
+            outputs[node, event.path.steps[0].key] = NodeOutput(artifact.uri, properties)
     return outputs
-
-
-def _outputs_of(execution_id: int, store: Any, mlmd: Any) -> list[tuple[str, NodeOutput]]:
-    events = [e for e in store.get_events_by_execution_ids([execution_id]) if e.type == mlmd.Event.OUTPUT]
-    found = {artifact.id: artifact for artifact in store.get_artifacts_by_id([event.artifact_id for event in events])}
-    return [(event.path.steps[0].key, _artifact(found[event.artifact_id])) for event in events]
-
-
-def _artifact(artifact: Any) -> NodeOutput:
-    values = artifact.custom_properties
-    return NodeOutput(artifact.uri, {name: getattr(v, v.WhichOneof("value")) for name, v in values.items()})
 
 
 @dataclass(frozen=True)
@@ -218,15 +210,19 @@ def digest_of(config: PipelineConfig) -> str:
     """
     if not config.enable_cache or config.warm_start or "://" in f"{config.data} {config.root}":
         return ""
-    named = config.user_functions
-    said = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in _OF_THE_DATA}
     parts = [
-        json.dumps(schema.to_plain(said), sort_keys=True),
-        *(user_code.digest(function, option) for option, function in named.items()),
+        json.dumps(settings_of(config), sort_keys=True),
+        *(user_code.digest(function, option) for option, function in config.user_functions.items()),
         *_data_files(config),
         *_environment(),
     ]
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def settings_of(config: PipelineConfig) -> dict[str, Any]:
+    """Return the settings of a run as plain values, without those that follow from the data files."""
+    fields = (f.name for f in dataclasses.fields(config) if f.name not in ("survey", "notes"))
+    return {name: schema.to_plain(getattr(config, name)) for name in fields}
 
 
 def _file(root: str) -> Path:

@@ -55,15 +55,23 @@ class Scores:
 
 def read_scores(folder: str, config: PipelineConfig) -> Scores:
     """Read the scores of the overall slice from an evaluation that TFMA or our Evaluator wrote."""
+    import tensorflow_model_analysis as tfma
+
     from infeed.pipelines.judging import MATRIX, ROWS, measured  # takes seconds
 
-    values = _values(folder)
+    values = {
+        entry.key.name: entry.value
+        for record in tfma.load_metrics(folder)
+        for entry in record.metric_keys_and_values
+        if not entry.key.is_diff and entry.key.model_name != tfma.BASELINE_KEY
+    }
     rows = int(values[ROWS].double_value.value)
     given = {name: value.double_value.value for name, value in values.items() if value.HasField("double_value")}
     metrics = {name: given[name] for name in measured(config) if name in given}
     if config.train.task == "regression":
         return make_scores(config, rows, *of_errors(metrics, given, rows))
-    matrix = _matrix(values[MATRIX])
+    (found,) = values[MATRIX].multi_class_confusion_matrix_at_thresholds.matrices
+    matrix = {(cell.actual_class_id, cell.predicted_class_id): cell.num_weighted_examples for cell in found.entries}
     return make_scores(config, rows, *of_classes(metrics, matrix, config))
 
 
@@ -82,22 +90,6 @@ def _reason(failure: Any, blessing: Blessing) -> str:
     if failure.metric_key.is_diff:
         return f"its {blessing.metric} is {abs(value):.4g} {worse} that of the last blessed model"
     return f"its {blessing.metric} of {value:.4g} is {worse} {blessing.bound:.4g}"
-
-
-def _values(folder: str) -> dict[str, Any]:
-    import tensorflow_model_analysis as tfma
-
-    return {
-        entry.key.name: entry.value
-        for record in tfma.load_metrics(folder)
-        for entry in record.metric_keys_and_values
-        if not entry.key.is_diff and entry.key.model_name != tfma.BASELINE_KEY
-    }
-
-
-def _matrix(value: Any) -> Matrix:
-    (matrix,) = value.multi_class_confusion_matrix_at_thresholds.matrices
-    return {(cell.actual_class_id, cell.predicted_class_id): cell.num_weighted_examples for cell in matrix.entries}
 
 
 Parts = tuple[dict[str, float], dict[str, Interval | None], dict[str, Guess]]

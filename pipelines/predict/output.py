@@ -171,14 +171,12 @@ class _Tables:
         self.written = Written(
             total.rows + len(kept), total.without_answer + without, total.left_out + len(batch.unread)
         )
-        return pa.table({**self._carried(batch), **arrays})
-
-    def _carried(self, batch: Batch) -> dict[str, pa.Array]:
         if batch.rows is None:
-            return {PATH: pa.array(batch.names, pa.string())}
+            return pa.table({PATH: pa.array(batch.names, pa.string()), **arrays})
         place = batch.names[0].rpartition(", row ")[0] if batch.names else "the table"
         names = self._columns.of(batch.rows.schema.names, place)
-        return {name: batch.rows.column(batch.rows.schema.get_field_index(name)) for name in names}
+        carried = {name: batch.rows.column(batch.rows.schema.get_field_index(name)) for name in names}
+        return pa.table({**carried, **arrays})
 
 
 @contextmanager

@@ -57,9 +57,9 @@ def test_nodes_that_run_side_by_side_keep_their_own_times() -> None:
     clock = Clock()
     table = TableView("run.log", clock)
     first, second = NodeReport("Transform", NodeState.RUNNING), NodeReport("ExampleValidator", NodeState.RUNNING)
-    table((first,))
+    table.update((first,))
     clock.now += 5
-    table((first, second))
+    table.update((first, second))
     clock.now += 2
     assert [line.split()[-2:] for line in drawn(table)[1:3]] == [["7.0", "s"], ["2.0", "s"]]
 
@@ -68,7 +68,7 @@ def test_the_table_names_each_node_its_state_in_words_and_its_seconds(golden: Ca
     clock = Clock()
     table = TableView("/runs/a/run.log", clock)
     clock.now += 2
-    table(NODES)
+    table.update(NODES)
     clock.now += 75.5
     golden("nodes.txt", "\n".join(drawn(table)))
 
@@ -76,7 +76,7 @@ def test_the_table_names_each_node_its_state_in_words_and_its_seconds(golden: Ca
 def test_the_running_node_ticks_without_being_told() -> None:
     clock = Clock()
     table = TableView("run.log", clock)
-    table(NODES)
+    table.update(NODES)
     times = []
     for _ in range(2):
         clock.now += 0.5
@@ -87,14 +87,14 @@ def test_the_running_node_ticks_without_being_told() -> None:
 def test_nodes_that_run_elsewhere_side_by_side_tick_on_from_what_is_known_of_each() -> None:
     clock = Clock()
     table = TableView("run.log", clock)
-    table([NodeReport("Trainer", NodeState.RUNNING, 90), NodeReport("InputReport", NodeState.RUNNING, 20)])
+    table.update([NodeReport("Trainer", NodeState.RUNNING, 90), NodeReport("InputReport", NodeState.RUNNING, 20)])
     clock.now += 5
     assert [line.split(maxsplit=3)[-1] for line in drawn(table) if "running" in line] == ["1 min 35 s", "25.0 s"]
 
 
 def test_a_failed_node_is_told_from_a_finished_one_without_colour() -> None:
     table = TableView("run.log", Clock())
-    table([NodeReport("Trainer", NodeState.FAILED, 3.25)])
+    table.update([NodeReport("Trainer", NodeState.FAILED, 3.25)])
     assert "Trainer                   ✗ failed          3.2 s" in drawn(table)
 
 
@@ -116,14 +116,14 @@ def test_a_long_log_path_is_folded_and_never_cut() -> None:
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_the_table_fits_the_terminal(width: int) -> None:
     table = TableView("run.log", Clock())
-    table([*NODES, NodeReport("latest_blessed_model_resolver")])
+    table.update([*NODES, NodeReport("latest_blessed_model_resolver")])
     assert max(len(line) for line in drawn(table, width)) <= width
     assert any(line.startswith("latest_blessed_model_resolver") for line in drawn(table, width))
 
 
 def test_notes_have_a_column_where_there_is_room() -> None:
     table = TableView("run.log", Clock())
-    table([NodeReport("Trainer", NodeState.DONE, 3.25, note="attempt 2 of 3"), NodeReport("Pusher")])
+    table.update([NodeReport("Trainer", NodeState.DONE, 3.25, note="attempt 2 of 3"), NodeReport("Pusher")])
     assert any(line.endswith("3.2 s  attempt 2 of 3") for line in drawn(table, width=80))
     assert max(len(line) for line in drawn(table, width=60)) <= 60
     assert any(line.endswith("3.2 s") for line in drawn(table, width=60))
@@ -140,7 +140,7 @@ def test_off_a_terminal_a_note_stands_behind_the_time(golden: Callable[..., None
 
 def test_progress_stands_below_the_table() -> None:
     table = TableView("run.log", Clock())
-    table([NodeReport("Trainer", NodeState.RUNNING, progress="epoch 3/60, loss 0.4"), NodeReport("Pusher")])
+    table.update([NodeReport("Trainer", NodeState.RUNNING, progress="epoch 3/60, loss 0.4"), NodeReport("Pusher")])
     assert "Trainer: epoch 3/60, loss 0.4" in drawn(table, width=80)
 
 

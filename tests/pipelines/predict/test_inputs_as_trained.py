@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.predict.as_trained import open_as_trained
-from infeed.pipelines.predict.inputs import rows
+from infeed.pipelines.predict.inputs import open_as_trained, rows
 
 
 class Kind(NamedTuple):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infeed.pipelines.image.build import BuiltImage
-from infeed.pipelines.image.record import last_built, remember
+from infeed.pipelines.image.build import BuiltImage, last_built, remember
 
 BUILT = BuiltImage("taxi:1", "taxi@sha256:7", "debian@sha256:5", "3.4GB", "docker", pushed=True, seconds=1.0)
 
