@@ -48,13 +48,7 @@ class Machine:
 
     @classmethod
     def here(cls, cgroup: Path = machine.CGROUP, cache_dir: str | None = None, devices: Sequence[str] = ()) -> Machine:
-        """Read the limits of this process.
-
-        Args:
-          cgroup: folder of the cgroup that limits this process.
-          cache_dir: folder for columns on disk; None for no disk.
-          devices: names of the training devices.
-        """
+        """Read the limits of this process. `cache_dir` is the folder for columns on disk; None for no disk."""
         return cls(
             cpus=machine.cpus(cgroup),
             memory_bytes=machine.memory_bytes(cgroup),

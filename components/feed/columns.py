@@ -26,15 +26,12 @@ Take = Callable[[tf.Tensor], Any]  # row numbers, int64 [batch] -> the values of
 class Layout:
     """Layout of features in columns. Dense features of one type and width share a column, so that one call gathers all.
 
-    Attributes:
-      spec: nested specs of the features, [batch, ...] each.
-      packs: positions, in the flattened spec, of the dense features that share a column.
-      others: positions of the features with separate columns.
+    `packs` and `others` are positions in the flattened spec.
     """
 
-    spec: Any
-    packs: tuple[tuple[int, ...], ...]
-    others: tuple[int, ...]
+    spec: Any  # nested specs of the features, [batch, ...] each
+    packs: tuple[tuple[int, ...], ...]  # of the dense features that share a column
+    others: tuple[int, ...]  # of the features with separate columns
 
     @classmethod
     def of(cls, spec: Any) -> Layout:
@@ -291,8 +288,7 @@ def mapped(
 ) -> tf.data.Dataset:
     """Apply a function without AutoGraph, which costs more than tracing.
 
-    Args:
-      calls: parallel calls; None applies the function in the thread that takes the elements.
+    If `calls` is None, the thread that takes the elements applies the function.
     """
     return dataset.map(tf.autograph.experimental.do_not_convert(function), num_parallel_calls=calls)
 

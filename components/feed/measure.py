@@ -112,10 +112,8 @@ def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
 def short_plan(plan: InputPlan, most_bytes: float = _MOST_BYTES) -> InputPlan | None:
     """Return a plan with the same stages that takes seconds to measure; None if there is none.
 
-    Windows get smaller. A plan that keeps rows in memory reads only its first files: their rows stand in memory twice.
-
-    Args:
-      most_bytes: size of these files.
+    Windows get smaller. A plan that keeps rows in memory reads only its first files, of `most_bytes` in all: their rows
+    stand in memory twice.
     """
     stages = tuple(
         replace(one, window=min(one.window, _WINDOW)) if isinstance(one, ShuffleWindows | SampleSplits) else one
@@ -152,9 +150,7 @@ def rival_cut(cuts: Sequence[Cut]) -> Cut:
 def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, now: Clock = clock) -> Measured:
     """Measure the cuts for about `seconds` in all, and longer where it takes longer to start each of them a few times.
 
-    Args:
-      turns: how often each cut runs, at most.
-      now: the clock.
+    Each cut runs `turns` times, at most.
     """
     begin, _ = now()
     loops = [_Loop(cut) for cut in cuts]

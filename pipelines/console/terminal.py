@@ -53,12 +53,7 @@ class Terminal(Console):
 
 
 def command_line(*words: object, program: str = "") -> str:
-    """Return a command to paste, quoted for a POSIX shell.
-
-    Args:
-      words: arguments, not quoted.
-      program: program to run; by default this program, as it was called.
-    """
+    """Return a command to paste, quoted for a POSIX shell; `program` is by default this program, as it was called."""
     own = "infeed" if shutil.which("infeed") else os.path.relpath(sys.argv[0])
     return shlex.join([program or own, *map(str, words)])
 

@@ -158,14 +158,7 @@ def check_accelerator(machine: Any) -> None:
 
 
 def custom_job(options: VertexOptions, training: Training, *, name: str, image: str) -> dict[str, Any]:
-    """Return the CustomJob for `Trainer(custom_job=...)`, with its project and region.
-
-    Args:
-      options: project, region, account, network, labels and key.
-      training: machines of the job.
-      name: display name of the job.
-      image: container image of every machine.
-    """
+    """Return the CustomJob for `Trainer(custom_job=...)`, with its project and region."""
     return {
         "project": options.project,
         "region": options.region,

@@ -49,11 +49,8 @@ def make_context(
     """Write the build context into the empty `folder`; the Dockerfile explains its layout.
 
     Args:
-      folder: build context for the container engine.
       project: the user's folder, or None if all functions are in installed packages, as in templates.
-      accelerator: "gpu" adds CUDA's libraries, about 4 GB.
-      exclude: names or patterns of project files to exclude from the image.
-      with_project: whether the image holds the project's files, and not only what they need.
+      accelerator, exclude, with_project: as in `ImageOptions`.
 
     Raises:
       InfeedError: the project is too large for code.

@@ -154,11 +154,7 @@ class LastRun:
 
 
 def same_run(config: PipelineConfig, made_of: str) -> LastRun | None:
-    """Return the last run if a run of `config` would find every node in the cache, else None.
-
-    Args:
-      made_of: digest of the new run; see `digest_of`.
-    """
+    """Return the last run if a run of `config`, with the digest `made_of`, would find every node in the cache."""
     try:
         last = schema.read_json(LastRun, _file(config.root).read_bytes())
     except (OSError, ValueError):  # the file is missing, or another version wrote it
@@ -170,12 +166,7 @@ def same_run(config: PipelineConfig, made_of: str) -> LastRun | None:
 def remember(
     config: PipelineConfig, made_of: str, report: RunReport, outcome: RunOutcome, resolvers: Collection[str]
 ) -> None:
-    """Write `last_run.json` after a complete, successful run.
-
-    Args:
-      made_of: digest of the run, computed before it started.
-      resolvers: names of the resolver nodes, which are never cached.
-    """
+    """Write `last_run.json` after a complete, successful run; `made_of` was computed before the run started."""
     names = tuple(node.name for node in report.nodes)
     outputs = {output.uri: None for (node, _), output in latest_outputs(config).items() if node in names}
     _write(

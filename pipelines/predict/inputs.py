@@ -35,7 +35,6 @@ class Batch(NamedTuple):
     """Consecutive inputs.
 
     Attributes:
-      names: names of the inputs.
       cells: cells of the inputs that fit the model, by column.
       wrong: error of each other input, by position.
       rows: all columns of the readable rows of a table; None for other inputs.
@@ -164,7 +163,6 @@ def rows(
 
     Args:
       inputs: files, and folders of files.
-      specs: TensorSpec of each column.
       settings: options of the format of the files.
       trained: options of the training files, by format.
     """

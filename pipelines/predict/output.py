@@ -129,11 +129,8 @@ def write_answers(
     """Write all predictions in the order of the inputs. The file appears once it is complete.
 
     Args:
-      answered: batches of inputs, with an answer for each input.
       types: types of the prediction columns; see `prediction_types`.
-      columns: columns of the table to write.
       output: path of the file; its suffix names the format.
-      overwrite: replace an existing file.
 
     Raises:
       InfeedError: the output is not writable, a column is missing, or the columns of two tables differ.

@@ -160,12 +160,7 @@ class GatherShuffled:
 
 @dataclass(frozen=True)
 class GatherInStep:
-    """Hand row numbers to the training steps, which gather endless full batches.
-
-    Attributes:
-      size: rows of a global batch.
-      weights: sampling weights; None uses each row once per epoch.
-    """
+    """Hand row numbers to the training steps, which gather endless full batches; fields as of `GatherShuffled`."""
 
     size: int
     weights: SamplingWeights | None = None

@@ -25,7 +25,6 @@ class MapFeatures:
     Attributes:
       option: `map_examples` or `map_batches`.
       given: the option's value.
-      training: whether the batches are those of training.
       earlier: the stages of this kind before this one.
     """
 
