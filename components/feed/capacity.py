@@ -250,14 +250,14 @@ def _free_device_bytes(devices: Sequence[str]) -> int | None:
     import tensorflow as tf
 
     try:
-        limits = {_short(name): limit for name, limit in tensorflow_seam.memory_limits().items()}
-        used = [tf.config.experimental.get_memory_info(_short(one))["current"] for one in devices]
-        return min(int(limits[_short(one)] - taken) for one, taken in zip(devices, used, strict=True))
+        limits = {short_name(name): limit for name, limit in tensorflow_seam.memory_limits().items()}
+        names = [short_name(one) for one in devices]
+        return min(int(limits[one] - tf.config.experimental.get_memory_info(one)["current"]) for one in names)
     except (KeyError, ValueError, tf.errors.OpError):  # a device without a reported limit, or a partitioned one
         return None
 
 
-def _short(device: str) -> str:
+def short_name(device: str) -> str:
     """Shorten the name of a device: `/job:worker/task:0/device:GPU:1` -> `GPU:1`."""
     return ":".join(device.split(":")[-2:])
 

@@ -21,6 +21,7 @@ import tensorflow as tf
 from infeed.components import machine
 from infeed.components.dataset.input_profile import StageCost, pace_setter
 from infeed.components.feed.build import bytes_of, context_of
+from infeed.components.feed.capacity import short_name
 from infeed.components.feed.columns import mapped, reading_options
 from infeed.components.feed.plan import InputPlan
 from infeed.components.feed.row_batches import RowBatches
@@ -335,7 +336,7 @@ def _handing_over(last: Cut) -> list[Cut]:
         return [handed]
     (device, *_) = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     on_host = device.device_type == "CPU"
-    name = ":".join(device.name.split(":")[-2:])
+    name = short_name(device.name)
     does = f"copies each batch to {name}" + (", which training on the host does without" if on_host else "")
     return [handed, replace(handed, name=f"{COPY}{name}", does=does, device=device.name, beside=on_host)]
 

@@ -201,11 +201,15 @@ def digest_of(config: PipelineConfig) -> str:
     """
     if not config.enable_cache or config.warm_start or "://" in f"{config.data} {config.root}":
         return ""
+    libraries = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
+    sources = sorted(source for room in _ROOMS for source in room.rglob("*.py"))
     parts = [
         json.dumps(settings_of(config), sort_keys=True),
         *(user_code.digest(function, option) for option, function in config.user_functions.items()),
         *_data_files(config),
-        *_environment(),
+        sys.version,
+        *sorted(found.name for library in libraries for found in Path(library).glob("*.dist-info")),
+        *(f"{source} {_digest_of_file(source)}" for source in sources),
     ]
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
@@ -231,14 +235,6 @@ def _data_files(config: PipelineConfig) -> Iterator[str]:
     for name in sorted(filter(os.path.isfile, {*names, *of_features})):
         known = os.stat(name)
         yield f"{name} {known.st_size} {known.st_mtime_ns}"
-
-
-def _environment() -> Iterator[str]:
-    yield sys.version
-    libraries = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
-    yield from sorted(found.name for library in libraries for found in Path(library).glob("*.dist-info"))
-    for source in sorted(source for room in _ROOMS for source in room.rglob("*.py")):
-        yield f"{source} {_digest_of_file(source)}"
 
 
 def _digest_of_file(path: str | Path) -> str:

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from infeed.components.evaluation import intervals
 from infeed.components.evaluation.intervals import Interval, Matrix
@@ -80,16 +79,15 @@ def reasons(uri: str, blessing: Blessing) -> tuple[str, ...]:
     import tensorflow_model_analysis as tfma
 
     validation = tfma.load_validation_result(uri)
-    failures = [failure for of_slice in validation.metric_validations_per_slice for failure in of_slice.failures]
-    return tuple(_reason(failure, blessing) for failure in failures)
-
-
-def _reason(failure: Any, blessing: Blessing) -> str:
-    value = failure.metric_value.double_value.value
     worse = "below" if blessing.higher_is_better else "above"
-    if failure.metric_key.is_diff:
-        return f"its {blessing.metric} is {abs(value):.4g} {worse} that of the last blessed model"
-    return f"its {blessing.metric} of {value:.4g} is {worse} {blessing.bound:.4g}"
+    found = []
+    for failure in (one for of_slice in validation.metric_validations_per_slice for one in of_slice.failures):
+        value = failure.metric_value.double_value.value
+        if failure.metric_key.is_diff:
+            found.append(f"its {blessing.metric} is {abs(value):.4g} {worse} that of the last blessed model")
+        else:
+            found.append(f"its {blessing.metric} of {value:.4g} is {worse} {blessing.bound:.4g}")
+    return tuple(found)
 
 
 Parts = tuple[dict[str, float], dict[str, Interval | None], dict[str, Guess]]
