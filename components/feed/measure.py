@@ -176,32 +176,12 @@ def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, n
     return Measured(stages, pace_setter([one for one, cut in zip(stages, cuts, strict=True) if not cut.rival]))
 
 
-def examples_of_a_turn(cut: Cut, seconds: float, now: Clock = clock) -> int:
+def examples_of_a_turn(cut: Cut, seconds: float) -> int:
     """Return the number of examples that a cut makes in about `seconds`.
 
     A turn has to take several elements of every stage. Else the cost of a whole window or call counts for few examples.
     """
-    return _Loop(cut).calibrate(seconds, now)
-
-
-class _Memory:
-    """Memory before some examples: of the process, and of TensorFlow's allocator, which keeps large blocks."""
-
-    def __init__(self) -> None:
-        self._resident, self._held = machine.reset_peak_memory(), 0
-        with suppress(ValueError):  # an allocator that does not count
-            tf.config.experimental.reset_memory_stats(_HOST)
-            self._held = tf.config.experimental.get_memory_info(_HOST)["current"]
-
-    @property
-    def grown(self) -> int | None:
-        """Largest number of bytes since then by which either grew; None if the system does not say."""
-        if self._resident is None:
-            return None
-        held = 0
-        with suppress(ValueError):
-            held = tf.config.experimental.get_memory_info(_HOST)["peak"] - self._held
-        return max(0, held, machine.peak_memory() - self._resident)
+    return _Loop(cut).calibrate(seconds, clock)
 
 
 class _Loop:
@@ -259,10 +239,19 @@ class _Loop:
         return (end - begin) / rows, (cpu_end - cpu) / rows
 
     def grow(self, count: int) -> None:
-        """Measure the memory that `count` examples of a new iterator need."""
-        memory = _Memory()
+        """Measure the memory that `count` examples of a new iterator need, if the system tells.
+
+        The memory of the process counts, and that of TensorFlow's allocator, which keeps large blocks.
+        """
+        resident, held, peak = machine.reset_peak_memory(), 0, 0
+        with suppress(ValueError):  # an allocator that does not count
+            tf.config.experimental.reset_memory_stats(_HOST)
+            held = tf.config.experimental.get_memory_info(_HOST)["current"]
         self._take(iter(self._dataset), tf.constant(count, tf.int64))
-        self.grown = max((one for one in (self.grown, memory.grown) if one is not None), default=None)
+        with suppress(ValueError):
+            peak = tf.config.experimental.get_memory_info(_HOST)["peak"]
+        if resident is not None:
+            self.grown = max(0, self.grown or 0, peak - held, machine.peak_memory() - resident)
 
     def _copies(self, element: Any) -> list[tf.Tensor]:
         """Copy an element to the device of the cut; text stays on the host."""

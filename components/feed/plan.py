@@ -53,7 +53,6 @@ from infeed.components.feed.stages.reading import (
 Stages: TypeAlias = tuple[Stage[Any, Made], ...]  # each stage takes the output of the stage before
 
 _PADDED = "a feature is padded to the longest of each batch, so batches are decoded one by one"
-_ROW_ORDER = "the order is computed from row numbers below"
 
 
 @dataclass(frozen=True)
@@ -197,19 +196,26 @@ def _source(tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: C
             where="FeedOptions.bucket_by",
             do="use the tier columns or disk, or cache_records if the records fit in memory",
         )
-    return _cached(shards, capacity, reason, weights) if cached else _streamed(shards, capacity, weights)
+    if not cached:
+        return _streamed(shards, capacity, weights)
+    return _kept(tier, shards, spec, capacity, weights, reason)
 
 
 def _kept(
-    tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: Capacity, weights: SamplingWeights | None
+    tier: Tier,
+    shards: Sequence[ShardFile],
+    spec: FeedSpec,
+    capacity: Capacity,
+    weights: SamplingWeights | None,
+    why_serialized: str = _PADDED,
 ) -> Stages:
-    options, decoded = capacity.options, capacity.sizes.can_keep
+    options, decoded = capacity.options, capacity.sizes.can_keep and tier != "stream"
     vectorized = "parsing and decoding are vectorized, so large batches are faster"
     decode = (ParseExamples(), TransformFeatures())
-    in_memory = LoadColumns() if decoded else CacheRecords(_PADDED)
+    in_memory = LoadColumns() if decoded else CacheRecords(why_serialized)
     return (
         VerifyFiles(options.cache_dir),
-        ListShards(len(shards), _ROW_ORDER),
+        ListShards(len(shards), "the order is computed from row numbers below"),
         _read_in_order(shards, capacity),
         *((BatchRecords(capacity.rows_a_call(), vectorized), *decode) if decoded else ()),
         CacheColumns(options.cache_dir, capacity.kept, decoded) if tier == "disk" else in_memory,
@@ -242,23 +248,6 @@ def _in_step(tier: Tier, spec: FeedSpec, capacity: Capacity) -> bool:
     options = capacity.options
     as_kept = not (spec.augmentation or spec.normalization or options.maps or options.bucket_by)
     return beside and spec.training and tier == "columns" and small and as_kept
-
-
-def _cached(shards: Sequence[ShardFile], capacity: Capacity, reason: str, weights: SamplingWeights | None) -> Stages:
-    return (
-        VerifyFiles(capacity.options.cache_dir),
-        ListShards(len(shards), _ROW_ORDER),
-        _read_in_order(shards, capacity),
-        CacheRecords(reason),
-        GatherShuffled(
-            capacity.options.batch_size,
-            capacity.batches_a_call(),
-            weights=weights,
-            bucket_by=capacity.options.bucket_by,
-        ),
-        ParseExamples(),
-        TransformFeatures(),
-    )
 
 
 def _streamed(shards: Sequence[ShardFile], capacity: Capacity, weights: SamplingWeights | None) -> Stages:

@@ -209,16 +209,15 @@ def job_spec(options: VertexOptions, training: Training, *, image: str) -> dict[
 def worker_pool(training: Training, *, image: str, replicas: int) -> dict[str, Any]:
     """Return a WorkerPoolSpec. TFX adds the command of the Trainer's executor to `container_spec`."""
     return {
-        "machine_spec": machine_spec(training),
+        "machine_spec": {
+            "machine_type": training.machine,
+            **accelerator(training),
+            **_given(tpu_topology=training.tpu_topology),
+        },
         "replica_count": replicas,
         "disk_spec": {"boot_disk_type": "pd-ssd", "boot_disk_size_gb": training.disk_gb},
         "container_spec": {"image_uri": image},
     }
-
-
-def machine_spec(training: Training) -> dict[str, Any]:
-    """Return the MachineSpec of one machine."""
-    return {"machine_type": training.machine, **accelerator(training), **_given(tpu_topology=training.tpu_topology)}
 
 
 def serving_args(options: VertexOptions, endpoint: Endpoint) -> dict[str, Any]:
