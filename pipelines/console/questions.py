@@ -60,10 +60,9 @@ def choose(question: str, choices: Sequence[Choice]) -> str:
 
 def _answer(given: str, choices: Sequence[Choice]) -> str:
     names = [choice.name for choice in choices]
-    if given in names:  # a name may well be a number
-        return given
-    if given.strip() in names:
-        return given.strip()
+    for name in (given, given.strip()):  # a name may well be a number
+        if name in names:
+            return name
     if given.strip().isdecimal() and 1 <= int(given) <= len(names):
         return names[int(given) - 1]
     raise click.UsageError(f"there is no {given!r}: give a number from 1 to {len(names)}, or a name")

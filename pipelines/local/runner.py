@@ -48,7 +48,6 @@ def run_local(
 
     Args:
       pipeline: pipeline with a metadata connection, for example from `sqlite_metadata_connection_config`.
-      on_change: called with all nodes at the start and after every change of state.
       from_node: run this node, ignoring the cache, and the nodes after it. The upstream outputs come from the newest
         run in which all upstream nodes succeeded, even if that run failed later.
       run_id: name of the run in ML Metadata; by default the time.

@@ -199,8 +199,7 @@ def _card(titles: Sequence[str], change: ColumnChange) -> Card:
     both = {title: side for title, side in zip(titles, (change.before, change.after), strict=True) if side}
     sides = list(both.values())
     figures = {title: Figures.of(side) for title, side in both.items()}
-    chart = chart_of(sides if len(sides) == 2 else sides[:1])
-    return Card(change.name, sides[-1].type, figures, chart, change)
+    return Card(change.name, sides[-1].type, figures, chart_of(sides), change)
 
 
 def _order(change: ColumnChange) -> tuple[bool, float, str]:
