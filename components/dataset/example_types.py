@@ -32,6 +32,7 @@ _FLOAT32 = np.finfo(np.float32)
 _WHOLE_IN_FLOAT32 = 1 << 24  # float32 represents every integer up to here
 # Largest dates and times that fit into int64 microseconds.
 _LIMITS = {"days": INT64_MAX // 86_400_000_000, "s": INT64_MAX // 1_000_000, "ms": INT64_MAX // 1_000}
+_BYTES = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
 
 
 def kind_of(column: pa.DataType) -> ColumnType | None:
@@ -50,7 +51,7 @@ def kind_of(column: pa.DataType) -> ColumnType | None:
         return "int"
     if types.is_floating(item) or types.is_decimal(item):
         return "float"
-    if _is_bytes(item):
+    if any(check(item) for check in _BYTES):
         return "bytes"
     if types.is_null(item):
         return None
@@ -120,21 +121,15 @@ def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
     with np.errstate(over="ignore", invalid="ignore"):
         changed = (doubles.astype(np.float32) != doubles) & ~np.isnan(doubles)
     if decimals:
-        changed &= _beyond_rounding(doubles)
+        sizes = np.abs(doubles)
+        beyond = sizes < _FLOAT32.tiny
+        large = sizes > _WHOLE_IN_FLOAT32
+        if large.any():  # rarely
+            # Larger integers are text, and 1e30 is a measurement.
+            whole = (sizes < INT64_MAX) & (doubles == np.rint(doubles))
+            beyond |= large & (whole | (sizes > _FLOAT32.max))
+        changed &= beyond
     return int(np.count_nonzero(changed & items.is_valid().to_numpy(zero_copy_only=False)))
-
-
-def _beyond_rounding(doubles: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Return which of the changed numbers change by more than rounding."""
-    sizes = np.abs(doubles)
-    beyond: npt.NDArray[np.bool_] = sizes < _FLOAT32.tiny
-    large = sizes > _WHOLE_IN_FLOAT32
-    if large.any():  # rarely
-        whole = (sizes < INT64_MAX) & (
-            doubles == np.rint(doubles)
-        )  # larger integers are text, and 1e30 is a measurement
-        beyond |= large & (whole | (sizes > _FLOAT32.max))
-    return beyond
 
 
 def to_values(items: pa.Array) -> pa.Array:
@@ -234,19 +229,6 @@ def value_buffer(items: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     if not len(items):
         return np.empty(0, dtype)
     return np.frombuffer(items.buffers()[1], dtype)[items.offset : items.offset + len(items)]
-
-
-def _is_bytes(item: pa.DataType) -> bool:
-    return any(
-        check(item)
-        for check in (
-            types.is_string,
-            types.is_large_string,
-            types.is_binary,
-            types.is_large_binary,
-            types.is_fixed_size_binary,
-        )
-    )
 
 
 def _shape(column: pa.DataType) -> tuple[int, ...] | None:

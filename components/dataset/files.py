@@ -278,7 +278,8 @@ def open_output(path: str) -> Iterator[pa.NativeFile]:
             with _permission_errors(path, _NOT_THERE):
                 system.move(unfinished, inner)
     except BaseException as error:  # Ctrl-C as well leaves no partial file
-        _delete_quietly(system, unfinished)
+        with suppress(OSError):
+            system.delete_file(unfinished)
         if isinstance(error, OSError) and error.errno in _FULL:
             do = "free some space, or write to another place. No partial file is left"
             raise InfeedError(f"cannot write: {os.strerror(error.errno)}", where=path, do=do) from error
@@ -476,16 +477,12 @@ def _unlisted(folder: str, listed: list[fs.FileInfo]) -> list[fs.FileInfo]:
     """
     names = os.listdir(folder) if os.path.isdir(folder) else []
     for found in names:
-        if not found.isascii() and not _is_utf8(found):
+        if not found.isascii() and found.encode(errors="surrogateescape") != found.encode(errors="replace"):
             raise _not_utf8(found, folder)
     if len(names) == len(listed):
         return []
     missing = sorted(set(names) - {info.base_name for info in listed})
     return [fs.FileInfo(posixpath.join(folder, found), fs.FileType.NotFound) for found in missing]
-
-
-def _is_utf8(name: str) -> bool:
-    return name.encode(errors="surrogateescape") == name.encode(errors="replace")
 
 
 def _not_utf8(name: str, folder: str) -> InfeedError:
@@ -518,8 +515,3 @@ def _matching(folder: str, part: str, *rest: str) -> Iterator[tuple[str, fs.File
             yield from _matching(path, *rest) if rest else ()
         elif not rest or info.type == fs.FileType.NotFound:
             yield path, info
-
-
-def _delete_quietly(system: fs.FileSystem, path: str) -> None:
-    with suppress(OSError):
-        system.delete_file(path)

@@ -87,7 +87,9 @@ class EpochProfile:
         waits = tuple(min(one, seconds) for one in waited)
         several = waits if len(waits) > 1 else ()
         callbacks = dict(of_callbacks or {})
-        return cls(epoch, steps, seconds, max(waits), examples, rate, _peak_memory(), several, outside, callbacks)
+        unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        return cls(epoch, steps, seconds, max(waits), examples, rate, peak, several, outside, callbacks)
 
 
 @dataclass(frozen=True)
@@ -382,9 +384,3 @@ def _check(profile: InputProfile) -> None:
 def _require(holds: bool, where: str, what: str) -> None:
     if not holds:
         raise ValueError(f"{where}: {what}")
-
-
-def _peak_memory() -> int:
-    """Return the peak resident memory of the process in bytes. getrusage counts kilobytes, on macOS bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -65,9 +65,13 @@ def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
     found = [file for inside in folders.values() for file in inside]
     source = Source.of("tfrecord", root, found)
     by_split = {split: [file for file in inside if not files.is_hidden(file.path)] for split, inside in folders.items()}
-    cached = files.join(cache_dir, f"counted-{_version_of(root, found)}") if cache_dir is not None else None
-    kept = _cached_count(files.join(cached, names.MANIFEST), source) if cached else None
-    return kept or _Uncounted(root, by_split, source, cached)
+    if cache_dir is None:
+        return _Uncounted(root, by_split, source)
+    lines = [os.path.abspath(root) if files.is_local(root) else root]
+    lines += sorted(f"{files.relative(file.path, root)}\t{files.version(file)}" for file in found)
+    version = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+    cached = files.join(cache_dir, f"counted-{version}")
+    return _cached_count(files.join(cached, names.MANIFEST), source) or _Uncounted(root, by_split, source, cached)
 
 
 def split_names(root: str) -> list[str]:
@@ -109,10 +113,13 @@ def flat_files(path: str) -> tuple[str, dict[str, list[FileStat]]]:
         found = files.glob(root, files.name(path))  # empty for a device or a pipe
     else:
         root, found = path, files.glob(path, "*")
+    folder = files.name(root)
     by_split: dict[str, list[FileStat]] = {}
     for file in found:
-        if _NAME.fullmatch(files.name(file.path)):
-            by_split.setdefault(_split_of(file, root), []).append(file)
+        if match := _NAME.fullmatch(files.name(file.path)):
+            is_split = folder.startswith(names.SPLIT_FOLDER)
+            split = folder.removeprefix(names.SPLIT_FOLDER) if is_split else match["stem"].rpartition("-")[2] or "all"
+            by_split.setdefault(split, []).append(file)
     return root, by_split
 
 
@@ -155,13 +162,6 @@ def _cached_count(path: str, source: Source) -> Manifest | None:
     except OSError:
         return None  # there is no cached count, or no cache folder
     return kept
-
-
-def _version_of(root: str, found: list[FileStat]) -> str:
-    """Return a digest that changes with the dataset and with each of its files."""
-    lines = [os.path.abspath(root) if files.is_local(root) else root]
-    lines += sorted(f"{files.relative(file.path, root)}\t{files.version(file)}" for file in found)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
@@ -248,13 +248,6 @@ def _expected_of(folder: str, version: str) -> Mapping[str, Expected]:
     root = posixpath.dirname(folder)
     shards = (shard.expected(root) for split in Manifest.read(root).splits.values() for shard in split.shards)
     return {expected.path: expected for expected in shards if posixpath.dirname(expected.path) == folder}
-
-
-def _split_of(file: FileStat, root: str) -> str:
-    if (folder := files.name(root)).startswith(names.SPLIT_FOLDER):
-        return folder.removeprefix(names.SPLIT_FOLDER)
-    found = _NAME.fullmatch(files.name(file.path))
-    return (found["stem"].rpartition("-")[2] if found else "") or "all"
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,11 @@ class Written:
 def frame_records(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     """Add the TFRecord framing to payloads, one value for each record."""
     headers = by_length(pc.binary_length(payloads).to_numpy(zero_copy_only=False), _header)
-    return pc.binary_join_element_wise(headers, payloads, _footers(payloads), pa.scalar(b"", pa.large_binary()))
+    checksum = google_crc32c.value
+    crcs = [checksum(payload) for payload in values_of(payloads)]
+    masked = mask_checksums(np.array(crcs, np.uint32)).astype("<u4")
+    footers = fixed_width(masked.tobytes(), _CRC_BYTES, len(payloads))
+    return pc.binary_join_element_wise(headers, payloads, footers, pa.scalar(b"", pa.large_binary()))
 
 
 def write_records(path: str, framed: Iterable[pa.LargeBinaryArray], *, gzip_level: int | None) -> Written:
@@ -151,13 +155,10 @@ def find_record(path: str, offset: int) -> int:
             file.seek(start)
             data = file.read(_CHUNK + _HEADER_BYTES - 1)  # up to the end of a header that starts at the last byte
             for place in _possible_lengths(data, size - start):
-                if _is_header(data[place : place + _HEADER_BYTES]) and _is_record(file, start + place):
+                header = data[place : place + _HEADER_BYTES]
+                if header[8:] == _masked_bytes(google_crc32c.value(header[:8])) and _is_record(file, start + place):
                     return int(start + place)
         return int(size)
-
-
-def _is_header(data: bytes) -> bool:
-    return data[8:] == _masked_bytes(google_crc32c.value(data[:8]))
 
 
 def _is_record(file: pa.NativeFile, place: int) -> bool:
@@ -224,14 +225,26 @@ def by_length(lengths: Ints, make: Callable[[int], bytes]) -> pa.LargeBinaryArra
 
 def fixed_width(data: bytes, width: int, count: int) -> pa.LargeBinaryArray:
     """Return `count` values of `width` bytes each, concatenated in `data`."""
-    offsets = np.arange(count + 1, dtype=np.int64) * width
-    return pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return from_offsets(data, np.arange(count + 1, dtype=np.int64) * width)
 
 
 def from_lengths(data: bytes | bytearray | memoryview, lengths: Ints) -> pa.LargeBinaryArray:
     """Return values of these lengths, concatenated in `data`, without a copy."""
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return pa.Array.from_buffers(pa.large_binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return from_offsets(data, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+
+
+def from_offsets(data: Any, offsets: Ints) -> pa.LargeBinaryArray:
+    """Return the values between neighbors of `offsets`, [n + 1], in `data`, without a copy."""
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def item_places(starts: Ints, counts: Ints, width: int = 1) -> Ints:
+    """Return the place of each item of some lists, which begin at `starts` and hold `counts` items of `width` each."""
+    if (counts <= 1).all():
+        return starts if counts.all() else starts[counts > 0]
+    before = np.cumsum(counts) - counts
+    return np.asarray(np.repeat(starts - before * width, counts) + np.arange(counts.sum()) * width, np.int64)
 
 
 def _distinct(lengths: Ints) -> tuple[Ints, Ints]:
@@ -251,13 +264,6 @@ def _distinct(lengths: Ints) -> tuple[Ints, Ints]:
 def _header(length: int) -> bytes:
     size = length.to_bytes(8, "little")
     return size + _masked_bytes(google_crc32c.value(size))
-
-
-def _footers(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    checksum = google_crc32c.value
-    crcs = [checksum(payload) for payload in values_of(payloads)]
-    masked = mask_checksums(np.array(crcs, np.uint32)).astype("<u4")
-    return fixed_width(masked.tobytes(), _CRC_BYTES, len(payloads))
 
 
 def mask_checksums(crc: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:

@@ -137,7 +137,11 @@ def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | B
       InfeedError: the column does not exist or has the wrong type, or a value belongs to no split.
     """
     if isinstance(split_by, ByColumns):
-        return assign_splits(values_of(_group_keys(batch, split_by)), buckets)
+        where = f"split by columns {', '.join(split_by.columns)}"
+        # Each value has a length prefix, so that distinct groups have distinct keys.
+        features = [encode_feature(column_of(batch, name, where), name) for name in split_by.columns]
+        salt, nothing = (pa.scalar(text, pa.large_binary()) for text in (split_by.salt.encode(), b""))
+        return assign_splits(values_of(pc.binary_join_element_wise(salt, *features, nothing)), buckets)
     where = f"split by column {split_by.column!r}"
     values = column_of(batch, split_by.column, where)
     if values.is_null(nan_is_null=True).true_count:
@@ -189,23 +193,14 @@ def assign_splits(keys: Iterable[bytes], buckets: Buckets) -> npt.NDArray[np.int
     The sha256 of the key as a big-endian integer, modulo the number of buckets, selects the split. For deterministic
     tf.Example bytes, the result equals that of TFX's ExampleGen.
     """
-    limits = np.cumsum([share for _, share in buckets.shares])
-    return np.searchsorted(limits, _remainders(_digests(keys), int(limits[-1])), side="right")
-
-
-def _digests(keys: Iterable[bytes]) -> npt.NDArray[np.uint64]:
-    """Return the sha256 of each key as eight 32-bit words, most significant first: [n, 8]."""
     sha256 = hashlib.sha256
     digests = b"".join([sha256(key).digest() for key in keys])
-    return np.frombuffer(digests, ">u4").reshape(-1, 256 // _WORD_BITS).astype(np.uint64)
-
-
-def _remainders(words: npt.NDArray[np.uint64], divisor: int) -> npt.NDArray[np.int64]:
-    """Divide each row of words by long division, all rows at once: [n]."""
+    words = np.frombuffer(digests, ">u4").reshape(-1, 256 // _WORD_BITS).astype(np.uint64)  # most significant first
+    limits = np.cumsum([share for _, share in buckets.shares])
     remainders = np.zeros(len(words), np.uint64)
-    for word in words.T:
-        remainders = ((remainders << np.uint64(_WORD_BITS)) + word) % np.uint64(divisor)
-    return remainders.astype(np.int64)
+    for word in words.T:  # long division, all keys at once
+        remainders = ((remainders << np.uint64(_WORD_BITS)) + word) % np.uint64(limits[-1])
+    return np.searchsorted(limits, remainders.astype(np.int64), side="right")
 
 
 def column_of(batch: pa.RecordBatch, name: str, where: str) -> pa.Array:
@@ -214,14 +209,6 @@ def column_of(batch: pa.RecordBatch, name: str, where: str) -> pa.Array:
         names = ", ".join(batch.schema.names[:10])
         raise InfeedError(f"there is no column {name!r}", where=where, do=f"use one of {names}")
     return batch.column(batch.schema.get_field_index(name))
-
-
-def _group_keys(batch: pa.RecordBatch, split_by: ByColumns) -> pa.LargeBinaryArray:
-    """Join salt and values. Each value has a length prefix, so that distinct groups have distinct keys."""
-    where = f"split by columns {', '.join(split_by.columns)}"
-    features = [encode_feature(column_of(batch, name, where), name) for name in split_by.columns]
-    salt, nothing = (pa.scalar(text, pa.large_binary()) for text in (split_by.salt.encode(), b""))
-    return pc.binary_join_element_wise(salt, *features, nothing)
 
 
 def _by_time(values: pa.Array, cuts: tuple[str, ...], where: str) -> Numbers:
@@ -254,7 +241,11 @@ def _parse_cut(text: str, to: pa.DataType, where: str) -> pa.Scalar:
 
 
 def _by_name(values: pa.Array, names: tuple[str, ...], where: str) -> Numbers:
-    numbers = pc.index_in(_texts(values, where), value_set=pa.array(names, pa.string()))
+    try:
+        texts = values.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InfeedError(f"the type is {values.type}", where=where, do="use a column of text") from error
+    numbers = pc.index_in(texts, value_set=pa.array(names, pa.string()))
     if numbers.null_count:
         stranger = values.filter(numbers.is_null())[0].as_py()
         raise InfeedError(
@@ -263,10 +254,3 @@ def _by_name(values: pa.Array, names: tuple[str, ...], where: str) -> Numbers:
             do=f"add the split to {', '.join(names)}, or filter out such rows",
         )
     return np.asarray(numbers, np.int64)
-
-
-def _texts(values: pa.Array, where: str) -> pa.Array:
-    try:
-        return values.cast(pa.string())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InfeedError(f"the type is {values.type}", where=where, do="use a column of text") from error

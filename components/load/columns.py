@@ -20,6 +20,7 @@ from infeed.components import schema
 from infeed.components.annotations import Count
 from infeed.components.dataset.column_files import CachedColumn, ColumnFile, ColumnIndex, FileWriter, mapped
 from infeed.components.dataset.manifest import Column
+from infeed.components.dataset.records import from_offsets
 from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.spill import Kind, SpilledFeature
 
@@ -184,16 +185,11 @@ def _opened(stem: str, column: CachedColumn) -> RowTaker:
     values = mapped(f"{stem}.values", "uint8" if is_text else column.type, column.values, column.shape * (not is_text))
     if not is_text and not column.ragged:
         return _Packed(values)
-    items = _binary(values, splits.pop()) if is_text else pa.array(values)
+    items = from_offsets(values, splits.pop()) if is_text else pa.array(values)
     if not column.ragged:
         return _Strings(items, column.shape[0])
     buffers = [None, pa.py_buffer(splits[0])]
     return _Lists(pa.Array.from_buffers(pa.large_list(items.type), column.levels[0] - 1, buffers, children=[items]))
-
-
-def _binary(values: npt.NDArray[Any], splits: Ints) -> pa.Array:
-    buffers = [None, pa.py_buffer(splits), pa.py_buffer(values)]
-    return pa.Array.from_buffers(pa.large_binary(), len(splits) - 1, buffers)
 
 
 def pack_columns(

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from infeed.components.dataset import example_types
 from infeed.components.dataset.manifest import ColumnType
-from infeed.components.dataset.records import data_of, values_of
+from infeed.components.dataset.records import data_of, from_lengths, item_places, values_of
 
 Ints = npt.NDArray[np.int64]
 MAX_BYTES = 1_024  # longer values are not counted
@@ -72,25 +72,14 @@ class Cells:
     def take(self, rows: Ints) -> Cells:
         if len(rows) == len(self.lengths) and (np.diff(rows) == 1).all():
             return self
-        if self._one_each():
+        if len(self.values) == len(self.lengths) and (self.lengths == 1).all():
             lengths, places = np.ones(len(rows), np.int64), rows
         else:
-            lengths = self.lengths[rows]
-            places = self._places(rows, np.maximum(lengths, 0))
+            lengths, counts = self.lengths[rows], np.maximum(self.lengths, 0)
+            places = item_places((np.cumsum(counts) - counts)[rows], counts[rows])
         if isinstance(self.values, np.ndarray):
             return Cells(self.kind, lengths, self.values[places], _NO_INTS)
         return Cells(self.kind, lengths, self.values.take(pa.array(places)), self.byte_lengths[places])
-
-    def _one_each(self) -> bool:
-        return len(self.values) == len(self.lengths) and bool((self.lengths == 1).all())
-
-    def _places(self, rows: Ints, taken: Ints) -> Ints:
-        """Return the indices of the values of these rows."""
-        counts = np.maximum(self.lengths, 0)
-        starts = (np.cumsum(counts) - counts)[rows]
-        if (taken <= 1).all():
-            return np.asarray(starts[taken > 0], np.int64)
-        return np.asarray(np.repeat(starts - np.cumsum(taken) + taken, taken) + np.arange(taken.sum()), np.int64)
 
 
 def concat(parts: Sequence[Cells]) -> Cells:
@@ -197,13 +186,7 @@ def unpack_values(texts: tuple[str, ...], kind: ColumnType) -> Values:
     # Check each length, so that a forged one cannot overflow the sum.
     if ((lengths < 0) | (lengths > len(data))).any() or int(lengths.sum()) != len(data):
         raise ValueError("packed values do not match their lengths")
-    return bytes_array(data.tobytes(), np.concatenate([[0], np.cumsum(lengths)]))
-
-
-def bytes_array(data: bytes, offsets: npt.NDArray[np.int64]) -> pa.LargeBinaryArray:
-    """Return values cut from `data` at `offsets`: [n + 1]."""
-    buffers = [None, pa.py_buffer(offsets.astype(np.int64, copy=False)), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+    return from_lengths(data.tobytes(), lengths)
 
 
 def empty_values(kind: ColumnType) -> Values:

@@ -104,10 +104,8 @@ class ValueCounts:
     def items(self) -> Iterator[tuple[Any, int]]:
         """Yield (value, count), the most frequent first, and equally frequent larger values first as in tft."""
         order = np.lexsort((np.arange(len(self.counts)), self.counts))[::-1]
-        values = _as_list(self.values)
-        return (
-            (values[place], count) for place, count in zip(order.tolist(), self.counts[order].tolist(), strict=True)
-        )
+        values = self.values.tolist() if isinstance(self.values, np.ndarray) else list(values_of(self.values))
+        return zip((values[place] for place in order.tolist()), self.counts[order].tolist(), strict=True)
 
     def _within_bound(self) -> ValueCounts:
         if len(self.values) <= (MAX_DISTINCT if self.hashes is None else FREQUENT):
@@ -174,11 +172,6 @@ def _ascend(values: Values) -> bool:
     return bool(len(values) < 2 or pc.all(pc.greater(values[1:], values[:-1])).as_py())
 
 
-def _as_list(values: Values) -> list[Any]:
-    found: list[Any] = values.tolist() if isinstance(values, np.ndarray) else list(values_of(values))
-    return found
-
-
 def _take(values: Values, places: Ints) -> Values:
     return values[places] if isinstance(values, np.ndarray) else values.take(pa.array(places))
 
@@ -194,9 +187,8 @@ def _united(parts: list[Values], counts: Ints) -> tuple[Values, Ints]:
 
 
 def _counted(which: Ints, counts: Ints, distinct: int) -> Ints:
-    return np.bincount(which, weights=counts, minlength=distinct).astype(
-        np.int64
-    )  # float64 weights are exact up to 2^53
+    # float64 weights are exact up to 2^53.
+    return np.bincount(which, weights=counts, minlength=distinct).astype(np.int64)
 
 
 def _smallest(hashes: Hashes) -> Hashes:
