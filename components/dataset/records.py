@@ -27,8 +27,8 @@ from infeed.components.errors import InfeedError
 Ints = npt.NDArray[np.int64]
 _COUNTABLE = 1 << 16  # up to this range, counting lengths is ten times faster than sorting
 FRAMING_BYTES = 16
-_HEADER_BYTES = 12
-_CRC_BYTES = 4
+HEADER_BYTES = 12
+CRC_BYTES = 4
 _MASK_DELTA = 0xA282EAD8
 _GZIP_WINDOW = 31  # 15 bits of window, plus 16 for a gzip header
 _FIRST_ZLIB_LEVEL = 4  # isal has levels 0 to 3
@@ -52,7 +52,7 @@ def frame_records(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     checksum = google_crc32c.value
     crcs = [checksum(payload) for payload in values_of(payloads)]
     masked = mask_checksums(np.array(crcs, np.uint32)).astype("<u4")
-    footers = fixed_width(masked.tobytes(), _CRC_BYTES, len(payloads))
+    footers = fixed_width(masked.tobytes(), CRC_BYTES, len(payloads))
     return pc.binary_join_element_wise(headers, payloads, footers, pa.scalar(b"", pa.large_binary()))
 
 
@@ -113,8 +113,8 @@ def _framed(file: BinaryIO, path: str, most_bytes: int | None) -> Iterator[tuple
                 where=f"{path}, record {number}",
                 do="write smaller records, or raise max_row_mb (--max-row-mb)",
             )
-        payload, crc = read_from(file, length, path), read_from(file, _CRC_BYTES, path)
-        if len(crc) < _CRC_BYTES:
+        payload, crc = read_from(file, length, path), read_from(file, CRC_BYTES, path)
+        if len(crc) < CRC_BYTES:
             raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
         yield number, payload, crc
 
@@ -153,24 +153,28 @@ def find_record(path: str, offset: int) -> int:
         size = file.size()
         for start in range(offset, size, _CHUNK):
             file.seek(start)
-            data = file.read(_CHUNK + _HEADER_BYTES - 1)  # up to the end of a header that starts at the last byte
+            data = file.read(_CHUNK + HEADER_BYTES - 1)  # up to the end of a header that starts at the last byte
             for place in _possible_lengths(data, size - start):
-                header = data[place : place + _HEADER_BYTES]
-                if header[8:] == _masked_bytes(google_crc32c.value(header[:8])) and _is_record(file, start + place):
+                if is_header(data[place : place + HEADER_BYTES]) and _is_record(file, start + place):
                     return int(start + place)
         return int(size)
 
 
+def is_header(data: bytes) -> bool:
+    """Return whether the bytes are a length and its checksum."""
+    return data[8:] == _masked_bytes(google_crc32c.value(data[:8]))
+
+
 def _is_record(file: pa.NativeFile, place: int) -> bool:
     file.seek(place)
-    length = int.from_bytes(file.read(_HEADER_BYTES)[:8], "little")
+    length = int.from_bytes(file.read(HEADER_BYTES)[:8], "little")
     payload = file.read(length)
-    return bool(file.read(_CRC_BYTES) == _masked_bytes(google_crc32c.value(payload)))
+    return bool(file.read(CRC_BYTES) == _masked_bytes(google_crc32c.value(payload)))
 
 
 def _possible_lengths(data: bytes, left: int) -> list[int]:
     """Return the offsets in `data` where a valid length may start: at most the rest of the file."""
-    count = len(data) - _HEADER_BYTES + 1
+    count = len(data) - HEADER_BYTES + 1
     if count <= 0:
         return []
     lengths: npt.NDArray[np.uint64] = np.ndarray((count,), "<u8", data, strides=(1,))
@@ -186,7 +190,7 @@ def count_records(path: str) -> int:
     count = 0
     with open_framing(path) as file:
         for number, length in _lengths(file, path):
-            if len(read_from(file, length + _CRC_BYTES, path)) < length + _CRC_BYTES:
+            if len(read_from(file, length + CRC_BYTES, path)) < length + CRC_BYTES:
                 raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
             count += 1
     return count
@@ -306,15 +310,13 @@ def open_framing(path: str) -> Iterator[BinaryIO]:
 def _lengths(file: BinaryIO, path: str) -> Iterator[tuple[int, int]]:
     """Yield (index, payload length) of each record. The caller reads the payload and its checksum in between."""
     number = 0
-    while header := read_from(file, _HEADER_BYTES, path):
-        length, crc = header[:8], header[8:]
-        if len(header) < _HEADER_BYTES:
+    while header := read_from(file, HEADER_BYTES, path):
+        if len(header) < HEADER_BYTES:
             raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
-        if crc != _masked_bytes(google_crc32c.value(length)):
-            raise InfeedError(
-                "not a TFRecord, or corrupt: wrong checksum of a length", where=f"{path}, record {number}", do=_REMEDY
-            )
-        yield number, int.from_bytes(length, "little")
+        if not is_header(header):
+            what = "not a TFRecord, or corrupt: wrong checksum of a length"
+            raise InfeedError(what, where=f"{path}, record {number}", do=_REMEDY)
+        yield number, int.from_bytes(header[:8], "little")
         number += 1
 
 

@@ -273,15 +273,12 @@ def _write_alone(feature: SpilledFeature, spec: FeatureSpec, stem: str) -> Cache
     values = FileWriter(f"{stem}.values")
     for begin in range(0, len(feature.data), _ITEMS):
         values.add(feature.data[begin : begin + _ITEMS])
-    ends = [_write_splits(lengths, f"{stem}.splits.{level}") for level, lengths in enumerate(_lengths(feature))]
+    lengths = [feature.counts, feature.sizes] if is_text else [feature.counts]
+    ends = [_write_splits(of_level, f"{stem}.splits.{level}") for level, of_level in enumerate(lengths)]
     files = (values.written(), *(file for _, file in ends))
     shape = (spec.width,) if is_text and spec.shape is not None else ()
     levels = tuple(count for count, _ in ends)
     return CachedColumn("string" if is_text else feature.kind, spec.shape is None, shape, values.items, levels, files)
-
-
-def _lengths(feature: SpilledFeature) -> list[Ints]:
-    return [feature.counts, feature.sizes] if feature.kind == "bytes" else [feature.counts]
 
 
 def _write_splits(lengths: Ints, path: str) -> tuple[int, ColumnFile]:

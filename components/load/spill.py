@@ -74,11 +74,8 @@ class FeatureCounts:
         if other.kind != self.kind:
             self.add_missing(other.rows)
             return
-        self.rows, self.values, self.nulls = (
-            self.rows + other.rows,
-            self.values + other.values,
-            self.nulls + other.nulls,
-        )
+        self.rows, self.values = self.rows + other.rows, self.values + other.values
+        self.nulls += other.nulls
         self.least, self.most = min(self.least, other.least), max(self.most, other.most)
 
 
@@ -142,11 +139,7 @@ def spill_records(
     Raises:
       InfeedError: a file is corrupt, a record is not a tf.Example, or a feature changes its type.
     """
-
-    def added(number: int, kind: Kind) -> SpilledFeature:
-        return SpilledFeature(kind, stem=f"{folder}/{number}")
-
-    return _read_features(paths, added, wanted, threads)
+    return _read_features(paths, lambda number, kind: SpilledFeature(kind, stem=f"{folder}/{number}"), wanted, threads)
 
 
 def count_features(
