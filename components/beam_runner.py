@@ -134,8 +134,11 @@ def pipeline_on(runner: str, options: Sequence[str]) -> Any:
 
     name = BEAM_RUNNERS.get(runner, runner)
     _, options = _parsed(options)
-    if name == BEAM_RUNNERS["dask"]:
-        options = _dask_options(options)
+    if name == BEAM_RUNNERS["dask"]:  # its client rejects options of others, such as TFX's labels
+        words = " ".join(options).replace(" --", "\n--").splitlines()
+        options = [word.replace(" ", "=", 1) for word in words if word.startswith("--dask_")]
+        if not any("dask_npartitions" in one or "dask_partition_size" in one for one in options):
+            options.append("--dask_partition_size=1")  # by default 128 tasks of some 64 MB go to one worker
     elif Named(name).short_name.lower() in _PORTABLE:
         options = _without_deadline(options)
     # Not as the option --runner, because the Dask runner passes every option to its client, which rejects that one.
@@ -164,15 +167,6 @@ def _parsed(options: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--environment_type", "--environment-type", default="")
     parser.add_argument("--environment_config", "--environment-config", default="")
     return parser.parse_known_args(rest, found)[0], rest
-
-
-def _dask_options(options: Sequence[str]) -> list[str]:
-    """Return only the options of the Dask runner, because its client rejects others, such as TFX's labels."""
-    words = " ".join(options).replace(" --", "\n--").splitlines()
-    found = [word.replace(" ", "=", 1) for word in words if word.startswith("--dask_")]
-    if not any("dask_npartitions" in one or "dask_partition_size" in one for one in found):
-        found.append("--dask_partition_size=1")  # by default 128 tasks of some 64 MB go to one worker
-    return found
 
 
 def _without_deadline(options: Sequence[str]) -> list[str]:

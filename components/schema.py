@@ -46,9 +46,8 @@ _OTHER = ("is not a valid value", "see docs/config.md for valid values")
 def read(kind: type[T], given: Any, where: str = "", *, exact: bool = False) -> T:
     """Create a dataclass, and nested ones, from plain data.
 
-    Two habits of YAML authors are corrected. In `name:` without a value, None is dropped if it is not valid. In `cpu:
-    4`, a
-    number becomes text if text is expected.
+    Two habits of YAML authors are corrected. In `name:` without a value, None is dropped if it is not valid. In
+    `cpu: 4`, a number becomes text if text is expected.
 
     Args:
       kind: the dataclass, or another annotation.
@@ -81,7 +80,10 @@ def read_json(kind: type[T], text: bytes, check_header: Callable[[Any], None] | 
     Raises:
       ValueError: the text is not such JSON, or a value is invalid. The error names its place.
     """
-    plain = _strict_json(text)
+    try:
+        plain = json.loads(text.decode(), object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     if check_header:
         check_header(plain)
     found: T
@@ -89,13 +91,6 @@ def read_json(kind: type[T], text: bytes, check_header: Callable[[Any], None] | 
     if problems:
         raise ValueError(problems[0].sentence)
     return found
-
-
-def _strict_json(text: bytes) -> Any:
-    try:
-        return json.loads(text.decode(), object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
 
 
 def to_plain(options: Any, *, defaults: bool = True) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def resolve(text: str, option: str) -> Reference:
     Raises:
       InfeedError: the text names no function, or the module or function does not exist.
     """
-    module, function = _parts(text)
+    module, _, function = text.partition(":") if ":" in text else text.rpartition(".")
     if not (module and function.isidentifier()) or (function == "py" and ":" not in text):
         raise InfeedError(
             f"{text!r} does not name a function",
@@ -59,7 +59,11 @@ def resolve(text: str, option: str) -> Reference:
             do='use "package.module:function", "package.module.function" or "path/to/file.py:function"',
         )
     reference = Reference(module, function, _source_file(module, option))
-    _check_defined(reference, option)
+    if reference.file:
+        with translate_errors(option):
+            names = _top_level_names(Path(reference.file))
+        if function not in names and "*" not in names:
+            raise _not_defined(reference, option)
     return reference
 
 
@@ -108,8 +112,7 @@ def translate_errors(option: str = "") -> Iterator[None]:
     """Convert an exception of a user's file in the body to an error with the file, the line and the message.
 
     `sys.exit` counts as an exception, because it would end the run with the user's exit code. So does a
-    KeyboardInterrupt
-    that the user's code raises. A KeyboardInterrupt of Ctrl-C is raised unchanged.
+    KeyboardInterrupt that the user's code raises. A KeyboardInterrupt of Ctrl-C is raised unchanged.
 
     Raises:
       InfeedError: an exception passed through a user's file.
@@ -123,9 +126,7 @@ def translate_errors(option: str = "") -> Iterator[None]:
         if place is None or (isinstance(error, KeyboardInterrupt) and not _is_raised_by_user(error)):
             raise
         raise InfeedError(
-            _words(error),
-            where=f"{place}, option {option}" if option else place,
-            do="correct the code there",
+            _words(error), where=f"{place}, option {option}" if option else place, do="correct the code there"
         ) from error
 
 
@@ -170,9 +171,8 @@ def users_line(frames: Sequence[Any]) -> str | None:
     """Return the innermost frame of a user's file, such as `model.py, line 7, in build_model: "x = y"`."""
     for frame in reversed(frames):
         if _is_users(frame.filename):
-            line = (
-                frame.line or linecache.getline(frame.filename, frame.lineno).strip()
-            )  # TensorFlow's frames have no line
+            # TensorFlow's frames have no line.
+            line = frame.line or linecache.getline(frame.filename, frame.lineno).strip()
             return f"{frame.filename}, line {frame.lineno}, in {frame.name}: {line!r}"
     return None
 
@@ -181,11 +181,6 @@ def _is_users(file: str) -> bool:
     """Return whether a file belongs to a user's project, not to a library or this package."""
     path = os.path.realpath(file)
     return os.path.isfile(path) and not path.startswith(_NOT_USERS)
-
-
-def _parts(text: str) -> tuple[str, str]:
-    module, _, function = text.partition(":") if ":" in text else text.rpartition(".")
-    return module, function
 
 
 def _source_file(module: str, option: str) -> str:
@@ -208,15 +203,6 @@ def _source_file(module: str, option: str) -> str:
             do="check the spelling, or install its package in this environment",
         )
     return spec.origin if spec.origin and spec.origin.endswith(".py") else ""
-
-
-def _check_defined(reference: Reference, option: str) -> None:
-    if not reference.file:
-        return
-    with translate_errors(option):
-        names = _top_level_names(Path(reference.file))
-    if reference.function not in names and "*" not in names:
-        raise _not_defined(reference, option)
 
 
 def _not_defined(reference: Reference, option: str) -> InfeedError:

@@ -122,7 +122,7 @@ def stat(path: str) -> FileStat:
 
 def version(file: FileStat) -> str:
     """Return a text that changes with the file. For local files it also covers the inode and change time."""
-    system, inner = _resolve(file.path)
+    system, inner = store_of(file.path)
     if not _is_local(system):
         return f"{file.size} {file.mtime_ns}"
     found = os.stat(inner)
@@ -217,7 +217,7 @@ def open_input(
       InfeedError: permission is denied.
       ReadFailedError: the store failed, now or during reading.
     """
-    system, inner = _resolve(path)
+    system, inner = store_of(path)
     with _permission_errors(path), failed_reads(path):
         opened = _open_local(inner, mapped) if _is_local(system) else system.open_input_file(inner)
     with opened as file:
@@ -260,7 +260,7 @@ def open_output(path: str) -> Iterator[pa.NativeFile]:
     Raises:
       InfeedError: the disk is full, or permission is denied.
     """
-    system, inner = _resolve(path)
+    system, inner = store_of(path)
     unfinished = inner
     if not _is_object_store(system):
         with _permission_errors(path, _NOT_THERE):
@@ -303,7 +303,7 @@ def read_bytes(path: str) -> bytes:
             open(handle, "rb", buffering=0, closefd=False) as local,
         ):
             return local.read()
-    system, inner = _resolve(path)
+    system, inner = store_of(path)
     with failed_reads(path), system.open_input_stream(inner, compression=None) as file:
         return bytes(file.read())
 
@@ -316,8 +316,8 @@ def write_bytes(path: str, content: bytes) -> None:
 
 def rename(source: str, target: str) -> None:
     """Move a file, replacing `target`. The folder of the target is created if missing."""
-    system, old = _resolve(source)
-    _, new = _resolve(target)
+    system, old = store_of(source)
+    _, new = store_of(target)
     if not _is_object_store(system):
         system.create_dir(posixpath.dirname(new), recursive=True)
     system.move(old, new)
@@ -325,7 +325,7 @@ def rename(source: str, target: str) -> None:
 
 def remove(path: str) -> None:
     """Remove a file or a folder, if it exists."""
-    system, inner = _resolve(path)
+    system, inner = store_of(path)
     kind = _info(path).type
     if kind == fs.FileType.Directory:
         with suppress(FileNotFoundError):  # a folder of Google's store vanishes with its content
@@ -354,16 +354,11 @@ def copy(source: str, target: str) -> None:
 
 def _copy_file(source: str, target: str) -> None:
     """Copy one file. pyarrow's copy of a folder would leave folder marker objects in a store."""
-    one, old = _resolve(source)
-    other, new = _resolve(target)
+    one, old = store_of(source)
+    other, new = store_of(target)
     if not _is_object_store(other):
         other.create_dir(posixpath.dirname(new), recursive=True)
     fs.copy_files(old, new, one, other, chunk_size=_UPLOAD_BYTES, use_threads=False)
-
-
-def store_of(path: str) -> tuple[fs.FileSystem, str]:
-    """Return pyarrow's file system of a path, and the path within this file system."""
-    return _resolve(path)
 
 
 def endpoint_of(path: str) -> str | None:
@@ -386,10 +381,11 @@ def tensorflow_opens(path: str) -> bool:
 
 def is_local(path: str) -> bool:
     """Return whether a path is on the local file system."""
-    return _is_local(_resolve(path)[0])
+    return _is_local(store_of(path)[0])
 
 
-def _resolve(path: str) -> tuple[fs.FileSystem, str]:
+def store_of(path: str) -> tuple[fs.FileSystem, str]:
+    """Return pyarrow's file system of a path, and the path within this file system."""
     scheme, is_uri, rest = path.partition("://")
     try:
         path.encode()
@@ -436,7 +432,7 @@ def _is_local(system: fs.FileSystem) -> bool:
 
 
 def _info(path: str) -> fs.FileInfo:
-    system, inner = _resolve(path)
+    system, inner = store_of(path)
     with _permission_errors(path, _NO_NAME), failed_reads(path):
         return system.get_file_info(inner)
 
@@ -456,7 +452,7 @@ def _permission_errors(path: str, also: Set[int] = frozenset()) -> Iterator[None
 
 
 def _children(folder: str) -> list[fs.FileInfo]:
-    system, inner = _resolve(folder)
+    system, inner = store_of(folder)
     if system.type_name != "gcs":
         with _permission_errors(folder), failed_reads(folder):
             found = list(system.get_file_info(fs.FileSelector(inner, allow_not_found=True)))

@@ -204,11 +204,7 @@ def _types(cells: Mapping[str, Cells]) -> dict[str, str]:
 
 
 def statistics_of(
-    root: str,
-    split: str,
-    columns: Iterable[str] | None = None,
-    cache_dir: str = CACHE_DIR,
-    map_fn: MapFn | None = None,
+    root: str, split: str, columns: Iterable[str] | None = None, cache_dir: str = CACHE_DIR, map_fn: MapFn | None = None
 ) -> dict[str, ColumnStatistics]:
     """Return the statistics of the columns of one split, by name; see `table_of`.
 
