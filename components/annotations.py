@@ -136,9 +136,9 @@ def follow(hint: Any, steps: Iterable[Any]) -> tuple[tuple[Any, ...], Any, Any]:
         if members := _but_none(bare(hint)):
             hint = tags_of(hint).get(step, members[0])
             continue
-        holder = bare(hint)
+        holder, is_options = bare(hint), dataclasses.is_dataclass(bare(hint))
         path.append(step)
-        if dataclasses.is_dataclass(holder):
+        if is_options:
             hint = hints_of(holder).get(step, Any)
         else:
             of = get_args(holder) or (Any,)

@@ -22,7 +22,6 @@ from infeed.components.dataset.files import FileStat
 from infeed.components.errors import InfeedError
 
 _THREADS = 8  # threads mostly wait for a store
-_DO = "write the dataset again: the file was damaged or replaced after it was written"
 _seen: set[tuple[str, str]] = set()  # (path, mark) of the files verified in this process
 
 
@@ -38,12 +37,13 @@ class Expected:
 class WrongFileError(InfeedError):
     """The file at `path` differs from the file that was written."""
 
-    def __init__(self, path: str, what: str, do: str = _DO) -> None:
+    def __init__(self, path: str, what: str) -> None:
         self.path = path
+        do = "write the dataset again: the file was damaged or replaced after it was written"
         super().__init__(what, where=path, do=do)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return WrongFileError, (self.path, self.what, self.do)
+        return WrongFileError, (self.path, self.what)
 
 
 def verify(expected: Sequence[Expected], cache_dir: str | None = None) -> None:

@@ -53,10 +53,10 @@ def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.L
     return _join([head, *(piece for place in range(batch.num_columns) for piece in by_place[place])])
 
 
-def encode_feature(column: pa.Array, name: str, *, empty_lists: bool = False) -> pa.LargeBinaryArray:
+def encode_feature(column: pa.Array, name: str) -> pa.LargeBinaryArray:
     """Return one serialized tf.train.Feature for each row, the key that TFX hashes to split by a feature."""
     group = _Group([0], [name], [lambda head, length: head or b""], _without_dictionary(column))
-    return _join(_encode_group(group, empty_lists))
+    return _join(_encode_group(group, empty_lists=False))
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,9 @@ _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(?P<stem>.*?)([-.]?\d+-of-\d+)?[._]tfrecords?([-.]\d+-of-\d+)?(\.gz)?", re.IGNORECASE)
 
 
-def manifest_of(root: str, cache_dir: str | None = None, map_fn: MapFn = map) -> Manifest:
+def manifest_of(root: str, cache_dir: str | None = None) -> Manifest:
     """Return the manifest of any TFRecord dataset; see `manifests_of`."""
-    return manifests_of([root], cache_dir, map_fn)[root]
+    return manifests_of([root], cache_dir)[root]
 
 
 def manifests_of(roots: Iterable[str], cache_dir: str | None = None, map_fn: MapFn = map) -> dict[str, Manifest]:

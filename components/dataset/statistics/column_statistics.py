@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infeed.components import schema
 from infeed.components.annotations import Count
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.statistics.cells import MAX_BYTES, Cells, are_utf8
@@ -99,19 +97,19 @@ class ColumnStatistics:
     type: ColumnType
     rows: int
     missing: int
-    lengths: Lengths
-    zeros: int
-    invalid_utf8: int
-    nans: int
-    positive_infinities: int
-    negative_infinities: int
-    minimum: float | None
-    maximum: float | None
-    total: ExactSum
-    squares: ExactSum
-    byte_lengths: Lengths
-    quantiles: QuantileSketch
-    counts: ValueCounts
+    lengths: Lengths = field(default_factory=Lengths)
+    zeros: int = 0
+    invalid_utf8: int = 0
+    nans: int = 0
+    positive_infinities: int = 0
+    negative_infinities: int = 0
+    minimum: float | None = None
+    maximum: float | None = None
+    total: ExactSum = field(default_factory=ExactSum)
+    squares: ExactSum = field(default_factory=ExactSum)
+    byte_lengths: Lengths = field(default_factory=Lengths)
+    quantiles: QuantileSketch = field(default_factory=QuantileSketch)
+    counts: ValueCounts = field(kw_only=True)
 
     @classmethod
     def of(cls, name: str, column: pa.Array, *, empty_lists: bool = False) -> ColumnStatistics:
@@ -131,20 +129,16 @@ class ColumnStatistics:
 
     @classmethod
     def of_cells(cls, name: str, cells: Cells) -> ColumnStatistics:
-        there = cells.lengths >= 0
+        there, rows = cells.lengths >= 0, len(cells.lengths)
         present = cells.lengths if there.all() else cells.lengths[there]
-        of_rows = cls.none(name, cells.kind, len(cells.lengths))
-        of_rows = dataclasses.replace(of_rows, missing=of_rows.rows - len(present), lengths=Lengths.of(present))
         of_values = _of_bytes(cells) if cells.kind == "bytes" else _of_numbers(cells.values)
-        return dataclasses.replace(of_rows, **of_values)
+        counts = of_values.pop("counts", None) or ValueCounts.none(cells.kind)
+        return cls(name, cells.kind, rows, rows - len(present), Lengths.of(present), counts=counts, **of_values)
 
     @classmethod
     def none(cls, name: str, kind: ColumnType, rows: int = 0) -> ColumnStatistics:
         """Return the statistics of rows that all lack the feature."""
-        no = dict.fromkeys(("zeros", "invalid_utf8", "nans", "positive_infinities", "negative_infinities"), 0)
-        bounds = {"minimum": None, "maximum": None, "total": ExactSum(), "squares": ExactSum()}
-        parts = {"lengths": Lengths(), "byte_lengths": Lengths(), "quantiles": QuantileSketch()}
-        return cls(name, kind, rows, rows, **no, **bounds, **parts, counts=ValueCounts.none(kind))  # type: ignore[arg-type]
+        return cls(name, kind, rows, rows, counts=ValueCounts.none(kind))
 
     def __add__(self, other: ColumnStatistics) -> ColumnStatistics:
         """Merge the statistics of two sets of rows.
@@ -216,18 +210,6 @@ class ColumnStatistics:
         for name in ("lengths", "byte_lengths"):
             found[name] = {**vars(found[name]), "quantiles": found[name].quantiles.plain()}
         return {**found, "quantiles": self.quantiles.plain(), "counts": self.counts.plain()}
-
-    def to_json(self) -> str:
-        return json.dumps(self.plain())
-
-    @classmethod
-    def from_json(cls, text: bytes) -> ColumnStatistics:
-        """Parse statistics, and check types, ranges and consistency of all values.
-
-        Raises:
-          ValueError: a value is invalid.
-        """
-        return schema.read_json(StoredColumn, text).statistics()
 
 
 @dataclass(frozen=True)

@@ -49,13 +49,6 @@ class ExactSum:
         scale = max(self.scale, other.scale)
         return ExactSum((self.units << (scale - self.scale)) + (other.units << (scale - other.scale)), scale)
 
-    def __float__(self) -> float:
-        """Return the nearest float64, like `math.fsum`. Infinite if out of range."""
-        try:
-            return float(self.fraction)
-        except OverflowError:
-            return float("inf") if self.units > 0 else float("-inf")
-
     @property
     def fraction(self) -> Fraction:
         return Fraction(self.units, 1 << self.scale)
