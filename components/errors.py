@@ -133,11 +133,7 @@ def infeed_error(error: BaseException) -> InfeedError | None:
 
 
 def required(module: str) -> Any:
-    """Import a module.
-
-    Raises:
-      InfeedError: the module is not installed. The error names the package to install.
-    """
+    """Import a module. Raises InfeedError if the module is not installed. The error names the package to install."""
     with naming_extras():
         return importlib.import_module(module)
 

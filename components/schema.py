@@ -73,7 +73,6 @@ def read_json(kind: type[T], text: bytes, check_header: Callable[[Any], None] | 
     """Read untrusted JSON, such as the manifest of a foreign dataset, without correcting values.
 
     Args:
-      kind: the dataclass, or another annotation.
       text: standard JSON in UTF-8, without NaN and without repeated names in an object.
       check_header: called with the plain data first, so that it can reject another version of the format.
 
@@ -178,7 +177,6 @@ class _Problem:
       path: names and indices of the value, including a missing or unknown option.
       holder: type that contains the last step.
       hint: expected type of the value.
-      value: the value.
       cause: error of a `__post_init__`.
       words: alternatives of a `Literal` in a union with other types.
     """

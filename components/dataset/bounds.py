@@ -16,7 +16,6 @@ class FolderBounds:
 
     Args:
       root: local folder, or folder of a store, which has no links.
-      allow: whether files outside the folder are allowed.
     """
 
     def __init__(self, root: str, *, allow: bool = False) -> None:

@@ -44,7 +44,6 @@ class EpochProfile:
       seconds: wall-clock time of all steps, including waits and excluding validation.
       wait_seconds: part of `seconds` in which training waited for a batch or for its transfer.
       examples: records trained on, over all replicas.
-      examples_per_second: examples divided by seconds.
       peak_memory_bytes: peak memory of the process until the end of this epoch. None if unknown.
       workers_wait_seconds: waits of each worker, if there are several. `wait_seconds` is their maximum, because every
         worker waits for the slowest.
@@ -78,7 +77,6 @@ class EpochProfile:
 
         Args:
           waited: seconds that each worker waited, by the clock in its graph.
-          batch_size: records of a global batch.
           outside: seconds between calls of the training function.
           of_callbacks: part of `outside` in each callback.
         """
@@ -97,9 +95,6 @@ class Ceiling:
     """The rate of the same training step on a constant batch in memory, the limit if input were free.
 
     Attributes:
-      steps: number of steps.
-      seconds: wall-clock time of all steps.
-      examples_per_second: examples divided by seconds.
       floor_seconds: seconds of a step that count as waiting although the batch is ready: the cost of handing it over.
         The median of several turns.
       floor_spread_seconds: half the interquartile range of these turns.
@@ -169,7 +164,6 @@ class Trial:
 
     Attributes:
       change: option and value, such as `batch_size=512`.
-      examples_per_second: rate of the changed pipeline.
       gain: this rate divided by the rate without the change.
       helps: whether the gain is above 5 % and above the noise.
     """
@@ -192,7 +186,6 @@ class Timeline:
     """Time of the steps of a training, in a bounded number of parts of consecutive steps.
 
     Attributes:
-      steps: number of steps of each part.
       seconds: wall-clock time of each part, without validation.
       wait_seconds: part of `seconds` in which training waited for input, including the hand-over.
     """
@@ -217,7 +210,6 @@ class PlanSummary:
 
     Attributes:
       tier: where epochs after the first are read from.
-      reason: why this tier was chosen.
       steps: steps of the input pipeline, in order.
       left_out: skipped corrupt records, each in words. Written only if there are any.
       advice: what to change in the files, in words. Written only if there is anything.
@@ -239,15 +231,12 @@ class InputProfile:
     """The content of `input_profile.json`.
 
     Attributes:
-      format: version of the file format.
       strategy: tf.distribute strategy, as in the Trainer's options.
       replicas: devices that trained, over all hosts.
       hosts: machines that trained.
       batch_size: records of a global batch, over all replicas.
-      steps_per_epoch: batches of an epoch.
       epochs: the epochs in order, at least one.
       ceiling: the rate on constant data. None if the Trainer did not measure it.
-      plan: the input pipeline.
       bytes: size of the training split on disk.
       handover_seconds: without a ceiling, its `floor_seconds`. Written only if measured.
       stages: cost of each stage, in the order of the plan. Written only if measured.

@@ -22,7 +22,6 @@ class ShardRange:
 
     Attributes:
       split: name of the split. Empty for a file outside Split-* folders.
-      path: path of the file.
       start: index of the first record.
       stop: index after the last record. None for the end of the file.
       bytes: size on disk, estimated unless the range is the whole file.
@@ -73,7 +72,6 @@ def cut(split: str, path: str, size: int, records: int) -> list[ShardRange]:
     """Divide a file into ranges of equal numbers of records.
 
     Args:
-      size: size of the file in bytes.
       records: number of records. 0 if unknown.
     """
     parts = max(1, min(math.ceil(size / RANGE_BYTES), records))

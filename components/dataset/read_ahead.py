@@ -28,7 +28,6 @@ class StoreFile(io.BufferedIOBase):
 
     Args:
       file: file to read by `read_at`, from several threads.
-      path: path for errors.
     """
 
     def __init__(self, file: pa.NativeFile, path: str) -> None:

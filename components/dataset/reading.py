@@ -169,7 +169,6 @@ class _Uncounted:
     """A dataset without a manifest.
 
     Attributes:
-      by_split: files of each split.
       cached: folder that caches the count. None for no cache.
     """
 

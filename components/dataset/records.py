@@ -321,11 +321,7 @@ def _lengths(file: BinaryIO, path: str) -> Iterator[tuple[int, int]]:
 
 
 def read_from(file: BinaryIO, size: int, path: str) -> bytes:
-    """Return `size` bytes, or the rest of the file.
-
-    Raises:
-      InfeedError: the file cannot be decompressed.
-    """
+    """Return `size` bytes, or the rest of the file. Raises InfeedError if the file cannot be decompressed."""
     try:
         return file.read(size) if size <= _CHUNK else b"".join(_read_in_steps(file, size))
     except _BAD_GZIP as error:

@@ -54,8 +54,6 @@ class Deal:
     """The assignment of records to windows. Every record belongs to exactly one window.
 
     Attributes:
-      windows: number of windows.
-      bytes: size of all records.
       interleave: True deals records one by one, so that every part reaches every window and sizes differ by at most one
         record, as a shuffle requires. False gives each window a run of the input of about equal bytes.
     """

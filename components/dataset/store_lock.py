@@ -26,7 +26,6 @@ def alone_on_store(path: str, *, where: str, do: str, renews: float = 30.0, sett
     """Hold the lock inside the body, and remove the lock object afterwards.
 
     Args:
-      path: path of the lock object.
       where: folder that the lock protects, for the error.
       do: remedy for the user of the other process.
       renews: seconds between two renewals.

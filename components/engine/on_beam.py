@@ -46,9 +46,7 @@ class OnBeam(Engine):
     """The engine of the runner that Beam's options name.
 
     Args:
-      make_pipeline: returns a pipeline on that runner.
       shared: folder that this process and all workers can access. The engine uses a temporary subfolder.
-      named: the runner.
       imports: modules that a worker imports before it loads a function.
     """
 
@@ -297,11 +295,7 @@ class _Results:
         files.write_bytes(files.join(self.of_job, "pulse"), str(count).encode())
 
     def later(self) -> tuple[Any, Any] | None:
-        """Wait for the functions of this pass.
-
-        Raises:
-          InfeedError: the process that makes them has ended.
-        """
+        """Wait for the functions of this pass. Raises InfeedError if the process that makes them has ended."""
         path, pulse = files.join(self.folder, "later"), files.join(self.of_job, "pulse")
         before, since = b"", time.monotonic()
         while not files.exists(path):

@@ -35,7 +35,6 @@ class FeatureSpec:
     """Type and shape of a feature.
 
     Attributes:
-      type: `float32`, `int64` or `bytes`.
       shape: shape of a row: `()` for one value, `(n,)` for n values, None for a varying number, delivered as `Ragged`.
       nulls: number of rows without a value.
     """
@@ -120,12 +119,7 @@ class _Lists:
 
 
 class Features:
-    """Features of all rows of a split, by name. After pickling, another process opens the same files.
-
-    Args:
-      entry: folder of the files.
-      index: index of the files.
-    """
+    """Features of all rows of a split, by name. After pickling, another process opens the same files."""
 
     def __init__(self, entry: str, index: ColumnIndex) -> None:
         self.entry, self._index = entry, index
@@ -198,10 +192,8 @@ def pack_columns(
     """Write the columns of an entry.
 
     Args:
-      features: spilled features by name.
       records: number of records in each file.
       declared: columns of the whole dataset, which apply to all its splits.
-      folder: output folder.
     """
     specs = {name: _spec_of(features[name], declared.get(name)) for name in sorted(features)}
     optional = {name for name in specs if _is_optional(features[name], declared.get(name))}

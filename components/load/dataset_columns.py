@@ -27,9 +27,6 @@ def dataset_columns(
 
     Args:
       found: split to load, with the files of the other splits.
-      own: features of this split.
-      records: number of records in this split.
-      wanted: names of features; None for all.
     """
     if found.schema:
         return {column.name: column for column in found.schema if wanted is None or column.name in wanted}

@@ -53,12 +53,7 @@ class NumpyArrays:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Delivery of the features of a split.
-
-    Attributes:
-      placed: location of each feature, by name.
-      fills: fill value of each feature, by name.
-    """
+    """Delivery of the features of a split."""
 
     placed: Mapping[str, PlacedFeature]
     fills: Mapping[str, Any] = field(default_factory=dict)
@@ -68,9 +63,7 @@ class Delivery:
         """Choose the fill values.
 
         Args:
-          placed: location of each feature, by name.
           rule: as in LoadOptions.on_missing.
-          place: location of the dataset, for errors.
 
         Raises:
           InfeedError: a value for a column does not fit, or `rule` is "error" and a value is missing.
@@ -171,8 +164,6 @@ class Recipe:
     """Recipe of a batch.
 
     Attributes:
-      alone: location of each separate feature, by name.
-      fills: fill values by name.
       packed: features and slices to join, by type.
     """
 

@@ -111,12 +111,7 @@ class LoadPlan:
     """Plan of the batches. The printed plan has a line for each decision and its reason.
 
     Attributes:
-      place: location of the records.
-      files: number of TFRecord files.
-      file_bytes: size of these files.
-      features: number of features that are read.
       column_bytes: size of the columns in `folder`.
-      steps_per_epoch: number of global batches.
     """
 
     place: str

@@ -76,11 +76,7 @@ class BatchOrder:
         return self.batch.steps(self.rows) if self.shuffled else -(-self.rows // self.batch.size)
 
     def __len__(self) -> int:
-        """Return the number of batches.
-
-        Raises:
-          TypeError: the order is endless.
-        """
+        """Return the number of batches. Raises TypeError if the order is endless."""
         if self._end is None:
             raise TypeError("an endless order has no length")
         return self._end - self.start_step

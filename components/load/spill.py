@@ -131,8 +131,6 @@ def spill_records(
     """Read all records once, and return the features sorted by name and the number of records in each file.
 
     Args:
-      paths: TFRecord files.
-      folder: output folder of the values.
       wanted: names of features; None for all.
       threads: number of decoding threads; None for one per core.
 
@@ -193,9 +191,7 @@ class DecodedBlock(NamedTuple):
     """Block of adjacent records of a file.
 
     Attributes:
-      file: number of the file.
       first: number of the first record in its file.
-      records: number of records.
       columns: lists, [records], by feature name.
     """
 
@@ -209,7 +205,6 @@ def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator
     """Decode all records of the files in order. Memory holds one block per thread and one more.
 
     Args:
-      paths: TFRecord files.
       threads: number of decoding threads; None for one per core.
 
     Raises:

@@ -105,11 +105,7 @@ def joined_boundaries(boundaries: Any) -> tuple[Any, ...]:
 
 
 def vocabulary_order(ordering: int) -> str:
-    """Return what a vocabulary is ordered by: `frequency` or `mutual_information`, also `weighted_`; empty if unknown.
-
-    Args:
-      ordering: `vocab_ordering_type` of an operation.
-    """
+    """Return what a vocabulary is ordered by: `frequency` or `mutual_information`, also `weighted_`; empty if unknown."""
     from tensorflow_transform import analyzers
 
     kinds = vars(analyzers._VocabOrderingType).items()
@@ -205,8 +201,6 @@ def annotations_of(graph: Any, features: Any, *, final: bool) -> Callable[[], Ma
     """Return what tft's `metadata_fn` does, which traces the function once more: it returns annotations of features.
 
     Args:
-      graph: traced function.
-      features: what the function returns.
       final: whether the results of all analyzers are known. If not, only names of features are returned.
 
     Returns:

@@ -149,11 +149,7 @@ def pack(array: npt.NDArray[Any]) -> str:
 
 
 def unpack(text: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Decode numbers from text.
-
-    Raises:
-      ValueError: the text is not base64, or its length does not fit the type.
-    """
+    """Decode numbers from text. Raises ValueError if the text is not base64, or its length does not fit the type."""
     wanted = np.dtype(dtype)
     try:
         data = base64.b64decode(text, validate=True)

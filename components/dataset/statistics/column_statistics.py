@@ -34,10 +34,7 @@ class Lengths:
     """Statistics of lengths: of the number of values of rows, or of the number of bytes of values.
 
     Attributes:
-      number: number of lengths.
       minimum, maximum: 0 if there are none.
-      total: sum.
-      quantiles: quantile sketch.
     """
 
     number: int = 0
@@ -77,9 +74,7 @@ class ColumnStatistics:
     Statistics of numbers cover only finite numbers. -0.0 counts as 0.0.
 
     Attributes:
-      name: name of the column.
       type: type in a tf.Example.
-      rows: number of rows, with or without the feature.
       missing: rows without the feature.
       lengths: number of values of rows with the feature. 0 is an empty list.
       zeros: values equal to 0, or empty bytes.
@@ -87,10 +82,7 @@ class ColumnStatistics:
       nans, positive_infinities, negative_infinities: number of non-finite values.
       minimum, maximum: of numbers. None for bytes, and if there are no numbers.
       total: exact sum of the numbers.
-      squares: exact sum of the squares.
       byte_lengths: lengths of the values of a bytes column.
-      quantiles: quantile sketch of the numbers. Empty for bytes.
-      counts: number of occurrences of each value.
     """
 
     name: str
@@ -141,11 +133,7 @@ class ColumnStatistics:
         return cls(name, kind, rows, rows, counts=ValueCounts.none(kind))
 
     def __add__(self, other: ColumnStatistics) -> ColumnStatistics:
-        """Merge the statistics of two sets of rows.
-
-        Raises:
-          ValueError: the columns have different names or types.
-        """
+        """Merge the statistics of two sets of rows. Raises ValueError if the columns have different names or types."""
         if (self.name, self.type) != (other.name, other.type):
             raise ValueError(f"column {self.name!r} is {self.type}, but {other.name!r} is {other.type}")
         summed = {name: getattr(self, name) + getattr(other, name) for name in _SUMMED}
@@ -263,11 +251,7 @@ class StoredColumn:
     counts: StoredCounts
 
     def statistics(self) -> ColumnStatistics:
-        """Decode and check the statistics.
-
-        Raises:
-          ValueError: a value is invalid.
-        """
+        """Decode and check the statistics. Raises ValueError if a value is invalid."""
         dtype = np.int64 if self.type == "int" else np.float32
         plain = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
         plain |= {"total": self.total.sum(), "squares": self.squares.sum()}

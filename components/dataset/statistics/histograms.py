@@ -59,8 +59,6 @@ class Distribution:
         Args:
           values: finite, ascending and distinct.
           counts: int64 [n], number of occurrences of each.
-          below, above: numbers of negative and positive infinities.
-          nans: number of NaNs.
         """
         ends = [([-np.inf], [below], below), (values, counts, len(values)), ([np.inf], [above], above)]
         parts = [(some, of_each) for some, of_each, there in ends if there]

@@ -186,9 +186,6 @@ class QuantileSketch:
     def at(self, fractions: Iterable[float]) -> list[Any]:
         """Return the quantile at each fraction, like NumPy's quantiles with method `inverted_cdf`.
 
-        Args:
-          fractions: each from 0 to 1.
-
         Raises:
           ValueError: there are no values.
         """
@@ -228,11 +225,7 @@ class StoredRun:
     height: Count
 
     def run(self, dtype: npt.DTypeLike) -> Run:
-        """Decode and check the run.
-
-        Raises:
-          ValueError: the values are not ascending, or a weight is below 1.
-        """
+        """Decode and check the run. Raises ValueError if the values are not ascending, or a weight is below 1."""
         found = Run(unpack(self.values, dtype), unpack(self.weights, np.int64), self.error, self.height)
         if len(found.values) != len(found.weights) or not 0 < len(found.values) <= CAPACITY:
             raise ValueError(f"a run has {len(found.values)} values and {len(found.weights)} weights")

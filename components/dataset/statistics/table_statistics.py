@@ -48,8 +48,6 @@ class TableStatistics:
     """The number of rows, and the statistics of each column.
 
     Attributes:
-      rows: number of rows.
-      columns: statistics over all rows by name, sorted.
       untyped: names of features without a type, which ExampleGens write for columns without values.
     """
 
@@ -92,7 +90,6 @@ class TableStatistics:
 
         Args:
           path: path of the file. A path that ends in .zst is compressed to about a quarter.
-          key: key that identifies the rows.
         """
         columns = [column.plain() for column in self.columns.values()]
         plain = {"format": FORMAT, "key": key, "rows": self.rows, "columns": columns, "untyped": sorted(self.untyped)}
@@ -208,9 +205,6 @@ def statistics_of(
 ) -> dict[str, ColumnStatistics]:
     """Return the statistics of the columns of one split, by name; see `table_of`.
 
-    Args:
-      columns: names of the columns. None for all.
-
     Raises:
       InfeedError: a column does not exist, or see `table_of`.
     """
@@ -265,9 +259,7 @@ class _CountAndDescribe:
     """A function like `map` for counting. Small files are described in the same pass, which a cluster starts once.
 
     Attributes:
-      map_fn: runs the pass.
       folders: folders of the splits to describe.
-      cache: folder that caches the statistics.
     """
 
     map_fn: MapFn
@@ -333,7 +325,6 @@ class _Unread:
 
     Attributes:
       kept: cached statistics of each shard's file. None for a shard to read.
-      parts: ranges of the shards to read.
     """
 
     root: str

@@ -101,8 +101,6 @@ def to_proto(
 
     Args:
       columns: columns of the split. Columns that no row has are skipped unless `absent` is set, as in TFDV.
-      rows: number of rows of the split.
-      options: defaults to TFDV's defaults.
     """
     options = options or ProtoOptions()
     found = statistics_pb2.DatasetFeatureStatisticsList()
@@ -218,7 +216,6 @@ class StatisticsRequest:
     """The statistics that a StatisticsGen was asked for.
 
     Attributes:
-      proto: options of the proto.
       columns: names of the columns to describe. None for all.
       beyond: the option that only TFDV's own code supports, or "".
     """

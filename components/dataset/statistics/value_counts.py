@@ -148,11 +148,7 @@ class StoredCounts:
     uncounted: Count
 
     def counted(self, kind: ColumnType) -> ValueCounts:
-        """Decode and check the counts.
-
-        Raises:
-          ValueError: the values are not ascending, or a count is impossible.
-        """
+        """Decode and check the counts. Raises ValueError if the values are not ascending, or a count is impossible."""
         values, counts = unpack_values(self.values, kind), unpack(self.counts, np.int64)
         hashes = None if self.hashes is None else unpack(self.hashes, np.uint64)
         if len(values) != len(counts) or len(values) > MAX_DISTINCT or not _ascend(values):
