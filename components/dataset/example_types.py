@@ -141,11 +141,17 @@ def to_values(items: pa.Array) -> pa.Array:
     if types.is_dictionary(items.type):
         items = items.dictionary_decode()
     kind = kind_of(items.type)
-    if kind == "int":
-        return _to_int64(items)
     if kind == "float":
         return _to_float32(items)
-    return items.cast(pa.large_binary())
+    if kind != "int":
+        return items.cast(pa.large_binary())
+    unfit = find_invalid(items, in_list=False)
+    if len(unfit):
+        raise explain_invalid(items, int(unfit[0]))
+    if types.is_date(items.type) or types.is_timestamp(items.type):
+        zone = getattr(items.type, "tz", None)
+        items = items.cast(pa.timestamp("us", zone), safe=False)  # fractions of a microsecond are truncated
+    return items.cast(pa.int64())
 
 
 class InvalidValueError(Exception):
@@ -158,7 +164,13 @@ class InvalidValueError(Exception):
 
 def find_invalid(items: pa.Array, *, in_list: bool) -> npt.NDArray[np.int64]:
     """Return the indices of items that a tf.Example cannot hold. Fast if there are none."""
-    unfit = _out_of_range(items)
+    if types.is_uint64(items.type):
+        unfit = _places(pc.greater(items, pa.scalar(INT64_MAX, pa.uint64())))
+    elif limit := _LIMITS.get(_unit(items.type)):
+        counted = ticks(items)
+        unfit = _places(pc.or_(pc.greater(counted, limit), pc.less(counted, -limit)))
+    else:
+        unfit = np.empty(0, np.int64)
     if in_list and items.null_count:
         unfit = np.union1d(unfit, _places(items.is_null()))
     return unfit
@@ -173,26 +185,6 @@ def explain_invalid(items: pa.Array, item: int) -> InvalidValueError:
         return InvalidValueError(what, item=item, do="read the column as text or as a float")
     what = f"{ticks(items)[item].as_py()} {_unit(items.type)} since the epoch does not fit into microseconds"
     return InvalidValueError(what, item=item, do="replace it by a valid date or by null")
-
-
-def _to_int64(items: pa.Array) -> pa.Array:
-    unfit = find_invalid(items, in_list=False)
-    if len(unfit):
-        raise explain_invalid(items, int(unfit[0]))
-    if types.is_date(items.type) or types.is_timestamp(items.type):
-        zone = getattr(items.type, "tz", None)
-        items = items.cast(pa.timestamp("us", zone), safe=False)  # fractions of a microsecond are truncated
-    return items.cast(pa.int64())
-
-
-def _out_of_range(items: pa.Array) -> npt.NDArray[np.int64]:
-    if types.is_uint64(items.type):
-        return _places(pc.greater(items, pa.scalar(INT64_MAX, pa.uint64())))
-    limit = _LIMITS.get(_unit(items.type))
-    if limit is None:
-        return np.empty(0, np.int64)
-    counted = ticks(items)
-    return _places(pc.or_(pc.greater(counted, limit), pc.less(counted, -limit)))
 
 
 def _unit(column: pa.DataType) -> str:

@@ -88,7 +88,15 @@ def split_names(root: str) -> list[str]:
             where=root,
             do="wait for its writer, or write it again if the writer was killed",
         )
-    return [folder.removeprefix(names.SPLIT_FOLDER) for folder in _split_folders(root)]
+    inside = files.list_folders(root) if files.is_folder(root) else []
+    folders = [folder for folder in inside if folder.startswith(names.SPLIT_FOLDER)]
+    if not folders:
+        raise InfeedError(
+            "this is not a TFRecord dataset: there is no Split-* folder",
+            where=root,
+            do="use a folder with Split-* folders, such as an Examples artifact",
+        )
+    return [folder.removeprefix(names.SPLIT_FOLDER) for folder in folders]
 
 
 def flat_manifest(path: str) -> tuple[str, Manifest] | None:
@@ -216,18 +224,6 @@ def _count_file(file: FileToCount) -> Shard:
         bytes=file.bytes,
         crc32c=records.file_crc32c(file.path),
     )
-
-
-def _split_folders(root: str) -> list[str]:
-    inside = files.list_folders(root) if files.is_folder(root) else []
-    folders = [folder for folder in inside if folder.startswith(names.SPLIT_FOLDER)]
-    if not folders:
-        raise InfeedError(
-            "this is not a TFRecord dataset: there is no Split-* folder",
-            where=root,
-            do="use a folder with Split-* folders, such as an Examples artifact",
-        )
-    return folders
 
 
 def _expected_in(folder: str) -> Mapping[str, Expected]:

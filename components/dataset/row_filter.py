@@ -97,8 +97,12 @@ def _evaluate(batch: pa.RecordBatch, text: str) -> pa.Array:
     from pyarrow import dataset  # imports pandas, which takes most of a second
 
     expression = parse(text)
+    table = pa.Table.from_batches([batch])
+    for number, column in enumerate(batch.schema):
+        if pa.types.is_date(column.type):  # Arrow 10 compares only timestamps with timestamps
+            table = table.set_column(number, column.name, table.column(number).cast(pa.timestamp("us")))
     try:
-        table = dataset.dataset(_with_times(batch)).to_table(columns={"kept": expression})
+        table = dataset.dataset(table).to_table(columns={"kept": expression})
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         names = ", ".join(batch.schema.names[:10])
@@ -106,15 +110,6 @@ def _evaluate(batch: pa.RecordBatch, text: str) -> pa.Array:
             f"the filter does not fit the data: {reason}", where=f"filter {text!r}", do=f"use the columns {names}"
         ) from error
     return table["kept"].combine_chunks() if batch.num_rows else pa.array([], table.schema.field("kept").type)
-
-
-def _with_times(batch: pa.RecordBatch) -> pa.Table:
-    """Convert dates to timestamps, because Arrow 10 cannot compare other dates with timestamps."""
-    table = pa.Table.from_batches([batch])
-    for number, column in enumerate(batch.schema):
-        if pa.types.is_date(column.type):
-            table = table.set_column(number, column.name, table.column(number).cast(pa.timestamp("us")))
-    return table
 
 
 def _call(batch: pa.RecordBatch, text: str) -> pa.Array:

@@ -212,7 +212,12 @@ def column_of(batch: pa.RecordBatch, name: str, where: str) -> pa.Array:
 
 
 def _by_time(values: pa.Array, cuts: tuple[str, ...], where: str) -> Numbers:
-    values = _comparable(values)
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    elif pa.types.is_date(values.type):  # Arrow parses neither dates nor decimals
+        values = values.cast(pa.timestamp("us"))
+    elif pa.types.is_decimal(values.type):
+        values = values.cast(pa.float64())
     limits = [_parse_cut(cut, values.type, where) for cut in cuts]
     if any(pc.less(after, before).as_py() for before, after in itertools.pairwise(limits)):
         raise InfeedError(f"the cuts {', '.join(cuts)} are not ascending", where=where, do="sort them")
@@ -220,15 +225,6 @@ def _by_time(values: pa.Array, cuts: tuple[str, ...], where: str) -> Numbers:
     for limit in limits:
         passed += pc.greater_equal(values, limit).to_numpy(zero_copy_only=False)
     return passed
-
-
-def _comparable(values: pa.Array) -> pa.Array:
-    """Convert values to a type that Arrow can parse from text."""
-    if pa.types.is_dictionary(values.type):
-        return values.dictionary_decode()
-    if pa.types.is_date(values.type):
-        return values.cast(pa.timestamp("us"))
-    return values.cast(pa.float64()) if pa.types.is_decimal(values.type) else values
 
 
 def _parse_cut(text: str, to: pa.DataType, where: str) -> pa.Scalar:

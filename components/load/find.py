@@ -73,7 +73,13 @@ def find_split(where: str, split: str | None = None) -> SplitFiles:
     if folder.startswith(names.SPLIT_FOLDER) and files.is_folder(place):
         place, split = place.rpartition("/")[0] or ".", split or folder.removeprefix(names.SPLIT_FOLDER)
     if files.exists(files.join(place, names.MANIFEST)) and _has_splits(place):
-        found = _of_manifest(place, split)
+        manifest = Manifest.read(place)
+        name = _choose(manifest.splits, split, place)
+        expected = tuple(shard.expected(place) for shard in manifest.splits[name].shards)
+        check_listed(names.split_dir(place, name), {files.name(one.path) for one in expected})
+        others = {} if manifest.schema else _others(_folders(place), name)
+        listed = tuple(files.stat(one.path) for one in expected)
+        found = SplitFiles(place, name, listed, expected, manifest.schema, others)
     else:
         by_split = _by_split(place)
         name = _choose(by_split, split, place)
@@ -87,16 +93,6 @@ def find_split(where: str, split: str | None = None) -> SplitFiles:
         raise InfeedError(what, where=one, do="compress all files, or none")
     _check_beginnings(found)
     return found
-
-
-def _of_manifest(root: str, split: str | None) -> SplitFiles:
-    manifest = Manifest.read(root)
-    name = _choose(manifest.splits, split, root)
-    expected = tuple(shard.expected(root) for shard in manifest.splits[name].shards)
-    check_listed(names.split_dir(root, name), {files.name(one.path) for one in expected})
-    found = tuple(files.stat(one.path) for one in expected)
-    others = {} if manifest.schema else _others(_folders(root), name)
-    return SplitFiles(root, name, found, expected, manifest.schema, others)
 
 
 def _others(by_split: Mapping[str, Sequence[FileStat]], name: str) -> dict[str, tuple[FileStat, ...]]:

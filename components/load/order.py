@@ -23,8 +23,7 @@ from infeed.components.checks import at_least, refused, require
 from infeed.components.feed.options import GlobalBatch
 
 Ints = npt.NDArray[np.int64]
-# The feed folds this number into the seed of an epoch to get the seed of its order.
-_ORDER = 2
+_ORDER = 2  # the feed folds this number into the seed of an epoch to get the seed of its order
 Words = npt.NDArray[np.uint32]
 Seed = tuple[int, int]
 _ROUNDS = 10

@@ -105,7 +105,7 @@ def joined_boundaries(boundaries: Any) -> tuple[Any, ...]:
 
 
 def vocabulary_order(ordering: int) -> str:
-    """Return what a vocabulary is ordered by: `frequency` or `mutual_information`, also `weighted_`; empty if unknown."""
+    """Return the order of a vocabulary: `frequency` or `mutual_information`, also `weighted_`; empty if unknown."""
     from tensorflow_transform import analyzers
 
     kinds = vars(analyzers._VocabOrderingType).items()

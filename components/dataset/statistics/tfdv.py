@@ -24,7 +24,6 @@ from infeed.components.dataset.statistics.column_statistics import ColumnStatist
 from infeed.components.dataset.statistics.histograms import (
     BUCKETS,
     Bucket,
-    Distribution,
     Histogram,
     lengths_of,
     numbers_of,
@@ -154,17 +153,13 @@ def _numbers(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.
         found.std_dev = 0.0 if column.infinities else column.std
         found.min, found.max = float(numbers.values[0]), float(numbers.values[-1])
         found.median = float(numbers.at([0.5])[0])
-    found.histograms.append(_standard(numbers, options))
+    standard = standard_histogram(numbers, options.num_histogram_buckets)
+    if numbers.total and not len(numbers.finite):  # TFDV's form if every number is infinite
+        standard = Histogram((Bucket(math.inf, -math.inf, numbers.total),), numbers.nans)
+    found.histograms.append(_histogram(standard, statistics_pb2.Histogram.STANDARD))
     quantiles = quantile_histogram(numbers, options.num_quantiles_histogram_buckets)
     found.histograms.append(_histogram(quantiles, statistics_pb2.Histogram.QUANTILES))
     return found
-
-
-def _standard(numbers: Distribution, options: ProtoOptions) -> statistics_pb2.Histogram:
-    histogram = standard_histogram(numbers, options.num_histogram_buckets)
-    if numbers.total and not len(numbers.finite):  # TFDV's form if every number is infinite
-        histogram = Histogram((Bucket(math.inf, -math.inf, numbers.total),), numbers.nans)
-    return _histogram(histogram, statistics_pb2.Histogram.STANDARD)
 
 
 def _histogram(histogram: Histogram, kind: int) -> statistics_pb2.Histogram:
