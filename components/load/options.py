@@ -127,25 +127,6 @@ class LoadPlan:
     shuffle: bool
     steps_per_epoch: int
 
-    @classmethod
-    def of(cls, found: SplitFiles, folder: str, sizes: tuple[int, int, int], options: LoadOptions) -> LoadPlan:
-        """Return the plan. `sizes` are the number of records, the number of features, and the bytes of the columns."""
-        rows, features, column_bytes = sizes
-        return cls(
-            place=found.place,
-            split=found.split,
-            files=len(found.files),
-            file_bytes=found.bytes,
-            records=rows,
-            features=features,
-            column_bytes=column_bytes,
-            folder=folder,
-            batch_size=options.batch_size,
-            seed=options.seed,
-            shuffle=options.shuffle,
-            steps_per_epoch=options.order(rows).steps_per_epoch,
-        )
-
     def describe(self) -> str:
         """Return the plan as text."""
         order = f"a new order of all rows each epoch, by seed {self.seed}" if self.shuffle else "the order of the files"
