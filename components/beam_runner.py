@@ -72,15 +72,11 @@ class Named:
         return f"worker pool at {self.pool}" if self.pool else f"--runner={self.runner}"
 
     @property
-    def is_local(self) -> bool:
-        """Whether the runner works only on this machine. A class outside Beam does not count as local."""
-        package, _, name = self.runner.rpartition(".")
-        return name.lower() in _LOCAL and (not package or package.startswith("apache_beam."))
-
-    @property
     def is_cluster(self) -> bool:
-        """Whether a runner is given that is not local."""
-        return bool(self.runner) and not self.is_local
+        """Whether a runner is given that is not local. A class outside Beam does not count as local."""
+        package, _, name = self.runner.rpartition(".")
+        is_local = name.lower() in _LOCAL and (not package or package.startswith("apache_beam."))
+        return bool(self.runner) and not is_local
 
 
 def _whole(option: str, value: str, do: str) -> int:

@@ -53,11 +53,8 @@ def resolve(text: str, option: str) -> Reference:
     """
     module, _, function = text.partition(":") if ":" in text else text.rpartition(".")
     if not (module and function.isidentifier()) or (function == "py" and ":" not in text):
-        raise InfeedError(
-            f"{text!r} does not name a function",
-            where=f"option {option}",
-            do='use "package.module:function", "package.module.function" or "path/to/file.py:function"',
-        )
+        do = 'use "package.module:function", "package.module.function" or "path/to/file.py:function"'
+        raise InfeedError(f"{text!r} does not name a function", where=f"option {option}", do=do)
     reference = Reference(module, function, _source_file(module, option))
     if reference.file:
         with translate_errors(option):
@@ -90,11 +87,8 @@ def name_of(function: Any) -> str:
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if not callable(function) or not name.isidentifier() or module in (None, "__main__"):
-        raise InfeedError(
-            f"{function!r} cannot be imported by name",
-            where="a user's function",
-            do='define it by `def` at the top level of a module or file, and name it "path/to/file.py:function"',
-        )
+        do = 'define it by `def` at the top level of a module or file, and name it "path/to/file.py:function"'
+        raise InfeedError(f"{function!r} cannot be imported by name", where="a user's function", do=do)
     return f"{module}:{name}"
 
 
@@ -186,32 +180,24 @@ def _is_users(file: str) -> bool:
 def _source_file(module: str, option: str) -> str:
     if module.endswith(".py"):
         if not Path(module).is_file():
-            raise InfeedError(
-                f"there is no file {module}",
-                where=f"option {option}",
-                do="check the path, which is relative to the current folder",
-            )
+            do = "check the path, which is relative to the current folder"
+            raise InfeedError(f"there is no file {module}", where=f"option {option}", do=do)
         return str(Path(module).resolve())
     try:
         spec = importlib.util.find_spec(module)
     except ModuleNotFoundError:
         spec = None
     if spec is None:
-        raise InfeedError(
-            f"there is no module {module!r}",
-            where=f"option {option}",
-            do="check the spelling, or install its package in this environment",
-        )
+        do = "check the spelling, or install its package in this environment"
+        raise InfeedError(f"there is no module {module!r}", where=f"option {option}", do=do)
     return spec.origin if spec.origin and spec.origin.endswith(".py") else ""
 
 
 def _not_defined(reference: Reference, option: str) -> InfeedError:
     functions = sorted(_top_level_names(Path(reference.file), functions_only=True)) if reference.file else []
-    return InfeedError(
-        f"{reference.module} defines no function {reference.function!r}",
-        where=f"option {option}",
-        do=f"add it, or use one of {', '.join(functions)}" if functions else "add it",
-    )
+    what = f"{reference.module} defines no function {reference.function!r}"
+    do = f"add it, or use one of {', '.join(functions)}" if functions else "add it"
+    return InfeedError(what, where=f"option {option}", do=do)
 
 
 def _top_level_names(file: Path, *, functions_only: bool = False) -> set[str]:

@@ -224,11 +224,9 @@ def _imported(source: Path, home: Path, folders: Sequence[Path]) -> Iterator[Pat
 
 def _first(bases: Sequence[Path], names: list[str]) -> list[Path]:
     """Return the files that an import executes, below the first folder that has the module."""
-    return next(filter(None, (list(_files(base, names)) for base in bases)), [])
-
-
-def _files(base: Path, names: list[str]) -> Iterator[Path]:
-    """Yield the existing files that `import a.b` executes: `a.py`, `a/__init__.py`, `a/b.py` and so on."""
-    for depth in range(1, len(names) + 1):
-        path = base.joinpath(*names[:depth])
-        yield from (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file())
+    for base in bases:
+        paths = [base.joinpath(*names[:depth]) for depth in range(1, len(names) + 1)]
+        found = [one for path in paths for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]
+        if found:
+            return found
+    return []

@@ -38,11 +38,8 @@ class FolderBounds:
           allow: remedy that permits reading the file.
         """
         if place := self.outside(path):
-            raise InfeedError(
-                f"the link leads out of the data folder, to {place!r}",
-                where=path,
-                do=f"replace the link by the file, remove the link, or {allow}",
-            )
+            do = f"replace the link by the file, remove the link, or {allow}"
+            raise InfeedError(f"the link leads out of the data folder, to {place!r}", where=path, do=do)
 
     def _real(self, path: str) -> str:
         if not self._is_local:

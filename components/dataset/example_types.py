@@ -43,10 +43,8 @@ def kind_of(column: pa.DataType) -> ColumnType | None:
     """
     item = item_type(column)
     if is_list(item):
-        raise InfeedError(
-            f"a tf.Example cannot hold lists of lists: the type is {column}",
-            do="flatten the column to one list a row, write it as text such as JSON, or leave it out",
-        )
+        do = "flatten the column to one list a row, write it as text such as JSON, or leave it out"
+        raise InfeedError(f"a tf.Example cannot hold lists of lists: the type is {column}", do=do)
     if types.is_integer(item) or types.is_boolean(item) or types.is_date(item) or types.is_timestamp(item):
         return "int"
     if types.is_floating(item) or types.is_decimal(item):
@@ -55,10 +53,8 @@ def kind_of(column: pa.DataType) -> ColumnType | None:
         return "bytes"
     if types.is_null(item):
         return None
-    raise InfeedError(
-        f"a tf.Example cannot hold type {column}",
-        do="cast the column to a number, a date, text, bytes, or a list of them, or leave it out",
-    )
+    do = "cast the column to a number, a date, text, bytes, or a list of them, or leave it out"
+    raise InfeedError(f"a tf.Example cannot hold type {column}", do=do)
 
 
 def describe(schema: pa.Schema, nulls: tuple[int, ...]) -> tuple[Column, ...]:

@@ -322,11 +322,8 @@ def read_profile(path: str) -> InputProfile:
             "infeed.components.datasets(fn_args, ...) or fn_args.data_accessor",
         ) from error
     except ValueError as error:  # not JSON, not UTF-8, or not a profile
-        raise InfeedError(
-            f"cannot read the input profile: {error}",
-            where=path,
-            do="run the Trainer again. If the Trainer wrote this file, please report a bug",
-        ) from error
+        do = "run the Trainer again. If the Trainer wrote this file, please report a bug"
+        raise InfeedError(f"cannot read the input profile: {error}", where=path, do=do) from error
     return profile
 
 
@@ -334,11 +331,8 @@ def _check_format(path: str, given: Any) -> None:
     if not isinstance(given, dict):
         raise ValueError(f"the content is a {type(given).__name__}, not an object")
     if given.get("format") != FORMAT:
-        raise InfeedError(
-            f"the input profile has format {given.get('format')!r}, but this version reads format {FORMAT}",
-            where=path,
-            do="run Trainer and InputReport from the same version of tfx-infeed",
-        )
+        what = f"the input profile has format {given.get('format')!r}, but this version reads format {FORMAT}"
+        raise InfeedError(what, where=path, do="run Trainer and InputReport from the same version of tfx-infeed")
 
 
 def _check(profile: InputProfile) -> None:

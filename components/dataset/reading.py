@@ -83,19 +83,13 @@ def split_names(root: str) -> list[str]:
     if files.exists(files.join(root, names.MANIFEST)):
         return list(Manifest.read(root).splits)
     if files.exists(files.join(root, names.UNFINISHED)):
-        raise InfeedError(
-            "the dataset is not complete",
-            where=root,
-            do="wait for its writer, or write it again if the writer was killed",
-        )
+        do = "wait for its writer, or write it again if the writer was killed"
+        raise InfeedError("the dataset is not complete", where=root, do=do)
     inside = files.list_folders(root) if files.is_folder(root) else []
     folders = [folder for folder in inside if folder.startswith(names.SPLIT_FOLDER)]
     if not folders:
-        raise InfeedError(
-            "this is not a TFRecord dataset: there is no Split-* folder",
-            where=root,
-            do="use a folder with Split-* folders, such as an Examples artifact",
-        )
+        do = "use a folder with Split-* folders, such as an Examples artifact"
+        raise InfeedError("this is not a TFRecord dataset: there is no Split-* folder", where=root, do=do)
     return [folder.removeprefix(names.SPLIT_FOLDER) for folder in folders]
 
 
@@ -138,14 +132,11 @@ def check_listed(folder: str, listed: Set[str]) -> None:
       InfeedError: a file is missing or not listed. The error names the first.
     """
     there = {files.name(file.path) for file in files.list_files(folder) if not files.is_hidden(file.path)}
-    for found, what in ((listed - there, "missing"), (there - listed, "unknown")):
+    for found, state in ((listed - there, "missing"), (there - listed, "unknown")):
         if found:
             more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
-            raise InfeedError(
-                f"{min(found)}{more} {'is' if len(found) == 1 else 'are'} {what} according to manifest.json",
-                where=folder,
-                do="write the dataset again, into a new folder",
-            )
+            what = f"{min(found)}{more} {'is' if len(found) == 1 else 'are'} {state} according to manifest.json"
+            raise InfeedError(what, where=folder, do="write the dataset again, into a new folder")
 
 
 def expected_file(path: str) -> Expected | None:

@@ -108,11 +108,8 @@ def _framed(file: BinaryIO, path: str, most_bytes: int | None) -> Iterator[tuple
     """Yield (index, payload, checksum) of each record."""
     for number, length in _lengths(file, path):
         if most_bytes is not None and length > most_bytes:
-            raise InfeedError(
-                f"the record has {length >> 20:,} MB",
-                where=f"{path}, record {number}",
-                do="write smaller records, or raise max_row_mb (--max-row-mb)",
-            )
+            do = "write smaller records, or raise max_row_mb (--max-row-mb)"
+            raise InfeedError(f"the record has {length >> 20:,} MB", where=f"{path}, record {number}", do=do)
         payload, crc = read_from(file, length, path), read_from(file, CRC_BYTES, path)
         if len(crc) < CRC_BYTES:
             raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)

@@ -42,11 +42,8 @@ def passes(batch: pa.RecordBatch, text: str) -> pa.BooleanArray:
     """
     kept = _call(batch, text) if is_function(text) else _evaluate(batch, text)
     if not pa.types.is_boolean(kept.type) or len(kept) != batch.num_rows:
-        raise InfeedError(
-            f"the filter returned {len(kept)} values of type {kept.type} for {batch.num_rows} rows",
-            where=f"filter {text!r}",
-            do="return one boolean for each row",
-        )
+        what = f"the filter returned {len(kept)} values of type {kept.type} for {batch.num_rows} rows"
+        raise InfeedError(what, where=f"filter {text!r}", do="return one boolean for each row")
     return kept.fill_null(False)
 
 

@@ -110,11 +110,8 @@ def unify(found: Sequence[FileSchema], wanted: Callable[[str], bool] = lambda na
             before, first = merged.get(field.name, (pa.null(), one.path))
             fitting = _common_type(before, field.type)
             if fitting is None:
-                raise InfeedError(
-                    f"column {field.name!r} is {field.type}, but {before} in {first}",
-                    where=one.path,
-                    do="write both files with one type",
-                )
+                what = f"column {field.name!r} is {field.type}, but {before} in {first}"
+                raise InfeedError(what, where=one.path, do="write both files with one type")
             merged[field.name] = (fitting, first if before == fitting else one.path)
     return pa.schema([(name, fitting) for name, (fitting, _) in merged.items()])
 

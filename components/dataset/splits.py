@@ -123,11 +123,8 @@ def check_splits(buckets: Buckets, split_by: SplitBy | None) -> None:
             f"split by feature {buckets.feature!r} and by {split_by.how}", where="splits", do="use only one of the two"
         )
     if isinstance(split_by, ByTime) and len(split_by.cuts) != len(buckets.names) - 1:
-        raise InfeedError(
-            f"{len(split_by.cuts)} cuts for the splits {', '.join(buckets.names)}",
-            where=f"split by column {split_by.column!r}",
-            do="use one cut fewer than splits",
-        )
+        what = f"{len(split_by.cuts)} cuts for the splits {', '.join(buckets.names)}"
+        raise InfeedError(what, where=f"split by column {split_by.column!r}", do="use one cut fewer than splits")
 
 
 def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | ByTime | ByName) -> Numbers:
@@ -244,9 +241,6 @@ def _by_name(values: pa.Array, names: tuple[str, ...], where: str) -> Numbers:
     numbers = pc.index_in(texts, value_set=pa.array(names, pa.string()))
     if numbers.null_count:
         stranger = values.filter(numbers.is_null())[0].as_py()
-        raise InfeedError(
-            f"there is no split {stranger!r}",
-            where=where,
-            do=f"add the split to {', '.join(names)}, or filter out such rows",
-        )
+        do = f"add the split to {', '.join(names)}, or filter out such rows"
+        raise InfeedError(f"there is no split {stranger!r}", where=where, do=do)
     return np.asarray(numbers, np.int64)

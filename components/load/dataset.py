@@ -254,11 +254,8 @@ class LoadedDataset:
         self._check(label)
         if self._maps:
             do = "map the dataset with TensorFlow: data.tf().map(function)"
-            raise InfeedError(
-                "the map calls Python, and the threads of tf.data call none",
-                where="infeed.load(...).map(...).tf()",
-                do=do,
-            )
+            what = "the map calls Python, and the threads of tf.data call none"
+            raise InfeedError(what, where="infeed.load(...).map(...).tf()", do=do)
         self._delivery.warn_of_empty_text(self._found.place)
         return to_tensorflow(self._features, self.rows(epochs), self._delivery.recipe(pack=pack, label=label), label)
 

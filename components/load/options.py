@@ -14,7 +14,6 @@ from infeed.components.checks import about, as_tuples, at_least, refused, requir
 from infeed.components.errors import InfeedError, OptionError
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.load.delivery import Rule
-from infeed.components.load.find import SplitFiles
 from infeed.components.load.order import BatchOrder
 from infeed.components.units import counted, size
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -109,17 +109,13 @@ def _without_long(items: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Ints
     lengths = pc.binary_length(items).to_numpy(zero_copy_only=False).astype(np.int64)
     long = lengths > MAX_BYTES
     if long.any():
-        stand_ins = pa.array(list(_stand_ins(items, lengths, np.flatnonzero(long))), pa.large_binary())
+        data, stops = data_of(items), np.cumsum(lengths)
+        bounds = zip((stops - lengths)[long].tolist(), stops[long].tolist(), strict=True)
+        values = (data[start:stop] for start, stop in bounds)
+        are_text = [_is_utf8(value[:_HEAD], whole=False) and _is_utf8(value) for value in values]
+        stand_ins = pa.array([b"" if is_text else NOT_UTF8 for is_text in are_text], pa.large_binary())
         items = stand_ins if long.all() else pc.replace_with_mask(items, pa.array(long), stand_ins)
     return items, lengths
-
-
-def _stand_ins(items: pa.LargeBinaryArray, lengths: Ints, places: Ints) -> Iterator[bytes]:
-    """Yield a replacement for each long value that records whether it is text, mostly from its first bytes."""
-    data, stops = data_of(items), np.cumsum(lengths)
-    for start, stop in zip((stops - lengths)[places].tolist(), stops[places].tolist(), strict=True):
-        is_text = _is_utf8(data[start : min(start + _HEAD, stop)], whole=False) and _is_utf8(data[start:stop])
-        yield b"" if is_text else NOT_UTF8
 
 
 def are_utf8(values: pa.LargeBinaryArray) -> npt.NDArray[np.bool_]:

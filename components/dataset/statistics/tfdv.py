@@ -233,11 +233,8 @@ class StatisticsRequest:
         given: dict[str, Any] = json.loads(stats_options) if stats_options else {}
         if _SCHEMA in given:
             if schema is not None:
-                raise InfeedError(
-                    "both the input schema and stats_options hold a schema",
-                    where="StatisticsGen",
-                    do="use only one of them",
-                )
+                do = "use only one of them"
+                raise InfeedError("both the input schema and stats_options hold a schema", where="StatisticsGen", do=do)
             schema = json_format.Parse(given[_SCHEMA], schema_pb2.Schema())
         proto = ProtoOptions(**{ours: given[theirs] for theirs, ours in _SHAPES.items() if theirs in given})
         reasons = [*_unsupported_options(given), *(_unsupported_in_schema(schema, given) if schema else ())]
