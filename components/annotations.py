@@ -40,8 +40,6 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Range:
-    """The smallest and the largest allowed number."""
-
     least: int
     most: int
 

@@ -149,7 +149,6 @@ def _key(name: Any, where: str) -> str:
 
 
 def _validated(kind: Any, text: bytes) -> tuple[Any, list[_Problem]]:
-    """Return the value, or the problems."""
     from pydantic import ValidationError
 
     try:

@@ -78,7 +78,6 @@ class ColumnIndex:
 
     @property
     def rows(self) -> int:
-        """Number of rows of the split."""
         first = self.columns[0]
         return first.levels[0] - 1 if first.levels else first.values
 

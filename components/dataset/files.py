@@ -89,7 +89,6 @@ def path_text(path: str | os.PathLike[str], argument: str) -> str:
 
 
 def join(root: str, *names: str) -> str:
-    """Join path components of a local path or URI."""
     return posixpath.join(root, *names)
 
 
@@ -104,7 +103,6 @@ def is_hidden(path: str) -> bool:
 
 
 def exists(path: str) -> bool:
-    """Return whether a file or folder exists."""
     return bool(_info(path).type != fs.FileType.NotFound)
 
 
@@ -195,7 +193,6 @@ def find_irregular(root: str, pattern: str) -> list[Irregular]:
 
 
 def relative(path: str, root: str) -> str:
-    """Return `path` relative to `root`."""
     below = f"{root.rstrip('/')}/"
     if path.startswith(below):  # the fast path, forty times faster
         return path[len(below) :]
@@ -380,7 +377,6 @@ def tensorflow_opens(path: str) -> bool:
 
 
 def is_local(path: str) -> bool:
-    """Return whether a path is on the local file system."""
     return _is_local(store_of(path)[0])
 
 

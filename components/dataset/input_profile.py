@@ -290,7 +290,6 @@ class InputProfile:
         return max((e.peak_memory_bytes for e in self.epochs if e.peak_memory_bytes is not None), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the content of the file as plain data."""
         profile = schema.to_plain(self)
         for name in ("left_out", "advice"):
             if not getattr(self.plan, name):
@@ -301,7 +300,6 @@ class InputProfile:
         return profile
 
     def write(self, folder: str) -> None:
-        """Write `input_profile.json` into a folder."""
         files.write_bytes(files.join(folder, INPUT_PROFILE), json.dumps(self.to_dict(), indent=1).encode())
 
 

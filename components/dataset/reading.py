@@ -182,7 +182,6 @@ class _Uncounted:
         ]
 
     def manifest(self, counted: Iterator[Shard]) -> Manifest:
-        """Make the manifest from the counts of the files."""
         splits = {
             split: Split.of(tuple(itertools.islice(counted, len(of_split))))
             for split, of_split in self.by_split.items()

@@ -268,7 +268,6 @@ def _header(length: int) -> bytes:
 
 
 def mask_checksums(crc: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Mask checksums as in TFRecords."""
     rotated = (crc >> np.uint32(15)) | (crc << np.uint32(17))
     return rotated + np.uint32(_MASK_DELTA)
 

@@ -48,7 +48,6 @@ def passes(batch: pa.RecordBatch, text: str) -> pa.BooleanArray:
 
 
 def is_function(text: str) -> bool:
-    """Return whether a filter names a function."""
     return bool(_FUNCTION.fullmatch(text))
 
 

@@ -89,8 +89,6 @@ def choose(work: Work, cluster: Cluster | None = None, processes: int | None = N
 
 
 class HasBytes(Protocol):
-    """An item of a known size."""
-
     @property
     def bytes(self) -> int: ...
 
@@ -128,7 +126,6 @@ def counting(cluster: Cluster | None) -> ChosenMap:
 
 
 def _processes(work: Work, asked: int | None) -> tuple[int, str]:
-    """Return the number of processes, and the reason."""
     if work.alone:
         return 1, work.alone
     if asked:

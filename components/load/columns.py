@@ -45,7 +45,6 @@ class FeatureSpec:
 
     @property
     def width(self) -> int:
-        """Number of values in a row of fixed shape."""
         return self.shape[0] if self.shape else 1
 
 
@@ -132,7 +131,6 @@ class Features:
 
     @property
     def rows(self) -> int:
-        """Number of records in the split."""
         return self._index.rows
 
     @property
@@ -147,7 +145,6 @@ class Features:
 
     @property
     def bytes(self) -> int:
-        """Size of all columns, in bytes."""
         return sum(file.bytes for column in self._index.columns for file in column.files)
 
     def batches_a_call(self, batch: int) -> int:

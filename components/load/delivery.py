@@ -36,8 +36,6 @@ class Arrays(Protocol):
 
 
 class NumpyArrays:
-    """Operations on NumPy arrays."""
-
     def fill(self, values: Any, kind: Kind, fill: Any) -> Any:
         if kind == "float32":
             return np.where(np.isnan(values), np.float32(fill), values)
@@ -53,8 +51,6 @@ class NumpyArrays:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Delivery of the features of a split."""
-
     placed: Mapping[str, PlacedFeature]
     fills: Mapping[str, Any] = field(default_factory=dict)
 

@@ -125,7 +125,6 @@ class TensorFlowArrays:
     rows: int | None
 
     def fill(self, values: Any, kind: Kind, fill: Any) -> Any:
-        """As `Arrays.fill`."""
         import tensorflow as tf
 
         if kind == "float32":
@@ -134,7 +133,6 @@ class TensorFlowArrays:
         return tf.reshape(filled, [-1 if self.rows is None else self.rows])
 
     def join(self, parts: Sequence[Any]) -> Any:
-        """As `Arrays.join`."""
         import tensorflow as tf
 
         columns = [part if len(part.shape) == 2 else part[:, tf.newaxis] for part in parts]

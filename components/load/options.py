@@ -81,7 +81,6 @@ class LoadOptions:
 
     @property
     def worker(self) -> WorkerContext:
-        """Which worker this is."""
         assert isinstance(self.workers, WorkerContext), "made by `__post_init__`"
         return self.workers
 
@@ -127,7 +126,6 @@ class LoadPlan:
     steps_per_epoch: int
 
     def describe(self) -> str:
-        """Return the plan as text."""
         order = f"a new order of all rows each epoch, by seed {self.seed}" if self.shuffle else "the order of the files"
         short = "whole batches" if self.shuffle else "the last batch may be short"
         return "\n".join(

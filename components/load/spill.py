@@ -97,7 +97,6 @@ class SpilledFeature(FeatureCounts):
             self._append("values", items.to_numpy(zero_copy_only=False))
 
     def add_missing(self, rows: int) -> None:
-        """Append records that lack the feature."""
         super().add_missing(rows)
         self._append("counts", np.zeros(rows, np.int64))
 

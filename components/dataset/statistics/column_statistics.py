@@ -191,7 +191,6 @@ class ColumnStatistics:
         return dataclasses.replace(self, lengths=lengths, byte_lengths=byte_lengths, quantiles=quantiles)
 
     def plain(self) -> dict[str, Any]:
-        """Return the statistics as JSON types."""
         found = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
         for name in ("total", "squares"):
             found[name] = {"units": str(found[name].units), "scale": found[name].scale}
@@ -230,8 +229,6 @@ class StoredLengths:
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """The statistics of a column as stored in a file."""
-
     name: str
     type: ColumnType
     rows: Count

@@ -217,8 +217,6 @@ class QuantileSketch:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as stored in a file."""
-
     values: str
     weights: str
     error: Count

@@ -130,8 +130,6 @@ def add(parts: Iterable[TableStatistics]) -> TableStatistics:
 
 @dataclass(frozen=True)
 class _Stored:
-    """The statistics of a table as stored in a file."""
-
     format: Count
     key: str
     rows: Count
@@ -183,7 +181,6 @@ class Gatherer:
             self._compute()
 
     def statistics(self) -> TableStatistics:
-        """Return the statistics of all rows so far."""
         if self._waiting:
             self._compute()
         return replace(self._found, untyped=frozenset(self._untyped))

@@ -69,7 +69,6 @@ class ValueCounts:
 
     @classmethod
     def none(cls, kind: ColumnType) -> ValueCounts:
-        """Return the counts of a column without values."""
         return cls(empty_values(kind), np.empty(0, np.int64), 0)
 
     def __add__(self, other: ValueCounts) -> ValueCounts:
@@ -138,8 +137,6 @@ class ValueCounts:
 
 @dataclass(frozen=True)
 class StoredCounts:
-    """Counts as stored in a file."""
-
     values: tuple[str, ...]
     counts: str
     total: Count
