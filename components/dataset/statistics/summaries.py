@@ -59,7 +59,10 @@ def sums_of_ints(values: Ints) -> tuple[ExactSum, ExactSum]:
     total = squares = 0
     for chunk in _chunks(values):
         total += _sum(chunk)
-        squares += _squares(chunk)
+        high, low = chunk >> _HALF, chunk & _LOW
+        squares += _sum_unsigned(low.view(np.uint64) ** np.uint64(2))
+        if high.any():
+            squares += (_sum(high * high) << 2 * _HALF) + (_sum(high * low) << (_HALF + 1))
     return ExactSum(total), ExactSum(squares)
 
 
@@ -95,14 +98,6 @@ def _binned(exponents: Ints, parts: Ints, power: int) -> int:
 
 def _sum(values: Ints) -> int:
     return (int((values >> _HALF).sum()) << _HALF) + int((values & _LOW).sum())
-
-
-def _squares(values: Ints) -> int:
-    high, low = values >> _HALF, values & _LOW
-    if not high.any():
-        return _sum_unsigned(low.view(np.uint64) ** np.uint64(2))
-    lows = _sum_unsigned(low.view(np.uint64) ** np.uint64(2))
-    return (_sum(high * high) << 2 * _HALF) + (_sum(high * low) << (_HALF + 1)) + lows
 
 
 def _sum_unsigned(values: npt.NDArray[np.uint64]) -> int:

@@ -239,7 +239,8 @@ def tables_of(
     with _threads_unless(map_fn) as each:
         cache = str(Path(cache_dir).expanduser())
         folders = frozenset(names.split_dir(root, split) for root, split in places)
-        manifests = manifests_of((root for root, _ in places), cache, _CountAndDescribe(each, folders, cache))
+        count = functools.partial(_count_and_describe, each, folders, cache)
+        manifests = manifests_of((root for root, _ in places), cache, count)
         splits = [_split_in(manifests[root].splits, root, split) for root, split in places]
         stored = [_stored(root, name, split) for (root, name), split in zip(places, splits, strict=True)]
         unread = [
@@ -251,27 +252,21 @@ def tables_of(
         return [found or unread.pop(0).table(read, cache) for found in stored]
 
 
-@dataclass(frozen=True)
-class _CountAndDescribe:
-    """A function like `map` for counting. Small files are described in the same pass, which a cluster starts once.
+_Counting = Callable[[FileToCount], Shard]
 
-    Attributes:
-      folders: folders of the splits to describe.
-    """
 
-    map_fn: MapFn
-    folders: frozenset[str]
-    cache: str
-
-    def __call__(self, count: Callable[[FileToCount], Shard], items: Iterable[FileToCount]) -> Iterator[Shard]:
-        for shard, found in self.map_fn(functools.partial(_count_file, self.folders, self.cache, count), items):
-            if found is not None:
-                keep_statistics(found, _key_of_shard(shard), self.cache)
-            yield shard
+def _count_and_describe(
+    map_fn: MapFn, folders: frozenset[str], cache: str, count: _Counting, files_to_count: Iterable[FileToCount]
+) -> Iterator[Shard]:
+    """Count like `map`. Small files of the folders are described in the same pass, which a cluster starts once."""
+    for shard, found in map_fn(functools.partial(_count_file, folders, cache, count), files_to_count):
+        if found is not None:
+            keep_statistics(found, _key_of_shard(shard), cache)
+        yield shard
 
 
 def _count_file(
-    folders: frozenset[str], cache: str, count: Callable[[FileToCount], Shard], file: FileToCount
+    folders: frozenset[str], cache: str, count: _Counting, file: FileToCount
 ) -> tuple[Shard, TableStatistics | None]:
     """Return the shard, and its statistics if it was described and they are not cached."""
     if posixpath.dirname(file.path) not in folders or file.bytes > RANGE_BYTES:
