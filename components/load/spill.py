@@ -155,35 +155,22 @@ def _read_features(
     features: dict[str, F] = {}
     held = [0] * len(paths)
     for block in decoded_blocks(paths, threads):
-        _add(features, block, sum(held), new, wanted, paths[block.file])
+        for name, column in block.columns.items():
+            if wanted is not None and name not in wanted:
+                continue
+            kind = _KINDS[column.type.value_type]
+            if name not in features:
+                features[name] = new(len(features), kind)
+                features[name].add_missing(sum(held))
+            if features[name].kind != kind:
+                number = next(number for number, one in enumerate(column) if one.is_valid)
+                what = f"feature {name!r} is {kind}, and {features[name].kind} in the records before"
+                raise InfeedError(what, where=f"{paths[block.file]}, record {block.first + number}", do=REMEDY)
+            features[name].add(column)
+        for name in features.keys() - block.columns.keys():
+            features[name].add_missing(block.records)
         held[block.file] += block.records
     return dict(sorted(features.items())), held
-
-
-def _add(
-    features: dict[str, F],
-    block: DecodedBlock,
-    before: int,
-    new: Callable[[int, Kind], F],
-    wanted: Sequence[str] | None,
-    path: str,
-) -> None:
-    """Add a block of records to the features; `before` records precede the block."""
-    for name, column in block.columns.items():
-        if wanted is not None and name not in wanted:
-            continue
-        kind = _KINDS[column.type.value_type]
-        feature = features.get(name)
-        if feature is None:
-            feature = features[name] = new(len(features), kind)
-            feature.add_missing(before)
-        if feature.kind != kind:
-            number = next(number for number, one in enumerate(column) if one.is_valid)
-            what = f"feature {name!r} is {kind}, and {feature.kind} in the records before"
-            raise InfeedError(what, where=f"{path}, record {block.first + number}", do=REMEDY)
-        feature.add(column)
-    for name in features.keys() - block.columns.keys():
-        features[name].add_missing(block.records)
 
 
 class DecodedBlock(NamedTuple):
