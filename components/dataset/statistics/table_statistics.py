@@ -248,7 +248,7 @@ def tables_of(
             for (root, name), split, found in zip(places, splits, stored, strict=True)
             if found is None
         ]
-        read = iter(each(_read_range, [part for one in unread for part in one.ranges]))
+        read = iter(each(_read_range, [part for one in unread for parts in one.parts.values() for part in parts]))
         return [found or unread.pop(0).table(read, cache) for found in stored]
 
 
@@ -333,10 +333,6 @@ class _Unread:
             if kept[shard.file] is None
         }
         return cls(root, split, kept, parts)
-
-    @property
-    def ranges(self) -> list[ShardRange]:
-        return [part for parts in self.parts.values() for part in parts]
 
     def table(self, read: Iterator[TableStatistics], cache: str) -> TableStatistics:
         """Merge the statistics of the ranges, and cache them."""
