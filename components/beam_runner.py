@@ -114,9 +114,8 @@ def _failure(error: Exception, runner: str) -> InfeedError:
         "check Beam's options and that their addresses are reachable. Read the logs of the runner and of its "
         "workers, which need this package and the same Python version"
     )
-    return InfeedError(
-        f"the Beam runner {Named(runner).short_name} failed: {reason}", where=f"--runner={runner}", do=do
-    )
+    what = f"the Beam runner {Named(runner).short_name} failed: {reason}"
+    return InfeedError(what, where=f"--runner={runner}", do=do)
 
 
 def local_runner() -> AbstractContextManager[None]:

@@ -68,9 +68,8 @@ def require(holds: Any, options: Any, name: str, do: str) -> None:
 
 def refused(options: Any, name: str, do: str, what: str = "") -> OptionError:
     """Return the error of an invalid option. `what` replaces the default description."""
-    return OptionError(
-        what or f"{name} is {shown(getattr(options, name))}", where=type(options).__name__, option=name, do=do
-    )
+    what = what or f"{name} is {shown(getattr(options, name))}"
+    return OptionError(what, where=type(options).__name__, option=name, do=do)
 
 
 @contextmanager

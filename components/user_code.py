@@ -119,9 +119,8 @@ def translate_errors(option: str = "") -> Iterator[None]:
         place = _place(error)
         if place is None or (isinstance(error, KeyboardInterrupt) and not _is_raised_by_user(error)):
             raise
-        raise InfeedError(
-            _words(error), where=f"{place}, option {option}" if option else place, do="correct the code there"
-        ) from error
+        do = "correct the code there"
+        raise InfeedError(_words(error), where=f"{place}, option {option}" if option else place, do=do) from error
 
 
 def _is_raised_by_user(error: BaseException) -> bool:

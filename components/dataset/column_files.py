@@ -143,9 +143,8 @@ def kept(
             os.utime(entry)  # records the last use
             return found
     except OSError as error:
-        raise InfeedError(
-            f"cannot write the column cache: {error.strerror or error}", where=str(home), do=do
-        ) from error
+        what = f"cannot write the column cache: {error.strerror or error}"
+        raise InfeedError(what, where=str(home), do=do) from error
 
 
 def _open_or_none(entry: Path, opened: Callable[[Path, ColumnIndex], T]) -> T | None:

@@ -405,9 +405,8 @@ def _connect(scheme: str, authority: str, endpoint: str | None) -> tuple[fs.File
         system, base = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
     except (OSError, ValueError) as error:
         do = "check the address, the network and the credentials"
-        raise InfeedError(
-            f"cannot reach the store: {_first_line(error)}", where=f"{scheme}://{authority}", do=do
-        ) from error
+        what = f"cannot reach the store: {_first_line(error)}"
+        raise InfeedError(what, where=f"{scheme}://{authority}", do=do) from error
     return system, base
 
 

@@ -140,9 +140,8 @@ class Manifest:
                     raise ValueError(f"splits.{name}: the file names do not match {len(split.shards)} shards")
             return found
         except FileNotFoundError:
-            raise InfeedError(
-                "there is no manifest.json", where=root, do="use the folder of a complete dataset"
-            ) from None
+            do = "use the folder of a complete dataset"
+            raise InfeedError("there is no manifest.json", where=root, do=do) from None
         except ValueError as error:
             raise InfeedError(f"cannot read the manifest: {error}", where=path, do="write the dataset again") from error
 

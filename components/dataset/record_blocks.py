@@ -157,6 +157,5 @@ def _raise_damage(path: str) -> NoReturn:
     """Raise the error of `records.read_records` for a damaged file."""
     for _ in records.read_records(path):
         pass
-    raise InfeedError(
-        "the file changed during the run", where=path, do="wait until the file is complete, and run again"
-    )
+    do = "wait until the file is complete, and run again"
+    raise InfeedError("the file changed during the run", where=path, do=do)

@@ -102,9 +102,8 @@ def _evaluate(batch: pa.RecordBatch, text: str) -> pa.Array:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         names = ", ".join(batch.schema.names[:10])
-        raise InfeedError(
-            f"the filter does not fit the data: {reason}", where=f"filter {text!r}", do=f"use the columns {names}"
-        ) from error
+        do = f"use the columns {names}"
+        raise InfeedError(f"the filter does not fit the data: {reason}", where=f"filter {text!r}", do=do) from error
     return table["kept"].combine_chunks() if batch.num_rows else pa.array([], table.schema.field("kept").type)
 
 

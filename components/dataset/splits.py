@@ -50,9 +50,8 @@ class Buckets:
         if not names or len(set(names)) < len(names) or not all(names):
             raise InfeedError(f"the splits are named {names}", where="splits", do="give each split its own name")
         if any("/" in name for name in names):
-            raise InfeedError(
-                f"the splits are named {names}", where="splits", do="remove / from the names, which are folder names"
-            )
+            do = "remove / from the names, which are folder names"
+            raise InfeedError(f"the splits are named {names}", where="splits", do=do)
         for name, share in self.shares:
             if share < 1:
                 raise InfeedError(f"split {name!r} has {share} buckets", where="splits", do="use 1 or more")
@@ -119,9 +118,8 @@ SplitBy = ByColumns | ByLabel | ByTime | ByName
 def check_splits(buckets: Buckets, split_by: SplitBy | None) -> None:
     """Raise InfeedError if the rule does not fit the splits."""
     if split_by is not None and buckets.feature is not None:
-        raise InfeedError(
-            f"split by feature {buckets.feature!r} and by {split_by.how}", where="splits", do="use only one of the two"
-        )
+        do = "use only one of the two"
+        raise InfeedError(f"split by feature {buckets.feature!r} and by {split_by.how}", where="splits", do=do)
     if isinstance(split_by, ByTime) and len(split_by.cuts) != len(buckets.names) - 1:
         what = f"{len(split_by.cuts)} cuts for the splits {', '.join(buckets.names)}"
         raise InfeedError(what, where=f"split by column {split_by.column!r}", do="use one cut fewer than splits")
@@ -228,9 +226,8 @@ def _parse_cut(text: str, to: pa.DataType, where: str) -> pa.Scalar:
     try:
         return pc.cast(pa.scalar(text), to)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InfeedError(f"cut {text!r} is not of type {to}", where=where, do="use the format of the column") from (
-            error
-        )
+        do = "use the format of the column"
+        raise InfeedError(f"cut {text!r} is not of type {to}", where=where, do=do) from error
 
 
 def _by_name(values: pa.Array, names: tuple[str, ...], where: str) -> Numbers:

@@ -319,9 +319,8 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
             raise _no_column(name, first.columns if first else {}, found.place)
     if not (features and sum(records)):
         what = "there is no record to read" if not sum(records) else "no record holds a value"
-        raise InfeedError(
-            what, where=f"{found.place}, split {found.split}", do="check what wrote it, or choose another split"
-        )
+        do = "check what wrote it, or choose another split"
+        raise InfeedError(what, where=f"{found.place}, split {found.split}", do=do)
     index = pack_columns(features, records, columns, folder)
     shutil.rmtree(spills)
     return index
@@ -329,6 +328,5 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
 
 def _no_column(name: str, known: Mapping[str, Any], place: str) -> InfeedError:
     shown = ", ".join(sorted(known)[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
-    return InfeedError(
-        f"there is no column {name!r}", where=place, do=f"name one of {shown or 'those that records have'}"
-    )
+    do = f"name one of {shown or 'those that records have'}"
+    return InfeedError(f"there is no column {name!r}", where=place, do=do)
