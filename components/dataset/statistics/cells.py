@@ -78,8 +78,8 @@ class Cells:
             lengths = self.lengths[rows]
             places = self._places(rows, np.maximum(lengths, 0))
         if isinstance(self.values, np.ndarray):
-            return Cells(self.kind, lengths, self.values[places], _NO_INTS)
-        return Cells(self.kind, lengths, self.values.take(pa.array(places)), self.byte_lengths[places])
+            return Cells(self.kind, lengths, self.values.take(places), _NO_INTS)  # twice as fast as [places]
+        return Cells(self.kind, lengths, self.values.take(pa.array(places)), self.byte_lengths.take(places))
 
     def _one_each(self) -> bool:
         return len(self.values) == len(self.lengths) and bool((self.lengths == 1).all())
