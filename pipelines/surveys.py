@@ -126,12 +126,9 @@ class ColumnSurvey:
 
 def sample_of(column: ColumnStatistics) -> str:
     """Return some values of a column, the commonest first."""
-    return ", ".join(_shown(value) for value, _ in islice(column.counts.items(), _SHOWN))
-
-
-def _shown(value: bytes | float) -> str:
-    text = repr(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    values = (value for value, _ in islice(column.counts.items(), _SHOWN))
+    texts = [repr(value.decode("utf-8", "replace") if isinstance(value, bytes) else value) for value in values]
+    return ", ".join(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..." for text in texts)
 
 
 @dataclass(frozen=True)
