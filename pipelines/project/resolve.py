@@ -29,10 +29,9 @@ from infeed.pipelines.config import Blessing, PipelineConfig, Source, local_root
 from infeed.pipelines.project.config_file import Project, Settings
 from infeed.pipelines.project.decisions import choose_blessing, choose_schedule, notes, nothing_to_learn_from
 from infeed.pipelines.project.ingest_settings import IngestSettings, over, read_ingest
-from infeed.pipelines.project.leak_notes import LeaksInUse
+from infeed.pipelines.project.leak_notes import LeaksInUse, check_spread, spread_notes
 from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
 from infeed.pipelines.project.splits import shares_of, splits_note, stratified, trained_on
-from infeed.pipelines.project.spread import check_spread, spread_notes
 from infeed.pipelines.project.survey import survey_images, survey_table
 from infeed.pipelines.surveys import (
     IMAGE_COLUMNS,

@@ -36,8 +36,7 @@ from infeed.pipelines.project.groups import find_groups
 from infeed.pipelines.project.labels import label_needed, single_values_needed
 from infeed.pipelines.project.leaks import find_leaks
 from infeed.pipelines.project.number_columns import number_columns, read_as, remark
-from infeed.pipelines.project.repeated_pictures import find_repeated_pictures
-from infeed.pipelines.project.repeats import find_repeats
+from infeed.pipelines.project.repeats import find_repeated_pictures, find_repeats
 from infeed.pipelines.project.sources import find_layout, open_splits, set_aside
 from infeed.pipelines.project.split_files import SplitFiles, find_split_files
 from infeed.pipelines.project.tables import Column, Table, check_named
