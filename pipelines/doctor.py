@@ -91,8 +91,7 @@ class Finding:
     """One fact about this machine or the image.
 
     Attributes:
-      purpose: purpose that depends on the fact.
-      name: checked item.
+      purpose: what depends on the fact.
       found: result, with versions or sizes; never a secret.
       level: severity. A problem prevents its purpose; a warning may prevent it.
       do: advice to the user; empty if nothing is wrong.

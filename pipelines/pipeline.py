@@ -90,7 +90,6 @@ def create_pipeline(
     """Build a new pipeline of `config`. Compiled components cannot be compiled again, so build one per compilation.
 
     Args:
-      config: configuration of the pipeline.
       baseline: returns, from the Trainer, the resolver of the model to compare with; None to compare with no model.
       parameters: runtime parameters that replace values of the config; see `runtime_parameters`.
       on_vertex: services of Vertex AI for training and pushing.

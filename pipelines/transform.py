@@ -57,8 +57,6 @@ class TrainingRows:
     """Rows of the split train. Each iteration reads the data again.
 
     Attributes:
-      source: data of the project.
-      ingest: options that assign rows to splits.
       buckets: shares of the splits; None if files name the splits.
       splits: number of splits.
     """

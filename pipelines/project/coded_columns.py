@@ -19,12 +19,7 @@ _LONGEST = 40  # characters of a value in a message
 
 
 class CodedColumn:
-    """Cells of a column of some rows.
-
-    Args:
-      name: name of the column.
-      cells: cells of the rows.
-      is_time: whether the values are dates or timestamps.
+    """Cells of a column of some rows; `is_time` tells whether the values are dates or timestamps.
 
     Attributes:
       present: bool [rows], whether the row has a value; NaN, an empty text and an empty list count as missing.
@@ -45,7 +40,7 @@ class CodedColumn:
         if not there.all():  # drop NaNs and empty texts
             self.present = self.present.copy()
             self.present[self.present] = there
-            self.values = self.values.filter(pa.array(there)) if self.is_text else self.values[there]
+            self.values = pc.filter(self.values, pa.array(there)) if self.is_text else self.values[there]
 
     def take(self, rows: Ints) -> CodedColumn:
         return CodedColumn(self.name, self._cells.take(rows), self.is_time)

@@ -121,9 +121,7 @@ class Project:
 
     Attributes:
       name: name of the pipeline.
-      folder: folder of the config file.
       package: package of a template, which holds its functions; None for other projects.
-      settings: settings of the file.
     """
 
     name: str

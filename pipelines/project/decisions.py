@@ -117,15 +117,10 @@ def _check(metric: str, survey: Survey) -> None:
 
 
 def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Complete the training options by a schedule for the number of rows.
-
-    Args:
-      survey: survey of the data.
-      rows: approximate number of training rows.
-      given: training options. None is a valid `patience`.
+    """Complete the given training options by a schedule for the approximate number of training rows.
 
     Returns:
-      The options, and the reason for the schedule.
+      The options, and the reason for the schedule. None is a valid `patience`.
     """
     unit = "pictures" if isinstance(survey, ImageSurvey) else "rows"
     said = [name for name in ("batch_size", "epochs", "patience") if given.get(name) is not None]
@@ -157,8 +152,7 @@ def notes(
 ) -> Iterator[Note]:
     """Yield (topic, text) notes about the data, the label, and used, skipped or suspicious columns.
 
-    Args:
-      function: the user's preprocessing_fn, which receives all columns.
+    A `function` is the user's preprocessing_fn, which receives all columns.
     """
     if isinstance(survey, ImageSurvey):
         yield from _of_pictures(survey, data, features)

@@ -40,8 +40,6 @@ def find_groups(
 
     Args:
       rows: cells of each column of a sample, including the label.
-      label: label column.
-      task: classification or regression.
       columns: statistics of the candidate columns over the whole table.
       splits: int64 [rows], split number of each row, 0 for train; None if files do not name splits.
     """

@@ -25,8 +25,6 @@ class LeaksInUse:
     """Columns that (may) give the label away and would be learned from.
 
     Attributes:
-      survey: findings about the data.
-      features: features of the columns.
       function: the user's preprocessing_fn, which gets all columns.
       by_survey: whether a function chooses the features from the survey.
       keep: columns that are known at prediction time.

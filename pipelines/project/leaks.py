@@ -48,7 +48,6 @@ def find_leaks(rows: Mapping[str, Cells], label: str, task: Task, times: Collect
     Args:
       rows: cells of each column, including the label, in the order of the rows.
       label: the label column. Rows without a label are ignored.
-      task: whether the label is a class or a quantity.
       times: columns of dates and timestamps.
     """
     target = CodedColumn(label, rows[label])
@@ -69,7 +68,10 @@ class _Classes:
         self._rows = np.bincount(self._labels)
 
     def leak_of(self, column: CodedColumn) -> Leak | None:
-        return self._filled(column) or self._by_values(column) or self._partly_filled(column)
+        gain, of_class = self._largest_gain(column.present)
+        if _score(gain) >= _FILLED:
+            return Leak(f"it is filled {self._shares(column.present, of_class)}", _score(gain))
+        return self._by_values(column) or self._partly_filled(column)
 
     def _by_values(self, column: CodedColumn) -> Leak | None:
         if 2 * np.count_nonzero(column.present) < len(column.present):
@@ -95,12 +97,6 @@ class _Classes:
         share = labels.mean()
         changes = np.count_nonzero(np.diff(labels[column.order]))
         return bool(changes > _AT_RANDOM * 2 * share * (1 - share) * len(labels) + 2 * _CATEGORIES)
-
-    def _filled(self, column: CodedColumn) -> Leak | None:
-        gain, of_class = self._largest_gain(column.present)
-        if _score(gain) < _FILLED:
-            return None
-        return Leak(f"it is filled {self._shares(column.present, of_class)}", _score(gain))
 
     def _largest_gain(self, has: npt.NDArray[np.bool_]) -> tuple[float, int]:
         """Return the largest gain of the classes, and the class. Of two classes, the one with the property."""

@@ -58,7 +58,6 @@ class NumberColumn:
     """The cells of a text column.
 
     Attributes:
-      name: name of the column.
       formats: formats that fit. Several if they are ambiguous.
       cells: number of present cells.
       matching: number of cells that fit.
@@ -85,10 +84,7 @@ class NumberColumn:
     def advice(self, source: Source, settings: Mapping[str, Any], *, may_miss: bool = True) -> str:
         """Return a description of the cells and how to read them, or "" if they are read already.
 
-        Args:
-          source: format of the files.
-          settings: options of the format.
-          may_miss: whether a row may lack a value in the column. The label must not.
+        A row may lack a value in the column if it `may_miss`. The label must not.
         """
         if self.settled or (self.matching == self.cells and not self.written):
             return ""
@@ -130,11 +126,6 @@ def number_columns(
     """Return the text columns that are mostly numbers.
 
     An ambiguous column takes the format of the unambiguous ones, if they agree.
-
-    Args:
-      shapes: shapes of the text columns.
-      source: format of the files.
-      settings: options of the format.
     """
     if not hasattr(options_of(source, {}), "numbers"):
         return {}

@@ -101,14 +101,7 @@ def open_table(
     *,
     sampled: bool = False,
 ) -> OpenedSource:
-    """Open a file, or all files of a folder.
-
-    Args:
-      path: local path, or gs://...
-      source: format of the files.
-      settings: options of the format, such as the delimiter of a CSV.
-      options: handling of bad rows.
-      sampled: see `formats.open_source`.
+    """Open a file, or all files of a folder; for `sampled` see `formats.open_source`.
 
     Raises:
       InfeedError: there is no file, or a file has another format.
@@ -127,15 +120,10 @@ def open_splits(
     *,
     sampled: bool = False,
 ) -> OpenedSource:
-    """Open the files of splits like `open_table`.
-
-    Args:
-      patterns: split -> pattern of its files below `path`.
-    """
+    """Open the files of splits like `open_table`; `patterns` maps a split to the pattern of its files below `path`."""
     named = dict[str | None, str](patterns.items())
-    return reopenable(
-        open_patterns(source, path, named, options, settings, "--set", sampled=sampled, every=True), without_records
-    )
+    opened = open_patterns(source, path, named, options, settings, "--set", sampled=sampled, every=True)
+    return reopenable(opened, without_records)
 
 
 def open_data(config: PipelineConfig, *, sampled: bool = False, every: bool = False) -> OpenedSource:
@@ -171,11 +159,7 @@ def _check_there(path: str, source: Source) -> None:
 
 
 def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
-    """Find the images of a folder or of a CSV.
-
-    Args:
-      root: folder or CSV.
-      options: handling of CSV rows without an image or label.
+    """Find the images of a folder or of a CSV; `options` decide about CSV rows without an image or label.
 
     Raises:
       InfeedError: there are no images, images are not in class folders or are too deep, or see `find_images`.
@@ -191,11 +175,9 @@ def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
         return _listed(root, options)
     splits = {split: f"{folder}/{CLASS_FOLDERS}" for split, folder in folders.items()}
     bounds = FolderBounds(root, allow=options.allow_outside)
-    found = [
-        list_images(root, pattern, files.glob(root, pattern), BadRows(), bounds).refs for pattern in splits.values()
-    ]
+    found = [list_images(root, pattern, files.glob(root, pattern), BadRows(), bounds) for pattern in splits.values()]
     others = [name for name in files.list_folders(root) if name not in folders.values() and not files.is_hidden(name)]
-    return Layout(tuple(ref for refs in found for ref in refs), splits, ", ".join(others))
+    return Layout(tuple(ref for listed in found for ref in listed.refs), splits, ", ".join(others))
 
 
 def _listed(root: str, options: IngestOptions) -> Layout:

@@ -25,12 +25,7 @@ _DOES = {TRAIN: "trained on", EVAL: "decides when training stops", TEST: "scored
 
 
 def shares_of(survey: Survey, asked: IngestSettings, options: IngestOptions) -> dict[str, int]:
-    """Return the shares of the splits, as requested or as they fit the number of rows.
-
-    Args:
-      survey: survey of the data.
-      asked: shares in the config and on the command line.
-      options: options of ingest.
+    """Return the shares of the splits, as `asked` in the config and on the command line, or as they fit the rows.
 
     Raises:
       InfeedError: the splits are not usable, or a rule does not fit them.
@@ -62,10 +57,8 @@ def _named_in(survey: Survey, column: str) -> dict[str, int]:
     found = next((one.statistics for one in columns if one.name == column), None)
     if not found or not found.counts.exact:
         return {}
-    rows = {
-        value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value): count
-        for value, count in found.counts.items()
-    }
+    counts = found.counts.items()
+    rows = {v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v): count for v, count in counts}
     return {name: rows[name] for name in (*SPLITS, *sorted(set(rows) - set(SPLITS))) if name in rows}
 
 
@@ -90,14 +83,9 @@ def _check_names(shares: Mapping[str, int], patterns: Mapping[str, str], rule: S
 
 
 def choose_shares(rows: int, patterns: Collection[str]) -> dict[str, int]:
-    """Choose shares for all splits without their own files.
+    """Return shares of the rows, by split: of train, and of each split without files of its own in `patterns`.
 
-    Args:
-      rows: number of rows to divide.
-      patterns: splits with their own files.
-
-    Returns:
-      Split -> share, including train. Empty if every split has its own files.
+    Empty if every split has its own files.
     """
     fitting = next((shares for most, shares in _SHARES if rows < most), _SHARES_OF_MANY)
     wanted = dict(zip(SPLITS, fitting, strict=True))
@@ -127,13 +115,7 @@ def trained_on(survey: Survey, shares: Mapping[str, int]) -> int:
 
 
 def splits_note(survey: Survey, shares: Mapping[str, int], options: IngestOptions) -> Note:
-    """Describe the content and the purpose of each split.
-
-    Args:
-      survey: survey of the data.
-      shares: split -> share of the divided rows.
-      options: rule that assigns rows to splits.
-    """
+    """Describe the content and the purpose of each split."""
     patterns, rule = survey.patterns, options.split_by
     names = [name for name in SPLITS if name in {*patterns, *shares}]
     words = "; ".join(f"{name}{_made_of(name, patterns, shares, options)}: {_DOES[name]}" for name in names)

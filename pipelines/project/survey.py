@@ -58,15 +58,12 @@ def survey_table(
     keep: Collection[str] = (),
     withhold: bool = True,
 ) -> TableSurvey:
-    """Survey a table in one pass.
+    """Survey a table, a file or a folder of files, in one pass.
 
     Args:
-      path: file or folder of files.
       label: label column. None if not chosen yet.
       task: task of the label. None infers it: text and up to 20 distinct integers are classes.
-      source: format of the files.
       settings: options of the format, such as the delimiter of a CSV.
-      options: handling of bad rows.
       keep: columns to keep even if they give the label away.
       withhold: whether to propose no feature of other columns that certainly give the label away.
 
@@ -84,7 +81,9 @@ def survey_table(
         raise InfeedError(f"the label {label!r} is not among the columns", where="columns", do="add it to the columns")
     if label is None or label not in names:
         raise label_needed(table, path, label, read_as(number_columns(table.shapes(), source, settings)))
-    _check_kept(keep, names, path)
+    if unknown := [name for name in keep if name not in names]:
+        what = f"there is no column {unknown[0]!r} to keep{schema.nearest(unknown[0], names)}"
+        raise InfeedError(what, where=path, do="name a column of the table in --keep, or keep in the config")
     if any(column.name == label and column.type == "bool" for column in table.columns):
         options = replace(options, words=(label,))  # so that the classes are named true and false, not 1 and 0
         opened = partial(Table, path, source, options=_with_label(options, label), patterns=patterns)
@@ -179,13 +178,6 @@ def _with_numbers(
     return (read, numbers) if as_good else (table, {})
 
 
-def _check_kept(keep: Collection[str], names: Sequence[str], path: str) -> None:
-    for name in keep:
-        if name not in names:
-            what = f"there is no column {name!r} to keep{schema.nearest(name, names)}"
-            raise InfeedError(what, where=path, do="name a column of the table in --keep, or keep in the config")
-
-
 def _times(columns: Sequence[Column], surveyed: Mapping[str, ColumnSurvey]) -> set[str]:
     """Return the columns of dates and timestamps, by their types or texts."""
     typed = {column.name for column in columns if column.type.startswith(("date", "timestamp", "time"))}
@@ -205,12 +197,9 @@ def _withheld(surveyed: Mapping[str, ColumnSurvey], keep: Collection[str]) -> di
 
 
 def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = "stretch") -> ImageSurvey:
-    """Survey images by their headers, or by their whole files if damaged ones are rejected, to count them.
+    """Survey the images of class folders or of a CSV by their headers.
 
-    Args:
-      path: folder of class folders, or a CSV of images.
-      options: handling of invalid files.
-      resize: rule to resize images of other sizes.
+    Their whole files are read if damaged ones are rejected, to count them.
 
     Raises:
       InfeedError: there are no images, a class folder is empty, a file is not an image, or there is a single class.
@@ -248,10 +237,9 @@ def _filtered(sized: Sequence[Sized], options: IngestOptions) -> Sequence[Sized]
     """Return the images that pass the filter. A filter function may need pixels, so all images pass."""
     if options.filter is None or is_function(options.filter):
         return sized
-    classes = sorted({image.text for image, _ in sized if image.text is not None})
-    numbers = {text: number for number, text in enumerate(classes)}
     heights, widths, channels = zip(*(size for _, size in sized), strict=True)
     texts = [image.text for image, _ in sized]
+    numbers = {text: number for number, text in enumerate(sorted({text for text in texts if text is not None}))}
     columns = {
         "image/filename": [image.filename for image, _ in sized],
         "image/height": heights,
@@ -265,11 +253,7 @@ def _filtered(sized: Sequence[Sized], options: IngestOptions) -> Sequence[Sized]
 
 
 def _sized(images: Sequence[FileRef], options: IngestOptions) -> list[Sized]:
-    """Return the images with their sizes, without rejected ones.
-
-    Raises:
-      InfeedError: an image is invalid, or all are rejected.
-    """
+    """Return the images with their sizes, without rejected ones; raise InfeedError if all are rejected."""
     bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
     small = folders.bounded(images, options.max_row_mb, bad_rows)
     sizes = ((image, _size_or_none(image.path, options, bad_rows)) for image in small)
@@ -326,11 +310,7 @@ def _check_task(label: ColumnSurvey, learned: Task, names: Sequence[str], path: 
 def _surveys(
     columns: Sequence[Column], found: Mapping[str, ColumnStatistics], label: str, advice: Mapping[str, str]
 ) -> dict[str, ColumnSurvey]:
-    """Describe each column, and propose features for each except the label.
-
-    Args:
-      advice: advice for columns of numbers written as text, which replaces the proposal's.
-    """
+    """Describe each column, and propose features for each except the label; `advice` replaces the proposal's."""
     lists = {column.name: column.is_list for column in columns}
     surveyed = {}
     for proposal in infer_features({name: column.type for name, column in found.items()}, found, label):

@@ -150,7 +150,6 @@ class Table:
 
     Args:
       path: file or folder of files.
-      source: format of the files.
       settings: options of the format, such as the delimiter of a CSV.
       options: filter, columns, and handling of bad rows.
       patterns: split -> pattern of its files below `path`. Empty for all files.
@@ -312,11 +311,7 @@ class Table:
         return [found[file] for file in self._files]
 
     def _read(self, source: OpenedSource, of: Sequence[files.FileStat], rejected: int) -> dict[files.FileStat, _Found]:
-        """Read some files on a suitable number of processes.
-
-        Args:
-          rejected: bad rows of other files, which count toward the limit.
-        """
+        """Read some files on a suitable number of processes; `rejected` bad rows of others count toward the limit."""
         by_path = {file.path: file for file in of}
         chosen = (task for task in source.tasks if _path_of(task) in by_path)
         tasks = [(task, number) for _, group in groupby(chosen, key=_path_of) for number, task in enumerate(group)]
