@@ -103,10 +103,7 @@ class _Found:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The result of one task; see `Table.incomplete`. `findings` are those about types inferred from a sample.
-
-    The line of `last_bad` is counted from the start of the task.
-    """
+    """The result of one task. The line of `last_bad` is counted from the start of the task."""
 
     found: _Found
     incomplete: Counter[str]
@@ -116,7 +113,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _ReadTask:
-    """Reads a task of a source, with its index among the tasks of its file, in any process; samples `rows` rows."""
+    """Reads a task, given with its index among the tasks of its file, in any process, and samples up to `rows` rows."""
 
     source: OpenedSource
     options: IngestOptions
