@@ -56,15 +56,20 @@ def choose_blessing(survey: Survey, given: Any) -> Blessing:
     if not isinstance(given, Mapping):
         return schema.read(Blessing, given, "blessing")
     chosen = {name: value for name, value in given.items() if value is not None}
+    two = len(survey.classes) == 2
     if "metric" not in chosen:
-        of_classes = ("auc" if len(survey.classes) == 2 else "f1") if is_imbalanced(survey) else "accuracy"
+        of_classes = ("auc" if two else "f1") if is_imbalanced(survey) else "accuracy"
         chosen["metric"] = "mse" if survey.task == "regression" else of_classes
     metric = chosen["metric"]
     if metric not in get_args(Metric):
         chosen.setdefault("bound", 0)  # schema.read reports the error
         return schema.read(Blessing, chosen, "blessing")
-    _check(metric, survey)
-    if metric in _SEE_CLASSES and len(survey.classes) == 2:
+    if (metric == "mse") != (survey.task == "regression") or (metric == "auc" and not two):
+        kind = f"a classification of {len(survey.classes)} classes" if survey.classes else "a regression"
+        what = f"metric is {metric!r}, and this is {kind}"
+        do = f"use one of {'accuracy, recall, precision, f1' if survey.classes else 'mse'}{', auc' if two else ''}"
+        raise InfeedError(what, where="blessing.metric", do=do)
+    if metric in _SEE_CLASSES and two:
         chosen.setdefault("positive", survey.classes[survey.class_rows.index(min(survey.class_rows))])
     positive = chosen.get("positive")
     if positive is not None and positive not in survey.classes:
@@ -105,15 +110,6 @@ def _guess(metric: str, positive: str | None, survey: Survey) -> float:
             do="set a bound, such as bound: 0.8, or judge by f1 or auc",
         )
     return survey.guess
-
-
-def _check(metric: str, survey: Survey) -> None:
-    two = len(survey.classes) == 2
-    if (metric == "mse") != (survey.task == "regression") or (metric == "auc" and not two):
-        kind = f"a classification of {len(survey.classes)} classes" if survey.classes else "a regression"
-        what = f"metric is {metric!r}, and this is {kind}"
-        do = f"use one of {'accuracy, recall, precision, f1' if survey.classes else 'mse'}{', auc' if two else ''}"
-        raise InfeedError(what, where="blessing.metric", do=do)
 
 
 def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
