@@ -78,8 +78,8 @@ class Cells:
             lengths, counts = self.lengths[rows], np.maximum(self.lengths, 0)
             places = item_places((np.cumsum(counts) - counts)[rows], counts[rows])
         if isinstance(self.values, np.ndarray):
-            return Cells(self.kind, lengths, self.values[places], _NO_INTS)
-        return Cells(self.kind, lengths, self.values.take(pa.array(places)), self.byte_lengths[places])
+            return Cells(self.kind, lengths, self.values.take(places), _NO_INTS)  # twice as fast as [places]
+        return Cells(self.kind, lengths, self.values.take(pa.array(places)), self.byte_lengths.take(places))
 
 
 def concat(parts: Sequence[Cells]) -> Cells:

@@ -280,24 +280,24 @@ def _check(found: ColumnStatistics) -> None:
 
 def _of_numbers(values: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if values.dtype == np.float32:
-        found |= {
-            "nans": int(np.count_nonzero(np.isnan(values))),
-            "positive_infinities": int(np.count_nonzero(values == np.inf)),
-            "negative_infinities": int(np.count_nonzero(values == -np.inf)),
-        }
-        values = values[np.isfinite(values)] if any(found.values()) else values
-        values = values + np.float32(0)  # -0.0 becomes 0.0
     if not len(values):
         return found
     if values.dtype == np.float32:
-        distinct, counts = _runs(np.sort(values))
+        ascending = np.sort(values)  # NaN goes last
+        if not (np.isfinite(ascending[0]) and np.isfinite(ascending[-1])):
+            found = {
+                "nans": int(np.count_nonzero(np.isnan(values))),
+                "positive_infinities": int(np.count_nonzero(values == np.inf)),
+                "negative_infinities": int(np.count_nonzero(values == -np.inf)),
+            }
+            return {**found, **_of_numbers(values[np.isfinite(values)])}
+        distinct, counts = _runs(ascending)
+        distinct = distinct + np.float32(0)  # -0.0 becomes 0.0
         total, squares = sums_of_floats(values)
     else:
         distinct, counts = _counted_ints(values, int(values.min()), int(values.max()))
         total, squares = sums_of_ints(values)
     return {
-        **found,
         "zeros": int(counts[distinct == 0].sum()),
         "minimum": distinct[0].item(),
         "maximum": distinct[-1].item(),

@@ -15,6 +15,7 @@ sketches. With at most 2,048 distinct values it is exact, and independent of the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,6 +32,7 @@ Floats = npt.NDArray[np.float32]
 _FLOAT_SCALE = 149  # the smallest positive float32 is 2^-149
 _FRACTION_BITS = 23
 _EXPONENTS = 255
+_BITS = 63  # of the size of an int64
 _HALF = 32  # bits of half an int64
 _LOW = (1 << _HALF) - 1
 _CHUNK = 1 << 24  # values at a time, so that no partial sum overflows and memory is bounded
@@ -70,6 +72,11 @@ def sums_of_floats(values: Floats) -> tuple[ExactSum, ExactSum]:
     """Return the sum of finite values and the sum of their squares."""
     total = squares = 0
     for chunk in _chunks(values):
+        if (units := _as_ints(chunk)) is not None:
+            ints, scale = units
+            total += _sum(ints) << (_FLOAT_SCALE - scale)
+            squares += _squares(ints) << 2 * (_FLOAT_SCALE - scale)
+            continue
         exponents, significands = _split_floats(np.ascontiguousarray(chunk))
         sizes = np.abs(significands)
         total += _binned(exponents, significands, 1)
@@ -78,6 +85,18 @@ def sums_of_floats(values: Floats) -> tuple[ExactSum, ExactSum]:
         upper = square >> 24
         squares += (_binned(exponents, upper, 2) << 24) + _binned(exponents, square - (upper << 24), 2)
     return ExactSum(total, _FLOAT_SCALE), ExactSum(squares, 2 * _FLOAT_SCALE)
+
+
+def _as_ints(values: Floats) -> tuple[Ints, int] | None:
+    """Return values * 2^scale as integers, and the scale. None if the smallest and the largest are too far apart."""
+    sizes = np.abs(values)
+    smallest = sizes.min(initial=np.inf, where=sizes > 0)
+    if np.isinf(smallest):
+        return np.zeros(0, np.int64), _FLOAT_SCALE
+    scale = min(_FRACTION_BITS + 1 - math.frexp(smallest)[1], _FLOAT_SCALE)
+    if math.frexp(sizes.max())[1] + scale >= _BITS:
+        return None
+    return (values * np.float64(2.0**scale)).astype(np.int64), scale
 
 
 def _split_floats(values: Floats) -> tuple[Ints, Ints]:
@@ -201,7 +220,7 @@ class QuantileSketch:
 
     def collapse(self) -> QuantileSketch:
         """Merge into one run, as stored in a file, at the cost of half a part of additional error."""
-        return QuantileSketch((self._whole().cut(),)) if self.runs else self
+        return QuantileSketch((self._whole().cut(),)) if len(self.runs) > 1 else self
 
     def plain(self) -> list[dict[str, Any]]:
         return [run.plain() for run in self.runs]

@@ -74,6 +74,8 @@ class TableStatistics:
         Raises:
           ValueError: a column has two types.
         """
+        if not self.rows and not self.columns and not self.untyped:
+            return other  # as a merge would, which costs half a millisecond a column
         known = {**self.columns, **other.columns}
         columns = {name: self._column(one) + other._column(one) for name, one in known.items()}
         return TableStatistics(self.rows + other.rows, columns, self.untyped | other.untyped)
