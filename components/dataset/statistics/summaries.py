@@ -74,8 +74,9 @@ def sums_of_floats(values: Floats) -> tuple[ExactSum, ExactSum]:
     for chunk in _chunks(values):
         if (units := _as_ints(chunk)) is not None:
             ints, scale = units
-            total += _sum(ints) << (_FLOAT_SCALE - scale)
-            squares += _squares(ints) << 2 * (_FLOAT_SCALE - scale)
+            of_ints, of_squares = sums_of_ints(ints)
+            total += of_ints.units << (_FLOAT_SCALE - scale)
+            squares += of_squares.units << 2 * (_FLOAT_SCALE - scale)
             continue
         exponents, significands = _split_floats(np.ascontiguousarray(chunk))
         sizes = np.abs(significands)
@@ -96,7 +97,7 @@ def _as_ints(values: Floats) -> tuple[Ints, int] | None:
     scale = min(_FRACTION_BITS + 1 - math.frexp(smallest)[1], _FLOAT_SCALE)
     if math.frexp(sizes.max())[1] + scale >= _BITS:
         return None
-    return (values * np.float64(2.0**scale)).astype(np.int64), scale
+    return (values.astype(np.float64) * 2.0**scale).astype(np.int64), scale
 
 
 def _split_floats(values: Floats) -> tuple[Ints, Ints]:
