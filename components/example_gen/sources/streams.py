@@ -171,12 +171,19 @@ def numbered_lines(block: TextBlock) -> Iterator[tuple[int, bytes]]:
     return enumerate(block.data.removesuffix(b"\n").split(b"\n"), start=block.line)
 
 
-LINES = RowRules(
-    whole_lines,
-    lambda data: np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1,
-    lambda data, ended: (end, True) if (end := data.find(b"\n", 1) + 1) else None,
-    lambda data: data.endswith(b"\n"),
-)
+def _line_ends(data: bytes) -> npt.NDArray[np.int64]:
+    return np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
+
+
+def _first_line_end(data: bytes, ended: bool) -> tuple[int, bool] | None:
+    return (end, True) if (end := data.find(b"\n", 1) + 1) else None
+
+
+def _ends_a_line(data: bytes) -> bool:
+    return data.endswith(b"\n")
+
+
+LINES = RowRules(whole_lines, _line_ends, _first_line_end, _ends_a_line)  # no lambdas: tasks are pickled
 
 
 def find_line_spans(path: str, encoding: str, block_bytes: int, most_mb: int = MAX_ROW_MB) -> list[Span]:
