@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,8 +71,9 @@ class EvaluatedModel:
         return f"the {self.spec.name} model" if self.spec.name else "the model"
 
     def _check_kind(self, default_metrics: bool) -> None:
+        given = {field.name for field, _ in self.spec.ListFields()}
         for name in _ONE_OF_SEVERAL:
-            if self.spec.ByteSize() and _is_set(self.spec, name):
+            if name in given:
                 raise BeyondError(f"model_specs.{name} is set")
         if not tf.io.gfile.exists(f"{self.path}/saved_model.pb"):
             raise InfeedError(
@@ -177,15 +179,14 @@ class EvaluatedModel:
         name = getattr(self.spec, option)
         if name in answer.features:
             return _two_dimensional(answer.features[name], name)
-        found = _dense_column(batch, name)
-        if found is None:
+        if name not in batch.columns:
             there = ", ".join(sorted({*answer.features, *batch.columns}))
             raise InfeedError(
                 f"there is no column {name!r}, neither in the examples nor among what {self._called} makes of them",
                 where=f"eval_config.model_specs.{option}",
                 do=f"name one of {there}",
             )
-        return found
+        return _dense_column(batch, name)
 
     def _predictions(self, answer: ModelAnswer) -> Array:
         outputs = answer.outputs
@@ -205,10 +206,6 @@ class EvaluatedModel:
         return _two_dimensional(outputs[name], name)
 
 
-def _is_set(spec: Any, name: str) -> bool:
-    return name in {field.name for field, _ in spec.ListFields()}
-
-
 def _dense(tensor: Any) -> Array:
     if isinstance(tensor, tf.SparseTensor):
         tensor = tf.sparse.to_dense(tensor)
@@ -225,32 +222,18 @@ def _two_dimensional(array: Array, name: str) -> Array:
 
 
 def feature_values(batch: Batch, answers: Sequence[ModelAnswer], name: str) -> Values | None:
-    """The values of a feature: of all models' transformed ones together, or else of the examples."""
+    """The values of a feature: of all models' transformed ones, or else of the examples; None if no record has it."""
     found = [Values.of(answer.features[name]) for answer in answers if name in answer.features]
-    if not found:
-        return _values_of(batch, name)
-    together, *others = found
-    for other in others:
-        together = together.joined(other)
-    return together
-
-
-def _values_of(batch: Batch, name: str) -> Values | None:
-    """The values of a column; None where no record has it."""
+    if found:
+        return functools.reduce(Values.joined, found)
     if name not in batch.columns:
         return None
     lists = batch.columns[name]
     return Values(np.repeat(np.arange(len(batch.records)), _lengths(lists)), _numpy(lists.flatten()))
 
 
-def _dense_column(batch: Batch, name: str) -> Array | None:
-    """A column as [rows, n]; None where no record has it.
-
-    Raises:
-      InfeedError: the rows have different numbers of values.
-    """
-    if name not in batch.columns:
-        return None
+def _dense_column(batch: Batch, name: str) -> Array:
+    """A column as [rows, n]; raises InfeedError if the rows have different numbers of values."""
     lists = batch.columns[name]
     counts = _lengths(lists)
     if (counts != counts[0]).any() or not counts[0]:

@@ -110,13 +110,7 @@ def only_serves(environ: Mapping[str, str] = os.environ) -> bool:
 
 @dataclass(frozen=True)
 class OutputDirs:
-    """Output folders of a training.
-
-    Attributes:
-      model: the saved model.
-      run: the model run, with logs, traces, and `input_profile.json`.
-      checkpoints: the checkpoints that the training resumes from.
-    """
+    """Output folders of a training. `run` is the model run, with logs, traces, and `input_profile.json`."""
 
     model: str
     run: str
@@ -168,8 +162,19 @@ def serve(model: str, environ: MutableMapping[str, str] = os.environ) -> None:
     cluster, (kind, index) = cluster_here(environ)
     server = tf.distribute.Server(tf.train.ClusterSpec(cluster), kind, index, protocol="grpc")
     chief = cluster["chief"][0]
-    _wait_for(chief)
-    _wait_until_gone(chief)
+    until = time.monotonic() + _CHIEF_COMES_SECONDS
+    while not _answers(chief):
+        if time.monotonic() > until:
+            raise InfeedError(
+                f"the chief did not start within {_CHIEF_COMES_SECONDS / 60:.0f} minutes",
+                where=f"chief {chief}",
+                do="start it with the same TF_CONFIG, as the task chief 0",
+            )
+        time.sleep(_LOOK_SECONDS)
+    missed = 0
+    while missed < _LOOKS:  # TensorFlow's `Server.join` never returns, even after the chief exits
+        time.sleep(_LOOK_SECONDS)
+        missed = 0 if _answers(chief) else missed + 1
     del server
     if not tf.io.gfile.exists(os.path.join(model, "saved_model.pb")):
         raise InfeedError(
@@ -225,26 +230,6 @@ def warn_of_open_port(environ: Mapping[str, str] = os.environ) -> None:
 def _notice_dead_processes(environ: MutableMapping[str, str]) -> None:
     # Without this variable, TensorFlow waits forever for a lost process, as its tutorial on parameter servers explains.
     environ.setdefault("GRPC_FAIL_FAST", "use_caller")
-
-
-def _wait_for(chief: str) -> None:
-    until = time.monotonic() + _CHIEF_COMES_SECONDS
-    while not _answers(chief):
-        if time.monotonic() > until:
-            raise InfeedError(
-                f"the chief did not start within {_CHIEF_COMES_SECONDS / 60:.0f} minutes",
-                where=f"chief {chief}",
-                do="start it with the same TF_CONFIG, as the task chief 0",
-            )
-        time.sleep(_LOOK_SECONDS)
-
-
-def _wait_until_gone(chief: str) -> None:
-    # TensorFlow's `Server.join` never returns, even after the chief exits.
-    missed = 0
-    while missed < _LOOKS:
-        time.sleep(_LOOK_SECONDS)
-        missed = 0 if _answers(chief) else missed + 1
 
 
 def _answers(address: str) -> bool:

@@ -35,7 +35,10 @@ class TrainerExecutor(GenericExecutor):
         fed: list[tuple[Any, str]] = []
 
         def feed(fn_args: Any) -> None:
-            if CUSTOM_CONFIG_KEY not in (fn_args.custom_config or {}) and _are_tf_examples(input_dict["examples"]):
+            if CUSTOM_CONFIG_KEY in (fn_args.custom_config or {}):
+                return
+            payload, _ = tfxio_utils.resolve_payload_format_and_data_view_uri(input_dict["examples"])
+            if payload == example_gen_pb2.FORMAT_TF_EXAMPLE:
                 # Not before: the user's module decides how TensorFlow and Keras are imported.
                 from infeed.components.trainer.user_run import UserRun
 
@@ -48,11 +51,6 @@ class TrainerExecutor(GenericExecutor):
             super().Do(input_dict, output_dict, with_runtime_options(exec_properties))
         for run, folder in fed:
             run.write_profile(folder)
-
-
-def _are_tf_examples(examples: list[Any]) -> bool:
-    payload, _ = tfxio_utils.resolve_payload_format_and_data_view_uri(examples)
-    return bool(payload == example_gen_pb2.FORMAT_TF_EXAMPLE)
 
 
 def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: str) -> None:

@@ -30,7 +30,6 @@ def open_graph(transform_graph: str | None, schema: str | None, label: str, weig
     Args:
       transform_graph: folder of the artifact.
       schema: path of the schema.
-      label: name of the label.
       weight: name of the examples' weights.
 
     Raises:
@@ -123,8 +122,7 @@ class TransformGraph:
         """Apply the graph. Features that depend on missing raw features are omitted, such as the label in serving."""
         if not self._feature_inputs:
             return dict(self._loaded.apply_transform_model(raw))
-        absent = {name: spec for name, spec in self.raw_spec.items() if name not in raw}
-        given = {**raw, **_absent(absent, _rows(next(iter(raw.values()))))}
+        given = _with_absent(raw, self.raw_spec)
         made = self._loaded.transform_fn(*tf.nest.flatten(given, expand_composites=True))
         return {name: made[name] for name, inputs in self._feature_inputs.items() if raw.keys() >= set(inputs)}
 
@@ -134,11 +132,7 @@ class TransformGraph:
         return self._loaded if self._feature_inputs else tft_seam.saved_model_in(self._loaded)
 
     def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
-        """Return the parsing spec of the raw features that a model's inputs depend on, which a client has to send.
-
-        Args:
-          unused: features that the model does not take.
-        """
+        """Return the parsing spec of the raw features that a client has to send. The model does not take `unused`."""
         left_out = {*self.not_inputs, *unused}
         return self.raw_spec_of([name for name in self._names if name not in left_out])
 
@@ -260,22 +254,18 @@ def _check_names(label: str, weight: str | None, given: Iterable[str], gives: st
             )
 
 
-def _rows(value: Any) -> tf.Tensor:
-    """Return the number of rows of a batch, int64, from a tensor of any kind."""
+def _with_absent(raw: Features, spec: Mapping[str, Any]) -> Features:
+    """Add the raw features that are absent, those of empty examples, for outputs that do not depend on them."""
+    absent = {name: one for name, one in spec.items() if name not in raw}
+    for name, one in absent.items():
+        if isinstance(one, tf.io.FixedLenFeature):
+            absent[name] = one._replace(default_value=tf.zeros(one.shape, one.dtype))
+    value = next(iter(raw.values()))
     if isinstance(value, tf.SparseTensor):
-        return value.dense_shape[0]
-    return value.nrows() if isinstance(value, tf.RaggedTensor) else tf.shape(value, tf.int64)[0]
-
-
-def _absent(spec: Mapping[str, Any], rows: tf.Tensor) -> Features:
-    """Return raw features of `rows` empty examples, for outputs that do not depend on them."""
-    optional = {
-        name: one._replace(default_value=tf.zeros(one.shape, one.dtype))
-        if isinstance(one, tf.io.FixedLenFeature)
-        else one
-        for name, one in spec.items()
-    }
-    return tf.io.parse_example(tf.fill([rows], b""), optional) if spec else {}
+        rows = value.dense_shape[0]
+    else:
+        rows = value.nrows() if isinstance(value, tf.RaggedTensor) else tf.shape(value, tf.int64)[0]
+    return {**raw, **(tf.io.parse_example(tf.fill([rows], b""), absent) if absent else {})}
 
 
 def _parts(value: Any) -> list[tf.Tensor]:

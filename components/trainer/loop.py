@@ -76,19 +76,14 @@ def fit(
     per_worker: PerWorkerDatasets | None = None,
     observers: Sequence[Observer] = (),
 ) -> Fitted:
-    """Train `model`, built under `strategy`'s scope.
+    """Train `model`, compiled and built under `strategy`'s scope.
 
     Args:
-      model: compiled model.
-      strategy: strategy that trains.
       train: endless batches of this worker, ({name: [batch, ...]}, [batch]).
       evaluation: this worker's part of the evaluation data, one pass.
       batch_size: size of the global batch, over all workers.
-      steps_per_epoch: global batches in an epoch.
       steps_per_call: steps in one call of a TensorFlow function.
-      epochs: number of epochs.
       max_steps: number of steps after which training ends, even within an epoch.
-      callbacks: callbacks of Keras and of the user.
       checkpoints: writes checkpoints, and restores the one to resume from.
       start_step: step of that checkpoint; `train` has to start there.
       per_worker: functions that make the batches of each worker, if this process schedules the steps of others. `train`
@@ -167,7 +162,6 @@ def measure_ceiling(
 
     Args:
       train_steps, meter: from the result of `fit`.
-      strategy: strategy that trained.
       batch: this worker's part of a global batch, or `CallRows` to repeat constant row numbers.
       batch_size: size of the global batch.
       seconds: approximate duration; all workers run the same number of steps.

@@ -58,8 +58,7 @@ def make_model(
     """Build the user's model so that it picks its inputs from batches of the features; return it with its inputs.
 
     Args:
-      options: options that name the model function.
-      spec: argument of the function.
+      spec: argument of the model function.
       features: type of each feature in the batches of training, evaluation and serving, [batch, ...].
       packing: packing of the features in batches of training and evaluation; None if they are not packed.
 
@@ -155,11 +154,7 @@ class Head:
 
 
 def takes_logits(loss: Any) -> bool | None:
-    """Report whether a compiled loss takes the output for logits; None if the loss does not define it.
-
-    Args:
-      loss: argument of `compile`: a name, a function, a keras.losses.Loss, or a list or dict with one of these.
-    """
+    """Report whether a loss takes the output for logits; None if the loss does not define it. See `Model.compile`."""
     if isinstance(loss, Mapping | list | tuple):
         (loss,) = loss.values() if isinstance(loss, Mapping) else loss
     if isinstance(loss, functools.partial):
@@ -177,8 +172,7 @@ def check_output(output: Any, loss: Any, classes: Sequence[str], where: str) -> 
     Args:
       output: symbolic output, [batch, n].
       loss: argument of `compile`.
-      classes: names of the classes; empty for a regression, or if unknown.
-      where: function that made the model.
+      classes: empty for a regression, or if unknown.
     """
     shape = _only(output, where).shape
     size = shape[-1] if len(shape) > 1 else 1

@@ -34,7 +34,15 @@ def exporting(options: PrometheusOptions) -> Iterator[Observer]:
     gauges = _Gauges(client, registry, options)
     with contextlib.ExitStack() as stack:
         if options.port:
-            stack.enter_context(_serving(client, registry, options.port, options.address))
+            try:
+                server, thread = client.start_http_server(options.port, options.address, registry=registry)
+            except OSError as error:
+                what = f"port {options.port} cannot be opened: {error}"
+                do = "use a free port, or end the process that has this one"
+                raise InfeedError(what, where="option prometheus.port", do=do) from error
+            stack.callback(thread.join)
+            stack.callback(server.server_close)
+            stack.callback(server.shutdown)
         textfile = stack.enter_context(_Textfile(client, registry, options.textfile)) if options.textfile else None
 
         def observe(pace: Pace) -> None:
@@ -66,21 +74,6 @@ class _Gauges:
 
 def _labeled(gauge: Any, labels: dict[str, str]) -> Any:
     return gauge.labels(**labels) if labels else gauge
-
-
-@contextlib.contextmanager
-def _serving(client: Any, registry: Any, port: int, address: str) -> Iterator[None]:
-    try:
-        server, thread = client.start_http_server(port, address, registry=registry)
-    except OSError as error:
-        do = "use a free port, or end the process that has this one"
-        raise InfeedError(f"port {port} cannot be opened: {error}", where="option prometheus.port", do=do) from error
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Textfile:

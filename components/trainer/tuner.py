@@ -100,7 +100,13 @@ class Tuner(TfxTuner):
             "what is tried",
             "options (with search), module_file and tuner_fn (a tuner_fn of your own)",
         )
-        _check_trials(tune_args)
+        if tune_args is not None and tune_args.num_parallel_trials > 1:
+            raise InfeedError(
+                f"tune_args asks for {tune_args.num_parallel_trials} trials at a time",
+                where="Tuner",
+                do="leave tune_args out: the trials follow one another in one process, and each has the whole machine; "
+                "trials on several machines are what the Tuner of tfx.extensions.google_cloud_ai_platform starts",
+            )
         digest = _checked(module_file, tuner_fn)
         if options:
             search = _check_own_way(search, base_model, custom_config)
@@ -125,16 +131,6 @@ class Tuner(TfxTuner):
         )
         if digest:  # TFX's executor reads what it knows; this is a part of the execution's cache key, and nothing else
             self.spec.exec_properties[SOURCE_DIGEST] = digest
-
-
-def _check_trials(tune_args: tuner_pb2.TuneArgs | None) -> None:
-    if tune_args is not None and tune_args.num_parallel_trials > 1:
-        raise InfeedError(
-            f"tune_args asks for {tune_args.num_parallel_trials} trials at a time",
-            where="Tuner",
-            do="leave tune_args out: the trials follow one another in one process, and each has the whole machine; "
-            "trials on several machines are what the Tuner of tfx.extensions.google_cloud_ai_platform starts",
-        )
 
 
 def _check_own_way(search: SearchOptions | None, base_model: Any, custom_config: Any) -> SearchOptions:

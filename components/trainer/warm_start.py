@@ -58,9 +58,7 @@ def starts_of(exported: str, graph: Graph, spec: ModelSpec, build: Build) -> lis
 
     Args:
       exported: folder of a model that this Trainer exported.
-      graph: source of the features.
       spec: argument of the model function.
-      build: builds the model for a spec.
 
     Raises:
       InfeedError: the folder holds no such model, or its classes or the layout of its embeddings are others.
@@ -94,9 +92,11 @@ def assign(model: keras.Model, starts: Sequence[Start], exported: str) -> None:
     ]
     if len(starts) != len(here) or there != here:
         place = next((i for i, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), None)
-        what = "" if place is None else f"; the first that differs is {list(there[place])} there, "
-        what += "" if place is None else f"{list(here[place])} here ({model.variables[place].path})"
-        raise _mismatch(f"the base model has {len(starts)} weights, the model {len(here)}{what}", exported)
+        what = f"the base model has {len(starts)} weights, the model {len(here)}"
+        if place is not None:
+            what += f"; the first that differs is {list(there[place])} there, "
+            what += f"{list(here[place])} here ({model.variables[place].path})"
+        raise _mismatch(what, exported)
     for variable, start in zip(model.variables, starts, strict=True):
         value = start.value
         if start.rows is not None:

@@ -59,10 +59,7 @@ class Scored:
             labels = observed.labels[:, 0].astype(np.float64)
             losses = np.abs(labels - scores[:, 0])
             return cls(labels, scores, scores[:, 0], np.where(np.isnan(losses), np.inf, losses))
-        return cls._of_classes(observed.labels, scores, report)
-
-    @classmethod
-    def _of_classes(cls, labels: Array, scores: Array, report: ModelReport) -> Scored:
+        labels = observed.labels
         outside = scores[(scores < 0) | (scores > 1 + 1e-3)]
         if outside.size:
             raise InfeedError(

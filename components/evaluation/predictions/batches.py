@@ -139,7 +139,8 @@ def known_columns(shards: Sequence[ShardRange], map_fn: MapFn | None = None) -> 
       InfeedError: records are not tf.Examples, or a column has two types.
     """
     places = dict.fromkeys((root_of(shard), shard.split) for shard in shards)
-    parts = [_known_in(table) for table in tables_of(list(places), _cache(), map_fn)]
+    cache = str(Path(CACHE_DIR).expanduser())
+    parts = [_known_in(table) for table in tables_of(list(places), cache, map_fn)]
     known: dict[str, KnownColumn] = {}
     for name in sorted({name for part in parts for name in part}):
         found = [part[name] for part in parts if name in part]
@@ -163,7 +164,3 @@ def _known_in(table: TableStatistics) -> dict[str, KnownColumn]:
         )
         for name, column in table.columns.items()
     }
-
-
-def _cache() -> str:
-    return str(Path(CACHE_DIR).expanduser())

@@ -60,10 +60,18 @@ class BulkInferrerExecutor(EngineExecutor):
             return
         model = artifact_utils.get_single_instance(input_dict[MODEL])
         path = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
-        specs = {name: _proto(name, exec_properties.get(name)) for name in _PROTOS}
+        specs = {name: proto() for name, proto in _PROTOS.items()}
+        for name, spec in specs.items():
+            if text := exec_properties.get(name):
+                proto_utils.json_to_proto(text, spec)
         options = options_of(specs, input_dict[EXAMPLES], exec_properties.get(OPTIONS))
         if reason := _why_unsupported(specs, input_dict[EXAMPLES], path, options):
-            self._leave(reason, options, input_dict, output_dict, exec_properties)
+            if options.output_format not in _TFX_ALONE:
+                do = "write output_format='prediction_log', which is then left to TFX's own executor"
+                what = f"{options.output_format} cannot be written: {reason}"
+                raise InfeedError(what, where="BulkInferrer", do=do)
+            given = input_dict, output_dict, exec_properties
+            self.leave_to_tfx("bulk_inferrer", "predictions are made", reason, *given)
             return
         [key] = [name for name in (INFERENCE_RESULT, OUTPUT_EXAMPLES) if output_dict.get(name)]
         output = artifact_utils.get_single_instance(output_dict[key])
@@ -73,19 +81,6 @@ class BulkInferrerExecutor(EngineExecutor):
             output.split_names = artifact_utils.encode_split_names(sorted(options.splits or ()))
         else:
             output.set_string_custom_property("output_format", options.output_format)
-
-    def _leave(self, reason: str, options: PredictOptions, *arguments: Any) -> None:
-        if options.output_format not in _TFX_ALONE:
-            do = "write output_format='prediction_log', which is then left to TFX's own executor"
-            raise InfeedError(f"{options.output_format} cannot be written: {reason}", where="BulkInferrer", do=do)
-        self.leave_to_tfx("bulk_inferrer", "predictions are made", reason, *arguments)
-
-
-def _proto(name: str, text: str | None) -> Any:
-    message = _PROTOS[name]()
-    if text:
-        proto_utils.json_to_proto(text, message)
-    return message
 
 
 def options_of(specs: Mapping[str, Any], examples: Sequence[types.Artifact], given: str | None) -> PredictOptions:
@@ -196,8 +191,14 @@ class BulkInferrer(tfx.components.BulkInferrer):
         Raises:
           InfeedError: an option is invalid or conflicts with another.
         """
-        if output_example_spec:
-            _check_alone(keys=keys, columns=columns, outputs=outputs, output_format=output_format)
+        ours = {"keys": keys, "columns": columns, "outputs": outputs, "output_format": output_format}
+        named = [name for name, value in ours.items() if value]
+        if output_example_spec and named:  # which defines the whole output
+            raise InfeedError(
+                f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} given beside output_example_spec",
+                where="BulkInferrer",
+                do="leave it out to write inference_result with keys and columns, or leave out the others",
+            )
         if output_format == "examples":
             do = "give output_example_spec, which makes the output `output_examples`"
             raise InfeedError("output_format is 'examples'", where="BulkInferrer", do=do)
@@ -227,22 +228,8 @@ def _as_tuple(names: Any) -> Any:
     return names if isinstance(names, str) else tuple(names)
 
 
-def _check_alone(**given: Any) -> None:
-    """Raise InfeedError for our options beside `output_example_spec`, which defines the whole output."""
-    if named := [name for name, value in given.items() if value]:
-        raise InfeedError(
-            f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} given beside output_example_spec",
-            where="BulkInferrer",
-            do="leave it out to write inference_result with keys and columns, or leave out the others",
-        )
-
-
 def _with_signature(model_spec: Any, signature: str | None) -> Any:
-    """Add the signature to a ModelSpec.
-
-    Raises:
-      InfeedError: `model_spec` already has a signature, or cannot be changed.
-    """
+    """Add the signature to a ModelSpec; raise InfeedError if it already has a signature, or cannot be changed."""
     if signature is None:
         return model_spec
     if isinstance(model_spec, RuntimeParameter) or (model_spec and model_spec.model_signature_name):

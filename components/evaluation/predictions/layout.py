@@ -139,25 +139,18 @@ def _item_type(name: str, signature: Signature, nested: bool) -> pa.DataType:
 def _arrow(batch: Batch, name: str, found: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
     """Convert [batch, ...] to values, lists, or lists of lists. Dimensions beyond those of `kind` are flattened."""
     kinds = [kind]
-    while _is_list(kinds[-1]):
+    while pa.types.is_list(kinds[-1]) or pa.types.is_fixed_size_list(kinds[-1]):
         kinds.append(kinds[-1].value_type)
     *lists, item = kinds
     shape = [*found.shape[: len(lists)], math.prod(found.shape[len(lists) :])]
     values = _items(batch, name, found.reshape(-1), item)
     for axis in range(len(lists), 0, -1):
-        values = _listed(values, math.prod(shape[:axis]), shape[axis], lists[axis - 1])
+        if pa.types.is_fixed_size_list(lists[axis - 1]):
+            values = pa.FixedSizeListArray.from_arrays(values, shape[axis])
+        else:
+            offsets = np.arange(math.prod(shape[:axis]) + 1) * shape[axis]
+            values = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
     return values
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def _listed(values: pa.Array, count: int, size: int, kind: pa.DataType) -> pa.Array:
-    """Return `count` lists of `size` values each."""
-    if pa.types.is_fixed_size_list(kind):
-        return pa.FixedSizeListArray.from_arrays(values, size)
-    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1) * size, pa.int32()), values)
 
 
 def _items(batch: Batch, name: str, found: npt.NDArray[Any], item: pa.DataType) -> pa.Array:

@@ -101,14 +101,15 @@ def write_predictions(
     progress_file = ProgressFile.of(output, model, shards, options)
     finished = progress_file.read(paths)
     items = [OutputShard(*pair) for pair in zip(shards, paths, strict=True)][finished:]
-    read = sum(item.records.bytes for item in items)
+    import tensorflow as tf  # slow, and so only after the checks
+
     work = Work(
         "predicts",
         len(items),
-        read,
+        sum(item.records.bytes for item in items),
         limits.PREDICT_BYTES,
         limits.TENSORFLOW_MEMORY,
-        alone=_gpu(),
+        alone="the model is on a GPU" if tf.config.list_physical_devices("GPU") else "",
         imports=["tensorflow"],
     )
     with choose(work, cluster, processes) as engine:
@@ -157,13 +158,6 @@ class ProgressFile:
 
 def _roots(examples: str | Sequence[str]) -> list[str]:
     return [examples] if isinstance(examples, str) else list(examples)
-
-
-def _gpu() -> str:
-    """Return why only one process can do the work, or ""."""
-    import tensorflow as tf
-
-    return "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
 
 
 @dataclass(frozen=True)
@@ -330,13 +324,12 @@ class OutputFiles:
     def paths(self, output: str, shards: list[ShardRange]) -> list[str]:
         """Return one path for each shard of the examples, numbered within its folder."""
         folders = [names.split_dir(output, shard.split) if self.by_split else output for shard in shards]
-        return [
-            files.join(folder, self._name(folders[:place].count(folder), folders.count(folder)))
-            for place, folder in enumerate(folders)
-        ]
-
-    def _name(self, index: int, count: int) -> str:
-        return names.shard_name(index, count, not self.suffix, self.prefix) + self.suffix
+        paths = []
+        for place, folder in enumerate(folders):
+            index, count = folders[:place].count(folder), folders.count(folder)
+            name = names.shard_name(index, count, not self.suffix, self.prefix) + self.suffix
+            paths.append(files.join(folder, name))
+        return paths
 
 
 def parquet_files(layout: AnswerColumns) -> OutputFiles:

@@ -150,7 +150,9 @@ class SavedModel:
         arguments = known or {argument: argument for argument in specs}
         inputs = {feature: specs[argument] for feature, argument in arguments.items()}
         outputs = dict(sorted(function.structured_outputs.items()))  # which come in another order each time
-        return Signature(name, self.where, arguments, inputs, outputs, not known and _is_of_examples(specs), function)
+        first = next(iter(specs.values()))  # TFX takes a single string argument as serialized examples
+        is_of_examples = len(specs) == 1 and first.dtype.name == "string" and first.shape.rank in (None, 1)
+        return Signature(name, self.where, arguments, inputs, outputs, not known and is_of_examples, function)
 
     def _known_arguments(self, specs: Mapping[str, Any]) -> dict[str, str]:
         """Map features to arguments, if infeed's Trainer exported this signature for raw features."""
@@ -159,12 +161,6 @@ class SavedModel:
         lists = (self.loaded.raw_features, self.loaded.raw_arguments)
         known = dict(zip(*([name.decode() for name in one.numpy()] for one in lists), strict=True))
         return known if set(known.values()) == set(specs) else {}
-
-
-def _is_of_examples(specs: Mapping[str, Any]) -> bool:
-    """Return whether a signature has one string argument, which TFX takes as serialized examples."""
-    [first, *more] = specs.values()
-    return not more and first.dtype.name == "string" and first.shape.rank in (None, 1)
 
 
 def model_folder(path: str) -> str:
@@ -252,7 +248,8 @@ def _dense(batch: Batch, name: str, spec: Any) -> npt.NDArray[Any]:
         raise _error_at(batch, row, f"column {name!r} has {counts[row]} values, and the model takes {size}")
     if size and missing.any() and not _has_missing(spec):
         raise _error_at(batch, int(np.argmax(missing)), f"column {name!r} has no value, and {_no_missing(spec)}")
-    dense = np.full((len(counts), size), *_empty(spec))
+    empty, kind = (b"", object) if spec.dtype.name == "string" else (0, spec.dtype.as_numpy_dtype)
+    dense = np.full((len(counts), size), math.nan if spec.dtype.is_floating else empty, kind)
     dense[wanted] = _items(column).reshape(-1, size) if size else 0
     return dense.reshape(len(counts), *_filled(dims, size))
 
@@ -264,13 +261,6 @@ def _has_missing(spec: Any) -> bool:
 
 def _no_missing(spec: Any) -> str:
     return f"{spec.dtype.name} has none that means missing"
-
-
-def _empty(spec: Any) -> tuple[Any, Any]:
-    """Return (representation of a missing value, NumPy type of all values)."""
-    if spec.dtype.name == "string":
-        return b"", object
-    return (math.nan if spec.dtype.is_floating else 0), spec.dtype.as_numpy_dtype
 
 
 def _items(column: pa.Array) -> npt.NDArray[Any]:
