@@ -100,12 +100,9 @@ def evaluate(
 
     Args:
       eval_config: EvalConfig that `completed` returned.
-      roots: folders of the datasets; their manifests name the columns.
-      folders: folders of the splits to evaluate on.
+      roots, folders: of the datasets, whose manifests name the columns, and of the splits to evaluate on.
       models: folder of the SavedModel of the candidate (False) and of the baseline (True), if any.
-      output: folder of the evaluation.
       cluster: way to the runner that Beam's options name.
-      report: options of the model report; None for no report.
 
     Returns:
       TFMA's ValidationResult; None if the eval config has no thresholds, so that nothing can be blessed.
@@ -157,11 +154,11 @@ def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Measur
 
 def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], names: Sequence[str]) -> Iterator[MetricLine]:
     """Yield the metrics of all rows that are single numbers, those with thresholds first."""
-    numbers = {
-        key: float(value)
-        for key, value in _of_kind(metrics, plots=False).items()
-        if np.ndim(value) == 0 and isinstance(value, (Number, np.ndarray))
-    }
+    numbers: dict[Any, float] = {}
+    for key, value in _of_kind(metrics, plots=False).items():
+        is_number = np.ndim(value) == 0 and isinstance(value, (Number, np.ndarray))
+        if is_number:
+            numbers[key] = float(value)
     of_models = [key for key in numbers if not key.is_diff and key.model_name != tfma.BASELINE_KEY]
     of_models = [key for key in of_models if not names or key.name in names]
     for key in sorted(of_models, key=lambda key: key not in thresholds and key.make_diff_key() not in thresholds):

@@ -27,8 +27,6 @@ class Leaf(abc.ABC):
 
     Attributes:
       needs_pairs: whether the leaf reads labels and predictions, or only weights.
-      combiner: combiner of TFMA.
-      settings: settings of the combiner.
       subject: model and classes that the combiner measures.
 
     Raises:

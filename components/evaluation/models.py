@@ -30,12 +30,7 @@ _ONE_OF_SEVERAL = ("label_keys", "prediction_keys", "example_weight_keys", "padd
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What a model says of a batch.
-
-    Attributes:
-      features: transformed, name -> [rows, ...]
-      outputs: of its signature, name -> [rows, ...]
-    """
+    """What a model says of a batch: transformed features and outputs of its signature, name -> [rows, ...]."""
 
     features: Mapping[str, Array]
     outputs: Mapping[str, Array]
@@ -46,7 +41,6 @@ class EvaluatedModel:
 
     Args:
       spec: TFMA's ModelSpec, its name "" where it is the only one
-      path: folder of the SavedModel
       default_metrics: whether the metrics that a Keras model was compiled with are asked for
 
     Raises:
@@ -112,11 +106,7 @@ class EvaluatedModel:
                 raise BeyondError(f"an input of {self._called} and a column are both called {name!r}")
 
     def answer(self, batch: Batch, *, predict: bool) -> ModelAnswer:
-        """Its features and, where they are asked for, its predictions.
-
-        Raises:
-          InfeedError: TensorFlow cannot compute them.
-        """
+        """Its features and, where asked for, predictions; raises InfeedError if TensorFlow cannot compute them."""
         records = tf.constant(batch.records, tf.string)
         features: dict[str, Array] = {}
         for transform in self._transforms:

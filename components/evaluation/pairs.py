@@ -54,7 +54,6 @@ class Subject:
     Attributes:
       model: name of the model; "" if there is only one
       sub_key: TFMA's SubKey, one class or the likeliest; None for the whole output
-      weighted: whether rows count by their weights
     """
 
     model: str

@@ -21,12 +21,7 @@ SliceKey = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True)
 class Values:
-    """The values of a column, those of all rows end to end.
-
-    Attributes:
-      rows: int64 [n], which row each is of
-      values: [n], of any dtype
-    """
+    """The values of a column, [n] of any dtype, those of all rows end to end, and int64 [n], which row each is of."""
 
     rows: Ints
     values: npt.NDArray[Any]

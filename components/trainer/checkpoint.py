@@ -70,11 +70,7 @@ def newest_checkpoint(folder: str) -> str | None:
 
 @contextmanager
 def export_error_context(model: str, checkpoints: str) -> Iterator[None]:
-    """Remove a half-written export, and explain how to export again.
-
-    Raises:
-      InfeedError: the model could not be written in the body.
-    """
+    """Remove a half-written export, and raise InfeedError that explains how to export again."""
     try:
         yield
     except (tf.errors.OpError, OSError) as error:
@@ -112,8 +108,7 @@ class Checkpoints(keras.callbacks.Callback):
       saved: called after each checkpoint.
 
     Attributes:
-      start_step: step of the newest checkpoint; 0 if there is none.
-      finished: whether the newest checkpoint is from the end of training.
+      start_step, finished: step of the newest checkpoint, 0 if there is none, and whether training ended with it.
     """
 
     def __init__(

@@ -40,10 +40,8 @@ class CheckpointMirror:
     def upload(self) -> None:
         """Copy new files to the store, the index of a checkpoint last, and remove the files that are gone here.
 
-        A checkpoint without its index does not count, so a killed upload leaves the one before.
-
-        Raises:
-          OSError: the store failed.
+        A checkpoint without its index does not count, so a killed upload leaves the one before. If the store fails, the
+        error is an OSError.
         """
         here = {file.name for file in os.scandir(self.local) if file.is_file()}
         try:

@@ -40,9 +40,6 @@ _log = logging.getLogger(__name__)
 def class_weights(options: TrainOptions, graph: Graph, patterns: Sequence[str]) -> tuple[float, ...]:
     """Return the class weights in index order, or an empty tuple if the options set none.
 
-    Args:
-      patterns: TFX file patterns of the training Examples.
-
     Raises:
       InfeedError: a class does not exist or has no rows, or the label has no counts.
     """
@@ -62,11 +59,7 @@ def class_weights(options: TrainOptions, graph: Graph, patterns: Sequence[str]) 
 def with_class_weights(batches: Batches, weights: Sequence[float]) -> Batches:
     """Map (features, label [batch]) to (features, label, weight float32 [batch]), the form that Keras accepts.
 
-    If the batches already have weights, multiply them by the class weights.
-
-    Args:
-      batches: batches whose labels are class indices.
-      weights: class weights in index order. If empty, return the batches unchanged.
+    If the batches already have weights, multiply them by the class weights. Without class weights, change nothing.
     """
     if not weights:
         return batches

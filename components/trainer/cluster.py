@@ -38,9 +38,6 @@ def adopt_cluster_spec(environ: MutableMapping[str, str] = os.environ) -> None:
 
     CLUSTER_SPEC overrides an existing TF_CONFIG, because Google's may name the first machine `master`, a task that
     TensorFlow 2 does not support.
-
-    Raises:
-      InfeedError: CLUSTER_SPEC is not valid JSON.
     """
     if environ.get("CLUSTER_SPEC"):
         environ["TF_CONFIG"] = json.dumps(tf_config(_config(environ, "CLUSTER_SPEC")))
@@ -56,11 +53,7 @@ def tf_config(cluster_spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cluster_here(environ: Mapping[str, str] = os.environ) -> tuple[dict[str, list[str]], tuple[str, int]]:
-    """Return the addresses of each task type, and the type and index of this process.
-
-    Raises:
-      InfeedError: TF_CONFIG is not valid JSON.
-    """
+    """Return the addresses of each task type, and the type and index of this process."""
     config = _config(environ, "TF_CONFIG")
     task = config.get("task", {})
     return config.get("cluster", {}), (task.get("type", ""), int(task.get("index", 0)))
@@ -119,10 +112,7 @@ class OutputDirs:
 
 @contextmanager
 def chief_writes(places: OutputDirs, workers: WorkerContext) -> Iterator[OutputDirs]:
-    """Yield `places` on the chief and temporary folders on other workers.
-
-    Saving distributed variables requires every worker to save, but only the chief's copy is kept.
-    """
+    """Yield `places` on the chief and temporary folders on other workers: all must save, but one copy is kept."""
     if workers.index == 0:
         yield places
         return
@@ -131,11 +121,7 @@ def chief_writes(places: OutputDirs, workers: WorkerContext) -> Iterator[OutputD
 
 
 def connect(environ: MutableMapping[str, str] = os.environ) -> tf.distribute.Strategy:
-    """Return the chief's strategy once all workers and parameter servers answer.
-
-    Raises:
-      InfeedError: a worker has several GPUs.
-    """
+    """Return the chief's strategy once all servers answer; raise InfeedError if a worker has several GPUs."""
     _notice_dead_processes(environ)
     strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
     if strategy.num_replicas_in_sync > 1:

@@ -185,8 +185,7 @@ def all_gather(value: int, strategy: tf.distribute.Strategy) -> list[int]:
 def gather_seconds(measured: Sequence[float], strategy: tf.distribute.Strategy) -> list[float]:
     """Return the measurement of each worker, to a microsecond, in the same order on every worker.
 
-    Args:
-      measured: measurement of this process, or of all workers if it schedules their steps.
+    A process that schedules the steps of all workers has measured all of them.
     """
     replicas, here = strategy.num_replicas_in_sync, len(strategy.extended.worker_devices)
     if is_coordinated(strategy) or replicas in (1, here):

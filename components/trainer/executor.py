@@ -22,10 +22,7 @@ SOURCE_DIGEST = "source_digest"  # of the user's own run_fn: a part of the execu
 
 
 class TrainerExecutor(GenericExecutor):
-    """Executor that calls `run_fn`: the user's own, or ours, which trains by TrainOptions.
-
-    The exec properties of `OVERRIDES` take precedence over the options of these names.
-    """
+    """Executor that calls `run_fn`: the user's own, or ours. Exec properties of `OVERRIDES` win over the options."""
 
     def Do(
         self, input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: dict[str, Any]
@@ -54,10 +51,9 @@ class TrainerExecutor(GenericExecutor):
 
 
 def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: str) -> None:
-    """Raise InfeedError unless exactly one of several alternative arguments is given.
+    """Raise InfeedError unless exactly one of several alternative arguments of a component is given.
 
     Args:
-      component: name of the component.
       ways: values of the arguments by name; an empty value is not given.
       what: what the arguments define.
       choices: names of the arguments, with their purposes.
@@ -73,7 +69,6 @@ def config_of(options: TrainOptions, examples: types.BaseChannel | None, **funct
     """Return the entries of `custom_config` that carry the options.
 
     Args:
-      options: options of the training.
       examples: channel of the training data, which shows whether the examples are transformed.
       functions: further user functions, by the option that names each.
     """

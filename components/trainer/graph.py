@@ -27,11 +27,6 @@ Features = dict[str, Any]  # name -> tensor, sparse or ragged tensor, [batch, ..
 def open_graph(transform_graph: str | None, schema: str | None, label: str, weight: str | None = None) -> Graph:
     """Open the source of a Trainer's features: the transform graph if there is one, else the Examples' schema.
 
-    Args:
-      transform_graph: folder of the artifact.
-      schema: path of the schema.
-      weight: name of the examples' weights.
-
     Raises:
       InfeedError: both are missing, or the label or weight is not among the features.
     """
@@ -197,6 +192,7 @@ class RawExamples:
         text = files.read_bytes(schema).decode()
         parsed = text_format.Parse(text, schema_pb2.Schema())
         self.raw_spec: dict[str, Any] = schema_utils.schema_as_feature_spec(parsed).feature_spec
+        self.transformed_spec = self.raw_spec
         self.label = label
         self.not_inputs = [label] if weight is None else [label, weight]
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
@@ -207,11 +203,6 @@ class RawExamples:
                 where=schema,
                 do='number its classes in a Transform: Transform(..., features=[..., Label("...")])',
             )
-
-    @property
-    def transformed_spec(self) -> dict[str, Any]:
-        """Parsing spec of the features, which are the raw features."""
-        return self.raw_spec
 
     def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
         """Return the parsing spec of a client's input: all features except label, weight and unused ones."""
@@ -230,11 +221,7 @@ Graph: TypeAlias = TransformGraph | RawExamples
 
 
 def _loaded(folder: str, load: Callable[[str], Any]) -> Any:
-    """Load the graph. A graph with subwords has operations of tensorflow-text, which has to be imported first.
-
-    Raises:
-      InfeedError: tensorflow-text is required but not installed.
-    """
+    """Load the graph. A graph with subwords has operations of tensorflow-text, which has to be imported first."""
     try:
         return load(folder)
     except (RuntimeError, ValueError, tf.errors.OpError) as error:

@@ -84,11 +84,10 @@ def fit(
       batch_size: size of the global batch, over all workers.
       steps_per_call: steps in one call of a TensorFlow function.
       max_steps: number of steps after which training ends, even within an epoch.
-      checkpoints: writes checkpoints, and restores the one to resume from.
-      start_step: step of that checkpoint; `train` has to start there.
+      checkpoints: writes checkpoints, and restores that of `start_step`, where `train` has to start.
       per_worker: functions that make the batches of each worker, if this process schedules the steps of others. `train`
         and `evaluation` are then the data of worker 0.
-      observers: functions that receive the pace of the training at most twice a second.
+      observers: receive the pace of the training.
     """
     if not keras_seam.STEPS.usable():
         keras_fit.check(strategy, start_step)
@@ -161,10 +160,8 @@ def measure_ceiling(
     median of several turns. This changes the model's weights, so export the model first.
 
     Args:
-      train_steps, meter: from the result of `fit`.
       batch: this worker's part of a global batch, or `CallRows` to repeat constant row numbers.
       batch_size: size of the global batch.
-      seconds: approximate duration; all workers run the same number of steps.
     """
     constant = untuned(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
     iterator = iter(distribute(constant, strategy, batch_size))

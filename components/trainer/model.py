@@ -37,7 +37,6 @@ class ModelSpec:
 
     Attributes:
       inputs: features as the model gets them, without the batch dimension.
-      task: "classification" or "regression".
       classes: names of the classes in index order; empty for a regression.
       vocabulary_sizes: size of the vocabulary of each feature that is an index into one.
       hparams: hyperparameters of the options, overridden by those of a Tuner.
@@ -58,7 +57,6 @@ def make_model(
     """Build the user's model so that it picks its inputs from batches of the features; return it with its inputs.
 
     Args:
-      spec: argument of the model function.
       features: type of each feature in the batches of training, evaluation and serving, [batch, ...].
       packing: packing of the features in batches of training and evaluation; None if they are not packed.
 
@@ -108,7 +106,6 @@ class Head:
     """Meaning of a model's output.
 
     Attributes:
-      task: "classification" or "regression".
       logits: whether the loss takes the output for logits; None if unknown.
       classes: names of the classes in index order; empty if unknown.
       threshold: probability above which a single output means the second class.
@@ -169,10 +166,7 @@ def takes_logits(loss: Any) -> bool | None:
 def check_output(output: Any, loss: Any, classes: Sequence[str], where: str) -> None:
     """Raise InfeedError if a model has several outputs, or if a classifier's output cannot separate the classes.
 
-    Args:
-      output: symbolic output, [batch, n].
-      loss: argument of `compile`.
-      classes: empty for a regression, or if unknown.
+    `output` is symbolic, [batch, n]. `classes` is empty for a regression, or if they are unknown.
     """
     shape = _only(output, where).shape
     size = shape[-1] if len(shape) > 1 else 1

@@ -47,7 +47,6 @@ def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: st
 
     Args:
       features: type of each feature, [batch, ...].
-      where: function that made the model, for messages.
 
     Raises:
       InfeedError: a feature of the model is missing, or the model cannot be called with the features.

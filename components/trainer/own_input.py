@@ -117,12 +117,7 @@ def call_input_fn(function: str, spec: InputSpec) -> Input | None:
 
 
 def check_same_length(batches: Sequence[int], kind: str, function: str) -> None:
-    """Raise InfeedError if the workers have different numbers of batches, because some would then wait forever.
-
-    Args:
-      batches: number of batches of each worker.
-      kind: `training` or `evaluation`, for the error.
-    """
+    """Raise InfeedError if the workers have different numbers of batches, because some would then wait forever."""
     if len(set(batches)) > 1:
         shown = ", ".join(map(str, batches[:_SHOWN])) + (", ..." if len(batches) > _SHOWN else "")
         raise InfeedError(
@@ -133,11 +128,7 @@ def check_same_length(batches: Sequence[int], kind: str, function: str) -> None:
 
 
 def plan_of(given: Input, function: str, spec: InputSpec, batch: GlobalBatch, num_steps: int | None) -> InputPlan:
-    """Return the plan for the log and the report.
-
-    Raises:
-      InfeedError: the number of batches per epoch is unknown.
-    """
+    """Return the plan for the log and the report; raise InfeedError if the number of batches per epoch is unknown."""
     known = int(given.batches.cardinality()) if isinstance(given.batches, tf.data.Dataset) else 0
     steps = given.steps_per_epoch or (known if known > 0 else num_steps)
     if spec.training and not steps:

@@ -24,15 +24,11 @@ class Pace:
     """State of a training.
 
     Attributes:
-      epoch: number of the epoch, counted from 1.
-      epochs: maximum number of epochs.
-      step: steps of this epoch that are done.
-      steps: steps of an epoch.
+      epoch, epochs: number of the epoch, counted from 1, and the maximum.
+      step, steps: steps of this epoch that are done, and all of them.
       done: steps done since the start of the first epoch.
-      metrics: latest loss and metrics.
-      examples_per_second: None if it is not measured yet.
+      metrics: latest loss and metrics, those of validation too if the epoch has ended.
       waited: share of the time that training waited for data; None if it is unknown.
-      ends_epoch: whether the epoch has ended; the metrics then include those of validation.
       seconds_left: seconds until the last epoch ends, without early stopping; None if unknown.
     """
 
@@ -71,11 +67,9 @@ class ReportPace(keras.callbacks.Callback):
     Listeners of `progress` are observers too. Without an observer, the callback reads nothing.
 
     Args:
-      batch_size: examples of a global batch.
       max_steps: steps after which training ends; None for all epochs.
       start_step: step at which an earlier training ended; 0 for a new training.
-      waited: returns the seconds that each worker has waited in this epoch.
-      epochs: returns the profiles of the finished epochs.
+      waited, epochs: return the seconds that each worker has waited in this epoch, and the finished epochs.
     """
 
     def __init__(

@@ -60,7 +60,6 @@ def measure_step(model: keras.Model, batch: Any, named: str, label: str | None =
     """Train on one batch for about `seconds`. This changes the weights.
 
     Args:
-      model: compiled model.
       batch: tuple for Keras' `fit`, or a dict of features, [batch, ...]. The model takes features by its input names.
       label: feature of a dict that is the label.
 

@@ -79,10 +79,7 @@ def datasets(
     Args:
       fn_args: argument of `run_fn`.
       transform_output: transform graph that the `run_fn` has already loaded; None for that of `fn_args`.
-      label: name of the label among the features.
-      feed: options of the feed.
-      task: whether the label is a class or a number.
-      augment, normalise, images, masks, boxes, examples_are: as in TrainOptions.
+      feed, task, augment, normalise, images, masks, boxes, examples_are: as in TrainOptions.
 
     Raises:
       InfeedError: an option, the data or the schema is wrong.
@@ -116,11 +113,7 @@ def datasets(
 
 
 class UserRun:
-    """Feed of one run of a user's `run_fn`, with a measurement of the wait.
-
-    Args:
-      fn_args: TFX's FnArgs; their `data_accessor` reads by the engine from now on.
-    """
+    """Feed of one run of a user's `run_fn`, with a measurement of the wait; `data_accessor` reads by the engine."""
 
     def __init__(self, fn_args: Any) -> None:
         self._tfx_reader = fn_args.data_accessor.tf_dataset_factory

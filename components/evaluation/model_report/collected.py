@@ -36,7 +36,7 @@ class Scored:
     Attributes:
       labels: class index, int64 [rows]; or a number, float64 [rows].
       scores: probability of each class, float64 [rows, classes]; or the predicted number, [rows, 1].
-      predicted: class index, int64 [rows]; or the predicted number, float64 [rows].
+      predicted: as `labels`.
       losses: cross entropy or absolute error of each row, float64 [rows]; infinite if the model predicts NaN.
     """
 
@@ -47,11 +47,7 @@ class Scored:
 
     @classmethod
     def of(cls, observed: Observed, report: ModelReport) -> Scored:
-        """Return the rows of a batch.
-
-        Raises:
-          InfeedError: a classification predicts a number that is no probability.
-        """
+        """Return the rows; raise InfeedError if a classification predicts a number that is no probability."""
         assert observed.labels is not None, "the report asks for labels"
         assert observed.predictions is not None, "and predictions"
         scores = observed.predictions.astype(np.float64)

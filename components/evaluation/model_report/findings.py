@@ -30,8 +30,6 @@ class WorstRow:
 
     Attributes:
       place: shard and number of the record.
-      label, predicted: as text.
-      loss: cross entropy, or absolute error.
       cells: texts by column.
       picture: data URI of a thumbnail; empty if the row has no picture.
     """
@@ -53,12 +51,8 @@ class ModelFindings:
       curves: by class name.
       baseline_curve: of the positive class of two; None if there is no such curve.
       both: int64 [2, 2], see `Collected`; None without a baseline.
-      sample: labels and predictions of the sampled rows.
       importances: by column; empty if the model reads a single column.
-      shuffled_rows: number of rows that were shuffled.
-      left_out: number of columns that were not shuffled.
-      groups: rows that are predicted worse than the others.
-      worst: the worst rows, the worst first.
+      shuffled_rows, left_out: numbers of the rows that were shuffled, and of the columns that were not.
     """
 
     report: ModelReport
@@ -78,10 +72,9 @@ class ModelFindings:
     def of(
         cls, report: ModelReport, collected: Collected, label: str, raw_features: Sequence[str], predict: Predict
     ) -> ModelFindings:
-        """Return the findings, after the columns of sampled rows were shuffled.
+        """Return the findings, after the columns of sampled rows were shuffled, all but the label's.
 
         Args:
-          label: column of the label, which is never shuffled.
           raw_features: columns that the model reads; empty if unknown.
           predict: returns the model's predictions for records.
         """

@@ -84,11 +84,7 @@ class BulkInferrerExecutor(EngineExecutor):
 
 
 def options_of(specs: Mapping[str, Any], examples: Sequence[types.Artifact], given: str | None) -> PredictOptions:
-    """Merge TFX's specs and the component's own options.
-
-    Raises:
-      InfeedError: an option does not exist or is invalid.
-    """
+    """Merge TFX's specs and the component's own options; raise InfeedError for an invalid one."""
     named = {split for artifact in examples for split in artifact_utils.decode_split_names(artifact.split_names or "")}
     plain: dict[str, Any] = {
         **json_utils.loads(given or "{}"),
@@ -174,7 +170,6 @@ class BulkInferrer(tfx.components.BulkInferrer):
 
         Args:
           examples: Examples of any writer.
-          model: Model to apply.
           model_blessing: blessing of an Evaluator. Without one, the model is always applied.
           data_spec: splits to read. Defaults to all.
           model_spec: signature and tags of the saved model.

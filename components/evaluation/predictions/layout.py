@@ -22,13 +22,7 @@ _HALVES = ("float16", "bfloat16")
 
 @dataclass(frozen=True)
 class AnswerColumns:
-    """Names and types of the output columns.
-
-    Attributes:
-      carried: columns of the examples, in order.
-      outputs: column -> output of the model.
-      types: types of the output columns.
-    """
+    """Names and types of the output columns: `carried` from the examples, and column -> output of the model."""
 
     carried: Mapping[str, pa.DataType]
     outputs: Mapping[str, str]
@@ -41,7 +35,6 @@ class AnswerColumns:
         """Determine the columns.
 
         Args:
-          known: columns of the examples, including the requested ones.
           probe: outputs for some rows, for outputs whose shape the signature does not define.
 
         Raises:
@@ -60,11 +53,7 @@ class AnswerColumns:
         return pa.schema({**self.carried, **self.types})
 
     def table(self, batch: Batch, found: Arrays) -> pa.RecordBatch:
-        """Return a row for each record of the batch, in order.
-
-        Raises:
-          InfeedError: bytes that should become text are not UTF-8.
-        """
+        """Return a row for each record, in order; raise InfeedError if bytes that should become text are not UTF-8."""
         carried = [_carry(batch, name, kind) for name, kind in self.carried.items()]
         answers = [_arrow(batch, name, found[self.outputs[name]], kind) for name, kind in self.types.items()]
         return pa.RecordBatch.from_arrays([*carried, *answers], schema=self.schema)

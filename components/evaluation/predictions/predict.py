@@ -125,8 +125,7 @@ def write_predictions(
 class ProgressFile:
     """A hidden file in the output folder that counts the finished files of a job, until all are finished.
 
-    Attributes:
-      job: digest of the examples, the model and the options.
+    `job` is the digest of the examples, the model and the options.
     """
 
     path: str
@@ -186,13 +185,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """A checked prediction job. Workers receive it without the loaded model.
-
-    Attributes:
-      model: folder of the SavedModel.
-      options: signature and columns.
-      layout: columns of the output.
-    """
+    """A checked prediction job. Workers receive it without the loaded model."""
 
     model: str
     options: PredictOptions
@@ -205,12 +198,7 @@ class Question:
     ) -> Question:
         """Check all arguments, and apply the model to the first batch; on a cluster only if necessary.
 
-        Args:
-          shards: the examples.
-          map_fn: reads the examples. Defaults to this process.
-
-        Raises:
-          InfeedError: see `write_predictions`.
+        `map_fn` reads the examples, by default in this process. The errors are those of `write_predictions`.
         """
         where = ", ".join(dict.fromkeys(root_of(shard) for shard in shards))
         signature = load_signature(model, options)
@@ -242,23 +230,20 @@ class Question:
             progress.count("examples predicted", len(batch.records))
 
     def writer(self, signature: Signature) -> OutputFiles:
-        """Return the writer of the output format.
-
-        Raises:
-          InfeedError: the signature does not fit the format.
-        """
+        """Return the writer of the output format; raise InfeedError if the signature does not fit."""
+        layout = self.layout
         if self.options.output_format == "prediction_log":
             return log_files(signature)
-        makers = {"parquet": parquet_files, "tfrecord": example_files, "examples": whole_example_files}
-        return makers[self.options.output_format](self.layout)
+        if self.options.output_format == "parquet":
+            return parquet_files(layout)
+        if self.options.output_format == "tfrecord":  # a feature for each column
+            return OutputFiles(_records(lambda answer: encode_examples(layout.table(*answer))))
+        merged = _records(lambda answer: _merged(answer.batch, encode_examples(layout.table(*answer))))
+        return OutputFiles(merged, "examples")
 
 
 def load_signature(model: str, options: PredictOptions) -> Signature:
-    """Load the signature.
-
-    Raises:
-      InfeedError: the model or signature does not exist.
-    """
+    """Load the signature; raise InfeedError if the model or signature does not exist."""
     return SavedModel.load(model, options.tags).signature(options.signature)
 
 
@@ -287,11 +272,7 @@ def ask(signature: Signature, batch: Batch) -> Answer:
 
 
 def _clear(output: str, paths: Sequence[str]) -> None:
-    """Remove unfinished files of a killed run.
-
-    Raises:
-      InfeedError: the folder has other files.
-    """
+    """Remove unfinished files of a killed run; raise InfeedError if the folder has other files."""
     there = [file.path for file in files.list_files(output, depth=1)]
     strange = [path for path in there if path not in paths and not files.is_hidden(path)]
     if strange:
@@ -311,7 +292,6 @@ class OutputFiles:
     """The names and the writer of a format's files.
 
     Attributes:
-      write: writes a file atomically.
       prefix, suffix: parts of file names. A suffix of "" means that of compressed TFRecords.
       by_split: whether each split has a folder.
     """
@@ -341,18 +321,6 @@ def parquet_files(layout: AnswerColumns) -> OutputFiles:
                 writer.write_table(pa.Table.from_batches(group, layout.schema))
 
     return OutputFiles(write, suffix=".parquet")
-
-
-def example_files(layout: AnswerColumns) -> OutputFiles:
-    """Write compressed TFRecords of tf.Examples with a feature for each column."""
-    return OutputFiles(_records(lambda answer: encode_examples(layout.table(*answer))))
-
-
-def whole_example_files(layout: AnswerColumns) -> OutputFiles:
-    """Write compressed TFRecords of the examples with outputs as additional features."""
-    return OutputFiles(
-        _records(lambda answer: _merged(answer.batch, encode_examples(layout.table(*answer)))), "examples"
-    )
 
 
 def log_files(signature: Signature) -> OutputFiles:
@@ -385,6 +353,8 @@ def _groups(tables: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
 
 
 def _records(payloads: Callable[[Answer], pa.LargeBinaryArray]) -> Write:
+    """Return the writer of compressed TFRecords."""
+
     def write(path: str, answers: Iterable[Answer]) -> None:
         write_records(path, (frame_records(payloads(answer)) for answer in answers), gzip_level=_GZIP_LEVEL)
 
