@@ -192,7 +192,7 @@ def _check_columns(
 
 def _check_labels(models: Sequence[EvaluatedModel], batch: Batch, answers: Sequence[ModelAnswer]) -> None:
     """All models take the label from where the candidate does: of the examples, or of what they make of them."""
-    sources = [model.makes_label(answer) for model, answer in zip(models, answers, strict=True)]
+    sources = [model.spec.label_key in answer.features for model, answer in zip(models, answers, strict=True)]
     for model, is_own in zip(models, sources, strict=True):
         model.check_names(batch.columns)
         if is_own != sources[0]:

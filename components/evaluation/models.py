@@ -150,10 +150,6 @@ class EvaluatedModel:
             weights=None if isinstance(weights, str) else weights[:, 0],
         )
 
-    def makes_label(self, answer: ModelAnswer) -> bool:
-        """Whether the label is a feature, by the model's own vocabulary, and not a column of the examples."""
-        return self.spec.label_key in answer.features
-
     def _labels(self, batch: Batch, answer: ModelAnswer) -> Array:
         if not self.spec.label_key:
             raise InfeedError(

@@ -66,7 +66,11 @@ def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: st
 def symbolic_output(model: keras.Model, inputs: ModelInputs, features: Mapping[str, tf.TypeSpec]) -> Any:
     """Return the model's output for symbols of the features. This builds the model."""
     if not _has_ragged(inputs(features)):
-        return model(inputs({name: _symbol(spec) for name, spec in features.items()}), training=False)
+        symbols = {}
+        for name, spec in features.items():
+            kind = {"sparse": True} if isinstance(spec, tf.SparseTensorSpec) else {}
+            symbols[name] = keras.KerasTensor(spec.shape, keras.backend.standardize_dtype(spec.dtype), **kind)
+        return model(inputs(symbols), training=False)
     traced = tf.function(lambda given: model(inputs(given), training=False), autograph=False)
     return traced.get_concrete_function(dict(features)).structured_outputs
 
@@ -138,11 +142,6 @@ def _called(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str)
         else:
             return inputs
     raise _uncallable(errors[0], features, where) from errors[0]
-
-
-def _symbol(spec: tf.TypeSpec) -> keras.KerasTensor:
-    kind = {"sparse": True} if isinstance(spec, tf.SparseTensorSpec) else {}
-    return keras.KerasTensor(spec.shape, keras.backend.standardize_dtype(spec.dtype), **kind)
 
 
 def _picked(data: Any, inputs: ModelInputs, packing: Packing) -> Any:

@@ -25,12 +25,8 @@ from infeed.components.evaluation.predictions.predict import write_predictions
 
 EXAMPLES, MODEL, MODEL_BLESSING = "examples", "model", "model_blessing"
 INFERENCE_RESULT, OUTPUT_EXAMPLES = "inference_result", "output_examples"
-DATA_SPEC, MODEL_SPEC, OUTPUT_EXAMPLE_SPEC, OPTIONS = (
-    "data_spec",
-    "model_spec",
-    "output_example_spec",
-    "predict_options",
-)
+DATA_SPEC, MODEL_SPEC, OUTPUT_EXAMPLE_SPEC = "data_spec", "model_spec", "output_example_spec"
+OPTIONS = "predict_options"
 _PROTOS = {
     DATA_SPEC: bulk_inferrer_pb2.DataSpec,
     MODEL_SPEC: bulk_inferrer_pb2.ModelSpec,

@@ -117,7 +117,7 @@ def write_predictions(
         for number, path in enumerate(engine.map(write, items), finished + 1):
             _log.info("predictions: %s, file %d of %d", path, number, len(paths))
             progress_file.write(number)
-    progress_file.remove()
+    files.remove(progress_file.path)
     return paths
 
 
@@ -150,9 +150,6 @@ class ProgressFile:
 
     def write(self, finished: int) -> None:
         files.write_bytes(self.path, f"{self.job} {finished}".encode())
-
-    def remove(self) -> None:
-        files.remove(self.path)
 
 
 def _roots(examples: str | Sequence[str]) -> list[str]:
@@ -335,7 +332,20 @@ def log_files(signature: Signature) -> OutputFiles:
             where=signature.where,
             do="choose a signature that takes them, such as serving_default, or write parquet or tfrecord",
         )
-    log = _new_log(signature)
+    try:
+        from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+    except ImportError as error:
+        do = "pip install tensorflow-serving-api, or write parquet or tfrecord"
+        raise InfeedError("prediction_log is a proto of TensorFlow Serving's", do=do) from error
+    import tensorflow as tf
+
+    log = PredictionLog()  # for one example
+    log.predict_log.request.model_spec.signature_name = signature.name
+    log.predict_log.response.model_spec.signature_name = signature.name
+    for argument in signature.inputs:
+        log.predict_log.request.inputs[argument].CopyFrom(tf.make_tensor_proto([b""]))
+    for name in signature.outputs:
+        log.predict_log.response.outputs[name].Clear()
     return OutputFiles(_records(lambda answer: _logs(log, answer)), "prediction_logs", by_split=False)
 
 
@@ -371,25 +381,6 @@ def _merged(batch: Batch, added: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
         example.MergeFromString(more)
         merged.append(example.SerializeToString(deterministic=True))
     return pa.array(merged, pa.large_binary())
-
-
-def _new_log(signature: Signature) -> Any:
-    """Return a PredictionLog for one example that names the signature."""
-    try:
-        from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
-    except ImportError as error:
-        do = "pip install tensorflow-serving-api, or write parquet or tfrecord"
-        raise InfeedError("prediction_log is a proto of TensorFlow Serving's", do=do) from error
-    import tensorflow as tf
-
-    log = PredictionLog()
-    log.predict_log.request.model_spec.signature_name = signature.name
-    log.predict_log.response.model_spec.signature_name = signature.name
-    for argument in signature.inputs:
-        log.predict_log.request.inputs[argument].CopyFrom(tf.make_tensor_proto([b""]))
-    for name in signature.outputs:
-        log.predict_log.response.outputs[name].Clear()
-    return log
 
 
 def _logs(log: Any, answer: Answer) -> pa.LargeBinaryArray:
