@@ -26,6 +26,7 @@ class CallbackSpec:
       folder: the model run's, for logs; the worker that is not the chief gets a scratch folder.
       chief: whether this process is the one whose model is kept. Every worker has to stop at the same step, so stop
         training only for reasons that all of them see, such as metrics.
+      hparams: as the model function gets them.
     """
 
     folder: str

@@ -34,7 +34,7 @@ _VERTEX_POOLS = {"workerpool0": "chief", "workerpool1": "worker", "workerpool2":
 
 
 def adopt_cluster_spec(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Set TF_CONFIG from the CLUSTER_SPEC that Vertex AI sets on each machine of a job.
+    """Set TF_CONFIG from the CLUSTER_SPEC, valid JSON, that Vertex AI sets on each machine of a job.
 
     CLUSTER_SPEC overrides an existing TF_CONFIG, because Google's may name the first machine `master`, a task that
     TensorFlow 2 does not support.
@@ -53,7 +53,7 @@ def tf_config(cluster_spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cluster_here(environ: Mapping[str, str] = os.environ) -> tuple[dict[str, list[str]], tuple[str, int]]:
-    """Return the addresses of each task type, and the type and index of this process."""
+    """Return the addresses of each task type, and this process's; raise InfeedError if TF_CONFIG is no valid JSON."""
     config = _config(environ, "TF_CONFIG")
     task = config.get("task", {})
     return config.get("cluster", {}), (task.get("type", ""), int(task.get("index", 0)))

@@ -37,6 +37,7 @@ class ModelSpec:
 
     Attributes:
       inputs: features as the model gets them, without the batch dimension.
+      task: "classification" or "regression".
       classes: names of the classes in index order; empty for a regression.
       vocabulary_sizes: size of the vocabulary of each feature that is an index into one.
       hparams: hyperparameters of the options, overridden by those of a Tuner.
