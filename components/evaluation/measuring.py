@@ -52,7 +52,6 @@ class Evaluation:
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether labels and predictions are needed."""
         return self.report is not None or plan_of(self.config).needs_pairs
 
 

@@ -33,7 +33,6 @@ class Values:
         return cls(np.repeat(np.arange(len(flat)), flat.shape[1]), flat.reshape(-1))
 
     def joined(self, other: Values) -> Values:
-        """The values of both."""
         return Values(np.concatenate([self.rows, other.rows]), np.concatenate([self.values, other.values]))
 
 
@@ -64,7 +63,6 @@ class SliceSpec:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that it looks at."""
         return (*self.columns, *(name for name, _ in self.values))
 
 

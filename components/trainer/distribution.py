@@ -187,8 +187,11 @@ def gather_seconds(measured: Sequence[float], strategy: tf.distribute.Strategy) 
 
     A process that schedules the steps of all workers has measured all of them.
     """
-    replicas, here = strategy.num_replicas_in_sync, len(strategy.extended.worker_devices)
-    if is_coordinated(strategy) or replicas in (1, here):
+    replicas = strategy.num_replicas_in_sync
+    if is_coordinated(strategy) or replicas == 1:
+        return list(measured)
+    here = len(strategy.extended.worker_devices)
+    if replicas == here:
         return list(measured)
     (own,) = measured
     return [one / 1e6 for one in all_gather(round(1e6 * own), strategy)[::here]]

@@ -61,7 +61,6 @@ class TransformGraph:
 
     @cached_property
     def raw_spec(self) -> dict[str, Any]:
-        """Parsing spec of the raw examples."""
         return self.output.raw_feature_spec()  # type: ignore[no-any-return]
 
     @cached_property
@@ -106,7 +105,6 @@ class TransformGraph:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the graph's files."""
         folder, digest = self.output.transform_savedmodel_dir, hashlib.sha256()
         for file in files.list_files(folder, depth=2):
             digest.update(files.relative(file.path, folder).encode() + files.read_bytes(file.path))
@@ -154,7 +152,6 @@ class TransformGraph:
 
     @property
     def _names(self) -> Collection[str]:
-        """Names of the graph's features."""
         return self._feature_inputs or self._transform_io[1]
 
     @cached_property
@@ -181,11 +178,9 @@ class RawExamples:
         """Return None: there are no vocabularies."""
 
     def words(self, name: str) -> tuple[bytes, ...]:
-        """Return no words."""
         return ()
 
     def unseen(self, name: str) -> int:
-        """Return 0."""
         return 0
 
     def __init__(self, schema: str, label: str, weight: str | None = None) -> None:
@@ -213,7 +208,6 @@ class RawExamples:
         return {name: self.raw_spec[name] for name in features}
 
     def transform(self, raw: Features) -> Features:
-        """Return the features unchanged."""
         return dict(raw)
 
 
