@@ -161,11 +161,7 @@ class Evaluator(tfx.components.Evaluator):
         *,
         model_report: ModelReport | None = None,
     ) -> None:
-        """Create the component with the arguments of TFX's.
-
-        Args:
-          model_report: options of the model report, which is written beside the metrics; None for no report.
-        """
+        """Create the component with the arguments of TFX's, and the options of a report beside the metrics, if any."""
         super().__init__(
             examples,
             model,

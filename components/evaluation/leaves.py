@@ -55,9 +55,9 @@ class Leaf(abc.ABC):
     def example(self) -> Any:
         """Return any total, for a check."""
 
-    @abc.abstractmethod
     def merge(self, one: Any, other: Any) -> Any:
         """Return the total of both; may change `one`."""
+        return one + other
 
     @abc.abstractmethod
     def results(self, total: Any) -> dict[Any, Any]:
@@ -87,9 +87,6 @@ class _Sums(Leaf):
 
     def total(self, terms: Terms) -> Any:
         return terms[0].sum(axis=0, dtype=np.float64)
-
-    def merge(self, one: Any, other: Any) -> Any:
-        return one + other
 
 
 class ExampleCount(_Sums):
@@ -285,9 +282,6 @@ class ConfusionMatrices(Leaf):
         below_0, below_1 = (np.cumsum(one)[:-1][back] for one in (of_0, of_1))
         above_0, above_1 = (np.cumsum(one[::-1])[::-1][1:][back] for one in (of_0, of_1))
         return np.stack([above_1, below_0, above_0, below_1])
-
-    def merge(self, one: Any, other: Any) -> Any:
-        return one + other
 
     def results(self, total: Any) -> dict[Any, Any]:
         found = self.combiner.extract_output(self.combiner.create_accumulator())

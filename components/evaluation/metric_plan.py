@@ -6,7 +6,7 @@ only the computations over rows, each by a `Leaf`. The metrics of Keras are one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Number
 from typing import Any
@@ -140,8 +140,16 @@ class MetricPlan:
           BeyondError: only TFMA can compute a metric.
           InfeedError: a metric does not exist, or its options are wrong.
         """
+        try:
+            made = list(metric_specs.to_computations(eval_config.metrics_specs, eval_config=eval_config))
+        except Exception as error:  # whatever TFMA and Keras raise for a name or an option
+            raise InfeedError(
+                f"the metrics cannot be made: {str(error).strip().splitlines()[0] if str(error) else error!r}",
+                where="eval_config.metrics_specs",
+                do="name classes of tfma.metrics or Keras, or give the module of your own, with options that they have",
+            ) from error
         rows, of_all, derived = list[Any](), list[Any](), list[Any]()
-        for one in dict.fromkeys(_computations(eval_config)):  # TFMA's own notion of which are the same
+        for one in dict.fromkeys(made):  # TFMA's own notion of which are the same
             if isinstance(one, metric_types.MetricComputation):
                 rows.append(one)
             elif isinstance(one, metric_types.CIDerivedMetricComputation):
@@ -180,17 +188,6 @@ class MetricPlan:
             if other is not None and is_number:
                 differences[key.make_diff_key()] = value - other
         return differences
-
-
-def _computations(eval_config: Any) -> Iterable[Any]:
-    try:
-        return list(metric_specs.to_computations(eval_config.metrics_specs, eval_config=eval_config))
-    except Exception as error:  # whatever TFMA and Keras raise for a name or an option
-        raise InfeedError(
-            f"the metrics cannot be made: {str(error).strip().splitlines()[0] if str(error) else error!r}",
-            where="eval_config.metrics_specs",
-            do="name classes of tfma.metrics or Keras, or give the module of your own, with options that they have",
-        ) from error
 
 
 def _leaf(computation: Any) -> Leaf:

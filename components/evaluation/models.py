@@ -143,22 +143,19 @@ class EvaluatedModel:
         weights = self.spec.example_weight_key and self._column(batch, answer, "example_weight_key")
         if not isinstance(weights, str) and (weights.shape[1] != 1 or weights.dtype.kind not in "iuf"):
             raise BeyondError("a row has several weights, or none that is a number")
-        return Observed(
-            rows=len(batch.records),
-            labels=self._labels(batch, answer) if pairs else None,
-            predictions=self._predictions(answer) if pairs else None,
-            weights=None if isinstance(weights, str) else weights[:, 0],
-        )
-
-    def _labels(self, batch: Batch, answer: ModelAnswer) -> Array:
-        if not self.spec.label_key:
+        if pairs and not self.spec.label_key:
             raise InfeedError(
                 "the eval config names no label", where="eval_config.model_specs.label_key", do="name its column"
             )
-        labels = self._column(batch, answer, "label_key")
-        if labels.dtype.kind not in "iufb":
+        labels = self._column(batch, answer, "label_key") if pairs else None
+        if labels is not None and labels.dtype.kind not in "iufb":
             raise BeyondError(f"the labels in {self.spec.label_key!r} are text")
-        return labels
+        return Observed(
+            rows=len(batch.records),
+            labels=labels,
+            predictions=self._predictions(answer) if pairs else None,
+            weights=None if isinstance(weights, str) else weights[:, 0],
+        )
 
     def _column(self, batch: Batch, answer: ModelAnswer, option: str) -> Array:
         """[rows, n], of the transformed features, or else of the examples."""

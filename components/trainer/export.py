@@ -99,9 +99,12 @@ class ServingModel:
                 {name: _as_parsed(tensors[arguments[name]], spec[name]) for name in spec}
             )
 
-        return raw.get_concrete_function(
-            **{arguments[name]: _tensor_spec(arguments[name], spec[name]) for name in spec}
-        )
+        taken = {}
+        for name, feature in spec.items():
+            shape = feature.shape if isinstance(feature, tf.io.FixedLenFeature) else [None]
+            shape = [] if list(shape) in ([], [1], [None]) else shape
+            taken[arguments[name]] = tf.TensorSpec([None, *shape], feature.dtype, name=arguments[name])
+        return raw.get_concrete_function(**taken)
 
 
 def argument_names(features: Iterable[str]) -> dict[str, str]:
@@ -129,13 +132,6 @@ def examples_argument(columns: Iterable[str]) -> str:
     for column in sorted(columns):
         unique.take(column)
     return unique.take("examples")
-
-
-def _tensor_spec(name: str, feature: Any) -> tf.TensorSpec:
-    shape = feature.shape if isinstance(feature, tf.io.FixedLenFeature) else [None]
-    if list(shape) in ([], [1], [None]):
-        shape = []
-    return tf.TensorSpec([None, *shape], feature.dtype, name=name)
 
 
 def _as_parsed(tensor: tf.Tensor, feature: Any) -> Any:

@@ -22,10 +22,7 @@ _WHERE = "--model"
 
 
 def load_model(named: str) -> keras.Model:
-    """Return a compiled Keras model.
-
-    Args:
-      named: a `.keras` file, or a function without arguments: `mine.py:make_model` or `package.module:make_model`.
+    """Return the compiled Keras model of a `.keras` file, or of a function without arguments: `mine.py:make_model`.
 
     Raises:
       InfeedError: there is no such file or function, or what it gives is no compiled model.

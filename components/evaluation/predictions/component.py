@@ -44,11 +44,7 @@ class BulkInferrerExecutor(EngineExecutor):
     """Write predictions by the exec properties of TFX's BulkInferrer and by the JSON `predict_options`."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        """Write predictions, unless the model is not blessed.
-
-        Raises:
-          InfeedError: there is no model, or see `write_predictions`.
-        """
+        """Write predictions, unless the model is not blessed. The errors are those of `write_predictions`."""
         if not input_dict.get(MODEL):
             raise InfeedError("no model is given", where="BulkInferrer", do="give it the `model` of a Trainer")
         if (blessing := input_dict.get(MODEL_BLESSING)) and not model_utils.is_model_blessed(blessing[0]):
