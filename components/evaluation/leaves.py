@@ -67,8 +67,7 @@ class Leaf(abc.ABC):
 def extracted(combiner: Any, **sums: float) -> dict[Any, Any]:
     """Return the results of the combiner for an accumulator that holds these sums.
 
-    Raises:
-      AttributeError: the accumulator lacks a sum; Python would set a new attribute that nothing reads.
+    If it lacks a sum, this is an AttributeError; Python would set a new attribute that nothing reads.
     """
     found = combiner.create_accumulator()
     for name, value in sums.items():

@@ -111,8 +111,7 @@ def dense_labels(pairs: Pairs) -> Array:
 def fractional(pairs: Pairs) -> tuple[Array, Array]:
     """Return the weights of labels 0 and 1 in flat pairs, [rows, classes] each: a label of 0.3 is 0.3 of a 1.
 
-    Raises:
-      ValueError: a label is not between 0 and 1.
+    A label that is not between 0 and 1 is a ValueError.
     """
     labels = pairs.labels
     outside = labels[~((labels >= 0) & (labels <= 1))]

@@ -125,11 +125,7 @@ class ScheduledSteps:
             self._running.popleft().fetch()
 
     def join(self) -> None:
-        """Return when every worker has run all of its steps. Wait for a worker that was lost.
-
-        Raises:
-          tf.errors.OpError: a step failed.
-        """
+        """Return when every worker, a lost one too, has run all of its steps; raise tf.errors.OpError if one failed."""
         self._coordinator.join()
         while (self._made.numpy() < self._wanted).any():
             time.sleep(_PAUSE_SECONDS)

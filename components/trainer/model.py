@@ -72,11 +72,7 @@ def make_model(
 
 
 def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
-    """Call the user's function.
-
-    Raises:
-      InfeedError: the function does not exist, or does not return a compiled Keras 3 model.
-    """
+    """Call the user's function; raise InfeedError if it does not exist, or returns no compiled Keras 3 model."""
     function = user_code.load(options.model_fn, "model_fn")
     policy = keras.config.dtype_policy()
     if options.mixed_precision:

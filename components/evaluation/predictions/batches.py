@@ -35,8 +35,7 @@ class Batch:
     def columns(self) -> Mapping[str, pa.Array]:
         """Return a list for each record and feature, null if the record lacks the feature.
 
-        Raises:
-          InfeedError: a record is not a tf.Example, or a feature has two types.
+        A record that is not a tf.Example, or a feature of two types, is an InfeedError.
         """
         try:
             return decode_columns(self.records)

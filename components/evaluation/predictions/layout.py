@@ -32,13 +32,9 @@ class AnswerColumns:
     def of(
         cls, options: PredictOptions, known: Mapping[str, KnownColumn], signature: Signature, probe: Arrays | None
     ) -> AnswerColumns:
-        """Determine the columns.
+        """Determine the columns; raise InfeedError if a column cannot hold the type of an output.
 
-        Args:
-          probe: outputs for some rows, for outputs whose shape the signature does not define.
-
-        Raises:
-          InfeedError: a column cannot hold the type of an output.
+        `probe` has outputs for some rows, for outputs whose shape the signature does not define.
         """
         nested = options.output_format == "parquet"
         outputs = dict(options.outputs or {name: name for name in signature.outputs})
