@@ -19,18 +19,17 @@ from tfx.utils import json_utils, path_utils, proto_utils
 # isort: split
 from tensorflow_model_analysis.proto.config_pb2 import EvalConfig
 
-from infeed.components import schema
 from infeed.components.dataset import files
 from infeed.components.engine.choice import Cluster
 from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.pairs import BeyondError
+from infeed.components.schema import read, to_plain
 from infeed.components.seams import tfma as tfma_seam
 
 EVAL_CONFIG, EXAMPLES, MODEL, BASELINE, SCHEMA = "eval_config", "examples", "model", "baseline_model", "schema"
 SPLITS, MODEL_REPORT = "example_splits", "model_report"
-_MODULES = ("module_file", "module_path")
 _log = logging.getLogger(__name__)
 
 
@@ -66,36 +65,32 @@ def evaluate(
         raise BeyondError(reason)
     from infeed.components.evaluation import evaluate as plain  # only now, for it imports the names of the seam
 
-    config = _eval_config(input_dict, exec_properties)
+    if not exec_properties.get(EVAL_CONFIG):
+        raise BeyondError("there is no eval_config, but the slices of an estimator (feature_slicing_spec)")
+    for name in ("module_file", "module_path"):
+        if exec_properties.get(name):
+            raise BeyondError(f"{name} has functions of its own")
+    if not input_dict.get(MODEL):
+        raise BeyondError("there is no model: predictions are taken from the examples")
+    config = proto_utils.json_to_proto(exec_properties[EVAL_CONFIG], EvalConfig())
     eval_config = plain.completed(config, has_baseline=bool(input_dict.get(BASELINE)))
     if unread := unread_format(input_dict[EXAMPLES]):
         raise BeyondError(unread)
     folders = _folders(input_dict[EXAMPLES], exec_properties)
     roots = [artifact.uri for artifact in input_dict[EXAMPLES]]
-    models = {spec.is_baseline: _path(input_dict, spec) for spec in eval_config.model_specs}
+    models = {}
+    for spec in eval_config.model_specs:
+        model = artifact_utils.get_single_instance(input_dict[BASELINE if spec.is_baseline else MODEL])
+        path = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
+        models[spec.is_baseline] = files.join(path)
     output = artifact_utils.get_single_uri(output_dict[constants.EVALUATION_KEY])
     given = exec_properties.get(MODEL_REPORT)
-    report = schema.read(ModelReport, json.loads(given), MODEL_REPORT) if given else None
+    report = read(ModelReport, json.loads(given), MODEL_REPORT) if given else None
     return plain.evaluate(eval_config, roots, folders, models, output, cluster, report)
 
 
-def _eval_config(input_dict: Artifacts, exec_properties: Mapping[str, Any]) -> Any:
-    if not exec_properties.get(EVAL_CONFIG):
-        raise BeyondError("there is no eval_config, but the slices of an estimator (feature_slicing_spec)")
-    for name in _MODULES:
-        if exec_properties.get(name):
-            raise BeyondError(f"{name} has functions of its own")
-    if not input_dict.get(MODEL):
-        raise BeyondError("there is no model: predictions are taken from the examples")
-    return proto_utils.json_to_proto(exec_properties[EVAL_CONFIG], EvalConfig())
-
-
 def _folders(examples: Sequence[types.Artifact], exec_properties: Mapping[str, Any]) -> list[str]:
-    """Return the folders of the splits to evaluate on.
-
-    Raises:
-      InfeedError: a split does not exist.
-    """
+    """Return the folders of the splits to evaluate on; raise InfeedError if a split does not exist."""
     asked = json_utils.loads(exec_properties.get(SPLITS) or "null") or ["eval"]
     there = {name for artifact in examples for name in artifact_utils.decode_split_names(artifact.split_names)}
     for split in asked:
@@ -106,13 +101,6 @@ def _folders(examples: Sequence[types.Artifact], exec_properties: Mapping[str, A
                 do=f"use {' or '.join(sorted(there)) or 'examples that have splits'}",
             )
     return [uri for split in asked for uri in artifact_utils.get_split_uris(list(examples), split)]
-
-
-def _path(input_dict: Artifacts, spec: Any) -> str:
-    """Return the folder of a ModelSpec's SavedModel, where TFX's executor looks for it."""
-    model = artifact_utils.get_single_instance(input_dict[BASELINE if spec.is_baseline else MODEL])
-    found = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
-    return files.join(found)
 
 
 def _bless(blessing: types.Artifact, is_good: bool, input_dict: Artifacts, exec_properties: Mapping[str, Any]) -> None:
@@ -173,11 +161,7 @@ class Evaluator(tfx.components.Evaluator):
         *,
         model_report: ModelReport | None = None,
     ) -> None:
-        """Create the component with the arguments of TFX's.
-
-        Args:
-          model_report: options of the model report, which is written beside the metrics; None for no report.
-        """
+        """Create the component with the arguments of TFX's, and the options of a report beside the metrics, if any."""
         super().__init__(
             examples,
             model,
@@ -193,9 +177,5 @@ class Evaluator(tfx.components.Evaluator):
         if model_report:
             made: Any = self.spec  # type: ignore[has-type]
             given = {**made.inputs, **made.outputs, **made.exec_properties}
-            given[MODEL_REPORT] = _as_json(model_report)
+            given[MODEL_REPORT] = json.dumps(to_plain(model_report), sort_keys=True)
             self.spec = EvaluatorSpec(**given)
-
-
-def _as_json(model_report: ModelReport) -> str:
-    return json.dumps(schema.to_plain(model_report), sort_keys=True)

@@ -101,7 +101,6 @@ class ErrorMomentsCombiner(beam.CombineFn):
 
     def __init__(self, key: Any, eval_config: Any, center: float) -> None:
         self._key, self._eval_config, self.center = key, eval_config, center
-        self._example_weighted = key.example_weighted
         self.settings = SimpleNamespace(key=key, example_weighted=key.example_weighted)
 
     def create_accumulator(self) -> Array:
@@ -114,7 +113,7 @@ class ErrorMomentsCombiner(beam.CombineFn):
             model_name=self._key.model_name,
             output_name=self._key.output_name,
             sub_key=self._key.sub_key,
-            example_weighted=self._example_weighted,
+            example_weighted=self._key.example_weighted,
         )
         rows = [row_moments(label, prediction, weight, self.center) for label, prediction, weight in pairs]
         return self.merge_accumulators([accumulator, *(row.sum(axis=0) for row in rows)])

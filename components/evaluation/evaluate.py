@@ -100,12 +100,9 @@ def evaluate(
 
     Args:
       eval_config: EvalConfig that `completed` returned.
-      roots: folders of the datasets; their manifests name the columns.
-      folders: folders of the splits to evaluate on.
+      roots, folders: of the datasets, whose manifests name the columns, and of the splits to evaluate on.
       models: folder of the SavedModel of the candidate (False) and of the baseline (True), if any.
-      output: folder of the evaluation.
       cluster: way to the runner that Beam's options name.
-      report: options of the model report; None for no report.
 
     Returns:
       TFMA's ValidationResult; None if the eval config has no thresholds, so that nothing can be blessed.
@@ -128,7 +125,7 @@ def evaluate(
         sum(part.bytes for part in ranges),
         limits.EVALUATE_BYTES,
         limits.TENSORFLOW_MEMORY,
-        alone=_gpu(),
+        alone="the model is on a GPU" if tf.config.list_physical_devices("GPU") else "",
         imports=["infeed.components.evaluation.measuring"],
     )
     with choose(work, cluster) as engine:
@@ -157,7 +154,11 @@ def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Measur
 
 def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], names: Sequence[str]) -> Iterator[MetricLine]:
     """Yield the metrics of all rows that are single numbers, those with thresholds first."""
-    numbers = {key: float(value) for key, value in metrics.items() if _is_shown(key, value)}
+    numbers: dict[Any, float] = {}
+    for key, value in _of_kind(metrics, plots=False).items():
+        is_number = np.ndim(value) == 0 and isinstance(value, (Number, np.ndarray))
+        if is_number:
+            numbers[key] = float(value)
     of_models = [key for key in numbers if not key.is_diff and key.model_name != tfma.BASELINE_KEY]
     of_models = [key for key in of_models if not names or key.name in names]
     for key in sorted(of_models, key=lambda key: key not in thresholds and key.make_diff_key() not in thresholds):
@@ -165,10 +166,6 @@ def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], names: Sequen
         name = key.name if key.sub_key is None else f"{key.name} ({key.sub_key})"
         baseline = numbers.get(key.make_baseline_key(tfma.BASELINE_KEY))
         yield MetricLine(name, numbers[key], baseline, "; ".join(filter(None, map(_limit, limits))))
-
-
-def _is_shown(key: Any, value: Any) -> bool:
-    return not isinstance(key, metric_types.PlotKey) and np.ndim(value) == 0 and isinstance(value, (Number, np.ndarray))
 
 
 def _limit(threshold: Any) -> str:
@@ -215,11 +212,6 @@ def _candidate_first(eval_config: Any) -> list[Any]:
     return sorted(eval_config.model_specs, key=lambda spec: bool(spec.is_baseline))
 
 
-def _gpu() -> str:
-    """Return why a single process evaluates; empty if several may."""
-    return "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
-
-
 def known_columns(root: str) -> set[str]:
     """Return the columns that the manifest of a dataset names; none without a manifest."""
     if not files.exists(files.join(root, names.MANIFEST)):
@@ -228,23 +220,22 @@ def known_columns(root: str) -> set[str]:
 
 
 def write_results(folder: str, eval_config: Any, locations: Mapping[str, str], sliced: Sliced) -> Any:
-    """Write metrics, plots, the validation and the eval config, each file atomically.
-
-    Args:
-      locations: path of each model by its name.
-      sliced: metrics of each slice.
-
-    Returns:
-      TFMA's ValidationResult.
-    """
+    """Write metrics, plots, the validation and the eval config, each file atomically; return the ValidationResult."""
     metrics = [(key, _of_kind(found, plots=False)) for key, found in sliced]
     plots = [(key, _of_kind(found, plots=True)) for key, found in sliced]
     verdict = validate(metrics, eval_config)
-    _write(folder, tfma_constants.METRICS_KEY, [tfma_writer.convert_slice_metrics_to_proto(one, []) for one in metrics])
-    _write(folder, tfma_constants.PLOTS_KEY, [tfma_writer.convert_slice_plots_to_proto(one, []) for one in plots])
-    empty = [tfma_writer.convert_slice_attributions_to_proto((key, {})) for key, _ in sliced]
-    _write(folder, tfma_constants.ATTRIBUTIONS_KEY, empty)
-    _write_records(files.join(folder, f"{tfma_constants.VALIDATIONS_KEY}.tfrecord"), [verdict])
+    shard = "-00000-of-00001"
+    written = {
+        tfma_constants.METRICS_KEY + shard: [tfma_writer.convert_slice_metrics_to_proto(one, []) for one in metrics],
+        tfma_constants.PLOTS_KEY + shard: [tfma_writer.convert_slice_plots_to_proto(one, []) for one in plots],
+        tfma_constants.ATTRIBUTIONS_KEY + shard: [
+            tfma_writer.convert_slice_attributions_to_proto((key, {})) for key, _ in sliced
+        ],
+        tfma_constants.VALIDATIONS_KEY: [verdict],
+    }
+    for name, protos in written.items():
+        payloads = pa.array([proto.SerializeToString(deterministic=True) for proto in protos], pa.large_binary())
+        write_records(files.join(folder, f"{name}.tfrecord"), [frame_records(payloads)], gzip_level=None)
     run = config_pb2.EvalRun(
         eval_config=eval_config,
         version=tfma.__version__,
@@ -269,12 +260,3 @@ def validate(metrics: Sliced, eval_config: Any) -> Any:
 
 def _of_kind(metrics: Metrics, *, plots: bool) -> Metrics:
     return {key: value for key, value in metrics.items() if isinstance(key, metric_types.PlotKey) == plots}
-
-
-def _write(folder: str, name: str, protos: Sequence[Any]) -> None:
-    _write_records(files.join(folder, f"{name}-00000-of-00001.tfrecord"), protos)
-
-
-def _write_records(path: str, protos: Sequence[Any]) -> None:
-    payloads = pa.array([proto.SerializeToString(deterministic=True) for proto in protos], pa.large_binary())
-    write_records(path, [frame_records(payloads)], gzip_level=None)

@@ -12,21 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from tensorflow_model_analysis.metrics import (
-    calibration_histogram,
-    metric_util,
-    multi_class_confusion_matrix_metrics,
-)
+from tensorflow_model_analysis.metrics import calibration_histogram, metric_util, multi_class_confusion_matrix_metrics
 
 from infeed.components.evaluation import error_moments
-from infeed.components.evaluation.pairs import (
-    Array,
-    BeyondError,
-    Observed,
-    Subject,
-    flat,
-    fractional,
-)
+from infeed.components.evaluation.pairs import Array, BeyondError, Observed, Subject, flat, fractional
 from infeed.components.seams import tfma as tfma_seam
 
 Terms = tuple[Array, ...]
@@ -38,8 +27,6 @@ class Leaf(abc.ABC):
 
     Attributes:
       needs_pairs: whether the leaf reads labels and predictions, or only weights.
-      combiner: combiner of TFMA.
-      settings: settings of the combiner.
       subject: model and classes that the combiner measures.
 
     Raises:
@@ -68,9 +55,9 @@ class Leaf(abc.ABC):
     def example(self) -> Any:
         """Return any total, for a check."""
 
-    @abc.abstractmethod
     def merge(self, one: Any, other: Any) -> Any:
         """Return the total of both; may change `one`."""
+        return one + other
 
     @abc.abstractmethod
     def results(self, total: Any) -> dict[Any, Any]:
@@ -80,8 +67,7 @@ class Leaf(abc.ABC):
 def extracted(combiner: Any, **sums: float) -> dict[Any, Any]:
     """Return the results of the combiner for an accumulator that holds these sums.
 
-    Raises:
-      AttributeError: the accumulator lacks a sum; Python would set a new attribute that nothing reads.
+    If it lacks a sum, this is an AttributeError; Python would set a new attribute that nothing reads.
     """
     found = combiner.create_accumulator()
     for name, value in sums.items():
@@ -100,9 +86,6 @@ class _Sums(Leaf):
 
     def total(self, terms: Terms) -> Any:
         return terms[0].sum(axis=0, dtype=np.float64)
-
-    def merge(self, one: Any, other: Any) -> Any:
-        return one + other
 
 
 class ExampleCount(_Sums):
@@ -192,23 +175,19 @@ class CrossEntropy(_Sums):
         is_binary = tfma_seam.kind_of(self.combiner) == "BinaryCrossEntropy"
         smoothing, classes = self.settings.label_smoothing, 2 if is_binary else pairs.predictions.shape[1]
         labels = pairs.labels * (1.0 - smoothing) + smoothing / classes
+        values, from_logits = pairs.predictions, self.settings.from_logits
         with np.errstate(divide="ignore", invalid="ignore"):
-            entropies = (self._binary if is_binary else self._categorical)(labels, pairs.predictions)
+            if is_binary and from_logits:
+                entropies = (np.maximum(values, 0) - values * labels + np.log(1 + np.exp(-np.abs(values)))).mean(axis=1)
+            elif is_binary:
+                entropies = (-labels * np.log(values) - (1 - labels) * np.log(1 - values)).mean(axis=1)
+            else:
+                shares = np.exp(values) if from_logits else values
+                shares = shares / shares.sum(axis=1, keepdims=True)
+                logarithms = np.where(shares > 0, np.log(np.where(shares > 0, shares, 1)), 0)
+                entropies = -(labels * logarithms).sum(axis=1)
         weights = pairs.weights.astype(np.float64)
         return (np.concatenate([entropies.astype(np.float64)[:, None] * weights, weights], axis=1),)
-
-    def _binary(self, labels: Array, predictions: Array) -> Array:
-        if self.settings.from_logits:
-            of_each = np.maximum(predictions, 0) - predictions * labels + np.log(1 + np.exp(-np.abs(predictions)))
-        else:
-            of_each = -labels * np.log(predictions) - (1 - labels) * np.log(1 - predictions)
-        return np.asarray(of_each.mean(axis=1))
-
-    def _categorical(self, labels: Array, predictions: Array) -> Array:
-        shares = np.exp(predictions) if self.settings.from_logits else predictions
-        shares = shares / shares.sum(axis=1, keepdims=True)
-        logarithms = np.where(shares > 0, np.log(np.where(shares > 0, shares, 1)), 0)
-        return np.asarray(-(labels * logarithms).sum(axis=1))
 
     def results(self, total: Any) -> dict[Any, Any]:
         entropies, weights = total.tolist()
@@ -232,16 +211,12 @@ class BucketSums(Leaf):
         else:
             weights, labels = pairs.weights[..., None], pairs.labels[..., None]
         predictions = pairs.predictions.astype(np.float64)[..., None]
-        buckets = self._buckets(predictions if self.settings.prediction_based_bucketing else labels * 1.0)
-        return tuple(np.broadcast_arrays(buckets, labels, predictions, weights.astype(np.float64)))
-
-    def _buckets(self, values: Array) -> Array:
+        values = predictions if self.settings.prediction_based_bucketing else labels * 1.0
         if np.isnan(values).any():
             raise ValueError("the model predicts NaN")
-        buckets = self.settings.num_buckets
-        places = (values - self.settings.left) / self.settings.range * buckets + 1
-        found: Array = np.clip(places, 0, buckets + 1).astype(np.int64)
-        return found
+        places = (values - self.settings.left) / self.settings.range * self.settings.num_buckets + 1
+        buckets = np.clip(places, 0, self.settings.num_buckets + 1).astype(np.int64)
+        return tuple(np.broadcast_arrays(buckets, labels, predictions, weights.astype(np.float64)))
 
     def total(self, terms: Terms) -> Any:
         buckets, labels, predictions, weights = (term.reshape(-1) for term in terms)
@@ -288,28 +263,24 @@ class ConfusionMatrices(Leaf):
     def total(self, terms: Terms) -> Any:
         if self.settings.enable_fractional_labels:
             predictions, negative, positive = terms
-            below_1, above_1 = self._sides(predictions, positive, self._thresholds)
-            below_0, above_0 = self._sides(predictions, negative, self._thresholds)
-            return np.stack([above_1, below_0, above_0, below_1])
-        return np.concatenate([self._at(threshold, *terms) for threshold in self._thresholds], axis=1)
+            return self._counts(predictions, negative, positive, self._thresholds)
+        labels, predictions, weights = terms
+        parts = []
+        for threshold in self._thresholds:
+            is_positive = labels > threshold
+            negative, positive = np.where(is_positive, 0.0, weights), np.where(is_positive, weights, 0.0)
+            parts.append(self._counts(predictions, negative, positive, np.array([threshold])))
+        return np.concatenate(parts, axis=1)
 
-    def _at(self, threshold: float, labels: Array, predictions: Array, weights: Array) -> Array:
-        is_positive, at = labels > threshold, np.array([threshold])
-        below_1, above_1 = self._sides(predictions, np.where(is_positive, weights, 0.0), at)
-        below_0, above_0 = self._sides(predictions, np.where(is_positive, 0.0, weights), at)
-        return np.stack([above_1, below_0, above_0, below_1])
-
-    def _sides(self, predictions: Array, weights: Array, thresholds: Array) -> tuple[Array, Array]:
-        """Return the weights of the predictions at or below each threshold, and above it. NaN is never above."""
+    def _counts(self, predictions: Array, negative: Array, positive: Array, thresholds: Array) -> Array:
+        """Return the total, of the weights of labels 0 and 1. A prediction of NaN is never above a threshold."""
         order = np.argsort(thresholds)
-        values = predictions.reshape(-1).astype(np.float64)
+        back, values = np.argsort(order), predictions.reshape(-1).astype(np.float64)
         passed = np.searchsorted(thresholds[order], np.where(np.isnan(values), -np.inf, values), side="left")
-        sums = np.bincount(passed, weights.reshape(-1), minlength=len(thresholds) + 1)
-        back = np.argsort(order)
-        return np.cumsum(sums)[:-1][back], np.cumsum(sums[::-1])[::-1][1:][back]
-
-    def merge(self, one: Any, other: Any) -> Any:
-        return one + other
+        of_0, of_1 = (np.bincount(passed, one.reshape(-1), minlength=len(order) + 1) for one in (negative, positive))
+        below_0, below_1 = (np.cumsum(one)[:-1][back] for one in (of_0, of_1))
+        above_0, above_1 = (np.cumsum(one[::-1])[::-1][1:][back] for one in (of_0, of_1))
+        return np.stack([above_1, below_0, above_0, below_1])
 
     def results(self, total: Any) -> dict[Any, Any]:
         found = self.combiner.extract_output(self.combiner.create_accumulator())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +40,6 @@ class Evaluation:
       default_metrics: whether the metrics that a Keras model was compiled with are asked for.
       known: columns that the examples are known to have, those that few rows have among them; empty if nobody knows.
       most_rows, most_bytes: of a batch.
-      report: what a model report needs to know; None without one.
     """
 
     config: bytes
@@ -53,7 +52,6 @@ class Evaluation:
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether labels and predictions are needed."""
         return self.report is not None or plan_of(self.config).needs_pairs
 
 
@@ -71,12 +69,7 @@ def slices_of(config: bytes) -> tuple[SliceSpec, ...]:
 
 
 def load_models(evaluation: Evaluation) -> list[EvaluatedModel]:
-    """Load all models, the candidate first.
-
-    Raises:
-      BeyondError: a model of another kind.
-      InfeedError: there is no such model, or it lacks a signature.
-    """
+    """Load all models, the candidate first; see `EvaluatedModel` for the errors."""
     return [
         EvaluatedModel(ModelSpec.FromString(spec), path, default_metrics=evaluation.default_metrics)
         for spec, path in evaluation.models
@@ -88,8 +81,6 @@ class Measurement:
     """What has been measured of some rows: for each slice one total of each leaf, however many rows it has.
 
     Attributes:
-      rows: how many
-      totals: slice -> the total of each leaf of the plan
       filled: the specs that have had rows
       collected: what a model report keeps of the rows; None without one
     """
@@ -107,18 +98,13 @@ class Measurement:
         self.totals[key] = list(totals)
 
 
-@dataclass(frozen=True)
-class Merge:
+def merge(config: bytes, one: Measurement, other: Measurement) -> Measurement:
     """Merges the measurements of neighbors."""
-
-    config: bytes
-
-    def __call__(self, one: Measurement, other: Measurement) -> Measurement:
-        plan = plan_of(self.config)
-        for key, totals in other.totals.items():
-            one.add(key, totals, plan)
-        collected = one.collected.merge(other.collected) if one.collected and other.collected else None
-        return Measurement(one.rows + other.rows, one.totals, one.filled | other.filled, collected)
+    plan = plan_of(config)
+    for key, totals in other.totals.items():
+        one.add(key, totals, plan)
+    collected = one.collected.merge(other.collected) if one.collected and other.collected else None
+    return Measurement(one.rows + other.rows, one.totals, one.filled | other.filled, collected)
 
 
 def measuring(evaluation: Evaluation) -> WithSetUp[list[EvaluatedModel], ShardRange, Measurement]:
@@ -132,18 +118,13 @@ def measure(
     ranges: Sequence[ShardRange],
     engine: Engine,
 ) -> Measurement:
-    """What is measured of all records.
-
-    Args:
-      call: what `measuring` returned.
-      ranges: the records to evaluate on.
-      engine: measures the ranges, and merges what was found in their order.
+    """What `call`, which `measuring` returned, measures of all records, merged in their order.
 
     Raises:
       BeyondError: what only TFX's own executor can do.
       InfeedError: no examples, a column that there is not, a slice without rows, a baseline of another label.
     """
-    found = engine.reduce(call, ranges, Merge(evaluation.config)) if ranges else Measurement()
+    found = engine.reduce(call, ranges, functools.partial(merge, evaluation.config)) if ranges else Measurement()
     if not found.rows:
         raise InfeedError("there are no examples to evaluate on", where="examples", do="name a split that has some")
     for spec in slices_of(evaluation.config):
@@ -182,30 +163,19 @@ def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part
         progress.count("examples evaluated", len(batch.records))
         if evaluation.report and found.collected:
             found.collected.add(batch, observed, evaluation.report)
-        _add_batch(found, plan, specs, batch, answers, observed)
+        try:
+            terms = [leaf.terms(observed) for leaf in plan.leaves]
+        except ValueError as error:
+            do = "choose metrics that fit the label and the model"
+            raise InfeedError(str(error), where="eval_config.metrics_specs", do=do) from error
+        rows = len(batch.records)
+        found.rows += rows
+        slices = slice_rows(specs, rows, functools.partial(feature_values, batch, answers))
+        found.filled.update(spec for spec, of_spec in zip(specs, slices, strict=True) if of_spec)
+        for key, inside in {key: inside for of_spec in slices for key, inside in of_spec.items()}.items():
+            some = terms if len(inside) == rows else [tuple(term[inside] for term in of_leaf) for of_leaf in terms]
+            found.add(key, [leaf.total(of_leaf) for leaf, of_leaf in zip(plan.leaves, some, strict=True)], plan)
     return found
-
-
-def _add_batch(
-    found: Measurement,
-    plan: MetricPlan,
-    specs: Sequence[SliceSpec],
-    batch: Batch,
-    answers: Sequence[ModelAnswer],
-    observed: Mapping[str, Observed],
-) -> None:
-    try:
-        terms = [leaf.terms(observed) for leaf in plan.leaves]
-    except ValueError as error:
-        do = "choose metrics that fit the label and the model"
-        raise InfeedError(str(error), where="eval_config.metrics_specs", do=do) from error
-    rows = len(batch.records)
-    found.rows += rows
-    slices = slice_rows(specs, rows, functools.partial(feature_values, batch, answers))
-    found.filled.update(spec for spec, of_spec in zip(specs, slices, strict=True) if of_spec)
-    for key, inside in {key: inside for of_spec in slices for key, inside in of_spec.items()}.items():
-        some = terms if len(inside) == rows else [tuple(term[inside] for term in of_leaf) for of_leaf in terms]
-        found.add(key, [leaf.total(of_leaf) for leaf, of_leaf in zip(plan.leaves, some, strict=True)], plan)
 
 
 def _check_columns(
@@ -220,13 +190,8 @@ def _check_columns(
 
 
 def _check_labels(models: Sequence[EvaluatedModel], batch: Batch, answers: Sequence[ModelAnswer]) -> None:
-    """All models take the label from where the candidate does: of the examples, or of what they make of them.
-
-    Raises:
-      BeyondError: TFMA would call a signature with columns.
-      InfeedError: a baseline takes it from elsewhere.
-    """
-    sources = [model.makes_label(answer) for model, answer in zip(models, answers, strict=True)]
+    """All models take the label from where the candidate does: of the examples, or of what they make of them."""
+    sources = [model.spec.label_key in answer.features for model, answer in zip(models, answers, strict=True)]
     for model, is_own in zip(models, sources, strict=True):
         model.check_names(batch.columns)
         if is_own != sources[0]:
@@ -239,11 +204,7 @@ def _check_labels(models: Sequence[EvaluatedModel], batch: Batch, answers: Seque
 
 
 def _check_alike(models: Sequence[EvaluatedModel], observed: Sequence[Observed]) -> None:
-    """Classes may be more than they were, where each model numbers them itself; all else has to be the same.
-
-    Raises:
-      InfeedError: a baseline is of another label.
-    """
+    """Classes may be more than they were, where each model numbers them itself; all else has to be the same."""
     mine, *others = observed
     for model, its in zip(models[1:], others, strict=True):
         if mine.labels is None or its.labels is None or mine.predictions is None or its.predictions is None:

@@ -6,7 +6,7 @@ only the computations over rows, each by a `Leaf`. The metrics of Keras are one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Number
 from typing import Any
@@ -24,7 +24,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.evaluation import leaves
 from infeed.components.evaluation.error_moments import ErrorMomentsCombiner
 from infeed.components.evaluation.leaves import Batch, Leaf, Terms
-from infeed.components.evaluation.pairs import BeyondError, Pairs, dense_labels
+from infeed.components.evaluation.pairs import BeyondError, dense_labels
 from infeed.components.seams import tfma as tfma_seam
 
 _ROWS = 1_024  # rows of a slice wait for one another up to here: a call of Keras takes a millisecond
@@ -37,10 +37,6 @@ class _Gathered:
 
     kept: list[list[Any]]
     waiting: list[Terms] = field(default_factory=list)
-
-    @property
-    def rows(self) -> int:
-        return sum(len(terms[0]) for terms in self.waiting)
 
 
 class KerasMetrics(Leaf):
@@ -62,7 +58,9 @@ class KerasMetrics(Leaf):
         chooses = bool(self.settings.sub_key_in_config)
         pairs = self.subject.pairs(batch, whole=chooses)
         labels = dense_labels(pairs) if chooses else pairs.labels
-        return _checked(Pairs(labels, pairs.predictions, pairs.weights))
+        if labels.dtype.kind not in "iufb":
+            raise BeyondError(f"labels are of type {labels.dtype}")
+        return labels, pairs.predictions, pairs.weights
 
     def example(self) -> Any:
         return _Gathered([metric.get_weights() for metric in self._metrics])
@@ -71,15 +69,13 @@ class KerasMetrics(Leaf):
         return self._flushed(_Gathered([[] for _ in self._metrics], [terms]), _ROWS)
 
     def merge(self, one: Any, other: Any) -> Any:
-        kept = [mine if not its else its if not mine else _added(mine, its) for mine, its in self._both(one, other)]
+        both = zip(one.kept, other.kept, strict=True)
+        kept = [mine if not its else its if not mine else _added(mine, its) for mine, its in both]
         return self._flushed(_Gathered(kept, one.waiting + other.waiting), _ROWS)
-
-    def _both(self, one: _Gathered, other: _Gathered) -> Any:
-        return zip(one.kept, other.kept, strict=True)
 
     def _flushed(self, gathered: _Gathered, rows: int) -> _Gathered:
         """Return the state after a call of Keras, if at least `rows` rows wait."""
-        if not gathered.waiting or gathered.rows < rows:
+        if not gathered.waiting or sum(len(terms[0]) for terms in gathered.waiting) < rows:
             return gathered
         given = [np.concatenate(parts) for parts in zip(*gathered.waiting, strict=True)]
         for metric, kept in zip(self._metrics, gathered.kept, strict=True):
@@ -96,12 +92,6 @@ class KerasMetrics(Leaf):
             if kept:
                 found.add_weights(0, place, kept)
         return dict(self.combiner.extract_output(found))
-
-
-def _checked(pairs: Pairs) -> Terms:
-    if pairs.labels.dtype.kind not in "iufb":
-        raise BeyondError(f"labels are of type {pairs.labels.dtype}")
-    return pairs.labels, pairs.predictions, pairs.weights
 
 
 def _added(one: list[Any], other: list[Any]) -> list[Any]:
@@ -150,16 +140,22 @@ class MetricPlan:
           BeyondError: only TFMA can compute a metric.
           InfeedError: a metric does not exist, or its options are wrong.
         """
-        kinds = (
-            metric_types.MetricComputation,
-            metric_types.CIDerivedMetricComputation,
-            metric_types.DerivedMetricComputation,
-        )
-        found: dict[Any, list[Any]] = {kind: [] for kind in kinds}
-        for one in dict.fromkeys(_computations(eval_config)):  # TFMA's own notion of which are the same
-            if kind := next((kind for kind in kinds if isinstance(one, kind)), None):
-                found[kind].append(one)
-        rows, of_all, derived = found.values()
+        try:
+            made = list(metric_specs.to_computations(eval_config.metrics_specs, eval_config=eval_config))
+        except Exception as error:  # whatever TFMA and Keras raise for a name or an option
+            raise InfeedError(
+                f"the metrics cannot be made: {str(error).strip().splitlines()[0] if str(error) else error!r}",
+                where="eval_config.metrics_specs",
+                do="name classes of tfma.metrics or Keras, or give the module of your own, with options that they have",
+            ) from error
+        rows, of_all, derived = list[Any](), list[Any](), list[Any]()
+        for one in dict.fromkeys(made):  # TFMA's own notion of which are the same
+            if isinstance(one, metric_types.MetricComputation):
+                rows.append(one)
+            elif isinstance(one, metric_types.CIDerivedMetricComputation):
+                of_all.append(one)
+            elif isinstance(one, metric_types.DerivedMetricComputation):
+                derived.append(one)
         baseline = model_util.get_baseline_model_spec(eval_config)
         return cls([_leaf(one) for one in rows], derived, of_all, baseline.name if baseline else None)
 
@@ -187,20 +183,11 @@ class MetricPlan:
             if _is_private(key) or key.is_diff or key.model_name == self.baseline:
                 continue
             other = found.get(key.make_baseline_key(self.baseline))
-            if other is not None and _is_number(value):
+            is_array = isinstance(value, np.ndarray) and np.issubdtype(value.dtype, np.number)
+            is_number = is_array or isinstance(value, (Number, types.StructuredMetricValue))
+            if other is not None and is_number:
                 differences[key.make_diff_key()] = value - other
         return differences
-
-
-def _computations(eval_config: Any) -> Iterable[Any]:
-    try:
-        return list(metric_specs.to_computations(eval_config.metrics_specs, eval_config=eval_config))
-    except Exception as error:  # whatever TFMA and Keras raise for a name or an option
-        raise InfeedError(
-            f"the metrics cannot be made: {str(error).strip().splitlines()[0] if str(error) else error!r}",
-            where="eval_config.metrics_specs",
-            do="name classes of tfma.metrics or Keras, or give the module of your own, with options that they have",
-        ) from error
 
 
 def _leaf(computation: Any) -> Leaf:
@@ -224,8 +211,3 @@ def _leaf(computation: Any) -> Leaf:
 def _is_private(key: Any) -> bool:
     """Report whether a key belongs to an intermediate result, which TFMA does not write."""
     return key.name.startswith("_") and not key.name.startswith("__")
-
-
-def _is_number(value: Any) -> bool:
-    is_array = isinstance(value, np.ndarray) and np.issubdtype(value.dtype, np.number)
-    return is_array or isinstance(value, (Number, types.StructuredMetricValue))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,12 +30,7 @@ _ONE_OF_SEVERAL = ("label_keys", "prediction_keys", "example_weight_keys", "padd
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What a model says of a batch.
-
-    Attributes:
-      features: transformed, name -> [rows, ...]
-      outputs: of its signature, name -> [rows, ...]
-    """
+    """What a model says of a batch: transformed features and outputs of its signature, name -> [rows, ...]."""
 
     features: Mapping[str, Array]
     outputs: Mapping[str, Array]
@@ -45,7 +41,6 @@ class EvaluatedModel:
 
     Args:
       spec: TFMA's ModelSpec, its name "" where it is the only one
-      path: folder of the SavedModel
       default_metrics: whether the metrics that a Keras model was compiled with are asked for
 
     Raises:
@@ -70,8 +65,9 @@ class EvaluatedModel:
         return f"the {self.spec.name} model" if self.spec.name else "the model"
 
     def _check_kind(self, default_metrics: bool) -> None:
+        given = {field.name for field, _ in self.spec.ListFields()}
         for name in _ONE_OF_SEVERAL:
-            if self.spec.ByteSize() and _is_set(self.spec, name):
+            if name in given:
                 raise BeyondError(f"model_specs.{name} is set")
         if not tf.io.gfile.exists(f"{self.path}/saved_model.pb"):
             raise InfeedError(
@@ -110,11 +106,7 @@ class EvaluatedModel:
                 raise BeyondError(f"an input of {self._called} and a column are both called {name!r}")
 
     def answer(self, batch: Batch, *, predict: bool) -> ModelAnswer:
-        """Its features and, where they are asked for, its predictions.
-
-        Raises:
-          InfeedError: TensorFlow cannot compute them.
-        """
+        """Its features and, where asked for, predictions; raises InfeedError if TensorFlow cannot compute them."""
         records = tf.constant(batch.records, tf.string)
         features: dict[str, Array] = {}
         for transform in self._transforms:
@@ -151,41 +143,33 @@ class EvaluatedModel:
         weights = self.spec.example_weight_key and self._column(batch, answer, "example_weight_key")
         if not isinstance(weights, str) and (weights.shape[1] != 1 or weights.dtype.kind not in "iuf"):
             raise BeyondError("a row has several weights, or none that is a number")
-        return Observed(
-            rows=len(batch.records),
-            labels=self._labels(batch, answer) if pairs else None,
-            predictions=self._predictions(answer) if pairs else None,
-            weights=None if isinstance(weights, str) else weights[:, 0],
-        )
-
-    def makes_label(self, answer: ModelAnswer) -> bool:
-        """Whether the label is a feature, by the model's own vocabulary, and not a column of the examples."""
-        return self.spec.label_key in answer.features
-
-    def _labels(self, batch: Batch, answer: ModelAnswer) -> Array:
-        if not self.spec.label_key:
+        if pairs and not self.spec.label_key:
             raise InfeedError(
                 "the eval config names no label", where="eval_config.model_specs.label_key", do="name its column"
             )
-        labels = self._column(batch, answer, "label_key")
-        if labels.dtype.kind not in "iufb":
+        labels = self._column(batch, answer, "label_key") if pairs else None
+        if labels is not None and labels.dtype.kind not in "iufb":
             raise BeyondError(f"the labels in {self.spec.label_key!r} are text")
-        return labels
+        return Observed(
+            rows=len(batch.records),
+            labels=labels,
+            predictions=self._predictions(answer) if pairs else None,
+            weights=None if isinstance(weights, str) else weights[:, 0],
+        )
 
     def _column(self, batch: Batch, answer: ModelAnswer, option: str) -> Array:
         """[rows, n], of the transformed features, or else of the examples."""
         name = getattr(self.spec, option)
         if name in answer.features:
             return _two_dimensional(answer.features[name], name)
-        found = _dense_column(batch, name)
-        if found is None:
+        if name not in batch.columns:
             there = ", ".join(sorted({*answer.features, *batch.columns}))
             raise InfeedError(
                 f"there is no column {name!r}, neither in the examples nor among what {self._called} makes of them",
                 where=f"eval_config.model_specs.{option}",
                 do=f"name one of {there}",
             )
-        return found
+        return _dense_column(batch, name)
 
     def _predictions(self, answer: ModelAnswer) -> Array:
         outputs = answer.outputs
@@ -205,10 +189,6 @@ class EvaluatedModel:
         return _two_dimensional(outputs[name], name)
 
 
-def _is_set(spec: Any, name: str) -> bool:
-    return name in {field.name for field, _ in spec.ListFields()}
-
-
 def _dense(tensor: Any) -> Array:
     if isinstance(tensor, tf.SparseTensor):
         tensor = tf.sparse.to_dense(tensor)
@@ -225,32 +205,18 @@ def _two_dimensional(array: Array, name: str) -> Array:
 
 
 def feature_values(batch: Batch, answers: Sequence[ModelAnswer], name: str) -> Values | None:
-    """The values of a feature: of all models' transformed ones together, or else of the examples."""
+    """The values of a feature: of all models' transformed ones, or else of the examples; None if no record has it."""
     found = [Values.of(answer.features[name]) for answer in answers if name in answer.features]
-    if not found:
-        return _values_of(batch, name)
-    together, *others = found
-    for other in others:
-        together = together.joined(other)
-    return together
-
-
-def _values_of(batch: Batch, name: str) -> Values | None:
-    """The values of a column; None where no record has it."""
+    if found:
+        return functools.reduce(Values.joined, found)
     if name not in batch.columns:
         return None
     lists = batch.columns[name]
     return Values(np.repeat(np.arange(len(batch.records)), _lengths(lists)), _numpy(lists.flatten()))
 
 
-def _dense_column(batch: Batch, name: str) -> Array | None:
-    """A column as [rows, n]; None where no record has it.
-
-    Raises:
-      InfeedError: the rows have different numbers of values.
-    """
-    if name not in batch.columns:
-        return None
+def _dense_column(batch: Batch, name: str) -> Array:
+    """A column as [rows, n]; raises InfeedError if the rows have different numbers of values."""
     lists = batch.columns[name]
     counts = _lengths(lists)
     if (counts != counts[0]).any() or not counts[0]:

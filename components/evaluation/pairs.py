@@ -54,7 +54,6 @@ class Subject:
     Attributes:
       model: name of the model; "" if there is only one
       sub_key: TFMA's SubKey, one class or the likeliest; None for the whole output
-      weighted: whether rows count by their weights
     """
 
     model: str
@@ -112,8 +111,7 @@ def dense_labels(pairs: Pairs) -> Array:
 def fractional(pairs: Pairs) -> tuple[Array, Array]:
     """Return the weights of labels 0 and 1 in flat pairs, [rows, classes] each: a label of 0.3 is 0.3 of a 1.
 
-    Raises:
-      ValueError: a label is not between 0 and 1.
+    A label that is not between 0 and 1 is a ValueError.
     """
     labels = pairs.labels
     outside = labels[~((labels >= 0) & (labels <= 1))]
@@ -123,13 +121,18 @@ def fractional(pairs: Pairs) -> tuple[Array, Array]:
 
 
 def _chosen(pairs: Pairs, sub_key: Any) -> Pairs:
-    if sub_key.class_id is not None:
-        return _of_class(pairs, sub_key.class_id)
+    number, classes = sub_key.class_id, pairs.predictions.shape[1]
+    if number is not None:
+        if not 0 <= number < classes:
+            raise ValueError(f"class {number} is asked for, and the model knows {classes}, from 0")
+        is_sparse = pairs.labels.shape[1] != classes
+        labels = (pairs.labels == number).astype(np.int64) if is_sparse else pairs.labels[:, [number]]
+        return replace(pairs, labels=labels, predictions=pairs.predictions[:, [number]])
     k = sub_key.k or sub_key.top_k
     if k is None:
         raise BeyondError(f"metrics are of {sub_key}")
-    if pairs.predictions.shape[1] < k:
-        raise ValueError(f"the {k} likeliest classes are asked for, and the model knows {pairs.predictions.shape[1]}")
+    if classes < k:
+        raise ValueError(f"the {k} likeliest classes are asked for, and the model knows {classes}")
     likeliest = np.argsort(-pairs.predictions, axis=1, kind="stable")[:, :k]
     if sub_key.k is None:
         predictions = np.full(pairs.predictions.shape, -np.inf)
@@ -140,12 +143,3 @@ def _chosen(pairs: Pairs, sub_key: Any) -> Pairs:
         for of_classes in (dense_labels(pairs), pairs.predictions)
     )
     return replace(pairs, labels=labels, predictions=predictions)
-
-
-def _of_class(pairs: Pairs, number: int) -> Pairs:
-    classes = pairs.predictions.shape[1]
-    if not 0 <= number < classes:
-        raise ValueError(f"class {number} is asked for, and the model knows {classes}, from 0")
-    is_sparse = pairs.labels.shape[1] != classes
-    labels = (pairs.labels == number).astype(np.int64) if is_sparse else pairs.labels[:, [number]]
-    return replace(pairs, labels=labels, predictions=pairs.predictions[:, [number]])

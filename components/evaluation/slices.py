@@ -21,12 +21,7 @@ SliceKey = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True)
 class Values:
-    """The values of a column, those of all rows end to end.
-
-    Attributes:
-      rows: int64 [n], which row each is of
-      values: [n], of any dtype
-    """
+    """The values of a column, [n] of any dtype, those of all rows end to end, and int64 [n], which row each is of."""
 
     rows: Ints
     values: npt.NDArray[Any]
@@ -38,7 +33,6 @@ class Values:
         return cls(np.repeat(np.arange(len(flat)), flat.shape[1]), flat.reshape(-1))
 
     def joined(self, other: Values) -> Values:
-        """The values of both."""
         return Values(np.concatenate([self.rows, other.rows]), np.concatenate([self.values, other.values]))
 
 
@@ -69,7 +63,6 @@ class SliceSpec:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that it looks at."""
         return (*self.columns, *(name for name, _ in self.values))
 
 

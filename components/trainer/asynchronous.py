@@ -118,23 +118,14 @@ class ScheduledSteps:
         self._catch_up = catch_up
 
     def __call__(self, iterators: list[Any], count: int) -> None:
-        """Schedule `count` more steps on every worker, and return while some steps still run.
-
-        Args:
-          iterators: one iterator for each worker.
-          count: steps of each worker.
-        """
+        """Schedule `count` more steps on every worker, each with its iterator, and return while some still run."""
         self._iterators, self._wanted = iterators, self._wanted + count
         self._schedule()
         while len(self._running) > _CALLS_AHEAD * self._workers:
             self._running.popleft().fetch()
 
     def join(self) -> None:
-        """Return when every worker has run all of its steps. Wait for a worker that was lost.
-
-        Raises:
-          tf.errors.OpError: a step failed.
-        """
+        """Return when every worker, a lost one too, has run all of its steps; raise tf.errors.OpError if one failed."""
         self._coordinator.join()
         while (self._made.numpy() < self._wanted).any():
             time.sleep(_PAUSE_SECONDS)
@@ -172,9 +163,9 @@ def with_delta_updates(keras_step: Callable[[Any], Any], model: keras.Model) -> 
     Optimizers change weights and slots by TensorFlow's `assign_add`, which adds on the variable's server. Other
     changes, such as a weight after a constraint, are assigned; the last worker wins.
     """
-    counters = [*model.non_trainable_variables, *model.metrics_variables, model.optimizer.iterations]
-    others = [*model.trainable_variables, *model.optimizer.variables]
-    others = [one for one in others if one is not model.optimizer.iterations]
+    iterations = model.optimizer.iterations
+    counters = [*model.non_trainable_variables, *model.metrics_variables, iterations]
+    others = [one for one in (*model.trainable_variables, *model.optimizer.variables) if one is not iterations]
 
     def step(batch: Any) -> None:
         scope = keras.StatelessScope([(one, tf.identity(one.value)) for one in counters], collect_losses=True)
@@ -184,7 +175,11 @@ def with_delta_updates(keras_step: Callable[[Any], Any], model: keras.Model) -> 
         with scope:
             keras_step(batch)
         for counter, was in zip(counters, before, strict=True):
-            _change(counter, was, scope.get_current_value(counter))
+            value = scope.get_current_value(counter)
+            if value is not was and (was.dtype.is_floating or was.dtype.is_integer):
+                counter.value.assign_add(value - was)
+            elif value is not was:
+                counter.value.assign(value)
         for other in others:
             value = scope.get_current_value(other)
             if value is not None and value is not other.value:
@@ -193,19 +188,8 @@ def with_delta_updates(keras_step: Callable[[Any], Any], model: keras.Model) -> 
     return step
 
 
-def _change(variable: Any, was: tf.Tensor, value: tf.Tensor) -> None:
-    if value is was:
-        return
-    if was.dtype.is_floating or was.dtype.is_integer:
-        variable.value.assign_add(value - was)
-    else:
-        variable.value.assign(value)
-
-
 def _iterators(
-    coordinator: tf.distribute.coordinator.ClusterCoordinator,
-    workers: int,
-    make: Callable[[WorkerContext], Batches],
+    coordinator: tf.distribute.coordinator.ClusterCoordinator, workers: int, make: Callable[[WorkerContext], Batches]
 ) -> list[Any]:
     """Make the iterators of all workers on every worker, because a worker learns its index only when it runs."""
     shares = [partial(make, WorkerContext(index, workers)) for index in range(workers)]

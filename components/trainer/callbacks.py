@@ -40,7 +40,16 @@ def make_callbacks(options: TrainOptions, spec: CallbackSpec) -> list[keras.call
     Raises:
       InfeedError: the callbacks function does not exist, or gives something other than a list of Keras callbacks.
     """
-    callbacks = _of_the_user(options.callbacks_fn, spec) if options.callbacks_fn else []
+    callbacks: list[keras.callbacks.Callback] = []
+    if function := options.callbacks_fn:
+        callbacks += user_code.load(function, "callbacks_fn")(spec)
+        for callback in callbacks:
+            if not isinstance(callback, keras.callbacks.Callback):
+                raise InfeedError(
+                    f"the function returned a {type(callback).__name__} among its callbacks",
+                    where=function,
+                    do="return a list of keras.callbacks.Callback objects",
+                )
     if spec.chief:
         callbacks.append(TensorBoard(spec.folder, write_graph=False))
     if options.patience:
@@ -48,18 +57,6 @@ def make_callbacks(options: TrainOptions, spec: CallbackSpec) -> list[keras.call
         callbacks.append(stop)
     if options.profile_steps and spec.chief:
         callbacks.append(ProfileSteps(spec.folder, *options.profile_steps))
-    return callbacks
-
-
-def _of_the_user(function: str, spec: CallbackSpec) -> list[keras.callbacks.Callback]:
-    callbacks = list(user_code.load(function, "callbacks_fn")(spec))
-    for callback in callbacks:
-        if not isinstance(callback, keras.callbacks.Callback):
-            raise InfeedError(
-                f"the function returned a {type(callback).__name__} among its callbacks",
-                where=function,
-                do="return a list of keras.callbacks.Callback objects",
-            )
     return callbacks
 
 
@@ -104,8 +101,8 @@ class ProfileSteps(keras.callbacks.Callback):
         self._steps_before_epoch = epoch * self.params["steps"]
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        call = range(self._steps_before_epoch + batch + 1, self._steps_before_epoch + batch + 1 + self._per_call)
-        if not self._running and call.stop > self._first and call.start <= self._last:
+        first = self._steps_before_epoch + batch + 1  # of this call
+        if not self._running and first + int(self.model.steps_per_execution) > self._first and first <= self._last:
             tf.profiler.experimental.start(self._folder)
             self._running = True
 
@@ -116,10 +113,6 @@ class ProfileSteps(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         if self._running:
             self._stop()
-
-    @property
-    def _per_call(self) -> int:
-        return int(self.model.steps_per_execution)
 
     def _stop(self) -> None:
         tf.profiler.experimental.stop()

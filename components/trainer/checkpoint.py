@@ -57,31 +57,20 @@ def newest_checkpoint(folder: str) -> str | None:
     numbers = {int(found[1]) for name in names if (found := _INDEX.fullmatch(name))}
     for number in sorted(numbers, reverse=True):
         prefix = os.path.join(folder, f"{_NAME}-{number}")
-        wrong = _what_is_wrong(prefix)
-        if not wrong:
+        try:
+            reader = tf.train.load_checkpoint(prefix)
+            for name in {_STEP, _MEMORY, *reader.get_variable_to_shape_map()}:
+                reader.get_tensor(name)  # which verifies its checksum
+        except Exception as error:  # TensorFlow raises what it may here: IndexError where a file is cut
+            _log.warning("the checkpoint %s is damaged and passed over: %s", prefix, _first_line(error))
+        else:
             return prefix
-        _log.warning("the checkpoint %s is damaged and passed over: %s", prefix, wrong)
     return None
-
-
-def _what_is_wrong(prefix: str) -> str:
-    """Return why a checkpoint cannot be read; empty if it can. TensorFlow verifies checksums while it reads."""
-    try:
-        reader = tf.train.load_checkpoint(prefix)
-        for name in {_STEP, _MEMORY, *reader.get_variable_to_shape_map()}:
-            reader.get_tensor(name)
-    except Exception as error:  # TensorFlow raises what it may here: IndexError where a file is cut
-        return _first_line(error)
-    return ""
 
 
 @contextmanager
 def export_error_context(model: str, checkpoints: str) -> Iterator[None]:
-    """Remove a half-written export, and explain how to export again.
-
-    Raises:
-      InfeedError: the model could not be written in the body.
-    """
+    """Remove a half-written export, and raise InfeedError that explains how to export again."""
     try:
         yield
     except (tf.errors.OpError, OSError) as error:
@@ -113,16 +102,13 @@ class Checkpoints(keras.callbacks.Callback):
 
     Args:
       read_from: folder of earlier checkpoints; the same for all workers.
-      write_to: folder to write to: `read_from` for the chief, a scratch folder for other workers, because all must
-        save.
+      write_to: `read_from` for the chief, a scratch folder for other workers, because all must save.
       seconds: minimum time between two checkpoints. The first one is written after the first call, so that a folder
         without write permission is reported at once.
-      strategy: strategy that trains.
       saved: called after each checkpoint.
 
     Attributes:
-      start_step: step of the newest checkpoint; 0 if there is none.
-      finished: whether the newest checkpoint is from the end of training.
+      start_step, finished: step of the newest checkpoint, 0 if there is none, and whether training ended with it.
     """
 
     def __init__(
@@ -148,14 +134,13 @@ class Checkpoints(keras.callbacks.Callback):
         *more: tf.Variable,
         join: Callable[[], None] = lambda: None,
     ) -> None:
-        """Add the rest of the training's state: the other callbacks, and variables of the loop.
-
-        `join` returns after the last requested step, so that a checkpoint holds the state after it.
-        """
+        """Add the rest of the training's state. A checkpoint waits for `join`: it holds the state after all steps."""
         self._progress, self._callbacks, self._more, self._join = progress, callbacks, more, join
 
     def on_train_begin(self, logs: Any = None) -> None:
-        variables = [variable.value for variable in _all_variables(self.model)]
+        # Weights, random states, and variables of optimizer and metrics, each once.
+        found = [*self.model.variables, *self.model.optimizer.variables, *self.model.metrics_variables]
+        variables = [variable.value for variable in {id(variable): variable for variable in found}.values()]
         with tf.device("cpu:0"):  # no accelerator holds a string
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
             self._memory = tf.Variable(b"", dtype=tf.string, trainable=False)
@@ -180,7 +165,6 @@ class Checkpoints(keras.callbacks.Callback):
             self._save_if_time()
 
     def _from_here(self) -> None:
-        """Start the clocks at the first call of this process."""
         self._last = (self._progress.done, time.perf_counter())
         self._due, self._pause = self._progress.done + self._progress.per_call, 0.0
 
@@ -226,10 +210,17 @@ class Checkpoints(keras.callbacks.Callback):
 
     def _restore(self) -> None:
         assert self._newest, "there is a checkpoint to go on from"
-        with _fitting(self._newest):
+        try:
             self._saved.restore(self._newest).assert_consumed()
             memory = unpack(self._memory.numpy())
             told = [(one, memory[str(i)]) for i, one in enumerate(self._remembering())]
+        except (AssertionError, ValueError, KeyError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
+            folder = os.path.dirname(self._newest)
+            raise InfeedError(
+                f"the checkpoint is of another training, or of another version: {_first_line(error)}",
+                where=self._newest,
+                do=f"remove {folder} to train from the beginning, or go on with the version that wrote it",
+            ) from error
         self._newest = None
         for one, remembered in told:
             for name, value in remembered.items():
@@ -238,25 +229,6 @@ class Checkpoints(keras.callbacks.Callback):
 
     def _remembering(self) -> list[Any]:
         return [*self._callbacks, self.model.history]  # Keras puts its History callback there
-
-
-@contextmanager
-def _fitting(prefix: str) -> Iterator[None]:
-    """Raise InfeedError if a sound checkpoint does not fit the training's variables or callbacks."""
-    try:
-        yield
-    except (AssertionError, ValueError, KeyError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
-        raise InfeedError(
-            f"the checkpoint is of another training, or of another version: {_first_line(error)}",
-            where=prefix,
-            do=f"remove {os.path.dirname(prefix)} to train from the beginning, or go on with the version that wrote it",
-        ) from error
-
-
-def _all_variables(model: keras.Model) -> list[Any]:
-    """Return weights, random states, and variables of optimizer and metrics, each once."""
-    variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
-    return list({id(variable): variable for variable in variables}.values())
 
 
 def _plain_attributes(callback: Any) -> dict[str, Any]:

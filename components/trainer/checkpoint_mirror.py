@@ -21,12 +21,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CheckpointMirror:
-    """Folder of checkpoints in a store, and its copy on this machine.
-
-    Attributes:
-      remote: folder in the store.
-      local: folder on this machine.
-    """
+    """Folder of checkpoints in a store (`remote`), and its copy on this machine (`local`)."""
 
     remote: str
     local: str
@@ -45,24 +40,19 @@ class CheckpointMirror:
     def upload(self) -> None:
         """Copy new files to the store, the index of a checkpoint last, and remove the files that are gone here.
 
-        A checkpoint without its index does not count, so a killed upload leaves the one before.
-
-        Raises:
-          OSError: the store failed.
+        A checkpoint without its index does not count, so a killed upload leaves the one before. If the store fails, the
+        error is an OSError.
         """
+        here = {file.name for file in os.scandir(self.local) if file.is_file()}
         try:
-            self._upload()
+            there = {files.name(file.path) for file in files.list_files(self.remote)}
+            new = [name for name in here if name not in there or name == _STATE]
+            for name in sorted(new, key=_is_index):
+                files.copy(os.path.join(self.local, name), files.join(self.remote, name))
+            for name in sorted(there - here, key=_is_index, reverse=True):
+                files.remove(files.join(self.remote, name))
         except InfeedError as error:  # training goes on without a checkpoint after an OSError
             raise OSError(str(error)) from error
-
-    def _upload(self) -> None:
-        here = {file.name for file in os.scandir(self.local) if file.is_file()}
-        there = {files.name(file.path) for file in files.list_files(self.remote)}
-        new = [name for name in here if name not in there or name == _STATE]
-        for name in sorted(new, key=_is_index):
-            files.copy(os.path.join(self.local, name), files.join(self.remote, name))
-        for name in sorted(there - here, key=_is_index, reverse=True):
-            files.remove(files.join(self.remote, name))
 
     def remove(self) -> None:
         """Remove the folder in the store."""

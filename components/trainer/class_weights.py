@@ -11,7 +11,7 @@ import functools
 import logging
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,16 +40,18 @@ _log = logging.getLogger(__name__)
 def class_weights(options: TrainOptions, graph: Graph, patterns: Sequence[str]) -> tuple[float, ...]:
     """Return the class weights in index order, or an empty tuple if the options set none.
 
-    Args:
-      patterns: TFX file patterns of the training Examples.
-
     Raises:
       InfeedError: a class does not exist or has no rows, or the label has no counts.
     """
-    if options.class_weight != "balanced":
-        return _named(options.class_weight, graph.classes)
-    weights = balanced(rows_of_classes(options, graph, patterns), graph.classes)
-    told = ", ".join(f"{_name(graph.classes, index)} {weight:.4g}" for index, weight in enumerate(weights[:10]))
+    named, classes = options.class_weight, graph.classes
+    if named != "balanced":
+        if unknown := sorted(set(named) - set(classes)):
+            by_index = "number classes in a Transform: Label(...)"
+            do = f"name one of the classes: {', '.join(classes)}" if classes else by_index
+            raise InfeedError(f"there is no class {unknown[0]!r}", where=_OPTION, do=do)
+        return tuple(named.get(name, 1.0) for name in classes) if named else ()
+    weights = balanced(rows_of_classes(options, graph, patterns), classes)
+    told = ", ".join(f"{name} {weight:.4g}" for name, weight in zip(classes or range(10), weights[:10], strict=False))
     _log.info("weights of classes: %s%s", told, ", ..." if len(weights) > 10 else "")
     return weights
 
@@ -57,11 +59,7 @@ def class_weights(options: TrainOptions, graph: Graph, patterns: Sequence[str]) 
 def with_class_weights(batches: Batches, weights: Sequence[float]) -> Batches:
     """Map (features, label [batch]) to (features, label, weight float32 [batch]), the form that Keras accepts.
 
-    If the batches already have weights, multiply them by the class weights.
-
-    Args:
-      batches: batches whose labels are class indices.
-      weights: class weights in index order. If empty, return the batches unchanged.
+    If the batches already have weights, multiply them by the class weights. Without class weights, change nothing.
     """
     if not weights:
         return batches
@@ -105,39 +103,32 @@ def rows_of_classes(options: TrainOptions, graph: Graph, patterns: Sequence[str]
     """
     is_index = options.examples_are == "transformed"
     spec = {graph.label: graph.transformed_spec[graph.label]} if is_index else graph.raw_spec_of([graph.label])
-    column = _counted(_label_column(graph.label, spec), patterns)
-    records, counts = _examples(column)
-    given: dict[str, Any] = tf.io.parse_example(records, spec)
+    if len(spec) != 1:
+        made = f"depends on the columns {', '.join(sorted(spec))}" if spec else "depends on no column"
+        what = f"the label {graph.label!r} {made}, so ingest has no counts of it"
+        raise InfeedError(what, where=_OPTION, do=_BY_NAME)
+    [name] = spec
+    counts = _counted(name, patterns).counts
+    values = counts.values if isinstance(counts.values, pa.Array) else pa.array(counts.values)
+    distinct = encode_examples(pa.RecordBatch.from_arrays([values], [name])).to_pylist()
+    given: dict[str, Any] = tf.io.parse_example(distinct, spec)
     index = label_of((given if is_index else graph.transform(given))[graph.label], options).numpy()
     _check_indices(index, graph)
     usable = index >= 0  # -1 marks examples without a label
     rows: Ints = np.zeros(len(graph.classes) or int(index.max(initial=-1)) + 1, np.int64)
-    np.add.at(rows, index[usable], counts[usable])
+    np.add.at(rows, index[usable], counts.counts[usable])
     return rows
-
-
-def _named(class_weight: Mapping[str, float], classes: Sequence[str]) -> tuple[float, ...]:
-    """Return the weights in index order; unnamed classes weigh 1."""
-    if unknown := sorted(set(class_weight) - set(classes)):
-        do = (
-            f"name one of the classes: {', '.join(classes)}" if classes else "number classes in a Transform: Label(...)"
-        )
-        raise InfeedError(f"there is no class {unknown[0]!r}", where=_OPTION, do=do)
-    return tuple(class_weight.get(name, 1.0) for name in classes) if class_weight else ()
-
-
-def _label_column(label: str, spec: Mapping[str, Any]) -> str:
-    if len(spec) != 1:
-        made = f"depends on the columns {', '.join(sorted(spec))}" if spec else "depends on no column"
-        raise InfeedError(f"the label {label!r} {made}, so ingest has no counts of it", where=_OPTION, do=_BY_NAME)
-    [column] = spec
-    return column
 
 
 def _counted(column: str, patterns: Sequence[str]) -> ColumnStatistics:
     """Return the column's statistics over all splits, with exact counts and at most one value per row."""
-    places = [pattern.rpartition("/")[0] for pattern in patterns]
-    parts = [_statistics(place, column) for place in places]
+    places, parts = [pattern.rpartition("/")[0] for pattern in patterns], []
+    for place in places:
+        root, _, name = place.rpartition("/")
+        if not name.startswith(names.SPLIT_FOLDER):
+            do = f"train on a dataset with {names.SPLIT_FOLDER} folders, or {_BY_NAME}"
+            raise InfeedError("these files have no label counts", where=place, do=do)
+        parts.append(statistics_of(root, name.removeprefix(names.SPLIT_FOLDER), [column])[column])
     found = functools.reduce(operator.add, parts)
     if not found.counts.exact:
         what = f"column {column!r} has about {found.counts.distinct:,} distinct values, too many for classes"
@@ -146,22 +137,6 @@ def _counted(column: str, patterns: Sequence[str]) -> ColumnStatistics:
         what = f"column {column!r} has up to {found.lengths.maximum} values per row, but a label has one"
         raise InfeedError(what, where=", ".join(places), do=_BY_NAME)
     return found
-
-
-def _statistics(folder: str, column: str) -> ColumnStatistics:
-    root, _, name = folder.rpartition("/")
-    if not name.startswith(names.SPLIT_FOLDER):
-        do = f"train on a dataset with {names.SPLIT_FOLDER} folders, or {_BY_NAME}"
-        raise InfeedError("these files have no label counts", where=folder, do=do)
-    return statistics_of(root, name.removeprefix(names.SPLIT_FOLDER), [column])[column]
-
-
-def _examples(column: ColumnStatistics) -> tuple[list[bytes], Ints]:
-    """Return a tf.Example for each distinct value, and the number of rows with that value."""
-    values = column.counts.values
-    values = values if isinstance(values, pa.Array) else pa.array(values)
-    batch = pa.RecordBatch.from_arrays([values], [column.name])
-    return encode_examples(batch).to_pylist(), column.counts.counts
 
 
 def _check_indices(index: npt.NDArray[Any], graph: Graph) -> None:
@@ -175,7 +150,3 @@ def _check_indices(index: npt.NDArray[Any], graph: Graph) -> None:
             where=_OPTION,
             do="number the classes in a Transform: Transform(..., features=[..., Label('...')])",
         )
-
-
-def _name(classes: Sequence[str], index: int) -> str:
-    return classes[index] if classes else str(index)

@@ -34,13 +34,10 @@ _VERTEX_POOLS = {"workerpool0": "chief", "workerpool1": "worker", "workerpool2":
 
 
 def adopt_cluster_spec(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Set TF_CONFIG from the CLUSTER_SPEC that Vertex AI sets on each machine of a job.
+    """Set TF_CONFIG from the CLUSTER_SPEC, valid JSON, that Vertex AI sets on each machine of a job.
 
     CLUSTER_SPEC overrides an existing TF_CONFIG, because Google's may name the first machine `master`, a task that
     TensorFlow 2 does not support.
-
-    Raises:
-      InfeedError: CLUSTER_SPEC is not valid JSON.
     """
     if environ.get("CLUSTER_SPEC"):
         environ["TF_CONFIG"] = json.dumps(tf_config(_config(environ, "CLUSTER_SPEC")))
@@ -56,11 +53,7 @@ def tf_config(cluster_spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cluster_here(environ: Mapping[str, str] = os.environ) -> tuple[dict[str, list[str]], tuple[str, int]]:
-    """Return the addresses of each task type, and the type and index of this process.
-
-    Raises:
-      InfeedError: TF_CONFIG is not valid JSON.
-    """
+    """Return the addresses of each task type, and this process's; raise InfeedError if TF_CONFIG is no valid JSON."""
     config = _config(environ, "TF_CONFIG")
     task = config.get("task", {})
     return config.get("cluster", {}), (task.get("type", ""), int(task.get("index", 0)))
@@ -110,13 +103,7 @@ def only_serves(environ: Mapping[str, str] = os.environ) -> bool:
 
 @dataclass(frozen=True)
 class OutputDirs:
-    """Output folders of a training.
-
-    Attributes:
-      model: the saved model.
-      run: the model run, with logs, traces, and `input_profile.json`.
-      checkpoints: the checkpoints that the training resumes from.
-    """
+    """Output folders of a training. `run` is the model run, with logs, traces, and `input_profile.json`."""
 
     model: str
     run: str
@@ -125,10 +112,7 @@ class OutputDirs:
 
 @contextmanager
 def chief_writes(places: OutputDirs, workers: WorkerContext) -> Iterator[OutputDirs]:
-    """Yield `places` on the chief and temporary folders on other workers.
-
-    Saving distributed variables requires every worker to save, but only the chief's copy is kept.
-    """
+    """Yield `places` on the chief and temporary folders on other workers: all must save, but one copy is kept."""
     if workers.index == 0:
         yield places
         return
@@ -137,11 +121,7 @@ def chief_writes(places: OutputDirs, workers: WorkerContext) -> Iterator[OutputD
 
 
 def connect(environ: MutableMapping[str, str] = os.environ) -> tf.distribute.Strategy:
-    """Return the chief's strategy once all workers and parameter servers answer.
-
-    Raises:
-      InfeedError: a worker has several GPUs.
-    """
+    """Return the chief's strategy once all servers answer; raise InfeedError if a worker has several GPUs."""
     _notice_dead_processes(environ)
     strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
     if strategy.num_replicas_in_sync > 1:
@@ -168,8 +148,19 @@ def serve(model: str, environ: MutableMapping[str, str] = os.environ) -> None:
     cluster, (kind, index) = cluster_here(environ)
     server = tf.distribute.Server(tf.train.ClusterSpec(cluster), kind, index, protocol="grpc")
     chief = cluster["chief"][0]
-    _wait_for(chief)
-    _wait_until_gone(chief)
+    until = time.monotonic() + _CHIEF_COMES_SECONDS
+    while not _answers(chief):
+        if time.monotonic() > until:
+            raise InfeedError(
+                f"the chief did not start within {_CHIEF_COMES_SECONDS / 60:.0f} minutes",
+                where=f"chief {chief}",
+                do="start it with the same TF_CONFIG, as the task chief 0",
+            )
+        time.sleep(_LOOK_SECONDS)
+    missed = 0
+    while missed < _LOOKS:  # TensorFlow's `Server.join` never returns, even after the chief exits
+        time.sleep(_LOOK_SECONDS)
+        missed = 0 if _answers(chief) else missed + 1
     del server
     if not tf.io.gfile.exists(os.path.join(model, "saved_model.pb")):
         raise InfeedError(
@@ -225,26 +216,6 @@ def warn_of_open_port(environ: Mapping[str, str] = os.environ) -> None:
 def _notice_dead_processes(environ: MutableMapping[str, str]) -> None:
     # Without this variable, TensorFlow waits forever for a lost process, as its tutorial on parameter servers explains.
     environ.setdefault("GRPC_FAIL_FAST", "use_caller")
-
-
-def _wait_for(chief: str) -> None:
-    until = time.monotonic() + _CHIEF_COMES_SECONDS
-    while not _answers(chief):
-        if time.monotonic() > until:
-            raise InfeedError(
-                f"the chief did not start within {_CHIEF_COMES_SECONDS / 60:.0f} minutes",
-                where=f"chief {chief}",
-                do="start it with the same TF_CONFIG, as the task chief 0",
-            )
-        time.sleep(_LOOK_SECONDS)
-
-
-def _wait_until_gone(chief: str) -> None:
-    # TensorFlow's `Server.join` never returns, even after the chief exits.
-    missed = 0
-    while missed < _LOOKS:
-        time.sleep(_LOOK_SECONDS)
-        missed = 0 if _answers(chief) else missed + 1
 
 
 def _answers(address: str) -> bool:

@@ -87,7 +87,12 @@ class Trainer(TfxTrainer):
             "options (a model function), module_file and run_fn (a run_fn of your own)",
         )
         if anew and (custom_executor_spec or not options):
-            raise _unknown_there(anew)
+            raise InfeedError(
+                f"{', '.join(anew)} can be set anew only where our own executor trains by options",
+                where="Trainer",
+                do=f"hand a run_fn of yours custom_config={{{', '.join(f'{name!r}: ...' for name in anew)}}}; "
+                "for another executor set them in options",
+            )
         added: dict[str, Any] = {}
         if options:
             run_fn = RUN_FN
@@ -110,21 +115,12 @@ class Trainer(TfxTrainer):
             eval_args=eval_args,
             custom_config={**_plain(custom_config), **added} if added else custom_config,
             custom_executor_spec=custom_executor_spec,
-            **_of_newer_tfx(statistics=statistics),
+            **_if_known(statistics),
         )
         # Not in the component spec: TFX's constructor makes that itself, of the parameters that it knows.
         self.spec.exec_properties.update(anew)
         if isinstance(run_fn, str) and not options and not custom_executor_spec:
             self.spec.exec_properties[SOURCE_DIGEST] = user_code.digest(run_fn, "run_fn")
-
-
-def _unknown_there(anew: Mapping[str, Any]) -> InfeedError:
-    return InfeedError(
-        f"{', '.join(anew)} can be set anew only where our own executor trains by options",
-        where="Trainer",
-        do=f"hand a run_fn of yours custom_config={{{', '.join(f'{name!r}: ...' for name in anew)}}}; "
-        "for another executor set them in options",
-    )
 
 
 def _plain(custom_config: dict[str, Any] | RuntimeParameter | None) -> dict[str, Any]:
@@ -143,18 +139,14 @@ def _plain(custom_config: dict[str, Any] | RuntimeParameter | None) -> dict[str,
     return dict(custom_config or {})
 
 
-def _of_newer_tfx(**arguments: Any) -> dict[str, Any]:
-    """Those that are given.
-
-    Raises:
-      InfeedError: TFX's Trainer, as it is installed, does not know one.
-    """
-    given = {name: value for name, value in arguments.items() if value is not None}
-    unknown = sorted(set(given) - set(inspect.signature(TfxTrainer.__init__).parameters))
-    if unknown:
+def _if_known(statistics: types.BaseChannel | None) -> dict[str, Any]:
+    """Return the argument, if it is given; raise InfeedError if the installed TFX is too old for it."""
+    if statistics is None:
+        return {}
+    if "statistics" not in inspect.signature(TfxTrainer.__init__).parameters:
         raise InfeedError(
-            f"the Trainer of the installed TFX takes no {unknown[0]}",
+            "the Trainer of the installed TFX takes no statistics",
             where="Trainer",
             do="leave it out, or use TFX 1.21",
         )
-    return given
+    return {"statistics": statistics}

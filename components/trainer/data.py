@@ -207,15 +207,15 @@ def _checked(batch: Labeled, name: str) -> Labeled:
 
 
 def _usable_rows(batch: Labeled) -> Labeled:
-    """Leaves out evaluation records whose class no training record has: the loss knows no such class.
-
-    Evaluator counts them, as wrong.
-    """
+    """Leaves out evaluation records whose class the loss does not know. Evaluator counts them, as wrong."""
     features, label, *weight = batch
     rows = tf.where(_is_usable(label))[:, 0]
-    return {name: _gather(value, rows) for name, value in features.items()}, *(
-        tf.gather(one, rows) for one in (label, *weight)
-    )
+    for name, value in features.items():
+        if isinstance(value, tf.SparseTensor):
+            features[name] = tf.gather(tf.RaggedTensor.from_sparse(value), rows).to_sparse()
+        else:
+            features[name] = tf.gather(value, rows)
+    return features, *(tf.gather(one, rows) for one in (label, *weight))
 
 
 def _is_usable(label: tf.Tensor) -> tf.Tensor:
@@ -227,12 +227,6 @@ def _is_usable(label: tf.Tensor) -> tf.Tensor:
         return tf.math.is_finite(label) if label.dtype.is_floating else label >= 0
     numbers = tf.reshape(label, [tf.shape(label)[0], math.prod(label.shape[1:])])
     return tf.reduce_all(tf.math.is_finite(tf.cast(numbers, tf.float32)), axis=1)
-
-
-def _gather(value: Any, rows: tf.Tensor) -> Any:
-    if isinstance(value, tf.SparseTensor):
-        return tf.gather(tf.RaggedTensor.from_sparse(value), rows).to_sparse()
-    return tf.gather(value, rows)
 
 
 def _augment(batch: Labeled, number: tf.Tensor, workers: WorkerContext, options: TrainOptions) -> Labeled:

@@ -88,11 +88,7 @@ def check_xla(xla: bool | None, strategy: tf.distribute.Strategy) -> None:
 
 
 def check_for_tpu(inputs: dict[str, Any]) -> None:
-    """Raise InfeedError unless a TPU can take the features: dense numbers of a static shape.
-
-    Args:
-      inputs: TypeSpec of each feature, [batch, ...].
-    """
+    """Raise InfeedError unless a TPU can take the features [batch, ...]: dense numbers of a static shape."""
     for name, spec in inputs.items():
         if not is_static_number(spec):
             raise InfeedError(
@@ -109,7 +105,6 @@ def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, batch
 
     Args:
       dataset: [batch of this worker, ...]; in evaluation the last batch may be short. Or `CallRows`.
-      strategy: strategy that trains.
       batch_size: size of the global batch, a multiple of the number of replicas.
     """
 
@@ -132,7 +127,8 @@ def accelerators(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
         return ()  # the other processes train
     if strategy_name(strategy) == "one_device":
         return tuple(device.name for device in tf.config.list_logical_devices("GPU")[:1])
-    return tuple(device for device in strategy.extended.worker_devices if _kind(device) != "CPU")
+    devices = strategy.extended.worker_devices
+    return tuple(device for device in devices if tf.DeviceSpec.from_string(device).device_type != "CPU")
 
 
 def distributing(strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
@@ -189,8 +185,7 @@ def all_gather(value: int, strategy: tf.distribute.Strategy) -> list[int]:
 def gather_seconds(measured: Sequence[float], strategy: tf.distribute.Strategy) -> list[float]:
     """Return the measurement of each worker, to a microsecond, in the same order on every worker.
 
-    Args:
-      measured: measurement of this process, or of all workers if it schedules their steps.
+    A process that schedules the steps of all workers has measured all of them.
     """
     replicas = strategy.num_replicas_in_sync
     if is_coordinated(strategy) or replicas == 1:
@@ -226,7 +221,3 @@ def _tpu() -> tf.distribute.Strategy:
             do="run on a TPU VM with a TensorFlow that was built for it, or use the strategy auto",
         ) from error
     return tf.distribute.TPUStrategy(resolver)
-
-
-def _kind(device: str) -> str:
-    return str(tf.DeviceSpec.from_string(device).device_type)

@@ -103,11 +103,7 @@ class RecordEpochs(keras.callbacks.Callback):
         self.records.append(asdict(record))
 
     def _note(self, steps: int) -> None:
-        """Add what passed since the last note to the timeline. If the timeline gets long, its parts merge in pairs.
-
-        Args:
-          steps: steps of this epoch that are done.
-        """
+        """Add what passed up to a step of this epoch to the timeline. If it gets long, its parts merge in pairs."""
         now = [float(steps), self.seconds, max(self._meter.seconds)]
         self.open_part = [part + new - old for part, new, old in zip(self.open_part, now, self.noted, strict=True)]
         self.noted = now

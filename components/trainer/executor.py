@@ -22,10 +22,7 @@ SOURCE_DIGEST = "source_digest"  # of the user's own run_fn: a part of the execu
 
 
 class TrainerExecutor(GenericExecutor):
-    """Executor that calls `run_fn`: the user's own, or ours, which trains by TrainOptions.
-
-    The exec properties of `OVERRIDES` take precedence over the options of these names.
-    """
+    """Executor that calls `run_fn`: the user's own, or ours. Exec properties of `OVERRIDES` win over the options."""
 
     def Do(
         self, input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: dict[str, Any]
@@ -35,7 +32,10 @@ class TrainerExecutor(GenericExecutor):
         fed: list[tuple[Any, str]] = []
 
         def feed(fn_args: Any) -> None:
-            if CUSTOM_CONFIG_KEY not in (fn_args.custom_config or {}) and _are_tf_examples(input_dict["examples"]):
+            if CUSTOM_CONFIG_KEY in (fn_args.custom_config or {}):
+                return
+            payload, _ = tfxio_utils.resolve_payload_format_and_data_view_uri(input_dict["examples"])
+            if payload == example_gen_pb2.FORMAT_TF_EXAMPLE:
                 # Not before: the user's module decides how TensorFlow and Keras are imported.
                 from infeed.components.trainer.user_run import UserRun
 
@@ -50,16 +50,10 @@ class TrainerExecutor(GenericExecutor):
             run.write_profile(folder)
 
 
-def _are_tf_examples(examples: list[Any]) -> bool:
-    payload, _ = tfxio_utils.resolve_payload_format_and_data_view_uri(examples)
-    return bool(payload == example_gen_pb2.FORMAT_TF_EXAMPLE)
-
-
 def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: str) -> None:
-    """Raise InfeedError unless exactly one of several alternative arguments is given.
+    """Raise InfeedError unless exactly one of several alternative arguments of a component is given.
 
     Args:
-      component: name of the component.
       ways: values of the arguments by name; an empty value is not given.
       what: what the arguments define.
       choices: names of the arguments, with their purposes.
@@ -75,7 +69,6 @@ def config_of(options: TrainOptions, examples: types.BaseChannel | None, **funct
     """Return the entries of `custom_config` that carry the options.
 
     Args:
-      options: options of the training.
       examples: channel of the training data, which shows whether the examples are transformed.
       functions: further user functions, by the option that names each.
     """

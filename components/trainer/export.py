@@ -2,7 +2,7 @@
 
     serving_default     serialized tf.Examples, string [batch] -> predictions
     raw                 one tensor a raw feature, [batch] or [batch, n] -> predictions; named like the feature, or
-                        by the rule of `arguments.py` (`image/encoded` is `image_encoded`)
+                        by the rule of `argument_names` (`image/encoded` is `image_encoded`)
     transform_features  serialized tf.Examples with the label -> transformed features, for Evaluator; where a transform
                         graph makes them
 
@@ -13,18 +13,26 @@ int64, where classes have no names); of a regression `prediction` float32 [batch
 from __future__ import annotations
 
 import json
+import keyword
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import tensorflow as tf
 from tensorflow.saved_model.experimental import TrackableResource
 
-from infeed.components.trainer.arguments import argument_names, examples_argument
 from infeed.components.trainer.data import normalise_images
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.model import Head, takes_logits
 from infeed.components.trainer.model_inputs import ModelInputs
 from infeed.components.trainer.options import TrainOptions
+from infeed.components.unique_names import UniqueNames
+
+# Python rejects keywords as argument names, TensorFlow functions take `self`, and signatures that accept serialized
+# tf.Examples take `examples`.
+_RESERVED = frozenset([*keyword.kwlist, "self", "examples"])
+_LONGEST = 200  # characters of an argument's name
 
 
 class ServingModel:
@@ -40,11 +48,20 @@ class ServingModel:
 
     def save(self, path: str) -> None:
         """Write the SavedModel."""
+
+        @tf.function(input_signature=[self._examples], autograph=False)
+        def serving_default(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._predict(tf.io.parse_example(examples, self._spec))  # type: ignore[no-any-return]
+
+        @tf.function(input_signature=[self._examples], autograph=False)
+        def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._graph.transform(tf.io.parse_example(examples, self._graph.raw_spec))
+
         # Serving first: of Examples the shapes are known least, and what is traced for them serves `raw` as well. All
         # of it before saving begins, for there TensorFlow takes no earlier trace.
-        signatures = {"serving_default": self._serving_default(), "raw": self._raw()}
+        signatures = {"serving_default": serving_default.get_concrete_function(), "raw": self._raw()}
         if self._graph.transforms:
-            signatures["transform_features"] = self._transform_features()
+            signatures["transform_features"] = transform_features.get_concrete_function()
         tf.saved_model.save(self._held(), path, signatures=signatures)
 
     def _held(self) -> tf.Module:
@@ -73,21 +90,6 @@ class ServingModel:
         features = normalise_images(features, self._options)
         return self._head.predictions(self._model(self._inputs(features), training=False))
 
-    def _serving_default(self) -> Any:
-        @tf.function(input_signature=[self._examples], autograph=False)
-        def serving_default(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._predict(tf.io.parse_example(examples, self._spec))  # type: ignore[no-any-return]
-
-        return serving_default.get_concrete_function()
-
-    def _transform_features(self) -> Any:
-        @tf.function(input_signature=[self._examples], autograph=False)
-        def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-            features: dict[str, tf.Tensor] = self._graph.transform(tf.io.parse_example(examples, self._graph.raw_spec))
-            return features
-
-        return transform_features.get_concrete_function()
-
     def _raw(self) -> Any:
         spec, arguments = self._spec, self._arguments
 
@@ -97,16 +99,39 @@ class ServingModel:
                 {name: _as_parsed(tensors[arguments[name]], spec[name]) for name in spec}
             )
 
-        return raw.get_concrete_function(
-            **{arguments[name]: _tensor_spec(arguments[name], spec[name]) for name in spec}
-        )
+        taken = {}
+        for name, feature in spec.items():
+            shape = feature.shape if isinstance(feature, tf.io.FixedLenFeature) else [None]
+            shape = [] if list(shape) in ([], [1], [None]) else shape
+            taken[arguments[name]] = tf.TensorSpec([None, *shape], feature.dtype, name=arguments[name])
+        return raw.get_concrete_function(**taken)
 
 
-def _tensor_spec(name: str, feature: Any) -> tf.TensorSpec:
-    shape = feature.shape if isinstance(feature, tf.io.FixedLenFeature) else [None]
-    if list(shape) in ([], [1], [None]):
-        shape = []
-    return tf.TensorSpec([None, *shape], feature.dtype, name=name)
+def argument_names(features: Iterable[str]) -> dict[str, str]:
+    """Map each feature name to a unique argument name. The result depends only on the set of features.
+
+    TensorFlow accepts ASCII identifiers that begin with a letter, and compares them case-insensitively. Names that it
+    accepts are assigned first, so that they stay unchanged.
+    """
+    arguments = {}
+    for feature in sorted(features):
+        name = re.sub(r"\W", "_", feature[:_LONGEST], flags=re.ASCII)
+        arguments[feature] = name if name[:1].isalpha() and name not in _RESERVED else f"f_{name}"
+    unique = UniqueNames()
+    for feature in sorted(arguments, key=lambda one: arguments[one] != one):  # stable: by name within both groups
+        arguments[feature] = unique.take(arguments[feature])
+    return arguments
+
+
+def examples_argument(columns: Iterable[str]) -> str:
+    """Return the argument name for serialized tf.Examples: `examples`, or `examples_2` if a column has that name.
+
+    TensorFlow Model Analysis passes the column of the same name to an argument.
+    """
+    unique = UniqueNames()
+    for column in sorted(columns):
+        unique.take(column)
+    return unique.take("examples")
 
 
 def _as_parsed(tensor: tf.Tensor, feature: Any) -> Any:

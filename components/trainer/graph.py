@@ -27,12 +27,6 @@ Features = dict[str, Any]  # name -> tensor, sparse or ragged tensor, [batch, ..
 def open_graph(transform_graph: str | None, schema: str | None, label: str, weight: str | None = None) -> Graph:
     """Open the source of a Trainer's features: the transform graph if there is one, else the Examples' schema.
 
-    Args:
-      transform_graph: folder of the artifact.
-      schema: path of the schema.
-      label: name of the label.
-      weight: name of the examples' weights.
-
     Raises:
       InfeedError: both are missing, or the label or weight is not among the features.
     """
@@ -67,7 +61,6 @@ class TransformGraph:
 
     @cached_property
     def raw_spec(self) -> dict[str, Any]:
-        """Parsing spec of the raw examples."""
         return self.output.raw_feature_spec()  # type: ignore[no-any-return]
 
     @cached_property
@@ -112,7 +105,6 @@ class TransformGraph:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the graph's files."""
         folder, digest = self.output.transform_savedmodel_dir, hashlib.sha256()
         for file in files.list_files(folder, depth=2):
             digest.update(files.relative(file.path, folder).encode() + files.read_bytes(file.path))
@@ -123,8 +115,7 @@ class TransformGraph:
         """Apply the graph. Features that depend on missing raw features are omitted, such as the label in serving."""
         if not self._feature_inputs:
             return dict(self._loaded.apply_transform_model(raw))
-        absent = {name: spec for name, spec in self.raw_spec.items() if name not in raw}
-        given = {**raw, **_absent(absent, _rows(next(iter(raw.values()))))}
+        given = _with_absent(raw, self.raw_spec)
         made = self._loaded.transform_fn(*tf.nest.flatten(given, expand_composites=True))
         return {name: made[name] for name, inputs in self._feature_inputs.items() if raw.keys() >= set(inputs)}
 
@@ -134,11 +125,7 @@ class TransformGraph:
         return self._loaded if self._feature_inputs else tft_seam.saved_model_in(self._loaded)
 
     def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
-        """Return the parsing spec of the raw features that a model's inputs depend on, which a client has to send.
-
-        Args:
-          unused: features that the model does not take.
-        """
+        """Return the parsing spec of the raw features that a client has to send. The model does not take `unused`."""
         left_out = {*self.not_inputs, *unused}
         return self.raw_spec_of([name for name in self._names if name not in left_out])
 
@@ -165,7 +152,6 @@ class TransformGraph:
 
     @property
     def _names(self) -> Collection[str]:
-        """Names of the graph's features."""
         return self._feature_inputs or self._transform_io[1]
 
     @cached_property
@@ -192,17 +178,16 @@ class RawExamples:
         """Return None: there are no vocabularies."""
 
     def words(self, name: str) -> tuple[bytes, ...]:
-        """Return no words."""
         return ()
 
     def unseen(self, name: str) -> int:
-        """Return 0."""
         return 0
 
     def __init__(self, schema: str, label: str, weight: str | None = None) -> None:
         text = files.read_bytes(schema).decode()
         parsed = text_format.Parse(text, schema_pb2.Schema())
         self.raw_spec: dict[str, Any] = schema_utils.schema_as_feature_spec(parsed).feature_spec
+        self.transformed_spec = self.raw_spec
         self.label = label
         self.not_inputs = [label] if weight is None else [label, weight]
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
@@ -214,11 +199,6 @@ class RawExamples:
                 do='number its classes in a Transform: Transform(..., features=[..., Label("...")])',
             )
 
-    @property
-    def transformed_spec(self) -> dict[str, Any]:
-        """Parsing spec of the features, which are the raw features."""
-        return self.raw_spec
-
     def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
         """Return the parsing spec of a client's input: all features except label, weight and unused ones."""
         return {name: spec for name, spec in self.raw_spec.items() if name not in (*self.not_inputs, *unused)}
@@ -228,7 +208,6 @@ class RawExamples:
         return {name: self.raw_spec[name] for name in features}
 
     def transform(self, raw: Features) -> Features:
-        """Return the features unchanged."""
         return dict(raw)
 
 
@@ -236,11 +215,7 @@ Graph: TypeAlias = TransformGraph | RawExamples
 
 
 def _loaded(folder: str, load: Callable[[str], Any]) -> Any:
-    """Load the graph. A graph with subwords has operations of tensorflow-text, which has to be imported first.
-
-    Raises:
-      InfeedError: tensorflow-text is required but not installed.
-    """
+    """Load the graph. A graph with subwords has operations of tensorflow-text, which has to be imported first."""
     try:
         return load(folder)
     except (RuntimeError, ValueError, tf.errors.OpError) as error:
@@ -260,22 +235,18 @@ def _check_names(label: str, weight: str | None, given: Iterable[str], gives: st
             )
 
 
-def _rows(value: Any) -> tf.Tensor:
-    """Return the number of rows of a batch, int64, from a tensor of any kind."""
+def _with_absent(raw: Features, spec: Mapping[str, Any]) -> Features:
+    """Add the raw features that are absent, those of empty examples, for outputs that do not depend on them."""
+    absent = {name: one for name, one in spec.items() if name not in raw}
+    for name, one in absent.items():
+        if isinstance(one, tf.io.FixedLenFeature):
+            absent[name] = one._replace(default_value=tf.zeros(one.shape, one.dtype))
+    value = next(iter(raw.values()))
     if isinstance(value, tf.SparseTensor):
-        return value.dense_shape[0]
-    return value.nrows() if isinstance(value, tf.RaggedTensor) else tf.shape(value, tf.int64)[0]
-
-
-def _absent(spec: Mapping[str, Any], rows: tf.Tensor) -> Features:
-    """Return raw features of `rows` empty examples, for outputs that do not depend on them."""
-    optional = {
-        name: one._replace(default_value=tf.zeros(one.shape, one.dtype))
-        if isinstance(one, tf.io.FixedLenFeature)
-        else one
-        for name, one in spec.items()
-    }
-    return tf.io.parse_example(tf.fill([rows], b""), optional) if spec else {}
+        rows = value.dense_shape[0]
+    else:
+        rows = value.nrows() if isinstance(value, tf.RaggedTensor) else tf.shape(value, tf.int64)[0]
+    return {**raw, **(tf.io.parse_example(tf.fill([rows], b""), absent) if absent else {})}
 
 
 def _parts(value: Any) -> list[tf.Tensor]:

@@ -16,17 +16,18 @@ import keras
 import tensorflow as tf
 
 from infeed.components.dataset.input_profile import Ceiling, EpochProfile, Timeline
+from infeed.components.errors import InfeedError
 from infeed.components.feed.build import Batches
 from infeed.components.feed.columns import endless
-from infeed.components.feed.meter import Meter
+from infeed.components.feed.meter import Meter, Tap
 from infeed.components.feed.row_batches import RowBatches
 from infeed.components.seams import keras as keras_seam
 from infeed.components.seams.tensorflow import untuned
-from infeed.components.trainer import asynchronous, keras_fit
+from infeed.components.trainer import asynchronous
 from infeed.components.trainer.asynchronous import PerWorkerDatasets
 from infeed.components.trainer.checkpoint import Checkpoints
-from infeed.components.trainer.distribution import all_reduce_mean, distribute
-from infeed.components.trainer.epochs import RecordEpochs
+from infeed.components.trainer.distribution import all_reduce_mean, distribute, strategy_name
+from infeed.components.trainer.epochs import RecordEpochs, tapped_epochs
 from infeed.components.trainer.pace import Observer, ReportPace
 from infeed.components.trainer.steps import (
     Progress,
@@ -76,40 +77,25 @@ def fit(
     per_worker: PerWorkerDatasets | None = None,
     observers: Sequence[Observer] = (),
 ) -> Fitted:
-    """Train `model`, built under `strategy`'s scope.
+    """Train `model`, compiled and built under `strategy`'s scope.
 
     Args:
-      model: compiled model.
-      strategy: strategy that trains.
       train: endless batches of this worker, ({name: [batch, ...]}, [batch]).
       evaluation: this worker's part of the evaluation data, one pass.
       batch_size: size of the global batch, over all workers.
-      steps_per_epoch: global batches in an epoch.
       steps_per_call: steps in one call of a TensorFlow function.
-      epochs: number of epochs.
       max_steps: number of steps after which training ends, even within an epoch.
-      callbacks: callbacks of Keras and of the user.
-      checkpoints: writes checkpoints, and restores the one to resume from.
-      start_step: step of that checkpoint; `train` has to start there.
+      checkpoints: writes checkpoints, and restores that of `start_step`, where `train` has to start.
       per_worker: functions that make the batches of each worker, if this process schedules the steps of others. `train`
         and `evaluation` are then the data of worker 0.
-      observers: functions that receive the pace of the training at most twice a second.
+      observers: receive the pace of the training.
     """
     if not keras_seam.STEPS.usable():
-        keras_fit.check(strategy, start_step)
-        batches, meter = endless(train.dataset() if isinstance(train, RowBatches) else train), Meter()
-        done, profiles = keras_fit.fit(
-            model,
-            batches,
-            evaluation,
-            batch_size=batch_size,
-            steps_per_epoch=steps_per_epoch,
-            steps_per_call=steps_per_call,
-            epochs=epochs,
-            max_steps=max_steps,
-            callbacks=[*callbacks, ReportPace(batch_size, max_steps, observers=observers)],
-        )
-        return Fitted(model, batches, done.history, profiles, make_train_steps(model, strategy, meter), meter)
+        _check_plain(strategy, start_step)
+        watched = [*callbacks, ReportPace(batch_size, max_steps, observers=observers)]
+        plain = endless(train.dataset() if isinstance(train, RowBatches) else train)
+        sizes = batch_size, steps_per_epoch, steps_per_call, epochs, max_steps
+        return _fit_plain(model, strategy, plain, evaluation, *sizes, watched)
     per_call = min(steps_per_call, steps_per_epoch)
     progress = Progress.resumed(start_step, steps_per_epoch, per_call, max_steps or float("inf"))
     prepare(model, strategy, train.element_spec)
@@ -125,8 +111,7 @@ def fit(
     train_function = _train_function(model, calls, progress, None if per_worker else record)
     keras_seam.run_steps_by(model, train_function, _test_function(model, calls, per_call))
     pace = ReportPace(batch_size, max_steps, start_step, lambda: calls.meter.seconds, lambda: record.epochs, observers)
-    watched = [*callbacks, pace]
-    all_callbacks = record.among(watched) if not per_worker else [record, *watched]
+    all_callbacks = [record, *callbacks, pace] if per_worker else record.among([*callbacks, pace])
     if checkpoints:
         checkpoints.attach(progress, (record, *callbacks), calls.meter.waited, join=calls.join)
         all_callbacks.append(checkpoints)
@@ -143,6 +128,65 @@ def fit(
         )
     timeline = None if per_worker else record.timeline
     return Fitted(model, handed, history.history, record.epochs, calls.train_and_wait, calls.meter, timeline)
+
+
+def _check_plain(strategy: tf.distribute.Strategy, start_step: int) -> None:
+    """Raise InfeedError if a training needs more than Keras' own `fit`: names that Keras has not promised."""
+    reason, do = keras_seam.STEPS.available(), f"install keras {' or '.join(keras_seam.STEPS.versions)}"
+    if (name := strategy_name(strategy)) != "one_device":
+        raise InfeedError(
+            f"{reason}, so it cannot train under {name}", where="option strategy", do=f"{do}, or use one_device"
+        )
+    if start_step:
+        raise InfeedError(
+            f"{reason}, so it cannot resume a training at step {start_step:,}",
+            where="option checkpoint_seconds",
+            do=f"{do}, or remove the checkpoints",
+        )
+
+
+def _fit_plain(
+    model: keras.Model,
+    strategy: tf.distribute.Strategy,
+    train: tf.data.Dataset,
+    evaluation: tf.data.Dataset,
+    batch_size: int,
+    steps_per_epoch: int,
+    steps_per_call: int,
+    epochs: int,
+    max_steps: int | None,
+    callbacks: list[keras.callbacks.Callback],
+) -> Fitted:
+    """Train by Keras' own `fit` on one device: the same batches in the same order, and the same weights as `fit`."""
+    tap, meter = Tap(steps_per_epoch), Meter()
+    # Keras makes whole calls only: more steps than an epoch has, unless the calls divide it.
+    model.steps_per_execution = next(
+        size
+        for size in range(min(steps_per_call, steps_per_epoch), 0, -1)
+        if not steps_per_epoch % size and not (max_steps or 0) % size
+    )
+    history = model.fit(
+        tap.measured(train),
+        epochs=epochs,
+        steps_per_epoch=steps_per_epoch,
+        validation_data=evaluation,
+        callbacks=[*callbacks, *([_StopAfter(max_steps)] if max_steps else [])],
+        verbose=2,
+    ).history
+    profiles = tapped_epochs(tap, batch_size)
+    return Fitted(model, train, history, profiles, make_train_steps(model, strategy, meter), meter)
+
+
+class _StopAfter(keras.callbacks.Callback):
+    """Ends training after a number of steps."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if int(self.model.optimizer.iterations) >= self._steps:
+            self.model.stop_training = True
 
 
 def steps_per_call(model: keras.Model) -> int:
@@ -166,11 +210,8 @@ def measure_ceiling(
     median of several turns. This changes the model's weights, so export the model first.
 
     Args:
-      train_steps, meter: from the result of `fit`.
-      strategy: strategy that trained.
       batch: this worker's part of a global batch, or `CallRows` to repeat constant row numbers.
       batch_size: size of the global batch.
-      seconds: approximate duration; all workers run the same number of steps.
     """
     constant = untuned(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
     iterator = iter(distribute(constant, strategy, batch_size))

@@ -25,11 +25,7 @@ _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOU
 class MlflowRun:
     """Run of MLflow. After the first failure there is one warning, and nothing more is recorded.
 
-    A killed training continues its run.
-
-    Args:
-      identity: name of the training, which is the same if it is started again.
-      params: options of the training.
+    A killed training continues its run: `identity` names the training, and is the same if it is started again.
 
     Raises:
       InfeedError: MLflow's client is not installed.

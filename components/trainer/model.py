@@ -58,8 +58,6 @@ def make_model(
     """Build the user's model so that it picks its inputs from batches of the features; return it with its inputs.
 
     Args:
-      options: options that name the model function.
-      spec: argument of the function.
       features: type of each feature in the batches of training, evaluation and serving, [batch, ...].
       packing: packing of the features in batches of training and evaluation; None if they are not packed.
 
@@ -74,11 +72,7 @@ def make_model(
 
 
 def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
-    """Call the user's function.
-
-    Raises:
-      InfeedError: the function does not exist, or does not return a compiled Keras 3 model.
-    """
+    """Call the user's function; raise InfeedError if it does not exist, or returns no compiled Keras 3 model."""
     function = user_code.load(options.model_fn, "model_fn")
     policy = keras.config.dtype_policy()
     if options.mixed_precision:
@@ -109,7 +103,6 @@ class Head:
     """Meaning of a model's output.
 
     Attributes:
-      task: "classification" or "regression".
       logits: whether the loss takes the output for logits; None if unknown.
       classes: names of the classes in index order; empty if unknown.
       threshold: probability above which a single output means the second class.
@@ -155,11 +148,7 @@ class Head:
 
 
 def takes_logits(loss: Any) -> bool | None:
-    """Report whether a compiled loss takes the output for logits; None if the loss does not define it.
-
-    Args:
-      loss: argument of `compile`: a name, a function, a keras.losses.Loss, or a list or dict with one of these.
-    """
+    """Report whether a loss takes the output for logits; None if the loss does not define it. See `Model.compile`."""
     if isinstance(loss, Mapping | list | tuple):
         (loss,) = loss.values() if isinstance(loss, Mapping) else loss
     if isinstance(loss, functools.partial):
@@ -174,11 +163,7 @@ def takes_logits(loss: Any) -> bool | None:
 def check_output(output: Any, loss: Any, classes: Sequence[str], where: str) -> None:
     """Raise InfeedError if a model has several outputs, or if a classifier's output cannot separate the classes.
 
-    Args:
-      output: symbolic output, [batch, n].
-      loss: argument of `compile`.
-      classes: names of the classes; empty for a regression, or if unknown.
-      where: function that made the model.
+    `output` is symbolic, [batch, n]. `classes` is empty for a regression, or if they are unknown.
     """
     shape = _only(output, where).shape
     size = shape[-1] if len(shape) > 1 else 1

@@ -7,7 +7,7 @@ given a, b and c, a model of b and c silently gets a and b. This module passes o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,20 +46,17 @@ def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: st
     """Return the features that `model` takes. A model without declared inputs is built by a call on symbols.
 
     Args:
-      model: functional, Sequential or subclassed model.
       features: type of each feature, [batch, ...].
-      where: function that made the model, for messages.
 
     Raises:
       InfeedError: a feature of the model is missing, or the model cannot be called with the features.
     """
-    declared = _declared(model)
-    if declared is None:
+    if not getattr(model, "inputs", None):
         return _called(model, features, where)
-    structure = _names(declared)
+    structure = _names(model.inputs[0] if isinstance(model, keras.Sequential) else model.input)
     if isinstance(structure, str) and _UNNAMED.fullmatch(structure) and len(features) == 1:
         (structure,) = features  # one input and one feature: nothing can be confused
-    wanted = list(_leaves(structure))
+    wanted = tf.nest.flatten(structure)
     missing = sorted(set(wanted) - set(features))
     if missing:
         raise _lacking(wanted, missing, features, where)
@@ -69,7 +66,11 @@ def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: st
 def symbolic_output(model: keras.Model, inputs: ModelInputs, features: Mapping[str, tf.TypeSpec]) -> Any:
     """Return the model's output for symbols of the features. This builds the model."""
     if not _has_ragged(inputs(features)):
-        return model(inputs({name: _symbol(spec) for name, spec in features.items()}), training=False)
+        symbols = {}
+        for name, spec in features.items():
+            kind = {"sparse": True} if isinstance(spec, tf.SparseTensorSpec) else {}
+            symbols[name] = keras.KerasTensor(spec.shape, keras.backend.standardize_dtype(spec.dtype), **kind)
+        return model(inputs(symbols), training=False)
     traced = tf.function(lambda given: model(inputs(given), training=False), autograph=False)
     return traced.get_concrete_function(dict(features)).structured_outputs
 
@@ -87,8 +88,12 @@ def feed_by_name(model: keras.Model, inputs: ModelInputs, packing: Packing = Pac
         keras_seam.build_by(model, build)
     if inputs.structure is None and not packing.packs:
         return
-    for step in ("train_step", "test_step", "predict_step"):
-        setattr(model, step, _picking(getattr(model, step), inputs, packing))
+
+    def picking(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda data: step(_picked(data, inputs, packing))
+
+    for name in ("train_step", "test_step", "predict_step"):
+        setattr(model, name, picking(getattr(model, name)))
 
 
 def _has_ragged(specs: Any) -> bool:
@@ -114,13 +119,6 @@ def _build_by_tracing(model: keras.Model, data: Any) -> None:
     keras_seam.finish_build(model)
 
 
-def _declared(model: keras.Model) -> Any:
-    """Return the nested structure of the model's symbolic inputs; None if the model declares none."""
-    if not getattr(model, "inputs", None):
-        return None
-    return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
-
-
 def _names(structure: Any) -> Any:
     """Return the structure with names for symbols. In a dict the key is the name, as in Keras."""
     if isinstance(structure, dict):
@@ -128,10 +126,6 @@ def _names(structure: Any) -> Any:
     if isinstance(structure, list | tuple):
         return [_names(one) for one in structure]
     return structure.name
-
-
-def _leaves(structure: Any) -> Iterator[str]:
-    return iter(tf.nest.flatten(structure))
 
 
 def _called(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str) -> ModelInputs:
@@ -150,21 +144,12 @@ def _called(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str)
     raise _uncallable(errors[0], features, where) from errors[0]
 
 
-def _symbol(spec: tf.TypeSpec) -> keras.KerasTensor:
-    kind = {"sparse": True} if isinstance(spec, tf.SparseTensorSpec) else {}
-    return keras.KerasTensor(spec.shape, keras.backend.standardize_dtype(spec.dtype), **kind)
-
-
-def _picking(step: Callable[[Any], Any], inputs: ModelInputs, packing: Packing) -> Callable[[Any], Any]:
-    return lambda data: step(_picked(data, inputs, packing))
-
-
 def _picked(data: Any, inputs: ModelInputs, packing: Packing) -> Any:
     """(features, ...) -> (the model's argument, ...). What is no batch of features is a callback's own: left alone."""
     if not isinstance(data, tuple) or not data or not isinstance(data[0], dict):
         return data
     features = packing.unpack(data[0])
-    if inputs.structure is not None and not set(_leaves(inputs.structure)) <= set(features):
+    if inputs.structure is not None and not set(tf.nest.flatten(inputs.structure)) <= set(features):
         return data
     return (inputs(features), *data[1:])
 

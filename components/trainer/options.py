@@ -132,8 +132,9 @@ class TrainOptions:
         require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
         if self.class_weight:
             self._check_class_weight()
-        if self.profile_steps is not None and not _is_range(self.profile_steps):
-            what = f"profile_steps is {list(self.profile_steps)}"
+        steps = self.profile_steps
+        if steps is not None and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
+            what = f"profile_steps is {list(steps)}"
             raise refused(self, "profile_steps", "give the first and the last step, such as [20, 40]", what)
         if self.input_fn:
             do = "train on the Examples: under parameter_server workers make the batches, and call no Python"
@@ -188,7 +189,3 @@ class TrainOptions:
 def kind_of_option(name: str) -> Any:
     """Return the class of an option of training, which is `FeedOptions` for an option of its feed."""
     return TrainOptions if name in {f.name for f in dataclasses.fields(TrainOptions)} else FeedOptions
-
-
-def _is_range(steps: Sequence[int]) -> bool:
-    return len(steps) == 2 and 1 <= steps[0] <= steps[1]

@@ -19,7 +19,7 @@ from infeed.components.trainer.data import check_served, image_names, make_feed,
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import TrainOptions
 
-_SHOWN = 8  # feature names in a message, at most
+_SHOWN = 8  # workers in a message, at most
 
 
 def make_input(
@@ -75,14 +75,14 @@ def _signature(graph: Graph, options: TrainOptions, batch: int | None) -> tuple[
     """Return the TypeSpecs of the feed's batches before it normalizes images."""
     given = graph.transformed_spec
     specs = {name: _type_spec(spec, batch) for name, spec in given.items() if name not in graph.not_inputs}
-    masks = {name: _mask_spec(given[name], batch) for name in options.masks if name in given}
+    masks = {
+        name: tf.TensorSpec([batch, *given[name].shape], mask_type(given[name].dtype))
+        for name in options.masks
+        if name in given
+    }
     label = masks.pop(graph.label, tf.TensorSpec([batch], given[graph.label].dtype))
     images = {name: tf.TensorSpec(specs[name].shape, tf.uint8) for name in image_names(specs, options)}
     return specs | masks | images, label
-
-
-def _mask_spec(spec: tf.io.FixedLenFeature, batch: int | None) -> tf.TensorSpec:
-    return tf.TensorSpec([batch, *spec.shape], mask_type(spec.dtype))
 
 
 def _type_spec(spec: Any, batch: int | None) -> tf.TypeSpec:
@@ -117,26 +117,18 @@ def call_input_fn(function: str, spec: InputSpec) -> Input | None:
 
 
 def check_same_length(batches: Sequence[int], kind: str, function: str) -> None:
-    """Raise InfeedError if the workers have different numbers of batches, because some would then wait forever.
-
-    Args:
-      batches: number of batches of each worker.
-      kind: `training` or `evaluation`, for the error.
-    """
+    """Raise InfeedError if the workers have different numbers of batches, because some would then wait forever."""
     if len(set(batches)) > 1:
+        shown = ", ".join(map(str, batches[:_SHOWN])) + (", ..." if len(batches) > _SHOWN else "")
         raise InfeedError(
-            f"the workers have different numbers of {kind} batches: {_short([str(one) for one in batches])}",
+            f"the workers have different numbers of {kind} batches: {shown}",
             where=function,
             do="drop or pad batches so that the numbers agree, or return Input(batches, steps_per_epoch=...)",
         )
 
 
 def plan_of(given: Input, function: str, spec: InputSpec, batch: GlobalBatch, num_steps: int | None) -> InputPlan:
-    """Return the plan for the log and the report.
-
-    Raises:
-      InfeedError: the number of batches per epoch is unknown.
-    """
+    """Return the plan for the log and the report; raise InfeedError if the number of batches per epoch is unknown."""
     known = int(given.batches.cardinality()) if isinstance(given.batches, tf.data.Dataset) else 0
     steps = given.steps_per_epoch or (known if known > 0 else num_steps)
     if spec.training and not steps:
@@ -176,7 +168,7 @@ def _check_batches(element: Any, spec: InputSpec, function: str) -> None:
     features, label = spec.signature
     if not (isinstance(element, tuple) and len(element) in (2, 3) and isinstance(element[0], dict)):
         raise InfeedError(
-            f"the dataset contains {_short(element)}",
+            f"the dataset contains {element}",
             where=function,
             do="return (features, label) or (features, label, weight), with features as a dict by name",
         )
@@ -203,9 +195,3 @@ def _check_evaluation(given: Input, spec: InputSpec, function: str) -> None:
             where=function,
             do="apply tf.data.experimental.assert_cardinality, or return None to evaluate on the Examples",
         )
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(value[:_SHOWN]) + (", ..." if len(value) > _SHOWN else "")
-    return str(value)

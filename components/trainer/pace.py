@@ -24,15 +24,11 @@ class Pace:
     """State of a training.
 
     Attributes:
-      epoch: number of the epoch, counted from 1.
-      epochs: maximum number of epochs.
-      step: steps of this epoch that are done.
-      steps: steps of an epoch.
+      epoch, epochs: number of the epoch, counted from 1, and the maximum.
+      step, steps: steps of this epoch that are done, and all of them.
       done: steps done since the start of the first epoch.
-      metrics: latest loss and metrics.
-      examples_per_second: None if it is not measured yet.
+      metrics: latest loss and metrics, those of validation too if the epoch has ended.
       waited: share of the time that training waited for data; None if it is unknown.
-      ends_epoch: whether the epoch has ended; the metrics then include those of validation.
       seconds_left: seconds until the last epoch ends, without early stopping; None if unknown.
     """
 
@@ -50,7 +46,9 @@ class Pace:
     def __str__(self) -> str:
         words = [f"epoch {self.epoch:,}/{self.epochs:,}"]
         words += [f"step {self.step:,}/{self.steps:,}"] if self.step < self.steps else []
-        words += [f"{name} {self.metrics[name]:.4g}" for name in _main(self.metrics)]
+        first = next((name for name in self.metrics if name != "loss" and not name.startswith("val_")), "")
+        names = ("loss", first, "val_loss", f"val_{first}")
+        words += [f"{name} {self.metrics[name]:.4g}" for name in names if name in self.metrics]
         if self.examples_per_second is not None:
             words.append(f"{number(self.examples_per_second)} examples/s")
         if self.waited is not None:
@@ -63,23 +61,15 @@ class Pace:
 Observer = Callable[[Pace], None]
 
 
-def _main(metrics: Mapping[str, float]) -> list[str]:
-    """Return the names of the loss and the first other metric, of training and of validation."""
-    first = next((name for name in metrics if name != "loss" and not name.startswith("val_")), "")
-    return [name for name in ("loss", first, "val_loss", f"val_{first}") if name in metrics]
-
-
 class ReportPace(keras.callbacks.Callback):
     """Callback that passes the pace to observers at most twice a second, and after each epoch.
 
     Listeners of `progress` are observers too. Without an observer, the callback reads nothing.
 
     Args:
-      batch_size: examples of a global batch.
       max_steps: steps after which training ends; None for all epochs.
       start_step: step at which an earlier training ended; 0 for a new training.
-      waited: returns the seconds that each worker has waited in this epoch.
-      epochs: returns the profiles of the finished epochs.
+      waited, epochs: return the seconds that each worker has waited in this epoch, and the finished epochs.
     """
 
     def __init__(
@@ -109,9 +99,16 @@ class ReportPace(keras.callbacks.Callback):
         if time.monotonic() - self._observed < _SECONDS or not self._is_observed():
             return
         step = min(batch + 1, self.params["steps"])
-        if self._steps_before + step > self._start_step:  # Keras repeats the calls of a resumed epoch without steps
-            self._measure(self._steps_before + step)
-            self._observe(step, logs)
+        done = self._steps_before + step
+        if done <= self._start_step:  # Keras repeats the calls of a resumed epoch without steps
+            return
+        self._window.append((time.monotonic(), done, max(self._waited()) if self._waited else 0.0))
+        # The first call of an epoch may trace, so the window begins after it.
+        (began, first, before), (ended, last, after) = self._window[0], self._window[-1]
+        if ended > began:
+            share = min(1.0, (after - before) / (ended - began)) if self._waited else None
+            self._rate = (last - first) * self._batch_size / (ended - began), share
+        self._observe(step, logs)
 
     def on_test_begin(self, logs: Any = None) -> None:
         progress.report(f"{self._words}, validating")
@@ -135,15 +132,6 @@ class ReportPace(keras.callbacks.Callback):
 
     def _is_observed(self) -> bool:
         return bool(self._observers) or progress.is_heard()
-
-    def _measure(self, step: int) -> None:
-        """Measure the rate of the latest steps. The first call of an epoch may trace, so the window begins after it."""
-        waited = max(self._waited()) if self._waited else 0.0
-        self._window.append((time.monotonic(), step, waited))
-        (began, first, before), (ended, last, after) = self._window[0], self._window[-1]
-        if ended > began:
-            share = min(1.0, (after - before) / (ended - began)) if self._waited else None
-            self._rate = (last - first) * self._batch_size / (ended - began), share
 
     def _observe(self, step: int, logs: Mapping[str, Any] | None, *, ends_epoch: bool = False) -> None:
         now, done = time.monotonic(), int(min(self._steps_before + step, self._max_steps))

@@ -17,21 +17,13 @@ FEWEST = 32  # smaller groups of features stay unpacked
 
 @dataclass(frozen=True)
 class Packing:
-    """Assignment of features to packed tensors.
-
-    Attributes:
-      packs: packed tensor name -> ordered feature names.
-    """
+    """Assignment of features to packed tensors: packed tensor name -> ordered feature names."""
 
     packs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, specs: Mapping[str, Any], apart: Collection[str] = ()) -> Packing:
-        """Group the features by dtype and shape.
-
-        Args:
-          apart: features to leave unpacked.
-        """
+        """Group the features by dtype and shape, all but those to leave `apart`."""
         alike: dict[str, list[str]] = {}
         for name, spec in sorted(specs.items()):
             if isinstance(spec, tf.io.FixedLenFeature) and name not in apart:

@@ -32,8 +32,6 @@ class PushedModelExecutor(base_executor.BaseExecutor):
 
 
 class PushedModelSpec(ComponentSpec):
-    """Output and parameter of PushedModel."""
-
     PARAMETERS = {"serving": ExecutionParameter(type=str)}
     INPUTS: dict[str, ChannelParameter] = {}
     OUTPUTS = {"model": ChannelParameter(type=standard_artifacts.Model)}

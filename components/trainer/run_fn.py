@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -25,13 +24,15 @@ from infeed.components.trainer.class_weights import with_class_weights
 from infeed.components.trainer.cluster import OutputDirs, chief_writes
 from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.export import ServingModel
+from infeed.components.trainer.mlflow_run import MlflowRun, recording
 from infeed.components.trainer.model import make_model
 from infeed.components.trainer.model_inputs import ModelInputs
-from infeed.components.trainer.monitoring import monitored
 from infeed.components.trainer.pace import Observer
 from infeed.components.trainer.profile import write_profile
+from infeed.components.trainer.prometheus import exporting
 from infeed.components.trainer.training import Training, features_of, model_spec, prepare, read_options
 
+_NOT_RECORDED = ("mlflow", "prometheus", "source_options")
 _log = logging.getLogger(__name__)
 
 
@@ -54,16 +55,17 @@ def run_fn(fn_args: Any) -> None:
         closing(inputs[0]),
         closing(inputs[1]),
         chief_writes(training.places, training.workers) as places,
-        monitored(training.options, training.identity, chief=training.workers.index == 0) as monitors,
+        _monitored(training) as (observers, run),
     ):
         shards = [shard for one in inputs for shard in one.plan.shards]
         with corrupt_record_context(shards), map_error_context(), cluster.lost_process_context():
-            trained = fit(training, places, monitors.observers)
+            fitted, model_inputs = fit(training, places, observers)
         with export_error_context(places.model, training.places.checkpoints):
             progress.report("exporting the model")
-            ServingModel(trained.fitted.model, trained.inputs, training.graph, training.options).save(places.model)
-        write_profile(training, trained.fitted, places.run)
-        monitors.finish(places.run, training.model_uri)
+            ServingModel(fitted.model, model_inputs, training.graph, training.options).save(places.model)
+        write_profile(training, fitted, places.run)
+        if run:
+            run.finish(places.run, training.model_uri)
         distribution.barrier(training.strategy)  # no worker ends before the model is there
         if training.options.checkpoint_seconds is not None:
             remove(places.checkpoints)
@@ -71,28 +73,41 @@ def run_fn(fn_args: Any) -> None:
             training.mirror.remove()
 
 
-@dataclass(frozen=True)
-class Trained:
-    """What training leaves behind: the model, how it was trained, and which features it takes."""
+@contextmanager
+def _monitored(training: Training) -> Iterator[tuple[list[Observer], MlflowRun | None]]:
+    """Yield the observers that the options select, and the run of MLflow. Only the chief has some."""
+    options, is_chief = training.options, training.workers.index == 0
+    with ExitStack() as stack:
+        observers, run = list[Observer](), None
+        if is_chief and options.prometheus:
+            observers.append(stack.enter_context(exporting(options.prometheus)))
+        if is_chief and options.mlflow:
+            params = {name: value for name, value in options.to_dict().items() if name not in _NOT_RECORDED}
+            run = stack.enter_context(recording(options.mlflow, training.identity, params))
+            observers.append(run)
+        yield observers, run
 
-    fitted: loop.Fitted
-    inputs: ModelInputs
 
-
-def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = ()) -> Trained:
-    """Builds the model and trains it, from where a killed training left off."""
+def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = ()) -> tuple[loop.Fitted, ModelInputs]:
+    """Builds the model and trains it, from where a killed training left off; returns it with its inputs."""
     options, strategy, plan = training.options, training.strategy, training.train.plan
     checkpoints = _checkpoints(training, places)
     start = checkpoints.start_step if checkpoints else 0
-    shares = PerWorkerDatasets(
-        training.workers.count, partial(_train_batches, training, start), partial(_eval_batches, training)
-    )
+
+    def train_batches(workers: WorkerContext) -> Batches:
+        batches = training.train.batches(workers=workers, start_step=start)
+        return with_class_weights(batches, training.class_weights)
+
+    def eval_batches(workers: WorkerContext) -> tf.data.Dataset:
+        return training.evaluation.dataset(workers=workers).take(training.eval_steps or -1)
+
+    shares = PerWorkerDatasets(training.workers.count, train_batches, eval_batches)
     dataset, evaluation = shares.train(training.workers), shares.evaluation(training.workers)
     if distribution.strategy_name(strategy) == "tpu":
         distribution.check_for_tpu(dataset.element_spec[0])
     progress.report("building the model and tracing its steps")
     _log.info("how training is fed:\n%s", plan.describe())
-    model, inputs = _build(training, dataset, evaluation, None if start else _earlier_model(training.base_model))
+    model, inputs = _build(training, dataset, evaluation, None if start else training.base_model)
     spec_of_callbacks = CallbackSpec(places.run, training.workers.index == 0, options.hparams)
     if start:
         _log.info("training goes on after step %s, by the checkpoint in %s", start, training.places.checkpoints)
@@ -112,7 +127,7 @@ def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = 
         per_worker=shares if distribution.is_coordinated(strategy) else None,
         observers=observers,
     )
-    return Trained(fitted, inputs)
+    return fitted, inputs
 
 
 def _build(
@@ -120,6 +135,9 @@ def _build(
 ) -> tuple[keras.Model, ModelInputs]:
     """Builds the model, with the weights of the base model if there is one."""
     options, graph = training.options, training.graph
+    if base_model and not tf.io.gfile.exists(base_model):  # of `PushedModel`, before the first model
+        _log.info("there is no earlier model at %s: training starts from random weights", base_model)
+        base_model = None
     spec, packing = model_spec(dataset, graph, options, training.steps), packing_of(graph, options)
     build = partial(make_model, options, features=features_of(dataset, evaluation, packing), packing=packing)
     starts: list[warm_start.Start] = []
@@ -143,19 +161,3 @@ def _checkpoints(training: Training, places: OutputDirs) -> Checkpoints | None:
         return None
     upload = training.mirror.upload if training.mirror and training.workers.index == 0 else None
     return Checkpoints(training.places.checkpoints, places.checkpoints, seconds, training.strategy, upload)
-
-
-def _earlier_model(base_model: str | None) -> str | None:
-    if base_model and not tf.io.gfile.exists(base_model):  # of `PushedModel`, before the first model
-        _log.info("there is no earlier model at %s: training starts from random weights", base_model)
-        return None
-    return base_model
-
-
-def _train_batches(training: Training, start_step: int, workers: WorkerContext) -> Batches:
-    batches = training.train.batches(workers=workers, start_step=start_step)
-    return with_class_weights(batches, training.class_weights)
-
-
-def _eval_batches(training: Training, workers: WorkerContext) -> tf.data.Dataset:
-    return training.evaluation.dataset(workers=workers).take(training.eval_steps or -1)

@@ -22,16 +22,19 @@ _WHERE = "--model"
 
 
 def load_model(named: str) -> keras.Model:
-    """Return a compiled Keras model.
-
-    Args:
-      named: a `.keras` file, or a function without arguments: `mine.py:make_model` or `package.module:make_model`.
+    """Return the compiled Keras model of a `.keras` file, or of a function without arguments: `mine.py:make_model`.
 
     Raises:
       InfeedError: there is no such file or function, or what it gives is no compiled model.
     """
     if named.endswith(".keras"):
-        model = _read(named)
+        if not files.exists(named):
+            raise InfeedError("there is no such file", where=named, do="correct the path")
+        try:
+            model = keras.models.load_model(named)
+        except Exception as error:  # Keras raises many types for damaged files and unknown layers
+            do = "save it with model.save, and give layers of your own by a function: mine.py:make_model"
+            raise InfeedError(f"the model cannot be loaded: {_cause(error)}", where=named, do=do) from error
     elif ":" in named:
         make = user_code.load(named, _WHERE)
         if any(one.default is one.empty for one in inspect.signature(make).parameters.values()):
@@ -50,23 +53,11 @@ def load_model(named: str) -> keras.Model:
     return model
 
 
-def _read(path: str) -> keras.Model:
-    if not files.exists(path):
-        raise InfeedError("there is no such file", where=path, do="correct the path")
-    try:
-        return keras.models.load_model(path)
-    except Exception as error:  # Keras raises many types for damaged files and unknown layers
-        do = "save it with model.save, and give layers of your own by a function: mine.py:make_model"
-        raise InfeedError(f"the model cannot be loaded: {_cause(error)}", where=path, do=do) from error
-
-
 def measure_step(model: keras.Model, batch: Any, named: str, label: str | None = None, seconds: float = 2.0) -> Ceiling:
     """Train on one batch for about `seconds`. This changes the weights.
 
     Args:
-      model: compiled model.
       batch: tuple for Keras' `fit`, or a dict of features, [batch, ...]. The model takes features by its input names.
-      named: how the user named the model.
       label: feature of a dict that is the label.
 
     Raises:

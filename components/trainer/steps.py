@@ -30,8 +30,6 @@ class StepFunctions:
     """Step functions and batches that replace those of Keras' `fit`.
 
     Attributes:
-      meter: measures how long training waits for batches.
-      train, test: functions that `fit` calls for steps.
       batches, evaluation: data that `fit` iterates over.
       train_and_wait: like `train`, on the given iterator, but returns after the last step.
       join: returns after the last requested step.
@@ -53,11 +51,8 @@ class StepLogs:
     """Values that a model's own `train_step` or `test_step` returns for the last step, as the mean over replicas.
 
     Keras passes them to callbacks and the history (`Trainer.fit`, `reduce_per_replica`). Keras' own steps return only
-    metrics, which are read once a call; for them this class does nothing.
-
-    Args:
-      name: name of the step function.
-      element_spec: spec of a batch, to trace the step once and learn what it returns.
+    metrics, which are read once a call; for them this class does nothing. A step of another name is traced once with
+    `element_spec`, to learn what it returns.
     """
 
     def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, name: str, element_spec: Any) -> None:
@@ -101,9 +96,8 @@ def is_own_step(model: keras.Model, name: str) -> bool:
 
 def _scalars(returned: Any) -> dict[str, tf.Tensor]:
     """Return the scalars that a step returned, by name; fractions as float32, whatever the policy computes in."""
-    tensors = (
-        {key: tf.convert_to_tensor(value) for key, value in returned.items()} if isinstance(returned, dict) else {}
-    )
+    returned = returned if isinstance(returned, dict) else {}
+    tensors = {key: tf.convert_to_tensor(value) for key, value in returned.items()}
     return {
         key: tf.cast(value, tf.float32) if value.dtype.is_floating else tf.cast(value, tf.int64)
         for key, value in tensors.items()
@@ -163,7 +157,6 @@ def make_step_functions(
     """Make the functions for a process that runs the steps itself, alone or with others.
 
     Args:
-      element_spec: spec of a training batch.
       rows: makes batches of row numbers if `train` yields `CallRows`; None if it yields batches.
     """
     meter = Meter()

@@ -6,6 +6,7 @@ import dataclasses
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -80,17 +81,9 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
         graph = open_graph(fn_args.transform_graph_path, fn_args.schema_path, options.label, options.feed.weight)
     max_steps = fn_args.train_steps
     devices = distribution.gathering_devices(strategy) if own_loop else ()
-    train = make_input(
-        fn_args.train_files,
-        graph,
-        options,
-        training=True,
-        workers=workers,
-        num_steps=max_steps,
-        runs=runs,
-        devices=devices,
-    )
-    evaluation = make_input(fn_args.eval_files, graph, options, training=False, workers=workers, runs=runs)
+    make = partial(make_input, graph=graph, options=options, workers=workers, runs=runs)
+    train = make(fn_args.train_files, training=True, num_steps=max_steps, devices=devices)
+    evaluation = make(fn_args.eval_files, training=False)
     if options.input_fn and workers.count > 1:
         for kind, feed in (("training", train), ("evaluation", evaluation)):
             check_same_length(distribution.all_gather(feed.plan.steps_per_epoch, strategy), kind, options.input_fn)
@@ -105,11 +98,7 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
         evaluation=evaluation,
         max_steps=max_steps,
         eval_steps=fn_args.eval_steps,
-        places=OutputDirs(
-            fn_args.serving_model_dir,
-            fn_args.model_run_dir,
-            mirror.local if mirror else checkpoints,
-        ),
+        places=OutputDirs(fn_args.serving_model_dir, fn_args.model_run_dir, mirror.local if mirror else checkpoints),
         identity=os.path.basename(checkpoints),
         model_uri=getattr(fn_args, "model_uri", None) or fn_args.serving_model_dir,
         class_weights=class_weights(options, graph, fn_args.train_files),

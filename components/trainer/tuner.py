@@ -36,8 +36,7 @@ class SearchOptions:
         values by those names in `ModelSpec.hparams`, in the search and in the Trainer that follows.
       trials: models to train.
       algorithm: KerasTuner's RandomSearch or BayesianOptimization.
-      objective: metric to improve, as Keras logs it.
-      direction: whether less of it is better, or more.
+      objective: metric to improve, as Keras logs it; `direction` says whether less of it is better, or more.
     """
 
     search_fn: str
@@ -58,18 +57,14 @@ class Tuner(TfxTuner):
     `tuner_fn` the user's own `tuner_fn(fn_args)` says what is tried, as under TFX's Tuner.
 
     Args:
-      examples: as for the Trainer.
-      schema: as for the Trainer.
-      transform_graph: as for the Trainer.
-      base_model: handed to the user's function as `fn_args.base_model`.
+      examples, schema, transform_graph: as for the Trainer.
+      base_model, custom_config: handed to the user's function in `fn_args`.
       module_file: a Python file that defines `tuner_fn(fn_args)`, which gives TFX's TunerFnResult.
       tuner_fn: the same function as `package.module.tuner_fn` or `package.module:tuner_fn`. An edited source is run
         again, not taken from the pipeline's cache.
-      train_args: splits to train on, and `num_steps` of a trial.
-      eval_args: splits to evaluate on.
+      train_args, eval_args: splits to train and evaluate on, and `num_steps` of a trial.
       tune_args: `num_parallel_trials` of at most 1: the trials follow one another in one process, and each has the
         whole machine.
-      custom_config: handed to the user's function as `fn_args.custom_config`.
       options: those of the Trainer: each trial trains `options.epochs` epochs on one machine.
       search: what is searched.
 
@@ -100,7 +95,13 @@ class Tuner(TfxTuner):
             "what is tried",
             "options (with search), module_file and tuner_fn (a tuner_fn of your own)",
         )
-        _check_trials(tune_args)
+        if tune_args is not None and tune_args.num_parallel_trials > 1:
+            raise InfeedError(
+                f"tune_args asks for {tune_args.num_parallel_trials} trials at a time",
+                where="Tuner",
+                do="leave tune_args out: the trials follow one another in one process, and each has the whole machine; "
+                "trials on several machines are what the Tuner of tfx.extensions.google_cloud_ai_platform starts",
+            )
         digest = _checked(module_file, tuner_fn)
         if options:
             search = _check_own_way(search, base_model, custom_config)
@@ -127,16 +128,6 @@ class Tuner(TfxTuner):
             self.spec.exec_properties[SOURCE_DIGEST] = digest
 
 
-def _check_trials(tune_args: tuner_pb2.TuneArgs | None) -> None:
-    if tune_args is not None and tune_args.num_parallel_trials > 1:
-        raise InfeedError(
-            f"tune_args asks for {tune_args.num_parallel_trials} trials at a time",
-            where="Tuner",
-            do="leave tune_args out: the trials follow one another in one process, and each has the whole machine; "
-            "trials on several machines are what the Tuner of tfx.extensions.google_cloud_ai_platform starts",
-        )
-
-
 def _check_own_way(search: SearchOptions | None, base_model: Any, custom_config: Any) -> SearchOptions:
     if search is None:
         raise InfeedError("options are given without search", where="Tuner", do="give search=SearchOptions(...), too")
@@ -154,11 +145,7 @@ def _check_own_way(search: SearchOptions | None, base_model: Any, custom_config:
 
 
 def _checked(module_file: str | None, tuner_fn: str | None) -> str | None:
-    """The digest of a function by name; of a module file TFX makes a wheel with a fingerprint of its own.
-
-    Raises:
-      InfeedError: there is no such function, or a file is named where a module is wanted.
-    """
+    """The digest of a function by name; of a module file TFX makes a wheel with a fingerprint of its own."""
     if module_file:
         if "://" not in module_file:
             user_code.resolve(f"{module_file}:tuner_fn", "module_file")

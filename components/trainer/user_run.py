@@ -79,10 +79,7 @@ def datasets(
     Args:
       fn_args: argument of `run_fn`.
       transform_output: transform graph that the `run_fn` has already loaded; None for that of `fn_args`.
-      label: name of the label among the features.
-      feed: options of the feed.
-      task: whether the label is a class or a number.
-      augment, normalise, images, masks, boxes, examples_are: as in TrainOptions.
+      feed, task, augment, normalise, images, masks, boxes, examples_are: as in TrainOptions.
 
     Raises:
       InfeedError: an option, the data or the schema is wrong.
@@ -99,7 +96,9 @@ def datasets(
         boxes=boxes,
         examples_are=examples_are,
     )
-    path = _folder_of(transform_output) if transform_output else fn_args.transform_graph_path
+    path = fn_args.transform_graph_path
+    if transform_output:  # which lies in the folder of the artifact
+        path = str(transform_output.transform_savedmodel_dir).rstrip("/").rpartition("/")[0]
     graph = open_graph(path, fn_args.schema_path, label, options.feed.weight)
     train = make_feed(fn_args.train_files, graph, options, training=True, num_steps=fn_args.train_steps)
     evaluation = make_feed(fn_args.eval_files, graph, options, training=False)
@@ -113,17 +112,8 @@ def datasets(
     )
 
 
-def _folder_of(transform_output: tft.TFTransformOutput) -> str:
-    """Return the folder of the artifact."""
-    return str(transform_output.transform_savedmodel_dir).rstrip("/").rpartition("/")[0]
-
-
 class UserRun:
-    """Feed of one run of a user's `run_fn`, with a measurement of the wait.
-
-    Args:
-      fn_args: TFX's FnArgs; their `data_accessor` reads by the engine from now on.
-    """
+    """Feed of one run of a user's `run_fn`, with a measurement of the wait; `data_accessor` reads by the engine."""
 
     def __init__(self, fn_args: Any) -> None:
         self._tfx_reader = fn_args.data_accessor.tf_dataset_factory
@@ -180,24 +170,21 @@ class UserRun:
 
 def measure_handover(spec: Any, batch_size: int) -> float:
     """Return the seconds a step that count as waiting although the batch is there, for this element spec."""
+    parts = []
     with tf.device("cpu:0"):
-        parts = [_zeros(one, batch_size) for one in tf.nest.flatten(spec, expand_composites=True)]
+        for one in tf.nest.flatten(spec, expand_composites=True):
+            shape = one.shape.as_list() if one.shape.rank is not None else []
+            parts.append(tf.zeros([batch_size if size is None else size for size in shape], one.dtype))
     tap = Tap(_HANDED_OVER)
     for _ in tap.measured(tf.data.Dataset.from_tensors(tuple(parts)).repeat().prefetch(2)).take(5 * _HANDED_OVER):
         pass
     return statistics.median(waited / steps for steps, _, waited in tap.epochs)
 
 
-def _zeros(spec: tf.TensorSpec, batch_size: int) -> tf.Tensor:
-    shape = spec.shape.as_list() if spec.shape.rank is not None else []
-    return tf.zeros([batch_size if size is None else size for size in shape], spec.dtype)
-
-
 def feed_like_tfx(patterns: Sequence[str], options: Any, schema: Any) -> Feed:
     """Return the engine's feed for the options of TFX's reader.
 
     Args:
-      patterns: patterns of files.
       options: TensorFlowDatasetOptions.
       schema: schema of the Examples; None leaves the reading to TFX.
 

@@ -27,10 +27,7 @@ class VertexExecutor(GenericExecutor):
 
 
 def spec_of(custom_job: Mapping[str, Any], given: Any) -> executor_spec.ExecutorClassSpec:
-    """Return the executor spec of a Trainer with a `custom_job`.
-
-    Args:
-      given: the Trainer's `custom_executor_spec`.
+    """Return the executor spec of a Trainer with a `custom_job`. `given` is the Trainer's `custom_executor_spec`.
 
     Raises:
       InfeedError: `given` is set, or the job lacks a required key.
@@ -48,12 +45,7 @@ def spec_of(custom_job: Mapping[str, Any], given: Any) -> executor_spec.Executor
 
 
 def custom_config(custom_job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `custom_config` entries that describe the job to TFX's executor.
-
-    Args:
-      custom_job: `display_name`, `job_spec` and `project` as fields of the CustomJob proto, and `region`, which TFX
-        takes separately.
-    """
+    """Return the `custom_config` entries that describe the job to TFX's executor, which takes `region` separately."""
     return {
         constants.ENABLE_VERTEX_KEY: True,
         constants.VERTEX_REGION_KEY: custom_job["region"],

@@ -42,12 +42,7 @@ _Tables = dict[int, dict[str, int]]  # number of the weight -> row of index 0 by
 
 @dataclass(frozen=True)
 class Start:
-    """Initial value of a weight.
-
-    Attributes:
-      value: weight of the earlier model.
-      rows: rows of the weight and the rows of `value` that they take; None takes the whole value.
-    """
+    """Initial value of a weight: the given rows of it take the given rows of `value`; None takes the whole value."""
 
     value: Any
     rows: tuple[Sequence[int], Sequence[int]] | None = None
@@ -56,14 +51,8 @@ class Start:
 def starts_of(exported: str, graph: Graph, spec: ModelSpec, build: Build) -> list[Start]:
     """Return the initial value of each weight, in order, because names differ between runs.
 
-    Args:
-      exported: folder of a model that this Trainer exported.
-      graph: source of the features.
-      spec: argument of the model function.
-      build: builds the model for a spec.
-
     Raises:
-      InfeedError: the folder holds no such model, or its classes or the layout of its embeddings are others.
+      InfeedError: this Trainer did not export the model, or its classes or the layout of its embeddings are others.
     """
     values = _weights(exported)
     changed = {}
@@ -82,11 +71,7 @@ def starts_of(exported: str, graph: Graph, spec: ModelSpec, build: Build) -> lis
 
 
 def assign(model: keras.Model, starts: Sequence[Start], exported: str) -> None:
-    """Set the weights of the model.
-
-    Raises:
-      InfeedError: the weights have other shapes. No weight is changed then.
-    """
+    """Set the weights of the model; raise InfeedError, and change no weight, if they have other shapes."""
     here = [tuple(variable.shape) for variable in model.variables]
     there = [
         tuple(start.value.shape) if start.rows is None else (shape[:1] + tuple(start.value.shape[1:]))
@@ -94,9 +79,11 @@ def assign(model: keras.Model, starts: Sequence[Start], exported: str) -> None:
     ]
     if len(starts) != len(here) or there != here:
         place = next((i for i, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), None)
-        what = "" if place is None else f"; the first that differs is {list(there[place])} there, "
-        what += "" if place is None else f"{list(here[place])} here ({model.variables[place].path})"
-        raise _mismatch(f"the base model has {len(starts)} weights, the model {len(here)}{what}", exported)
+        what = f"the base model has {len(starts)} weights, the model {len(here)}"
+        if place is not None:
+            what += f"; the first that differs is {list(there[place])} there, "
+            what += f"{list(here[place])} here ({model.variables[place].path})"
+        raise _mismatch(what, exported)
     for variable, start in zip(model.variables, starts, strict=True):
         value = start.value
         if start.rows is not None:

@@ -36,7 +36,7 @@ class Scored:
     Attributes:
       labels: class index, int64 [rows]; or a number, float64 [rows].
       scores: probability of each class, float64 [rows, classes]; or the predicted number, [rows, 1].
-      predicted: class index, int64 [rows]; or the predicted number, float64 [rows].
+      predicted: as `labels`.
       losses: cross entropy or absolute error of each row, float64 [rows]; infinite if the model predicts NaN.
     """
 
@@ -47,11 +47,7 @@ class Scored:
 
     @classmethod
     def of(cls, observed: Observed, report: ModelReport) -> Scored:
-        """Return the rows of a batch.
-
-        Raises:
-          InfeedError: a classification predicts a number that is no probability.
-        """
+        """Return the rows; raise InfeedError if a classification predicts a number that is no probability."""
         assert observed.labels is not None, "the report asks for labels"
         assert observed.predictions is not None, "and predictions"
         scores = observed.predictions.astype(np.float64)
@@ -59,10 +55,7 @@ class Scored:
             labels = observed.labels[:, 0].astype(np.float64)
             losses = np.abs(labels - scores[:, 0])
             return cls(labels, scores, scores[:, 0], np.where(np.isnan(losses), np.inf, losses))
-        return cls._of_classes(observed.labels, scores, report)
-
-    @classmethod
-    def _of_classes(cls, labels: Array, scores: Array, report: ModelReport) -> Scored:
+        labels = observed.labels
         outside = scores[(scores < 0) | (scores > 1 + 1e-3)]
         if outside.size:
             raise InfeedError(

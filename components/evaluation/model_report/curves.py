@@ -32,11 +32,7 @@ class Curve:
 
     @classmethod
     def of(cls, buckets: Array) -> Curve | None:
-        """Return the curve of one class; None if all rows, or none, are of the class.
-
-        Args:
-          buckets: int64 [BUCKETS, 2], negatives and positives by ascending probability.
-        """
+        """Return the curve of a class by `Sums.buckets`; None if all rows, or none, are of the class."""
         filled = np.flatnonzero(buckets.sum(axis=1))[::-1]
         negatives, positives = buckets[filled].cumsum(axis=0).T
         if not len(filled) or not positives[-1] or not negatives[-1]:
@@ -71,9 +67,6 @@ def calibration_error(bins: Array) -> float:
     """Return the expected calibration error: the mean gap between confidence and share, weighted by the rows of a bin.
 
     Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks, ICML, equation 3.
-
-    Args:
-      bins: float64 [bins, 3]: rows, sum of their confidence, and how many are right.
     """
     rows, sure, right = bins.T
     return float(np.abs(sure - right).sum() / max(1.0, rows.sum()))

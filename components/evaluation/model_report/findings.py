@@ -30,8 +30,6 @@ class WorstRow:
 
     Attributes:
       place: shard and number of the record.
-      label, predicted: as text.
-      loss: cross entropy, or absolute error.
       cells: texts by column.
       picture: data URI of a thumbnail; empty if the row has no picture.
     """
@@ -53,12 +51,8 @@ class ModelFindings:
       curves: by class name.
       baseline_curve: of the positive class of two; None if there is no such curve.
       both: int64 [2, 2], see `Collected`; None without a baseline.
-      sample: labels and predictions of the sampled rows.
       importances: by column; empty if the model reads a single column.
-      shuffled_rows: number of rows that were shuffled.
-      left_out: number of columns that were not shuffled.
-      groups: rows that are predicted worse than the others.
-      worst: the worst rows, the worst first.
+      shuffled_rows, left_out: numbers of the rows that were shuffled, and of the columns that were not.
     """
 
     report: ModelReport
@@ -78,10 +72,9 @@ class ModelFindings:
     def of(
         cls, report: ModelReport, collected: Collected, label: str, raw_features: Sequence[str], predict: Predict
     ) -> ModelFindings:
-        """Return the findings, after the columns of sampled rows were shuffled.
+        """Return the findings, after the columns of sampled rows were shuffled, all but the label's.
 
         Args:
-          label: column of the label, which is never shuffled.
           raw_features: columns that the model reads; empty if unknown.
           predict: returns the model's predictions for records.
         """
@@ -109,7 +102,7 @@ class ModelFindings:
             shuffled_rows=rows,
             left_out=max(0, len(read) - MOST_COLUMNS),
             groups=worst_groups(columns, scored.losses, errors),
-            worst=tuple(_worst_rows(report, collected.worst, order, label)),
+            worst=tuple(_worst_rows(report, collected.worst, order)),
         )
 
 
@@ -142,32 +135,27 @@ def _curves(
     return found, Curve.of(others[0].buckets[0]) if others and len(shown) == 1 else None
 
 
-def _worst_rows(report: ModelReport, kept: Kept, order: Sequence[str], label: str) -> Iterator[WorstRow]:
-    columns = {name: column.to_pylist() for name, column in decode_columns(kept.records).items() if name != label}
+def _worst_rows(report: ModelReport, kept: Kept, order: Sequence[str]) -> Iterator[WorstRow]:
+    columns = {name: column.to_pylist() for name, column in decode_columns(kept.records).items()}
     shown = [name for name in order if name in columns]
     rows = losses_of(kept.labels, kept.scores, report)
     for row, (shard, number) in enumerate(kept.places):
         values = {name: columns[name][row] or [] for name in shown}
         cells = {name: _text(one) for name, one in values.items() if not _is_picture(one)}
+        label, predicted = rows.labels[row], rows.predicted[row]
+        if report.task == "regression":
+            words = f"{label:,.6g}", f"{predicted:,.6g}"
+        else:
+            percent = f"{100 * rows.scores[row, int(predicted)]:.3g} %"
+            words = report.name_of(int(label)), f"{report.name_of(int(predicted))} ({percent})"
         yield WorstRow(
             place=f"{shard}, record {number}",
-            label=_label(report, rows.labels[row]),
-            predicted=_predicted(report, rows, row),
+            label=words[0],
+            predicted=words[1],
             loss=float(rows.losses[row]),
             cells=dict(list(cells.items())[:_MOST_CELLS]),
             picture=next(filter(None, (_thumbnail(value) for one in values.values() for value in one[:1])), ""),
         )
-
-
-def _label(report: ModelReport, label: Any) -> str:
-    return f"{label:,.6g}" if report.task == "regression" else report.name_of(int(label))
-
-
-def _predicted(report: ModelReport, rows: Scored, row: int) -> str:
-    if report.task == "regression":
-        return f"{rows.predicted[row]:,.6g}"
-    number = int(rows.predicted[row])
-    return f"{report.name_of(number)} ({100 * rows.scores[row, number]:.3g} %)"
 
 
 def _text(values: Sequence[Any]) -> str:

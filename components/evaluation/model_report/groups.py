@@ -26,7 +26,6 @@ class RowGroup:
     """Rows of the sample that share a value or a quarter of a column.
 
     Attributes:
-      rows: number of rows.
       loss, other_loss: mean loss of these rows, and of all others.
       error: share of wrong rows, or the mean absolute error.
       deviations: difference of the mean losses in standard errors.
@@ -50,12 +49,7 @@ class WorstGroups:
 
 
 def worst_groups(columns: Mapping[str, pa.Array], losses: Array, errors: Array) -> WorstGroups:
-    """Compare each group with all other rows.
-
-    Args:
-      columns: lists of the values of each row, as `decode_columns` returns them.
-      losses, errors: of each row, float64 [rows].
-    """
+    """Compare each group with all other rows. Losses and errors are of each row, float64 [rows]."""
     found = [
         group
         for column in list(columns)[:_MOST_COLUMNS]

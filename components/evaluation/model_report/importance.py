@@ -42,7 +42,6 @@ def importances(
 
     Args:
       records: serialized tf.Examples.
-      columns: columns to shuffle, one at a time.
       losses: returns the loss of each record, float64 [records].
     """
     batch = pa.RecordBatch.from_pydict(decode_columns(records))
@@ -51,13 +50,11 @@ def importances(
     found = []
     for column in columns:
         place = batch.schema.get_field_index(column)
-        rises = [losses(_shuffled(batch, place, random)).mean() - before for _ in range(REPEATS)]
+        rises = []
+        for _ in range(REPEATS):
+            arrays = batch.columns
+            arrays[place] = arrays[place].take(pa.array(random.permutation(batch.num_rows)))
+            shuffled = encode_examples(pa.RecordBatch.from_arrays(arrays, schema=batch.schema))
+            rises.append(losses(shuffled.to_pylist()).mean() - before)
         found.append(Importance(column, float(np.mean(rises)), float(np.std(rises, ddof=1))))
     return sorted(found, key=lambda one: -one.mean)
-
-
-def _shuffled(batch: pa.RecordBatch, place: int, random: np.random.Generator) -> list[bytes]:
-    columns = batch.columns
-    columns[place] = columns[place].take(pa.array(random.permutation(batch.num_rows)))
-    examples = encode_examples(pa.RecordBatch.from_arrays(columns, schema=batch.schema))
-    return examples.to_pylist()  # type: ignore[no-any-return]

@@ -35,7 +35,6 @@ class ModelReport:
         checks.require(self.positive in (0, 1), self, "positive", "use 0 or 1")
 
     def name_of(self, number: int) -> str:
-        """Return the name of a class."""
         if number < 0:
             return "a class without training rows"
         return self.classes[number] if number < len(self.classes) else f"class {number}"

@@ -27,12 +27,7 @@ _MATRIX_SHOWN = 20  # classes; of more, the page lists the most frequent mistake
 
 @dataclass(frozen=True)
 class MetricLine:
-    """A metric of all rows.
-
-    Attributes:
-      baseline: value of the baseline; None without one.
-      bounds: limits of the blessing, as text; empty without one.
-    """
+    """A metric of all rows, that of the baseline, and the limits of the blessing, empty without one."""
 
     name: str
     value: float
@@ -47,7 +42,6 @@ class ModelPage:
     Attributes:
       split: names of the splits.
       blessed: whether the model meets its thresholds; None without thresholds.
-      metrics: metrics of all rows.
       slices: metrics of each slice of the eval config, by the text of the slice.
     """
 
@@ -64,7 +58,7 @@ class ModelPage:
 
     def to_json(self) -> str:
         """Return JSON; see docs/evaluation.md."""
-        found, is_classes = self.findings, self.findings.report.task == "classification"
+        found = self.findings
         content: dict[str, Any] = {
             "format": FORMAT,
             "split": self.split,
@@ -80,22 +74,19 @@ class ModelPage:
             "worst_groups": [asdict(group) for group in found.groups.worst],
             "worst_rows": [{**asdict(row), "picture": bool(row.picture)} for row in found.worst],
         }
-        return json.dumps(_finite({**content, **(self._of_classes() if is_classes else {})}), indent=1)
-
-    def _of_classes(self) -> dict[str, Any]:
-        found = self.findings
-        curves = {
-            name: {"auc": curve.auc, "average_precision": curve.average_precision}
-            for name, curve in found.curves.items()
-        }
-        return {
-            "classes": [found.report.name_of(number) for number in range(found.sample.scores.shape[1])],
-            "confusion_matrix": np.asarray(found.sums.matrix).tolist(),
-            "curves": curves,
-            "calibration": found.sums.bins.tolist(),
-            "expected_calibration_error": calibration_error(found.sums.bins),
-            "both": None if found.both is None else found.both.tolist(),
-        }
+        if found.report.task == "classification":
+            content |= {
+                "classes": [found.report.name_of(number) for number in range(found.sample.scores.shape[1])],
+                "confusion_matrix": np.asarray(found.sums.matrix).tolist(),
+                "curves": {
+                    name: {"auc": curve.auc, "average_precision": curve.average_precision}
+                    for name, curve in found.curves.items()
+                },
+                "calibration": found.sums.bins.tolist(),
+                "expected_calibration_error": calibration_error(found.sums.bins),
+                "both": None if found.both is None else found.both.tolist(),
+            }
+        return json.dumps(_finite(content), indent=1)
 
     def to_html(self) -> str:
         """Return a self-contained HTML page, without scripts or network access."""

@@ -26,7 +26,7 @@ def roc(curves: Mapping[str, Curve], baseline: Curve | None, threshold: float | 
     """Plot the ROC curves, and the threshold that is used."""
     figure, axes = new_axes(_SQUARE)
     axes.plot([0, 1], [0, 1], color=LINE, linewidth=1.2)
-    for _, curve, style in _styled(curves, baseline):
+    for curve, style in _styled(curves, baseline):
         axes.plot(*_thinned(np.append(0, curve.alarms), np.append(0, curve.found)), **style)
     if threshold is not None:
         found, alarms, _ = next(iter(curves.values())).at(threshold)
@@ -39,7 +39,7 @@ def roc(curves: Mapping[str, Curve], baseline: Curve | None, threshold: float | 
 def precision_recall(curves: Mapping[str, Curve], baseline: Curve | None, threshold: float | None) -> str:
     """Plot the precision by the recall, and the threshold that is used."""
     figure, axes = new_axes(_SQUARE)
-    for _, curve, style in _styled(curves, baseline):
+    for curve, style in _styled(curves, baseline):
         axes.plot(*_thinned(np.append(0, curve.found), np.append(curve.precision[0], curve.precision)), **style)
     if threshold is not None:
         curve = next(iter(curves.values()))
@@ -56,11 +56,11 @@ def precision_recall(curves: Mapping[str, Curve], baseline: Curve | None, thresh
     return to_svg(figure, "precision_recall")
 
 
-def _styled(curves: Mapping[str, Curve], baseline: Curve | None) -> list[tuple[str, Curve, dict[str, Any]]]:
-    strong = {"color": COMPUTED, "linewidth": 2.2 if len(curves) == 1 else 1.4}
-    many = [(name, curve, {**strong, "alpha": 1 if len(curves) == 1 else 0.7}) for name, curve in curves.items()]
+def _styled(curves: Mapping[str, Curve], baseline: Curve | None) -> list[tuple[Curve, dict[str, Any]]]:
+    width, alpha = (2.2, 1) if len(curves) == 1 else (1.4, 0.7)
+    strong = {"color": COMPUTED, "linewidth": width, "alpha": alpha}
     weak = {"color": MUTED, "linewidth": 1.5, "linestyle": _DASHED}
-    return [*([("baseline", baseline, weak)] if baseline else []), *many]
+    return [*([(baseline, weak)] if baseline else []), *((curve, strong) for curve in curves.values())]
 
 
 def _thinned(across: Array, up: Array) -> tuple[Array, Array]:
@@ -119,15 +119,13 @@ def _points(axes: Any, across: Array, up: Array) -> None:
     axes.plot(across[:_POINTS], up[:_POINTS], **style)
 
 
-def residuals(errors: Array, baseline: Array | None = None) -> str:
+def residuals(errors: Array) -> str:
     """Plot the histogram of the errors of sampled rows, without the outermost ones."""
     figure, axes = new_axes()
     low, high = np.quantile(errors, [_TAIL, 1 - _TAIL])
     edges = np.linspace(low, high if high > low else low + 1, _RESIDUAL_BARS + 1)
     counts, _ = np.histogram(errors, edges)
     axes.bar(edges[:-1], counts, width=np.diff(edges) * 0.9, align="edge", color=COMPUTED)
-    if baseline is not None:
-        axes.step(edges[:-1], np.histogram(baseline, edges)[0], where="post", color=MUTED, linewidth=1.5)
     axes.axvline(0, color=INK, linewidth=1.2, linestyle=_DASHED)
     axes.set(xlabel="prediction minus label", ylabel="rows")
     return to_svg(figure, "residuals")

@@ -17,7 +17,7 @@ from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.ranges import MapFn, ShardRange, record_ranges
 from infeed.components.dataset.reading import check_listed, listed_files, split_names
 from infeed.components.dataset.records import read_records
-from infeed.components.dataset.statistics.table_statistics import CACHE_DIR, TableStatistics, tables_of
+from infeed.components.dataset.statistics.table_statistics import CACHE_DIR, tables_of
 from infeed.components.errors import InfeedError
 
 BYTES = 4 << 20  # of the records of a batch: what a model makes of pictures is many times larger
@@ -35,8 +35,7 @@ class Batch:
     def columns(self) -> Mapping[str, pa.Array]:
         """Return a list for each record and feature, null if the record lacks the feature.
 
-        Raises:
-          InfeedError: a record is not a tf.Example, or a feature has two types.
+        A record that is not a tf.Example, or a feature of two types, is an InfeedError.
         """
         try:
             return decode_columns(self.records)
@@ -57,7 +56,6 @@ def input_shards(roots: Sequence[str], splits: Sequence[str] | None, map_fn: Map
     """Return the shards of some or all splits in a stable order. Large shards are divided into ranges.
 
     Args:
-      roots: folders of datasets of any writer: TFRecords in Split-* folders.
       map_fn: counts large files of datasets without a manifest, such as `Engine.map`.
 
     Raises:
@@ -102,7 +100,6 @@ class KnownColumn:
     """Properties of a column over all chosen splits.
 
     Attributes:
-      type: type in a tf.Example.
       is_list: whether a row has more than one value.
       is_text: whether all values are UTF-8. False for numbers.
       some_missing: whether a row has no value.
@@ -114,11 +111,7 @@ class KnownColumn:
     some_missing: bool
 
     def __add__(self, other: KnownColumn) -> KnownColumn:
-        """Merge the properties of two splits.
-
-        Raises:
-          ValueError: the types differ.
-        """
+        """Merge the properties of two splits; raise ValueError if the types differ."""
         if self.type != other.type:
             raise ValueError(f"{self.type} and {other.type}")
         return KnownColumn(
@@ -132,14 +125,23 @@ class KnownColumn:
 def known_columns(shards: Sequence[ShardRange], map_fn: MapFn | None = None) -> dict[str, KnownColumn]:
     """Return the properties of every column, from statistics. A dataset without statistics is read once.
 
-    Args:
-      map_fn: reads rows; see `tables_of`.
-
     Raises:
       InfeedError: records are not tf.Examples, or a column has two types.
     """
     places = dict.fromkeys((root_of(shard), shard.split) for shard in shards)
-    parts = [_known_in(table) for table in tables_of(list(places), _cache(), map_fn)]
+    cache = str(Path(CACHE_DIR).expanduser())
+    parts = [
+        {
+            name: KnownColumn(
+                column.type,
+                is_list=column.lengths.maximum > 1,
+                is_text=column.type == "bytes" and not column.invalid_utf8,
+                some_missing=bool(column.missing) or not column.lengths.minimum,
+            )
+            for name, column in table.columns.items()
+        }
+        for table in tables_of(list(places), cache, map_fn)
+    ]
     known: dict[str, KnownColumn] = {}
     for name in sorted({name for part in parts for name in part}):
         found = [part[name] for part in parts if name in part]
@@ -151,19 +153,3 @@ def known_columns(shards: Sequence[ShardRange], map_fn: MapFn | None = None) -> 
             do = "write all examples with one type for each feature"
             raise InfeedError(f"column {name!r} is {error}", where=where, do=do) from error
     return known
-
-
-def _known_in(table: TableStatistics) -> dict[str, KnownColumn]:
-    return {
-        name: KnownColumn(
-            column.type,
-            is_list=column.lengths.maximum > 1,
-            is_text=column.type == "bytes" and not column.invalid_utf8,
-            some_missing=bool(column.missing) or not column.lengths.minimum,
-        )
-        for name, column in table.columns.items()
-    }
-
-
-def _cache() -> str:
-    return str(Path(CACHE_DIR).expanduser())

@@ -25,12 +25,8 @@ from infeed.components.evaluation.predictions.predict import write_predictions
 
 EXAMPLES, MODEL, MODEL_BLESSING = "examples", "model", "model_blessing"
 INFERENCE_RESULT, OUTPUT_EXAMPLES = "inference_result", "output_examples"
-DATA_SPEC, MODEL_SPEC, OUTPUT_EXAMPLE_SPEC, OPTIONS = (
-    "data_spec",
-    "model_spec",
-    "output_example_spec",
-    "predict_options",
-)
+DATA_SPEC, MODEL_SPEC, OUTPUT_EXAMPLE_SPEC = "data_spec", "model_spec", "output_example_spec"
+OPTIONS = "predict_options"
 _PROTOS = {
     DATA_SPEC: bulk_inferrer_pb2.DataSpec,
     MODEL_SPEC: bulk_inferrer_pb2.ModelSpec,
@@ -48,11 +44,7 @@ class BulkInferrerExecutor(EngineExecutor):
     """Write predictions by the exec properties of TFX's BulkInferrer and by the JSON `predict_options`."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        """Write predictions, unless the model is not blessed.
-
-        Raises:
-          InfeedError: there is no model, or see `write_predictions`.
-        """
+        """Write predictions, unless the model is not blessed. The errors are those of `write_predictions`."""
         if not input_dict.get(MODEL):
             raise InfeedError("no model is given", where="BulkInferrer", do="give it the `model` of a Trainer")
         if (blessing := input_dict.get(MODEL_BLESSING)) and not model_utils.is_model_blessed(blessing[0]):
@@ -60,10 +52,18 @@ class BulkInferrerExecutor(EngineExecutor):
             return
         model = artifact_utils.get_single_instance(input_dict[MODEL])
         path = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
-        specs = {name: _proto(name, exec_properties.get(name)) for name in _PROTOS}
+        specs = {name: proto() for name, proto in _PROTOS.items()}
+        for name, spec in specs.items():
+            if text := exec_properties.get(name):
+                proto_utils.json_to_proto(text, spec)
         options = options_of(specs, input_dict[EXAMPLES], exec_properties.get(OPTIONS))
         if reason := _why_unsupported(specs, input_dict[EXAMPLES], path, options):
-            self._leave(reason, options, input_dict, output_dict, exec_properties)
+            if options.output_format not in _TFX_ALONE:
+                do = "write output_format='prediction_log', which is then left to TFX's own executor"
+                what = f"{options.output_format} cannot be written: {reason}"
+                raise InfeedError(what, where="BulkInferrer", do=do)
+            given = input_dict, output_dict, exec_properties
+            self.leave_to_tfx("bulk_inferrer", "predictions are made", reason, *given)
             return
         [key] = [name for name in (INFERENCE_RESULT, OUTPUT_EXAMPLES) if output_dict.get(name)]
         output = artifact_utils.get_single_instance(output_dict[key])
@@ -74,26 +74,9 @@ class BulkInferrerExecutor(EngineExecutor):
         else:
             output.set_string_custom_property("output_format", options.output_format)
 
-    def _leave(self, reason: str, options: PredictOptions, *arguments: Any) -> None:
-        if options.output_format not in _TFX_ALONE:
-            do = "write output_format='prediction_log', which is then left to TFX's own executor"
-            raise InfeedError(f"{options.output_format} cannot be written: {reason}", where="BulkInferrer", do=do)
-        self.leave_to_tfx("bulk_inferrer", "predictions are made", reason, *arguments)
-
-
-def _proto(name: str, text: str | None) -> Any:
-    message = _PROTOS[name]()
-    if text:
-        proto_utils.json_to_proto(text, message)
-    return message
-
 
 def options_of(specs: Mapping[str, Any], examples: Sequence[types.Artifact], given: str | None) -> PredictOptions:
-    """Merge TFX's specs and the component's own options.
-
-    Raises:
-      InfeedError: an option does not exist or is invalid.
-    """
+    """Merge TFX's specs and the component's own options; raise InfeedError for an invalid one."""
     named = {split for artifact in examples for split in artifact_utils.decode_split_names(artifact.split_names or "")}
     plain: dict[str, Any] = {
         **json_utils.loads(given or "{}"),
@@ -179,7 +162,6 @@ class BulkInferrer(tfx.components.BulkInferrer):
 
         Args:
           examples: Examples of any writer.
-          model: Model to apply.
           model_blessing: blessing of an Evaluator. Without one, the model is always applied.
           data_spec: splits to read. Defaults to all.
           model_spec: signature and tags of the saved model.
@@ -196,8 +178,14 @@ class BulkInferrer(tfx.components.BulkInferrer):
         Raises:
           InfeedError: an option is invalid or conflicts with another.
         """
-        if output_example_spec:
-            _check_alone(keys=keys, columns=columns, outputs=outputs, output_format=output_format)
+        ours = {"keys": keys, "columns": columns, "outputs": outputs, "output_format": output_format}
+        named = [name for name, value in ours.items() if value]
+        if output_example_spec and named:  # which defines the whole output
+            raise InfeedError(
+                f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} given beside output_example_spec",
+                where="BulkInferrer",
+                do="leave it out to write inference_result with keys and columns, or leave out the others",
+            )
         if output_format == "examples":
             do = "give output_example_spec, which makes the output `output_examples`"
             raise InfeedError("output_format is 'examples'", where="BulkInferrer", do=do)
@@ -227,22 +215,8 @@ def _as_tuple(names: Any) -> Any:
     return names if isinstance(names, str) else tuple(names)
 
 
-def _check_alone(**given: Any) -> None:
-    """Raise InfeedError for our options beside `output_example_spec`, which defines the whole output."""
-    if named := [name for name, value in given.items() if value]:
-        raise InfeedError(
-            f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} given beside output_example_spec",
-            where="BulkInferrer",
-            do="leave it out to write inference_result with keys and columns, or leave out the others",
-        )
-
-
 def _with_signature(model_spec: Any, signature: str | None) -> Any:
-    """Add the signature to a ModelSpec.
-
-    Raises:
-      InfeedError: `model_spec` already has a signature, or cannot be changed.
-    """
+    """Add the signature to a ModelSpec; raise InfeedError if it already has a signature, or cannot be changed."""
     if signature is None:
         return model_spec
     if isinstance(model_spec, RuntimeParameter) or (model_spec and model_spec.model_signature_name):

@@ -22,13 +22,7 @@ _HALVES = ("float16", "bfloat16")
 
 @dataclass(frozen=True)
 class AnswerColumns:
-    """Names and types of the output columns.
-
-    Attributes:
-      carried: columns of the examples, in order.
-      outputs: column -> output of the model.
-      types: types of the output columns.
-    """
+    """Names and types of the output columns: `carried` from the examples, and column -> output of the model."""
 
     carried: Mapping[str, pa.DataType]
     outputs: Mapping[str, str]
@@ -38,14 +32,9 @@ class AnswerColumns:
     def of(
         cls, options: PredictOptions, known: Mapping[str, KnownColumn], signature: Signature, probe: Arrays | None
     ) -> AnswerColumns:
-        """Determine the columns.
+        """Determine the columns; raise InfeedError if a column cannot hold the type of an output.
 
-        Args:
-          known: columns of the examples, including the requested ones.
-          probe: outputs for some rows, for outputs whose shape the signature does not define.
-
-        Raises:
-          InfeedError: a column cannot hold the type of an output.
+        `probe` has outputs for some rows, for outputs whose shape the signature does not define.
         """
         nested = options.output_format == "parquet"
         outputs = dict(options.outputs or {name: name for name in signature.outputs})
@@ -60,11 +49,7 @@ class AnswerColumns:
         return pa.schema({**self.carried, **self.types})
 
     def table(self, batch: Batch, found: Arrays) -> pa.RecordBatch:
-        """Return a row for each record of the batch, in order.
-
-        Raises:
-          InfeedError: bytes that should become text are not UTF-8.
-        """
+        """Return a row for each record, in order; raise InfeedError if bytes that should become text are not UTF-8."""
         carried = [_carry(batch, name, kind) for name, kind in self.carried.items()]
         answers = [_arrow(batch, name, found[self.outputs[name]], kind) for name, kind in self.types.items()]
         return pa.RecordBatch.from_arrays([*carried, *answers], schema=self.schema)
@@ -139,25 +124,18 @@ def _item_type(name: str, signature: Signature, nested: bool) -> pa.DataType:
 def _arrow(batch: Batch, name: str, found: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
     """Convert [batch, ...] to values, lists, or lists of lists. Dimensions beyond those of `kind` are flattened."""
     kinds = [kind]
-    while _is_list(kinds[-1]):
+    while pa.types.is_list(kinds[-1]) or pa.types.is_fixed_size_list(kinds[-1]):
         kinds.append(kinds[-1].value_type)
     *lists, item = kinds
     shape = [*found.shape[: len(lists)], math.prod(found.shape[len(lists) :])]
     values = _items(batch, name, found.reshape(-1), item)
     for axis in range(len(lists), 0, -1):
-        values = _listed(values, math.prod(shape[:axis]), shape[axis], lists[axis - 1])
+        if pa.types.is_fixed_size_list(lists[axis - 1]):
+            values = pa.FixedSizeListArray.from_arrays(values, shape[axis])
+        else:
+            offsets = np.arange(math.prod(shape[:axis]) + 1) * shape[axis]
+            values = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
     return values
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def _listed(values: pa.Array, count: int, size: int, kind: pa.DataType) -> pa.Array:
-    """Return `count` lists of `size` values each."""
-    if pa.types.is_fixed_size_list(kind):
-        return pa.FixedSizeListArray.from_arrays(values, size)
-    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1) * size, pa.int32()), values)
 
 
 def _items(batch: Batch, name: str, found: npt.NDArray[Any], item: pa.DataType) -> pa.Array:

@@ -101,14 +101,15 @@ def write_predictions(
     progress_file = ProgressFile.of(output, model, shards, options)
     finished = progress_file.read(paths)
     items = [OutputShard(*pair) for pair in zip(shards, paths, strict=True)][finished:]
-    read = sum(item.records.bytes for item in items)
+    import tensorflow as tf  # slow, and so only after the checks
+
     work = Work(
         "predicts",
         len(items),
-        read,
+        sum(item.records.bytes for item in items),
         limits.PREDICT_BYTES,
         limits.TENSORFLOW_MEMORY,
-        alone=_gpu(),
+        alone="the model is on a GPU" if tf.config.list_physical_devices("GPU") else "",
         imports=["tensorflow"],
     )
     with choose(work, cluster, processes) as engine:
@@ -116,7 +117,7 @@ def write_predictions(
         for number, path in enumerate(engine.map(write, items), finished + 1):
             _log.info("predictions: %s, file %d of %d", path, number, len(paths))
             progress_file.write(number)
-    progress_file.remove()
+    files.remove(progress_file.path)
     return paths
 
 
@@ -124,8 +125,7 @@ def write_predictions(
 class ProgressFile:
     """A hidden file in the output folder that counts the finished files of a job, until all are finished.
 
-    Attributes:
-      job: digest of the examples, the model and the options.
+    `job` is the digest of the examples, the model and the options.
     """
 
     path: str
@@ -151,19 +151,9 @@ class ProgressFile:
     def write(self, finished: int) -> None:
         files.write_bytes(self.path, f"{self.job} {finished}".encode())
 
-    def remove(self) -> None:
-        files.remove(self.path)
-
 
 def _roots(examples: str | Sequence[str]) -> list[str]:
     return [examples] if isinstance(examples, str) else list(examples)
-
-
-def _gpu() -> str:
-    """Return why only one process can do the work, or ""."""
-    import tensorflow as tf
-
-    return "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
 
 
 @dataclass(frozen=True)
@@ -192,13 +182,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """A checked prediction job. Workers receive it without the loaded model.
-
-    Attributes:
-      model: folder of the SavedModel.
-      options: signature and columns.
-      layout: columns of the output.
-    """
+    """A checked prediction job. Workers receive it without the loaded model."""
 
     model: str
     options: PredictOptions
@@ -211,12 +195,7 @@ class Question:
     ) -> Question:
         """Check all arguments, and apply the model to the first batch; on a cluster only if necessary.
 
-        Args:
-          shards: the examples.
-          map_fn: reads the examples. Defaults to this process.
-
-        Raises:
-          InfeedError: see `write_predictions`.
+        `map_fn` reads the examples, by default in this process. The errors are those of `write_predictions`.
         """
         where = ", ".join(dict.fromkeys(root_of(shard) for shard in shards))
         signature = load_signature(model, options)
@@ -248,23 +227,20 @@ class Question:
             progress.count("examples predicted", len(batch.records))
 
     def writer(self, signature: Signature) -> OutputFiles:
-        """Return the writer of the output format.
-
-        Raises:
-          InfeedError: the signature does not fit the format.
-        """
+        """Return the writer of the output format; raise InfeedError if the signature does not fit."""
+        layout = self.layout
         if self.options.output_format == "prediction_log":
             return log_files(signature)
-        makers = {"parquet": parquet_files, "tfrecord": example_files, "examples": whole_example_files}
-        return makers[self.options.output_format](self.layout)
+        if self.options.output_format == "parquet":
+            return parquet_files(layout)
+        if self.options.output_format == "tfrecord":  # a feature for each column
+            return OutputFiles(_records(lambda answer: encode_examples(layout.table(*answer))))
+        merged = _records(lambda answer: _merged(answer.batch, encode_examples(layout.table(*answer))))
+        return OutputFiles(merged, "examples")
 
 
 def load_signature(model: str, options: PredictOptions) -> Signature:
-    """Load the signature.
-
-    Raises:
-      InfeedError: the model or signature does not exist.
-    """
+    """Load the signature; raise InfeedError if the model or signature does not exist."""
     return SavedModel.load(model, options.tags).signature(options.signature)
 
 
@@ -293,11 +269,7 @@ def ask(signature: Signature, batch: Batch) -> Answer:
 
 
 def _clear(output: str, paths: Sequence[str]) -> None:
-    """Remove unfinished files of a killed run.
-
-    Raises:
-      InfeedError: the folder has other files.
-    """
+    """Remove unfinished files of a killed run; raise InfeedError if the folder has other files."""
     there = [file.path for file in files.list_files(output, depth=1)]
     strange = [path for path in there if path not in paths and not files.is_hidden(path)]
     if strange:
@@ -317,7 +289,6 @@ class OutputFiles:
     """The names and the writer of a format's files.
 
     Attributes:
-      write: writes a file atomically.
       prefix, suffix: parts of file names. A suffix of "" means that of compressed TFRecords.
       by_split: whether each split has a folder.
     """
@@ -330,13 +301,12 @@ class OutputFiles:
     def paths(self, output: str, shards: list[ShardRange]) -> list[str]:
         """Return one path for each shard of the examples, numbered within its folder."""
         folders = [names.split_dir(output, shard.split) if self.by_split else output for shard in shards]
-        return [
-            files.join(folder, self._name(folders[:place].count(folder), folders.count(folder)))
-            for place, folder in enumerate(folders)
-        ]
-
-    def _name(self, index: int, count: int) -> str:
-        return names.shard_name(index, count, not self.suffix, self.prefix) + self.suffix
+        paths = []
+        for place, folder in enumerate(folders):
+            index, count = folders[:place].count(folder), folders.count(folder)
+            name = names.shard_name(index, count, not self.suffix, self.prefix) + self.suffix
+            paths.append(files.join(folder, name))
+        return paths
 
 
 def parquet_files(layout: AnswerColumns) -> OutputFiles:
@@ -348,18 +318,6 @@ def parquet_files(layout: AnswerColumns) -> OutputFiles:
                 writer.write_table(pa.Table.from_batches(group, layout.schema))
 
     return OutputFiles(write, suffix=".parquet")
-
-
-def example_files(layout: AnswerColumns) -> OutputFiles:
-    """Write compressed TFRecords of tf.Examples with a feature for each column."""
-    return OutputFiles(_records(lambda answer: encode_examples(layout.table(*answer))))
-
-
-def whole_example_files(layout: AnswerColumns) -> OutputFiles:
-    """Write compressed TFRecords of the examples with outputs as additional features."""
-    return OutputFiles(
-        _records(lambda answer: _merged(answer.batch, encode_examples(layout.table(*answer)))), "examples"
-    )
 
 
 def log_files(signature: Signature) -> OutputFiles:
@@ -374,7 +332,20 @@ def log_files(signature: Signature) -> OutputFiles:
             where=signature.where,
             do="choose a signature that takes them, such as serving_default, or write parquet or tfrecord",
         )
-    log = _new_log(signature)
+    try:
+        from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+    except ImportError as error:
+        do = "pip install tensorflow-serving-api, or write parquet or tfrecord"
+        raise InfeedError("prediction_log is a proto of TensorFlow Serving's", do=do) from error
+    import tensorflow as tf
+
+    log = PredictionLog()  # for one example
+    log.predict_log.request.model_spec.signature_name = signature.name
+    log.predict_log.response.model_spec.signature_name = signature.name
+    for argument in signature.inputs:
+        log.predict_log.request.inputs[argument].CopyFrom(tf.make_tensor_proto([b""]))
+    for name in signature.outputs:
+        log.predict_log.response.outputs[name].Clear()
     return OutputFiles(_records(lambda answer: _logs(log, answer)), "prediction_logs", by_split=False)
 
 
@@ -392,6 +363,8 @@ def _groups(tables: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
 
 
 def _records(payloads: Callable[[Answer], pa.LargeBinaryArray]) -> Write:
+    """Return the writer of compressed TFRecords."""
+
     def write(path: str, answers: Iterable[Answer]) -> None:
         write_records(path, (frame_records(payloads(answer)) for answer in answers), gzip_level=_GZIP_LEVEL)
 
@@ -408,25 +381,6 @@ def _merged(batch: Batch, added: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
         example.MergeFromString(more)
         merged.append(example.SerializeToString(deterministic=True))
     return pa.array(merged, pa.large_binary())
-
-
-def _new_log(signature: Signature) -> Any:
-    """Return a PredictionLog for one example that names the signature."""
-    try:
-        from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
-    except ImportError as error:
-        do = "pip install tensorflow-serving-api, or write parquet or tfrecord"
-        raise InfeedError("prediction_log is a proto of TensorFlow Serving's", do=do) from error
-    import tensorflow as tf
-
-    log = PredictionLog()
-    log.predict_log.request.model_spec.signature_name = signature.name
-    log.predict_log.response.model_spec.signature_name = signature.name
-    for argument in signature.inputs:
-        log.predict_log.request.inputs[argument].CopyFrom(tf.make_tensor_proto([b""]))
-    for name in signature.outputs:
-        log.predict_log.response.outputs[name].Clear()
-    return log
 
 
 def _logs(log: Any, answer: Answer) -> pa.LargeBinaryArray:

@@ -39,11 +39,9 @@ class Signature:
     """A signature of a model.
 
     Attributes:
-      name: name of the signature.
       where: folder of the model, for errors.
       arguments: feature -> argument. Exports of infeed's Trainer define the mapping. In others the names are equal.
-      inputs: feature -> TensorSpec.
-      outputs: output -> TensorSpec.
+      inputs, outputs: feature or output -> TensorSpec.
       takes_examples: whether it takes serialized tf.Examples, string [batch], rather than features.
       function: TensorFlow's function.
     """
@@ -57,10 +55,7 @@ class Signature:
     function: Any
 
     def __call__(self, features: Mapping[str, Any]) -> Arrays:
-        """Return the outputs for a batch: output -> array [batch, ...].
-
-        Args:
-          features: feature -> values [batch, ...] that convert to tensors, for all `inputs`.
+        """Return the outputs for a batch, output -> array [batch, ...], of the values [batch, ...] of all `inputs`.
 
         Raises:
           RefusedBatchError: TensorFlow rejected the batch.
@@ -111,7 +106,6 @@ class SavedModel:
         Args:
           path: folder of a SavedModel, or folder of numbered versions as Pusher writes them; the newest is used.
           tags: tags of the graph to load. Empty if it has only one graph, as most models.
-          called: name of the model in errors.
 
         Raises:
           InfeedError: there is no model, or TensorFlow cannot load it.
@@ -133,11 +127,7 @@ class SavedModel:
         return options
 
     def signature(self, name: str, do: str = "choose another signature") -> Signature:
-        """Return a signature by name. `do` is the remedy if it does not exist.
-
-        Raises:
-          InfeedError: the signature does not exist or takes no input.
-        """
+        """Return a signature by name. The error has the remedy `do` if it does not exist or takes no input."""
         signatures = self.loaded.signatures
         if name not in signatures:
             there = ", ".join(signatures) or "none at all"
@@ -146,33 +136,22 @@ class SavedModel:
         specs = dict(sorted(function.structured_input_signature[1].items()))
         if not specs:
             raise InfeedError(f"signature {name!r} has no inputs", where=self.where, do=do)
-        known = self._known_arguments(specs)
+        known: dict[str, str] = {}
+        if hasattr(self.loaded, "raw_features"):  # infeed's Trainer exported the model
+            lists = (self.loaded.raw_features, self.loaded.raw_arguments)
+            known = dict(zip(*([name.decode() for name in one.numpy()] for one in lists), strict=True))
+        if set(known.values()) != set(specs):  # and this signature is not for raw features
+            known = {}
         arguments = known or {argument: argument for argument in specs}
         inputs = {feature: specs[argument] for feature, argument in arguments.items()}
         outputs = dict(sorted(function.structured_outputs.items()))  # which come in another order each time
-        return Signature(name, self.where, arguments, inputs, outputs, not known and _is_of_examples(specs), function)
-
-    def _known_arguments(self, specs: Mapping[str, Any]) -> dict[str, str]:
-        """Map features to arguments, if infeed's Trainer exported this signature for raw features."""
-        if not hasattr(self.loaded, "raw_features"):
-            return {}
-        lists = (self.loaded.raw_features, self.loaded.raw_arguments)
-        known = dict(zip(*([name.decode() for name in one.numpy()] for one in lists), strict=True))
-        return known if set(known.values()) == set(specs) else {}
-
-
-def _is_of_examples(specs: Mapping[str, Any]) -> bool:
-    """Return whether a signature has one string argument, which TFX takes as serialized examples."""
-    [first, *more] = specs.values()
-    return not more and first.dtype.name == "string" and first.shape.rank in (None, 1)
+        first = next(iter(specs.values()))  # TFX takes a single string argument as serialized examples
+        is_of_examples = len(specs) == 1 and first.dtype.name == "string" and first.shape.rank in (None, 1)
+        return Signature(name, self.where, arguments, inputs, outputs, not known and is_of_examples, function)
 
 
 def model_folder(path: str) -> str:
-    """Return the folder of a SavedModel: `path`, or the newest version in it.
-
-    Raises:
-      InfeedError: there is none.
-    """
+    """Return the folder of a SavedModel: `path`, or the newest version in it; raise InfeedError if there is none."""
     if files.exists(files.join(path, _FILE)):
         return path
     inside = files.list_folders(path) if files.is_folder(path) else []
@@ -210,11 +189,7 @@ def _in_words(error: Exception) -> str:
 
 
 def check_inputs(signature: Signature, known: Mapping[str, KnownColumn], where: str) -> None:
-    """Check that the data has a column of a fitting type for each feature of the signature.
-
-    Raises:
-      InfeedError: a feature does not fit. The error names the first.
-    """
+    """Raise InfeedError unless the data has a column of a fitting type for each feature of the signature."""
     for name, spec in signature.inputs.items():
         if name not in known:
             do = f"{_DO}; the columns are {', '.join(map(repr, sorted(known)))}"
@@ -252,7 +227,8 @@ def _dense(batch: Batch, name: str, spec: Any) -> npt.NDArray[Any]:
         raise _error_at(batch, row, f"column {name!r} has {counts[row]} values, and the model takes {size}")
     if size and missing.any() and not _has_missing(spec):
         raise _error_at(batch, int(np.argmax(missing)), f"column {name!r} has no value, and {_no_missing(spec)}")
-    dense = np.full((len(counts), size), *_empty(spec))
+    empty, kind = (b"", object) if spec.dtype.name == "string" else (0, spec.dtype.as_numpy_dtype)
+    dense = np.full((len(counts), size), math.nan if spec.dtype.is_floating else empty, kind)
     dense[wanted] = _items(column).reshape(-1, size) if size else 0
     return dense.reshape(len(counts), *_filled(dims, size))
 
@@ -264,13 +240,6 @@ def _has_missing(spec: Any) -> bool:
 
 def _no_missing(spec: Any) -> str:
     return f"{spec.dtype.name} has none that means missing"
-
-
-def _empty(spec: Any) -> tuple[Any, Any]:
-    """Return (representation of a missing value, NumPy type of all values)."""
-    if spec.dtype.name == "string":
-        return b"", object
-    return (math.nan if spec.dtype.is_floating else 0), spec.dtype.as_numpy_dtype
 
 
 def _items(column: pa.Array) -> npt.NDArray[Any]:

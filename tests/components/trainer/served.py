@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from infeed.components import schema
-from infeed.components.trainer.arguments import argument_names
 from infeed.components.trainer.data import normalise_images
+from infeed.components.trainer.export import argument_names
 from infeed.components.trainer.graph import TransformGraph
 from infeed.components.trainer.model import make_model
 from infeed.components.trainer.options import TrainOptions

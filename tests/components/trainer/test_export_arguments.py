@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.trainer.arguments import argument_names, examples_argument
+from infeed.components.trainer.export import argument_names, examples_argument
 
 
 def test_a_name_that_tensorflow_accepts_stays_and_others_are_made_of_theirs() -> None:
