@@ -76,7 +76,8 @@ def _table(runs: list[PastRun], status: Mapping[int, str]) -> Table:
         style = _STYLES.get(words, "bold red" if words.endswith("failed") else "")
         rows = f"{sum(run.rows.values()):,}" if run.rows else _NONE
         took = seconds(run.seconds) if run.ended else _NONE
-        cells = (str(run.number), _time(run), took, Text(words, style), _score(run))
+        score = next((f"{name} {value}" for name, value in _scores(run)), _NONE)
+        cells = (str(run.number), _time(run), took, Text(words, style), score)
         table.add_row(*cells, rows, run.fingerprint[:_DIGITS] or _NONE, _waited(run))
     return table
 
@@ -85,11 +86,10 @@ def _time(run: PastRun) -> str:
     return datetime.fromisoformat(run.run_id).isoformat(sep=" ", timespec="minutes")
 
 
-def _score(run: PastRun) -> str:
-    if not run.outcome or not run.outcome.metrics:
-        return _NONE
-    name, value = next(iter(run.outcome.metrics.items()))
-    return f"{LABELS.get(name, name)} {with_interval(name, value, run.outcome)}"
+def _scores(run: PastRun) -> Iterator[tuple[str, str]]:
+    if run.outcome:
+        for name, value in run.outcome.metrics.items():
+            yield LABELS.get(name, name), with_interval(name, value, run.outcome)
 
 
 def _waited(run: PastRun) -> str:
@@ -111,9 +111,7 @@ def _differences(*runs: PastRun) -> Iterator[tuple[str, str, str]]:
 def _facts(run: PastRun) -> Iterator[tuple[str, str]]:
     yield from {"started": _time(run), "status": run.status, "fingerprint of the data": run.fingerprint}.items()
     yield from ((f"{split} rows", f"{rows:,}") for split, rows in run.rows.items())
-    if run.outcome:
-        metrics = run.outcome.metrics.items()
-        yield from ((LABELS.get(name, name), with_interval(name, value, run.outcome)) for name, value in metrics)
+    yield from _scores(run)
     yield "waited for input", _waited(run)
     yield from ((node.name, f"{seconds(node.seconds)}, {node.state.value}") for node in run.nodes)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.packed import is_packed, pack
@@ -32,20 +30,14 @@ def shorten(task: Task, *, launcher: bool) -> None:
     container = task.container
     assert container is not None, "only a container has arguments"
     given = task.spec.get("inputs", {}).get("parameters", {})
-    constants = {name: value["runtimeValue"] for name, value in given.items() if _is_text(value)}
-    long = [value for value in constants.values() if len(value["constant"]) > _LONG and task.driver is None]
+    constants = [value.get("runtimeValue", {}) for value in given.values() if task.driver is None]
+    texts = [value for value in constants if isinstance(value.get("constant"), str)]
+    long = [value for value in texts if len(value["constant"]) > _LONG]
     for value in long:
         value["constant"] = pack(value["constant"])
     if long:
         container["command"] = [*STEP, *(() if launcher else (IN_PLACE,))]
-    _check(task, given, [*container.get("command", ()), *container.get("args", ())])
-
-
-def _is_text(value: Mapping[str, Any]) -> bool:
-    return isinstance(value.get("runtimeValue", {}).get("constant"), str)
-
-
-def _check(task: Task, given: Mapping[str, Any], words: list[str]) -> None:
+    words = [*container.get("command", ()), *container.get("args", ())]
     lengths = {f"parameter {name}": len(json.dumps(value).encode()) for name, value in given.items()}
     lengths |= {"the config" if is_packed(word) else f"argument {word[:40]}": len(word.encode()) for word in words}
     message = sum(length for name, length in lengths.items() if name.startswith("parameter")) + _ARTIFACTS

@@ -47,15 +47,10 @@ def check_target(deploy: Deploy, target: Target, schema: Schema = "2.1") -> None
     if target == "kubeflow" and schema != "2.1":
         raise InfeedError(f"schema is {schema}, and Kubeflow reads only 2.1", where="option schema", do="leave it out")
     if not deploy.image:
-        raise InfeedError(
-            "no container image is set for the steps",
-            where="deploy.image",
-            do="set deploy.image or --image to an image with this package and the project",
-        )
-    for node, resources in deploy.resources.items():
-        _check_resources(resources, target, f"deploy.resources.{node}")
-        _check_disk(deploy.resources_of_step(node), f"deploy.resources.{node}")
-        _check_mounts(deploy.resources_of(node), f"deploy.resources.{node}")
+        do = "set deploy.image or --image to an image with this package and the project"
+        raise InfeedError("no container image is set for the steps", where="deploy.image", do=do)
+    for node in deploy.resources:
+        _check_resources(deploy, node, target)
     if deploy.training:
         _check_training(deploy, target)
     if vertex := deploy.on(target):
@@ -69,19 +64,13 @@ def check_stores(root: str, data: str, target: Target) -> None:
 
     On Kubeflow, the launcher moves artifacts between the store and the disk of the pod, and this package reads the data
     with pyarrow. On Vertex AI, TensorFlow opens every place, and TensorFlow 2.18 and later opens only gs://.
-
-    Args:
-      root: folder of everything that the pipeline writes.
-      data: path of the data.
-      target: platform that runs the job.
     """
     known = [f"{scheme}://" for scheme in FOLDERS] if target == "kubeflow" else ["gs://"]
     for setting, place in (("deploy.root", root), ("deploy.data", data)):
         scheme = f"{place.partition('://')[0]}://"
         if "://" in place and scheme not in known:
-            raise InfeedError(
-                f"the steps cannot open {scheme} on {target}", where=setting, do=f"use a place on {', '.join(known)}"
-            )
+            do = f"use a place on {', '.join(known)}"
+            raise InfeedError(f"the steps cannot open {scheme} on {target}", where=setting, do=do)
 
 
 def check_runner(deploy: Deploy, data: str, target: Target, local_options: Sequence[str] = ()) -> None:
@@ -89,8 +78,6 @@ def check_runner(deploy: Deploy, data: str, target: Target, local_options: Seque
 
     Args:
       deploy: settings with the pipeline's root.
-      data: path of the data.
-      target: platform that runs the job.
       local_options: Beam options of local runs, which a compiled pipeline without `deploy.beam` takes over.
     """
     given, root = Named.of(local_options).short_name, deploy.root or ""
@@ -123,12 +110,12 @@ def check_accelerators(names: Collection[str]) -> None:
     known = [kind.name for kind in AcceleratorType if kind.value]
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise InfeedError(
-            f"Vertex AI has no accelerator {unknown[0]!r}", where="deploy", do=f"use one of {', '.join(known)}"
-        )
+        do = f"use one of {', '.join(known)}"
+        raise InfeedError(f"Vertex AI has no accelerator {unknown[0]!r}", where="deploy", do=do)
 
 
-def _check_resources(resources: Resources, target: Target, where: str) -> None:
+def _check_resources(deploy: Deploy, node: str, target: Target) -> None:
+    resources, where = deploy.resources[node], f"deploy.resources.{node}"
     if resources.accelerator and ("/" in resources.accelerator) != (target == "kubeflow"):
         raise InfeedError(
             f"{target} has no accelerator {resources.accelerator!r}", where=where, do=_ACCELERATOR_NAMES[target]
@@ -140,22 +127,17 @@ def _check_resources(resources: Resources, target: Target, where: str) -> None:
             where=f"{where}.{foreign[0]}",
             do="remove the setting; Vertex AI chooses machines by cpu, memory and accelerator",
         )
-
-
-def _check_mounts(resources: Resources, where: str) -> None:
-    twice = [folder for folder, count in Counter(resources.mounts).items() if count > 1]
-    if twice:
-        do = "mount each Secret, ConfigMap and volume in a separate folder"
-        raise InfeedError(f"several things are mounted at {twice[0]}", where=where, do=do)
-
-
-def _check_disk(resources: Resources, where: str) -> None:
-    if resources.accelerator and resources.ephemeral_storage:
+    of_step = deploy.resources_of_step(node)
+    if of_step.accelerator and of_step.ephemeral_storage:
         raise InfeedError(
             "Kubeflow Pipelines cannot limit the ephemeral storage of a step that has an accelerator",
             where=f"{where}.ephemeral_storage",
             do="set it only for nodes without an accelerator, and use ephemeral_volumes here",
         )
+    twice = [folder for folder, count in Counter(deploy.resources_of(node).mounts).items() if count > 1]
+    if twice:
+        do = "mount each Secret, ConfigMap and volume in a separate folder"
+        raise InfeedError(f"several things are mounted at {twice[0]}", where=where, do=do)
 
 
 def _check_root(deploy: Deploy, vertex: VertexOptions) -> None:
@@ -250,12 +232,7 @@ def check_strategy(train: TrainOptions, found: TrainingMachines) -> None:
 
 
 def check_function_paths(functions: Mapping[str, str], folder: str) -> None:
-    """Raise InfeedError for a function in a file outside `folder`, because the project's image lacks that file.
-
-    Args:
-      functions: function references by option name.
-      folder: folder of the project.
-    """
+    """Raise InfeedError for a function in a file outside `folder`, because the project's image lacks that file."""
     for option, text in functions.items():
         module, _, _ = text.partition(":")
         if module.endswith(".py") and not Path(os.path.normpath(module)).is_relative_to(folder):

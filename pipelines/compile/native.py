@@ -20,12 +20,7 @@ from infeed.components.trainer.options import OVERRIDES, TrainOptions
 from infeed.pipelines.compile.checks import check_config
 from infeed.pipelines.compile.compile import on_cluster
 from infeed.pipelines.compile.input_states import SUFFIX, VERSION, VERSIONS
-from infeed.pipelines.compile.kubeflow import (
-    CompileOptions,
-    parameter_defaults,
-    relative_function_paths,
-    write_job,
-)
+from infeed.pipelines.compile.kubeflow import CompileOptions, parameter_defaults, relative_function_paths, write_job
 from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig, split_data
 from infeed.pipelines.deploy.options import TRAINER
 from infeed.pipelines.job.compiled import WITHOUT_TFX
@@ -80,7 +75,12 @@ def compile_native(config: PipelineConfig, options: CompileOptions) -> str:
         "sdkVersion": "infeed",
         "root": {
             "dag": {"tasks": {name: _task(name, step) for name, step in steps.items()}},
-            "inputDefinitions": {"parameters": {name: _definition(value) for name, value in defaults.items()}},
+            "inputDefinitions": {
+                "parameters": {
+                    name: {"parameterType": _TYPES[type(value)], "defaultValue": value}
+                    for name, value in defaults.items()
+                }
+            },
         },
         "components": {name: _component(name, step, defaults) for name, step in steps.items()},
         "deploymentSpec": {
@@ -260,7 +260,7 @@ def _task(name: str, step: CommandStep) -> dict[str, Any]:
 def _component(name: str, step: CommandStep, defaults: Mapping[str, Any]) -> dict[str, Any]:
     inputs = {
         "parameters": {key: {"parameterType": _TYPES[type(defaults.get(key, ""))]} for key in step.parameters},
-        "artifacts": {key: _spec(_type_of(key)) for key in step.inputs},
+        "artifacts": {key: _spec({"dataset": _DATASET, "model": _MODEL}.get(key, _FILES)) for key in step.inputs},
     }
     outputs = {
         "artifacts": {**{key: _spec(title) for key, title in step.outputs.items()}, **step.shown},
@@ -274,13 +274,5 @@ def _component(name: str, step: CommandStep, defaults: Mapping[str, Any]) -> dic
     return component
 
 
-def _type_of(key: str) -> str:
-    return {"dataset": _DATASET, "model": _MODEL}.get(key, _FILES)
-
-
 def _spec(title: str) -> dict[str, Any]:
     return {"artifactType": {"schemaTitle": title, "schemaVersion": "0.0.1"}}
-
-
-def _definition(value: str | int) -> dict[str, Any]:
-    return {"parameterType": _TYPES[type(value)], "defaultValue": value}

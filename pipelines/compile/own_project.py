@@ -56,11 +56,7 @@ def _name(place: str, task: Task) -> None:
     container["args"] = [*container.get("args", ()), f"{OPTION}{place}"]
     if tuple(container["command"][: len(STEP)]) != STEP:  # TFX's own entry point, on Vertex AI
         container["command"] = [*STEP, IN_PLACE]
-    _name_in_custom_job(variable, task)
-
-
-def _name_in_custom_job(variable: dict[str, str], task: Task) -> None:
-    """Give the variable to the machines of a custom job, which TFX starts from the step's parameters."""
+    # TFX starts the machines of a custom job from the step's parameters.
     value = task.spec.get("inputs", {}).get("parameters", {}).get("custom_config", {}).get("runtimeValue", {})
     config = json.loads(value["constant"]) if _TRAINING in str(value.get("constant")) else {}
     for pool in config.get(_TRAINING, {}).get("job_spec", {}).get("worker_pool_specs", ()):

@@ -167,16 +167,11 @@ def _handler(cluster: Cluster, authorization: str) -> type[BaseHTTPRequestHandle
     return Handler
 
 
-def _checkpoints(arguments: Sequence[str]) -> str:
-    """Return the folder of the training's checkpoints, from the command line of the step."""
-    message, _ = step.message_of(arguments)
-    config = json.loads(unpack(message["inputs"]["parameterValues"]["custom_config"]))
-    return str(config[CUSTOM_CONFIG_KEY]["checkpoint_dir"])
-
-
 def main(arguments: Sequence[str]) -> None:
     """Run the step against a cluster of this process."""
-    kills = Kills(int(os.environ.get(KILLS, 0)), _checkpoints(arguments))
+    message, _ = step.message_of(arguments)
+    config = json.loads(unpack(message["inputs"]["parameterValues"]["custom_config"]))
+    kills = Kills(int(os.environ.get(KILLS, 0)), str(config[CUSTOM_CONFIG_KEY]["checkpoint_dir"]))
     with serving(Cluster(kills)) as kubeconfig:
         os.environ["KUBECONFIG"] = kubeconfig
         step.main(arguments)

@@ -21,11 +21,11 @@ from typing import Any
 from infeed.components.errors import InfeedError
 from infeed.components.seams import tfx as tfx_seam
 from infeed.pipelines.job.compiled import STEP
+from infeed.pipelines.rehearse.launch import end_process
 
 ENTRY_POINT = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 EXECUTORS = ("infeed.components.trainer.vertex_executor.", "tfx.extensions.google_cloud_ai_platform.trainer.")
 _POLL = 0.2  # seconds between checks of the processes
-_GRACE = 10.0  # seconds from SIGTERM to SIGKILL for the remaining machines after the job has ended
 
 # TensorFlow's names for the machines of each pool; Vertex AI allows no more pools.
 _TASKS = ("chief", "worker", "ps", "evaluator")
@@ -145,13 +145,18 @@ def run_replicas(wanted: Sequence[Replica]) -> str:
     Raises:
       OSError: a command cannot start.
     """
-    addresses = dict(zip(wanted, _free_addresses(len(wanted)), strict=True))
+    with ExitStack() as held:  # open at the same time, so that all ports differ
+        sockets = [held.enter_context(socket.socket()) for _ in wanted]
+        for each in sockets:
+            each.bind(("localhost", 0))
+        ports = [each.getsockname()[1] for each in sockets]
+    addresses = {machine: f"localhost:{port}" for machine, port in zip(wanted, ports, strict=True)}
     with ExitStack() as running:
         processes = {}
         for machine in wanted:
             env = {**os.environ, **machine.env, **cluster_environment(machine, addresses)}
             processes[machine] = subprocess.Popen(machine.command, env=env)
-            running.callback(_end, processes[machine])
+            running.callback(end_process, processes[machine])
         first = processes[wanted[0]]
         while True:
             for machine, process in processes.items():
@@ -160,23 +165,6 @@ def run_replicas(wanted: Sequence[Replica]) -> str:
             if first.returncode == 0:
                 return ""
             time.sleep(_POLL)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(_GRACE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _free_addresses(count: int) -> list[str]:
-    with ExitStack() as held:  # open at the same time, so that all ports differ
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("localhost", 0))
-        return [f"localhost:{each.getsockname()[1]}" for each in sockets]
 
 
 if __name__ == "__main__":

@@ -54,8 +54,12 @@ def gather_inputs(task: Task, scope: Scope) -> TaskIO:
         **{key: spec.get("defaultValue") for key, spec in declared.get("parameters", {}).items()},
         **{k: v for k, source in given.get("parameters", {}).items() if (v := _parameter(source, scope)) is not None},
     }
-    for kind, found in (("parameters", parameters), ("artifacts", artifacts)):
-        _check_given(kind, found, given, declared.get(kind, {}), task)
+    found: dict[str, Mapping[str, Any]] = {"parameters": parameters, "artifacts": artifacts}
+    for kind, values_by_key in found.items():
+        for key in given.get(kind, {}):
+            if values_by_key.get(key) is None and not declared.get(kind, {}).get(key, {}).get("isOptional"):
+                do = "mark the input as optional, or check the upstream task that should set it"
+                raise InfeedError(f"the input {key!r} has no value", where=f"task {task.node}", do=do)
     known = TaskIO(_present(parameters), _present(artifacts))
     return _with_placeholders(known, given.get("parameters", {}), declared.get("parameters", {}), scope)
 
@@ -102,13 +106,6 @@ def _final_status(producer: str, scope: Scope) -> dict[str, Any]:
         "pipelineJobResourceName": scope.job["pipeline_job_resource_name"],
         "pipelineTaskName": producer,
     }
-
-
-def _check_given(kind: str, found: Mapping[str, Any], given: Spec, declared: Spec, task: Task) -> None:
-    for key in given.get(kind, {}):
-        if found.get(key) is None and not declared.get(key, {}).get("isOptional"):
-            do = "mark the input as optional, or check the upstream task that should set it"
-            raise InfeedError(f"the input {key!r} has no value", where=f"task {task.node}", do=do)
 
 
 def _with_placeholders(known: TaskIO, sources: Spec, declared: Spec, scope: Scope) -> TaskIO:
@@ -220,7 +217,8 @@ class DagExecutor:
         assert task.executor is not None
         context = self._context
         if "container" in task.executor:
-            return run_step(task, inputs, _of_task(context, task), tell)
+            names = {"pipeline_task_name": task.name, "pipeline_task_uuid": f"{context.run}/{task.node}"}
+            return run_step(task, inputs, dataclasses.replace(context, job={**context.job, **names}), tell)
         if "resolver" in task.executor:
             found = resolve(task, inputs, context.store, context.pipeline, context.job)
             return TaskResult(NodeState.DONE, found, note="" if any(found.artifacts.values()) else "found nothing")
@@ -244,12 +242,6 @@ class DagExecutor:
         return TaskResult(NodeState.FAILED, error=error)
 
 
-def _of_task(context: RunContext, task: Task) -> RunContext:
-    """Add the values of the task for placeholders."""
-    names = {"pipeline_task_name": task.name, "pipeline_task_uuid": f"{context.run}/{task.node}"}
-    return dataclasses.replace(context, job={**context.job, **names})
-
-
 def holds(condition: str, inputs: TaskIO) -> bool:
     """Evaluate the condition of a task.
 
@@ -259,26 +251,22 @@ def holds(condition: str, inputs: TaskIO) -> bool:
       InfeedError: the condition is not a Boolean expression, or uses inputs that the task does not have.
     """
     from celpy import Environment  # the import takes a second, and most jobs have no conditions
+    from celpy.adapter import json_to_cel
     from celpy.celparser import CELParseError
     from celpy.celtypes import BoolType
     from celpy.evaluation import CELEvalError
 
+    artifacts = {key: {"artifacts": [a.to_json() for a in found]} for key, found in inputs.artifacts.items()}
+    known = {"parameter_values": dict(inputs.parameters), "artifacts": artifacts}
     environment, problem = Environment(), "it is neither true nor false"
     try:
-        result = environment.program(environment.compile(condition)).evaluate({"inputs": _to_cel(inputs)})
+        program = environment.program(environment.compile(condition))
+        result = program.evaluate({"inputs": json_to_cel(values.mapped(known, _double))})
     except (CELParseError, CELEvalError) as error:
         result, problem = None, str(error.args[0])
     if not isinstance(result, BoolType):
         raise InfeedError(f"cannot evaluate the condition: {problem}", where=condition, do="correct it in the pipeline")
     return bool(result)
-
-
-def _to_cel(inputs: TaskIO) -> Any:
-    from celpy.adapter import json_to_cel
-
-    artifacts = {key: {"artifacts": [a.to_json() for a in found]} for key, found in inputs.artifacts.items()}
-    known = {"parameter_values": dict(inputs.parameters), "artifacts": artifacts}
-    return json_to_cel(values.mapped(known, _double))
 
 
 def _double(value: Any) -> Any:

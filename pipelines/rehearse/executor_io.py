@@ -126,15 +126,7 @@ def planned_outputs(task: Task, attempt_dir: AttemptDir) -> dict[str, Artifact]:
 def executor_input(
     inputs: TaskIO, outputs: Mapping[str, Artifact], task: Task, attempt_dir: AttemptDir, legacy: bool
 ) -> Any:
-    """Return the ExecutorInput message.
-
-    Args:
-      inputs: inputs of the step.
-      outputs: planned output artifacts by key.
-      task: task of the step.
-      attempt_dir: output folder of the attempt.
-      legacy: whether to write typed parameters, as in schema 2.0.
-    """
+    """Return the ExecutorInput message; if `legacy`, with typed parameters, as in schema 2.0."""
     if legacy:
         parameters = {"parameters": {key: values.to_legacy(value) for key, value in inputs.parameters.items()}}
     else:
@@ -238,7 +230,9 @@ def fill(text: str, view: View) -> str:
 
 def fill_arguments(arguments: Sequence[str], view: View) -> list[str]:
     """Replace the placeholders in each argument, and expand kfp's `Concat` and `IfPresent`."""
-    return [text for argument in arguments for text in _expand(_structure(argument), view)]
+    structures = ('{"Concat": ', '{"IfPresent": ')
+    parsed = [json.loads(one) if one.startswith(structures) else one for one in arguments]
+    return [text for argument in parsed for text in _expand(argument, view)]
 
 
 def inputs_view(inputs: TaskIO, path_of: PathOf = str) -> View:
@@ -264,10 +258,6 @@ def _look_up(path: str, view: View) -> Any:
         do = "use an input or output of the component, or a constant in kfp.dsl"
         raise InfeedError(f"the placeholder {{{{${path}}}}} has no value", do=do) from error
     return found
-
-
-def _structure(argument: str) -> Any:
-    return json.loads(argument) if argument.startswith(('{"Concat": ', '{"IfPresent": ')) else argument
 
 
 def _expand(argument: Any, view: View) -> list[str]:

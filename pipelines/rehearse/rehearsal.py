@@ -119,8 +119,13 @@ def _context(
     launcher: Launcher,
     parameters: Mapping[str, Any],
 ) -> RunContext:
-    run = _new_name(root)
+    time = datetime.now().strftime("%Y%m%d-%H%M%S")
+    names = [time, *(f"{time}-{number}" for number in range(2, 1000))]
+    run = next(name for name in names if not (root / "logs" / name).exists())
     (root / "logs" / run).mkdir(parents=True)
+    # The artifacts are in the job's root if it stays in a store of Kubeflow's launcher.
+    kept = any(map_.source == map_.target and job.root.startswith(map_.source) for map_ in options.maps)
+    in_store = options.target == "kubeflow" and kept and local_path(job.root) is not None
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     return RunContext(
         root=root,
@@ -142,20 +147,5 @@ def _context(
         launcher=launcher,
         faults=options.faults,
         store=store,
-        artifacts=_artifacts_in_store(job, options),
+        artifacts=job.root if in_store else "",
     )
-
-
-def _artifacts_in_store(job: CompiledJob, options: RehearseOptions) -> str:
-    """Return the job's root if it stays in a store of Kubeflow's launcher; empty for a folder of this machine."""
-    kept = any(map_.source == map_.target and job.root.startswith(map_.source) for map_ in options.maps)
-    if options.target != "kubeflow" or not kept or local_path(job.root) is None:
-        return ""
-    return job.root
-
-
-def _new_name(root: Path) -> str:
-    """Return the current time, with a number if that name exists."""
-    time_ = datetime.now().strftime("%Y%m%d-%H%M%S")
-    names = [time_, *(f"{time_}-{number}" for number in range(2, 1000))]
-    return next(name for name in names if not (root / "logs" / name).exists())

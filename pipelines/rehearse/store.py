@@ -20,7 +20,7 @@ from typing import Any
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.pipelines.job import parameters
-from infeed.pipelines.job.compiled import Spec, Task
+from infeed.pipelines.job.compiled import Task
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO, View, fill, inputs_view
 from infeed.pipelines.rehearse.launch import StepLock
 
@@ -96,8 +96,10 @@ class Store:
     def cached(self, pipeline: str, fingerprint: str) -> Execution | None:
         """Return the newest execution with that fingerprint whose outputs still exist."""
         for execution in reversed(self._executions):
-            if (execution.pipeline, execution.fingerprint) == (pipeline, fingerprint) and self._is_whole(execution):
-                return execution
+            if (execution.pipeline, execution.fingerprint) == (pipeline, fingerprint):
+                names = (name for names in execution.artifacts.values() for name in names)
+                if all(self._artifacts[name].is_there for name in names):
+                    return execution
         return None
 
     def newest(self, pipeline: str) -> Iterator[Artifact]:
@@ -107,10 +109,6 @@ class Store:
 
     def artifact(self, name: str) -> Artifact:
         return self._artifacts[name]
-
-    def _is_whole(self, execution: Execution) -> bool:
-        names = (name for names in execution.artifacts.values() for name in names)
-        return all(self._artifacts[name].is_there for name in names)
 
     def _load(self, content: Mapping[str, Any]) -> None:
         if content.get("format") != _FORMAT:
@@ -162,18 +160,15 @@ def import_artifact(
     importer = task.executor["importer"]
     view = {**job, "inputs": inputs_view(inputs)}
     metadata = _fill_all(importer.get("metadata", {}), view)
-    artifact = Artifact(name, importer["typeSchema"], _uri(importer["artifactUri"], inputs, view), metadata)
+    source = importer["artifactUri"]
+    given = source.get("runtimeParameter")
+    uri = inputs.parameters.get(given) if given else parameters.constant(source)
+    artifact = Artifact(name, importer["typeSchema"], fill(str(uri), view), metadata)
     if not importer.get("reimport"):
         same = (a for a in store.newest(pipeline) if (a.type, a.uri) == (artifact.type, artifact.uri))
         artifact = next((a for a in same if a.metadata == metadata), artifact)
     [key] = task.outputs("artifacts")
     return TaskIO(artifacts={key: [artifact]})
-
-
-def _uri(source: Spec, inputs: TaskIO, view: View) -> str:
-    name = source.get("runtimeParameter")
-    value = inputs.parameters.get(name) if name else parameters.constant(source)
-    return fill(str(value), view)
 
 
 def _fill_all(value: Any, view: View) -> Any:

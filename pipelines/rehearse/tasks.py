@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from infeed.components.errors import InfeedError
 from infeed.pipelines.job.compiled import Target, Task, leaves, walk
 from infeed.pipelines.rehearse.custom_job import EXECUTORS, starts_custom_job
@@ -25,11 +23,15 @@ def check_tasks(tasks: tuple[Task, ...], target: Target) -> None:
             raise InfeedError("a loop over items cannot be rehearsed", where=_where(task), do=do)
     for task in leaves(tasks):
         _check_executor(task, target)
-        for service in _services(task):
-            raise InfeedError(
-                f"{task.node} would start work on {service}, which a rehearsal does not support",
-                do="compile without the service, for example without deploy.vertex.endpoint and deploy.beam.dataflow",
-            )
+        container = task.container or {}
+        words = [*container.get("command", ()), *container.get("args", ())]
+        if starts_custom_job(words):
+            words = [word for word in words if not word.startswith(EXECUTORS)]  # custom_job.py emulates them
+        for sign, service in _SERVICES.items():
+            if any(word.startswith(sign) for word in words):
+                do = "compile without the service, for example without deploy.vertex.endpoint and deploy.beam.dataflow"
+                what = f"{task.node} would start work on {service}, which a rehearsal does not support"
+                raise InfeedError(what, do=do)
 
 
 def _check_executor(task: Task, target: Target) -> None:
@@ -47,11 +49,3 @@ def _check_executor(task: Task, target: Target) -> None:
 
 def _where(task: Task) -> str:
     return f"task {'/'.join(task.path)}"
-
-
-def _services(task: Task) -> Iterator[str]:
-    container = task.container or {}
-    words = [*container.get("command", ()), *container.get("args", ())]
-    if starts_custom_job(words):
-        words = [word for word in words if not word.startswith(EXECUTORS)]  # custom_job.py emulates them
-    yield from (service for sign, service in _SERVICES.items() if any(word.startswith(sign) for word in words))

@@ -22,7 +22,6 @@ from google.auth.exceptions import GoogleAuthError
 from google.protobuf import json_format
 from kfp import client as kfp_client
 from kfp.client import auth
-from kfp.client.token_credentials_base import TokenCredentialsBase
 
 from infeed.components.errors import InfeedError
 from infeed.components.seams import kfp as kfp_seam
@@ -75,7 +74,10 @@ class Client(kfp_client.Client):
         kfp_seam.CLIENT.require("install a kfp of docs/compatibility.md")
         if "KF_PIPELINES_APP_OAUTH2_CLIENT_ID" in os.environ and not os.path.exists(auth.LOCAL_KFP_CREDENTIAL):
             raise no_login(host)
-        super().__init__(host=host, credentials=_cluster_credentials())
+        # The token of the pod, or of the file that the user configured for kfp.
+        path = os.environ.get(kfp_client.KF_PIPELINES_SA_TOKEN_ENV, kfp_client.KF_PIPELINES_SA_TOKEN_PATH)
+        credentials = kfp_client.ServiceAccountTokenVolumeCredentials(path) if os.path.exists(path) else None
+        super().__init__(host=host, credentials=credentials)
         _limit_waiting(self.api)
 
     def _load_config(self, *args: Any, **kwargs: Any) -> kfp_server_api.Configuration:
@@ -135,12 +137,6 @@ def get(api: kfp_server_api.ApiClient, path: str, response_type: str) -> Any:
     )
 
 
-def _cluster_credentials() -> TokenCredentialsBase | None:
-    """Return the token of the pod, or of the file that the user configured for kfp, if any."""
-    path = os.environ.get(kfp_client.KF_PIPELINES_SA_TOKEN_ENV, kfp_client.KF_PIPELINES_SA_TOKEN_PATH)
-    return kfp_client.ServiceAccountTokenVolumeCredentials(path) if os.path.exists(path) else None
-
-
 @contextlib.contextmanager
 def translate_errors(host: str) -> Iterator[None]:
     """Convert errors of kfp and its HTTP library to InfeedErrors."""
@@ -162,12 +158,7 @@ def may_have_begun(error: BaseException | None) -> bool:
 
 
 def no_api(host: str, answered: str) -> InfeedError:
-    """Return the error for an answer at `host` that is not the API's.
-
-    Args:
-      host: requested address.
-      answered: address that answered, after redirects.
-    """
+    """Return the error for an answer to `host` from `answered`, the address after redirects, that is not the API's."""
     asked = without_secrets(host)
     if urlsplit(answered).netloc != urlsplit(host).netloc:
         return InfeedError(f"redirected to a login at {without_secrets(answered)}", where=asked, do=_CREDENTIALS)
