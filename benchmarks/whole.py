@@ -75,21 +75,17 @@ def results(rows: int, turns: int, sides: Sequence[str], figures: Figures) -> It
         data = Path(folder, "data")
         write_table(data, rows)
         took = interleave({side: partial(run_job, side, data, rows) for side in sides}, turns)
-    for side, jobs in took.items():
-        figures.setdefault(side, {})[rows] = _side(side, jobs, None)
+    for side, turned in took.items():
+        figures.setdefault(side, {})[rows] = _side(side, turned, None)
     others = [side for side in took if side != "infeed"] or [None]
     for other in others:
         ours = _side("infeed", took.get("infeed", ()), None)
         yield Result("whole", case, ours, _side(other, took[other], None) if other else None, turns)
-        for node in _nodes(took, other):
+        # In the order of their execution: those of the other side, then those that ours has alone.
+        jobs = [*took[other], *took.get("infeed", ())] if other else took["infeed"]
+        for node in dict.fromkeys(node for job in jobs for node in job.nodes):
             ours = _side("infeed", took.get("infeed", ()), node)
             yield Result("whole", f"{case}, {node}", ours, _side(other, took[other], node) if other else None, turns)
-
-
-def _nodes(took: Mapping[str, Sequence[Turn]], other: str | None) -> list[str]:
-    """In the order of their execution: those of the other side, then those that ours has alone."""
-    turns = [*took[other], *took.get("infeed", ())] if other else took["infeed"]
-    return list(dict.fromkeys(node for turn in turns for node in turn.nodes))
 
 
 def _side(name: str, turns: Sequence[Turn], node: str | None) -> Side:

@@ -1,12 +1,17 @@
-"""tfx-infeed: the same TFRecord shards through the feed engine."""
+"""tfx-infeed: the same TFRecord shards through the feed engine.
+
+The first argument is the tier: `columns` decodes the pictures once and holds them as uint8, `stream` keeps the records
+in memory and decodes them in every epoch.
+"""
 
 from __future__ import annotations
 
+import sys
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import tensorflow as tf
-from protocol import SIDE, Batches, Job, Recipe
+from protocol import SIDE, Batches, Job, Recipe, serve
 
 from infeed.components.feed.augment import augment
 from infeed.components.feed.build import build, measure_records
@@ -53,3 +58,7 @@ def options_of(recipe: Recipe) -> tuple[Augment, Normalise]:
         cutout=recipe.cutout,
     )
     return change, Normalise(recipe.mean, recipe.std)
+
+
+if __name__ == "__main__":
+    serve(partial(make, tier=cast(Tier, sys.argv.pop(1))))

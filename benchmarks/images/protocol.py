@@ -41,10 +41,9 @@ class Recipe:
 class Job:
     """What to read, and how.
 
-    `folder` holds `labels.npy` (int64 [n]), `pixels.npy` (uint8 [n, 32, 32, 3]), `png.bin` (all PNGs, end to
-    end, with their ends in `png_ends.npy`) and
-    TFRecord shards of the same under `raw/` and `png/`. Contenders that want another form make it under `scratch`
-    before they are measured.
+    `folder` holds `labels.npy` (int64 [n]), `pixels.npy` (uint8 [n, 32, 32, 3]), `png.bin` (all PNGs, end to end, with
+    their ends in `png_ends.npy`) and TFRecord shards of the same under `raw/` and `png/`. Contenders that want another
+    form make it under `scratch` before they are measured.
     """
 
     folder: Path
@@ -78,7 +77,13 @@ Batches = Iterator[tuple[Any, Any]]  # images float32 [batch, 32, 32, 3] or [bat
 
 def serve(make: Callable[[Job], Batches]) -> None:
     """Runs a contender until its standard input ends."""
-    job = _job()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--kind", choices=["raw", "png"], required=True)
+    parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("--workers", type=int, required=True)
+    job = Job(**vars(parser.parse_args()))
     started = time.perf_counter()
     batches = make(job)
     check(*next(batches), job.batch)
@@ -97,13 +102,3 @@ def check(images: Any, labels: Any, size: int) -> None:
     assert 0.2 < images.max() <= 1.01, images.max()
     cut = np.all(np.abs(images) < 0.005, axis=-1).mean(axis=(1, 2))
     assert (cut > 0.01).mean() > 0.95, "a square is to be cut out of every picture"
-
-
-def _job() -> Job:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--scratch", type=Path, required=True)
-    parser.add_argument("--kind", choices=["raw", "png"], required=True)
-    parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--workers", type=int, required=True)
-    return Job(**vars(parser.parse_args()))
