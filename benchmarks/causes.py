@@ -45,20 +45,13 @@ def main(names: tuple[str, ...], turns: int, seconds: float, busy: int, as_json:
 
 @dataclass(frozen=True)
 class Cause:
-    """A pipeline with a cause.
-
-    Attributes:
-      dataset: makes what is measured, in a folder: a path, or the name of a function of this file.
-      stage: what has to be named.
-      arguments: further ones of the command.
-      advice: what the sentence has to contain, in place of the stage.
-    """
+    """A pipeline with a cause."""
 
     name: str
-    dataset: Callable[[Path], str]
-    stage: str
-    arguments: tuple[str, ...] = ()
-    advice: str = ""
+    dataset: Callable[[Path], str]  # makes what is measured in a folder: a path, or a function of this file
+    stage: str  # what has to be named
+    arguments: tuple[str, ...] = ()  # further ones of the command
+    advice: str = ""  # what the sentence has to contain, in place of the stage
 
 
 def result(cause: Cause, folder: Path, turns: int, seconds: float) -> Result:

@@ -125,22 +125,14 @@ class Process:
 
 @dataclass(frozen=True)
 class Contest:
-    """Some contenders, and how they are compared.
+    """Some contenders, and how they are compared."""
 
-    Attributes:
-      benchmark: its name in the table.
-      scripts: folder of the contenders' scripts.
-      unit: of rows, in the plural.
-      turns: of each contender, of which the medians are taken.
-      seconds: length of a turn.
-    """
-
-    benchmark: str
-    scripts: Path
-    unit: str
+    benchmark: str  # its name in the table
+    scripts: Path  # folder of the contenders' scripts
+    unit: str  # of rows, in the plural
     found: Sequence[Prepared]
-    turns: int
-    seconds: float
+    turns: int  # of each contender, of which the medians are taken
+    seconds: float  # length of a turn
 
     def results(self, case: str, arguments: Sequence[str]) -> Iterator[Result]:
         """Each of ours beside each of the others, in one case."""

@@ -31,22 +31,14 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON o
 
 @dataclass(frozen=True)
 class Side:
-    """A contender, and what a unit of its work took; None where that was not measured.
-
-    Attributes:
-      cpu: seconds, those of child processes included.
-      wall: seconds.
-      memory: bytes, at most.
-      also: what else was seen, by its name.
-      absent: why it did not run; empty where it did.
-    """
+    """A contender, and what a unit of its work took; None where that was not measured."""
 
     name: str
-    cpu: float | None = None
-    wall: float | None = None
-    memory: int | None = None
-    also: Mapping[str, float | str] = field(default_factory=dict)
-    absent: str = ""
+    cpu: float | None = None  # seconds, those of child processes included
+    wall: float | None = None  # seconds
+    memory: int | None = None  # bytes, at most
+    also: Mapping[str, float | str] = field(default_factory=dict)  # what else was seen, by its name
+    absent: str = ""  # why it did not run; empty where it did
 
     @classmethod
     def of(cls, name: str, costs: Iterable[Cost], **more: Any) -> Side:
@@ -65,19 +57,13 @@ class Side:
 
 @dataclass(frozen=True)
 class Result:
-    """One comparison: a row of the table.
-
-    Attributes:
-      case: the sizes, and of what the seconds are: "raw, 2,000 pictures, a picture".
-      other: None where nobody else does the same.
-      turns: of each side, of which the medians are taken.
-    """
+    """One comparison: a row of the table."""
 
     benchmark: str
-    case: str
+    case: str  # the sizes, and of what the seconds are: "raw, 2,000 pictures, a picture"
     ours: Side
-    other: Side | None
-    turns: int
+    other: Side | None  # None where nobody else does the same
+    turns: int  # of each side, of which the medians are taken
     FIRST: ClassVar[str] = '{"benchmark": '  # how a line of JSON begins
 
     @property

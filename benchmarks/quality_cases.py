@@ -38,19 +38,13 @@ class Rows(NamedTuple):
 
 
 class Case(ABC):
-    """A data set, the template that learns from it, and the other side.
-
-    Attributes:
-      key: column of the examples that says which row each is.
-      metric: "AUC", "RMSE" or "accuracy".
-      absent: why the data is not there; empty where it is.
-    """
+    """A data set, the template that learns from it, and the other side."""
 
     template: ClassVar[str]
     rival: ClassVar[str]
-    key: ClassVar[str] = _KEY
-    metric = "accuracy"
-    absent = ""
+    key: ClassVar[str] = _KEY  # column of the examples that says which row each is
+    metric = "accuracy"  # or "AUC", "RMSE"
+    absent = ""  # why the data is not there
 
     @abstractmethod
     def read(self, name: str) -> Rows: ...

@@ -62,10 +62,7 @@ def _raw() -> dict[str, Any]:
     from infeed.components import Fill
 
     kinds = {"examples": standard_artifacts.Examples, "schema": standard_artifacts.Schema}
-    return {
-        **{name: channel_utils.as_channel([kind()]) for name, kind in kinds.items()},
-        "features": [Fill("a", 0.0)],
-    }
+    return {**{name: channel_utils.as_channel([kind()]) for name, kind in kinds.items()}, "features": [Fill("a", 0.0)]}
 
 
 def _examples() -> dict[str, Any]:

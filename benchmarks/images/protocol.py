@@ -18,21 +18,13 @@ SIDE = 32
 
 @dataclass(frozen=True)
 class Recipe:
-    """The full augmentation: every contender changes each picture in all of these ways.
+    """The full augmentation: every contender changes each picture in all of these ways."""
 
-    Attributes:
-      shift: pads by so many pixels with reflection and crops at random.
-      rotate: up to so many degrees either way, bilinear.
-      brightness: adds up to this share of the full range, or takes it away.
-      contrast: scales the distance from the picture's mean by up to this share more or less.
-      cutout: side of one square that is set to the mean.
-    """
-
-    shift: int = 4
-    rotate: float = 15.0
-    brightness: float = 0.2
-    contrast: float = 0.2
-    cutout: int = 8
+    shift: int = 4  # pads by so many pixels with reflection and crops at random
+    rotate: float = 15.0  # up to so many degrees either way, bilinear
+    brightness: float = 0.2  # adds up to this share of the full range, or takes it away
+    contrast: float = 0.2  # scales the distance from the picture's mean by up to this share more or less
+    cutout: int = 8  # side of one square that is set to the mean
     mean: float = 0.5
     std: float = 0.5
 

@@ -15,14 +15,7 @@ from infeed.pipelines.local.cleaning import clean, plan_cleaning
 from infeed.pipelines.local.history import find_root, only_process
 
 
-@click.command(
-    name="clean",
-    cls=Command,
-    examples=(
-        "infeed clean --dry-run",
-        "infeed clean --root runs/taxi --keep 3",
-    ),
-)
+@click.command(name="clean", cls=Command, examples=("infeed clean --dry-run", "infeed clean --root runs/taxi --keep 3"))
 @root_option
 @click.option(
     "--keep",

@@ -22,14 +22,7 @@ from infeed.pipelines.job.compiled import CompiledJob
 _LOOKS = {Level.OK: ("✓", "green"), Level.WARNING: ("!", "bold yellow"), Level.PROBLEM: ("✗", "bold red")}
 
 
-@click.command(
-    name="doctor",
-    cls=Command,
-    examples=(
-        "infeed doctor",
-        "infeed doctor taxi.yaml",
-    ),
-)
+@click.command(name="doctor", cls=Command, examples=("infeed doctor", "infeed doctor taxi.yaml"))
 @click.argument("job", type=InputPath(), required=False, metavar="[JOB]")
 @click.option("--image", help="Image to compare with the local packages.  [default: the images of JOB]", metavar="NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")

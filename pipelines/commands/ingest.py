@@ -65,12 +65,7 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
 )
 @click.argument("source", type=InputPath())
 @click.argument("output", type=OutputFolder())
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(list(FORMATS)),
-    help="Format of SOURCE.  [default: by file names]",
-)
+@click.option("--format", "kind", type=click.Choice(list(FORMATS)), help="Format of SOURCE.  [default: by file names]")
 @source_options
 @ingest_options
 @click.option(
@@ -158,10 +153,7 @@ def _write(found: _Ingest, output: str, overwrite: bool, quiet: bool, given: Map
             if given["runner"]:
                 with _beam_log():
                     return _run_on_beam(found, job, given["runner"], given["beam_options"])
-            with (
-                show_progress(found, quiet) as listener,
-                choose(work_of(found), processes=given["workers"]) as engine,
-            ):
+            with show_progress(found, quiet) as listener, choose(work_of(found), processes=given["workers"]) as engine:
                 return steps.ingest(found.tasks, job, map_fn=engine.map, listener=listener)
 
         return settled(opened, attempt)

@@ -39,12 +39,7 @@ _CELL, _GAP, _CAPTION = 112, 8, 16  # pixels
 
 
 @click.command(
-    name="inspect",
-    cls=Command,
-    examples=(
-        "infeed inspect data",
-        "infeed inspect data --split eval --examples 5",
-    ),
+    name="inspect", cls=Command, examples=("infeed inspect data", "infeed inspect data --split eval --examples 5")
 )
 @click.argument("dataset", type=InputPath(), metavar="OUTPUT")
 @click.option("--split", "chosen", metavar="NAME", help="Split whose examples to show.  [default: the first]")

@@ -43,11 +43,7 @@ def written_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--keys", help="Columns that identify a row, for example id,day. They are written first.", metavar="COLUMNS"
     )
-    @click.option(
-        "--columns",
-        help="Other columns to write.  [default: all columns of a table]",
-        metavar="COLUMNS",
-    )
+    @click.option("--columns", help="Other columns to write.  [default: all columns of a table]", metavar="COLUMNS")
     @click.option(
         "--format",
         "output_format",

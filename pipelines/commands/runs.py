@@ -23,14 +23,7 @@ _STYLES = {"pushed": "green", "running": "bold yellow", "not blessed": "bold red
 _NONE, _DIGITS = "-", 8
 
 
-@click.command(
-    name="runs",
-    cls=Command,
-    examples=(
-        "infeed runs",
-        "infeed runs --root runs/taxi 3 4",
-    ),
-)
+@click.command(name="runs", cls=Command, examples=("infeed runs", "infeed runs --root runs/taxi 3 4"))
 @click.argument("numbers", nargs=-1, type=int, metavar="[A B]")
 @root_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")

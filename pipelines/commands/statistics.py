@@ -40,13 +40,7 @@ _WIDE = 200  # characters per line if stdout is not a terminal
 )
 @click.argument("dataset", type=InputPath(), metavar="DATASET")
 @click.option("--split", metavar="NAME", help="Split to show or compare.  [default: train, or the first]")
-@click.option(
-    "--compare",
-    "earlier",
-    type=InputPath(),
-    metavar="OTHER",
-    help="Compare with this earlier dataset.",
-)
+@click.option("--compare", "earlier", type=InputPath(), metavar="OTHER", help="Compare with this earlier dataset.")
 @click.option("--splits", nargs=2, metavar="A B", help="Compare two splits of DATASET.")
 @click.option(
     "--jensen-shannon",

@@ -18,11 +18,8 @@ _ARTIFACTS = 16 << 10  # bytes of the message besides the parameters: artifacts 
 def shorten(task: Task, *, launcher: bool) -> None:
     """Compress the long parameters of a step in place, and run the step behind the entry point that expands them.
 
-    The parameters of a step with a driver stay, because TFX's driver reads them as well.
-
-    Args:
-      task: step that runs TFX's executor in a container.
-      launcher: whether the platform has Kubeflow's launcher; without it, artifacts keep their URIs.
+    The parameters of a step with a driver stay, because TFX's driver reads them as well. Without Kubeflow's launcher,
+    artifacts keep their URIs.
 
     Raises:
       InfeedError: an argument is still longer than Linux allows.

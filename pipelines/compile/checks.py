@@ -173,21 +173,13 @@ def _check_waiting_step(deploy: Deploy, nodes: Sequence[str], do: str) -> None:
 
 @dataclass(frozen=True)
 class TrainingMachines:
-    """Machines that a Trainer trains on.
+    """Machines that a Trainer trains on."""
 
-    Attributes:
-      count: number of identical machines.
-      gpus: GPUs per machine.
-      tpu: whether the machines have TPUs.
-      where: setting that defines the machines, for errors.
-      servers: number of parameter servers.
-    """
-
-    count: int = 1
-    gpus: int = 0
-    tpu: bool = False
-    where: str = "deploy.resources.Trainer"
-    servers: int = 0
+    count: int = 1  # identical machines
+    gpus: int = 0  # per machine
+    tpu: bool = False  # whether the machines have TPUs
+    where: str = "deploy.resources.Trainer"  # setting that defines the machines
+    servers: int = 0  # parameter servers
 
 
 def training_machines(deploy: Deploy, target: Target) -> TrainingMachines:

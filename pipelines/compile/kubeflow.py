@@ -251,13 +251,7 @@ def relative_function_paths(value: Any, folder: str) -> Any:
 
 
 def runtime_parameters(config: PipelineConfig) -> dict[str, RuntimeParameter]:
-    """Return the runtime parameters by name, with defaults from the config.
-
-    `data` is a folder. If the config names a file, the file keeps its name in that folder.
-
-    Raises:
-      InfeedError: the file name in `deploy.data` differs from the file name in `data`.
-    """
+    """Return the runtime parameters by name, with the defaults of `parameter_defaults`."""
     from tfx.orchestration.data_types import RuntimeParameter
 
     defaults = parameter_defaults(config)
@@ -265,7 +259,7 @@ def runtime_parameters(config: PipelineConfig) -> dict[str, RuntimeParameter]:
 
 
 def parameter_defaults(config: PipelineConfig) -> dict[str, str | int]:
-    """Return the defaults of the pipeline's parameters; see `runtime_parameters`."""
+    """Return the defaults of the pipeline's parameters. `data` is a folder; see `data_folder`."""
     return {"data": data_folder(config), **{name: config.train.option(name) for name in OVERRIDES}}
 
 

@@ -36,25 +36,15 @@ _DATASET, _MODEL, _PAGE, _FILES = "system.Dataset", "system.Model", "system.HTML
 
 @dataclass(frozen=True)
 class CommandStep:
-    """A step of the job.
+    """A step of the job."""
 
-    Attributes:
-      args: command line of `infeed`, with the placeholders of `_in`, `_out` and `_parameter`.
-      outputs: artifact type by output name.
-      inputs: (node, output) by input name.
-      parameters: names of the parameters that the step takes: the pipeline's, or `_STATES` of the step before it.
-      shown: further outputs, as ArtifactSpecs by name.
-      state: parameter that the step writes, one of `_STATES`.
-      command: program that takes `args`.
-    """
-
-    args: Sequence[str]
-    outputs: Mapping[str, str]
-    inputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    parameters: Sequence[str] = ()
-    shown: Mapping[str, Any] = field(default_factory=dict)
-    state: str = ""
-    command: Sequence[str] = WITHOUT_TFX
+    args: Sequence[str]  # command line of `infeed`, with the placeholders of `_in`, `_out` and `_parameter`
+    outputs: Mapping[str, str]  # artifact type by output name
+    inputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # (node, output) by input name
+    parameters: Sequence[str] = ()  # names: of the pipeline's parameters, or of `_STATES` of the step before it
+    shown: Mapping[str, Any] = field(default_factory=dict)  # further outputs, as ArtifactSpecs by name
+    state: str = ""  # parameter that the step writes, one of `_STATES`
+    command: Sequence[str] = WITHOUT_TFX  # program that takes `args`
 
 
 def compile_native(config: PipelineConfig, options: CompileOptions) -> str:

@@ -41,23 +41,14 @@ _PRODUCERS = ("taskOutputParameter", "taskOutputArtifact", "taskFinalStatus")
 
 @dataclass(frozen=True)
 class CompiledJob:
-    """A compiled pipeline.
+    """A compiled pipeline."""
 
-    Attributes:
-      spec: the PipelineSpec.
-      platform: the platform spec, if any.
-      runtime: the runtimeConfig of a PipelineJob; empty in YAML.
-      run_metadata: labels, account, network and key of a PipelineJob; empty in YAML.
-      target: platform of the job. YAML and steps with the command `STEP` are for Kubeflow.
-      file: path of the job file.
-    """
-
-    spec: Mapping[str, Any]
-    platform: Mapping[str, Any] | None = None
-    runtime: Mapping[str, Any] = field(default_factory=dict)
-    run_metadata: Mapping[str, Any] = field(default_factory=dict)
-    target: Target = "vertex"
-    file: str = ""
+    spec: Mapping[str, Any]  # the PipelineSpec
+    platform: Mapping[str, Any] | None = None  # the platform spec, if any
+    runtime: Mapping[str, Any] = field(default_factory=dict)  # the runtimeConfig of a PipelineJob; empty in YAML
+    run_metadata: Mapping[str, Any] = field(default_factory=dict)  # of a PipelineJob: labels, account, network, key
+    target: Target = "vertex"  # YAML and steps with the command `STEP` are for Kubeflow
+    file: str = ""  # path of the job file
 
     @classmethod
     def read(cls, path: str | Path) -> CompiledJob:
@@ -210,23 +201,14 @@ def _no_job(path: str | Path, reason: str) -> InfeedError:
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a DAG.
+    """A task of a DAG."""
 
-    Attributes:
-      path: names of the enclosing DAGs, the outermost first, and of the task.
-      node: displayed name. Equals `name`, or the whole path if other tasks have the same name.
-      spec: PipelineTaskSpec: inputs, dependencies, policies.
-      component: ComponentSpec: declared inputs and outputs.
-      executor: ExecutorSpec: a container, a resolver or an importer; None for a DAG.
-      subtasks: tasks of a DAG in the order of execution.
-    """
-
-    path: tuple[str, ...]
-    node: str
-    spec: Spec
-    component: Spec
-    executor: Spec | None = None
-    subtasks: tuple[Task, ...] = ()
+    path: tuple[str, ...]  # names of the enclosing DAGs, the outermost first, and of the task
+    node: str  # displayed name: `name`, or the whole path if other tasks have the same name
+    spec: Spec  # PipelineTaskSpec: inputs, dependencies, policies
+    component: Spec  # ComponentSpec: declared inputs and outputs
+    executor: Spec | None = None  # ExecutorSpec: a container, a resolver or an importer; None for a DAG
+    subtasks: tuple[Task, ...] = ()  # of a DAG, in the order of execution
 
     @property
     def name(self) -> str:

@@ -78,11 +78,8 @@ def legacy_value(typed: Mapping[str, Any]) -> Value:
 def to_legacy(value: Value, kind: str | None = None) -> dict[str, Any]:
     """Convert a plain value to schema 2.0: 3 becomes `{"intValue": "3"}`.
 
-    Protobuf's JSON writes 64-bit integers as strings.
-
-    Args:
-      value: plain value.
-      kind: declared type by its name in schema 2.1. Defaults to the type of the value, where 3.0 is an integer.
+    Protobuf's JSON writes 64-bit integers as strings. The type `kind`, by its name in schema 2.1, is by default that of
+    the value, where 3.0 is an integer.
     """
     if not kind:
         is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
@@ -111,11 +108,7 @@ def mapped(value: Value, change: Callable[[Value], Value]) -> Value:
 
 
 def parse(text: str, kind: str, where: str) -> Value:
-    """Parse a value of a declared type, from a command line or from the file of an output parameter.
-
-    Args:
-      kind: type by its name in schema 2.1.
-      where: location to report in errors.
+    """Parse a value of a type of schema 2.1, from a command line or from the file of an output parameter.
 
     Raises:
       InfeedError: the text is not of that type, or the type is unknown.

@@ -52,12 +52,7 @@ def with_local_cluster(words: Sequence[str]) -> list[str]:
 
 
 class Cluster:
-    """Answers the requests of `cluster_job`.
-
-    Args:
-      kills: machines to kill.
-      check: raises ValueError for an object that the real server would refuse.
-    """
+    """Answers the requests of `cluster_job`. `check` raises ValueError for an object that the real one would refuse."""
 
     def __init__(self, kills: Kills | None = None, check: Callable[[Any], None] = lambda body: None) -> None:
         self.jobs: dict[str, LocalJob] = {}

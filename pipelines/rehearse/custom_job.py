@@ -81,17 +81,10 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Replica:
-    """One replica of a worker pool.
+    """One replica of a worker pool, with the command line of its container."""
 
-    Attributes:
-      pool: index of the pool. The job ends with the machine of pool 0.
-      index: index of the replica in the pool.
-      command: command line of the container.
-      env: environment variables of the container.
-    """
-
-    pool: int
-    index: int
+    pool: int  # index; the job ends with the machine of pool 0
+    index: int  # within the pool
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -115,11 +108,8 @@ def replicas(job_spec: Mapping[str, Any]) -> list[Replica]:
 def cluster_environment(machine: Replica, addresses: Mapping[Replica, str]) -> dict[str, str]:
     """Return the variables that Vertex AI sets: CLUSTER_SPEC, and TF_CONFIG if the job has several machines.
 
-    https://cloud.google.com/vertex-ai/docs/training/distributed-training defines the format.
-
-    Args:
-      machine: machine that gets the variables.
-      addresses: `host:port` of every machine, in order.
+    https://cloud.google.com/vertex-ai/docs/training/distributed-training defines the format. The addresses are the
+    `host:port` of every machine, in order.
     """
     environment = {"CLUSTER_SPEC": _cluster(machine, addresses, "workerpool{}".format)}
     if len(addresses) > 1:

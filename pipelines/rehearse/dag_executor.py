@@ -28,17 +28,11 @@ from infeed.pipelines.rehearse.store import Execution, import_artifact, resolve
 
 @dataclass(frozen=True)
 class Scope:
-    """State of a running DAG.
+    """State of a running DAG."""
 
-    Attributes:
-      job: values of the whole job for placeholders and runtime parameters.
-      inputs: inputs of the DAG.
-      results: results of the tasks that have finished.
-    """
-
-    job: Mapping[str, Any]
-    inputs: TaskIO
-    results: Mapping[str, TaskResult]
+    job: Mapping[str, Any]  # values of the whole job for placeholders and runtime parameters
+    inputs: TaskIO  # of the DAG
+    results: Mapping[str, TaskResult]  # of the tasks that have finished
 
 
 def gather_inputs(task: Task, scope: Scope) -> TaskIO:

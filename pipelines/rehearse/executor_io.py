@@ -35,17 +35,11 @@ View = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Artifact:
-    """A RuntimeArtifact, from a step or an importer.
+    """A RuntimeArtifact, from a step or an importer."""
 
-    Attributes:
-      name: unique name in the store. Metadata of other artifacts, such as blessings, may contain it.
-      type: ArtifactTypeSchema: `{"schemaTitle": ...}` or `{"instanceSchema": YAML}`.
-      uri: folder or file of the artifact.
-    """
-
-    name: str
-    type: Mapping[str, Any]
-    uri: str
+    name: str  # unique in the store; metadata of other artifacts, such as blessings, may contain it
+    type: Mapping[str, Any]  # ArtifactTypeSchema: `{"schemaTitle": ...}` or `{"instanceSchema": YAML}`
+    uri: str  # folder or file of the artifact
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -88,17 +82,11 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class AttemptDir:
-    """Output folder of one attempt.
+    """Output folder of one attempt."""
 
-    Attributes:
-      folder: local folder for messages.
-      name: prefix of the artifacts' names in the store.
-      artifacts: folder or URI of the artifacts, each a file or folder named by its key. Defaults to `folder`.
-    """
-
-    folder: str
-    name: str
-    artifacts: str = ""
+    folder: str  # local folder for messages
+    name: str  # prefix of the artifacts' names in the store
+    artifacts: str = ""  # folder or URI of the artifacts, each named by its key; by default `folder`
 
     @property
     def output_file(self) -> str:

@@ -29,13 +29,9 @@ _ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|
 
 @dataclass(frozen=True)
 class LocalLauncher:
-    """Runs a container's command as a local process. The current Python replaces the image's Python.
+    """Runs a container's command as a local process. The current Python replaces the image's Python."""
 
-    Attributes:
-      packages: folder for packages that steps install with pip, as kfp's Python components do.
-    """
-
-    packages: str
+    packages: str  # folder for packages that steps install with pip, as kfp's Python components do
 
     def command(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """Return the command line for this machine; `env` holds the job's environment variables."""
@@ -181,10 +177,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def describe_exit(status: int, log: Path, begun: int) -> str:
     """Return the exit status and cause: the last InfeedError in the log, or else the last other exception.
 
-    Args:
-      status: exit status of the process.
-      log: file with the output.
-      begun: byte offset of the process's output in the log.
+    The output of the process begins at the byte `begun` of the log.
     """
     how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
     with log.open("rb") as file:

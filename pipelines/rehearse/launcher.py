@@ -23,13 +23,9 @@ _DEPTH = 100  # folders below an artifact
 
 @dataclass(frozen=True)
 class Pod:
-    """Disk of one attempt of a step.
+    """Disk of one attempt of a step."""
 
-    Attributes:
-      folder: parent of the folders `gcs`, `minio` and `s3`; None if the artifacts are on this machine.
-    """
-
-    folder: str | None = None
+    folder: str | None = None  # parent of `gcs`, `minio` and `s3`; None if the artifacts are on this machine
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -32,15 +32,10 @@ _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_]\w*)\)")
 
 @dataclass(frozen=True)
 class Kills:
-    """Machines to kill on purpose: the last machine, in each of the first `count` starts of the job.
-
-    Attributes:
-      count: number of starts with a kill.
-      checkpoints: folder of checkpoints. The kill follows the first new checkpoint.
-    """
+    """Machines to kill on purpose: the last machine, in each of the first `count` starts of the job."""
 
     count: int = 0
-    checkpoints: str = ""
+    checkpoints: str = ""  # folder of checkpoints; the kill follows the first new one
 
     def state(self) -> set[tuple[str, int]]:
         """Return the checkpoints that exist, with their times."""
@@ -100,21 +95,13 @@ class Machine:
 
 @dataclass
 class LocalJob:
-    """A JobSet or a TrainJob that runs in a thread.
+    """A JobSet or a TrainJob that runs in a thread."""
 
-    Attributes:
-      body: the object as it was created.
-      kills: machines to kill.
-      machines: pods of the current start.
-      restarts: number of restarts until now.
-      condition: type and message of the final condition; None while the job runs.
-    """
-
-    body: Mapping[str, Any]
+    body: Mapping[str, Any]  # the object as it was created
     kills: Kills = field(default_factory=Kills)
-    machines: list[Machine] = field(default_factory=list)
+    machines: list[Machine] = field(default_factory=list)  # pods of the current start
     restarts: int = 0
-    condition: tuple[str, str] | None = None
+    condition: tuple[str, str] | None = None  # type and message of the final condition; None while the job runs
 
     def __post_init__(self) -> None:
         self._stopped = threading.Event()

@@ -25,25 +25,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Host:
-    """Network of a machine.
+    """Network of a machine."""
 
-    Attributes:
-      address: `host:port` for TF_CONFIG.
-      prefix: start of the command lines that run there.
-    """
-
-    address: str
-    prefix: tuple[str, ...] = ()
+    address: str  # `host:port` for TF_CONFIG
+    prefix: tuple[str, ...] = ()  # start of the command lines that run there
 
 
 @contextmanager
 def hosts(count: int, *, isolated: bool) -> Iterator[list[Host]]:
-    """Yield the networks of `count` machines.
-
-    Args:
-      count: number of machines.
-      isolated: whether the machines may be cut off from all other networks, for example from a store.
-    """
+    """Yield the networks of `count` machines; if `isolated`, they may be cut off from all others, such as a store's."""
     with ExitStack() as stack:
         found: list[Host] = []
         if isolated:

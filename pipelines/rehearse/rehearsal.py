@@ -60,19 +60,12 @@ class RehearseOptions:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Result of a rehearsal.
+    """Result of a rehearsal."""
 
-    Attributes:
-      name: name of the rehearsal and of its folders.
-      report: states of the steps.
-      outputs: artifacts of the successful nodes by node and key.
-      artifacts: folder of all artifacts, on this machine or in a store.
-    """
-
-    name: str
-    report: RunReport
-    artifacts: str = ""
-    outputs: Mapping[str, Mapping[str, Sequence[Artifact]]] = field(default_factory=dict)
+    name: str  # of the rehearsal and of its folders
+    report: RunReport  # states of the steps
+    artifacts: str = ""  # folder of all artifacts, on this machine or in a store
+    outputs: Mapping[str, Mapping[str, Sequence[Artifact]]] = field(default_factory=dict)  # by node and key
 
 
 def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) -> Rehearsal:

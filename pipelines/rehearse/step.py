@@ -36,34 +36,21 @@ OnProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RunContext:
-    """Settings that all steps of a rehearsal share.
+    """Settings that all steps of a rehearsal share."""
 
-    Attributes:
-      root: folder of all outputs.
-      run: name of this rehearsal.
-      pipeline: name of the pipeline, which is the scope of the cache and of resolvers.
-      project: folder of the user's files, and working directory of the steps.
-      legacy: whether the job has schema 2.0.
-      use_cache: whether to reuse cached outputs.
-      runs_drivers: whether drivers of ExampleGens run before the cache lookup.
-      job: values of the whole job for placeholders.
-      artifacts: folder of all artifacts in a store, if Kubeflow's launcher is imitated.
-      stop: event that ends all steps.
-    """
-
-    root: Path
-    run: str
-    pipeline: str
-    project: str
-    legacy: bool
+    root: Path  # folder of all outputs
+    run: str  # name of this rehearsal
+    pipeline: str  # name of the pipeline: the scope of the cache and of resolvers
+    project: str  # folder of the user's files, and working directory of the steps
+    legacy: bool  # whether the job has schema 2.0
     use_cache: bool
-    runs_drivers: bool
-    job: Mapping[str, Any]
+    runs_drivers: bool  # whether drivers of ExampleGens run before the cache lookup
+    job: Mapping[str, Any]  # values of the whole job for placeholders
     launcher: Launcher
     faults: Faults
     store: Store
-    artifacts: str = ""
-    stop: threading.Event = field(default_factory=threading.Event)
+    artifacts: str = ""  # folder of all artifacts in a store, if Kubeflow's launcher is imitated
+    stop: threading.Event = field(default_factory=threading.Event)  # ends all steps
 
     def attempt_dir(self, task: Task, attempt: str) -> AttemptDir:
         """Return the output folder of an attempt."""

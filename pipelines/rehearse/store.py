@@ -32,22 +32,15 @@ Test = Callable[[Artifact], bool]
 
 @dataclass(frozen=True)
 class Execution:
-    """A successful step.
-
-    Attributes:
-      run: id of the rehearsal.
-      fingerprint: digest of everything that determines the outputs.
-      artifacts: artifact names by output key.
-      parameters: parameter values by output key.
-    """
+    """A successful step."""
 
     pipeline: str
-    run: str
+    run: str  # id of the rehearsal
     node: str
-    fingerprint: str
+    fingerprint: str  # digest of everything that determines the outputs
     seconds: float
-    artifacts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: Mapping[str, Sequence[str]] = field(default_factory=dict)  # names by output key
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # values by output key
 
 
 @contextlib.contextmanager

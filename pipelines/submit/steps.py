@@ -140,10 +140,6 @@ class CloudLogs:
     """Reads the logs of custom jobs in one project.
 
     The methods raise requests.RequestException or GoogleAuthError if Google rejects a request or does not answer.
-
-    Args:
-      session: session with Google's credentials.
-      project: project id.
     """
 
     def __init__(self, session: requests.Session, project: str) -> None:
