@@ -55,7 +55,6 @@ class Cause:
 
 
 def result(cause: Cause, folder: Path, turns: int, seconds: float) -> Result:
-    """The turns of one cause."""
     dataset = cause.dataset(folder)
     named, found, watch = 0, Counter[str](), Stopwatch()
     for _ in range(turns):
@@ -68,7 +67,6 @@ def result(cause: Cause, folder: Path, turns: int, seconds: float) -> Result:
 
 
 def measured(*arguments: str) -> dict[str, Any]:
-    """What the command says."""
     from infeed.pipelines.cli import main as infeed
 
     done = CliRunner().invoke(infeed, ["measure", *arguments, "--json"], catch_exceptions=False)
@@ -92,7 +90,6 @@ def other_work(count: int) -> Iterator[None]:
 
 
 def compute() -> None:
-    """Without end."""
     for _ in itertools.count():
         sum(range(10_000))
 

@@ -50,7 +50,6 @@ def main(rows: int, columns: int, turns: int, as_json: bool) -> None:
 
 
 def results(folder: Path, rows: int, columns: int, turns: int) -> Iterator[Result]:
-    """The cost at ingest, then StatisticsGen."""
     case = f"{rows:,} rows x {columns} columns"
     write_table(folder / "data", rows, columns)
     counted, uncounted = folder / "counted", folder / "uncounted"
@@ -80,7 +79,10 @@ def statistics_gen(folder: Path, case: str, turns: int) -> Iterator[Result]:
     for run in contenders.values():
         run()
     took = interleave({name: partial(timed, run) for name, run in contenders.items()}, turns)
-    memory = {"infeed, records read": memory_of_reading(folder / "uncounted", folder / "cache")}
+    # By how many bytes a process grows that reads the statistics of the training split.
+    command = [sys.executable, "-c", _READ, str(folder / "uncounted"), str(folder / "cache")]
+    grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    memory = {"infeed, records read": grown}
     sides = {name: Side.of(name, costs, memory=memory.get(name)) for name, costs in took.items()}
     for name in ("infeed", "infeed, records read"):
         yield Result("StatisticsGen", case, sides[name], sides["tfx"], turns)
@@ -110,12 +112,6 @@ def execute(module: str, dataset: Path, out: Path) -> None:
     component = importlib.import_module(module).StatisticsGen(examples=channel_utils.as_channel([examples]))
     executor = component.executor_spec.executor_class()
     executor.Do({"examples": [examples]}, {"statistics": [statistics]}, component.exec_properties)
-
-
-def memory_of_reading(dataset: Path, cache: Path) -> int:
-    """By how many bytes a process grows that reads the statistics of the training split."""
-    command = [sys.executable, "-c", _READ, str(dataset), str(cache)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 if __name__ == "__main__":

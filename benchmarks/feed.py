@@ -116,8 +116,6 @@ def write_table(folder: Path, makers: Makers, rows: int) -> Specs:
 
 
 def serialize(values: Mapping[str, list[Any]]) -> bytes:
-    """A serialized tf.Example."""
-
     def feature(some: list[Any]) -> tf.train.Feature:
         if some and isinstance(some[0], bytes):
             return tf.train.Feature(bytes_list=tf.train.BytesList(value=some))

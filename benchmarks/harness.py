@@ -106,14 +106,15 @@ def interleave(contenders: Mapping[str, Callable[[], T]], turns: int) -> dict[st
 
 
 def report(results: Iterable[Result], as_json: bool) -> None:
-    """Prints what a benchmark has found."""
     if as_json:
         for result in results:
             click.echo(result.to_json())
         return
     known = list(results)
     show(known)
-    for line in remarks(known):
+    sides = [(one, side) for one in known for side in (one.ours, one.other) if side]
+    seen = [(f"{one.case}, {side.name}", *what) for one, side in sides for what in side.also.items()]
+    for line in dict.fromkeys(f"{of}: {name} {_value(value)}" for of, name, value in seen):
         click.echo(line)
 
 
@@ -135,13 +136,6 @@ def row(result: Result) -> tuple[str, ...]:
     ratios = (_NONE if ratio is None else _digits(ratio) for ratio in (result.cpu_ratio, result.wall_ratio))
     other = str(result.other) if result.other else _NONE
     return result.benchmark, result.case, str(result.ours), other, *ratios, str(result.turns or _NONE)
-
-
-def remarks(results: Sequence[Result]) -> list[str]:
-    """What else was seen of each side, once each."""
-    sides = [(one, side) for one in results for side in (one.ours, one.other) if side]
-    seen = [(f"{one.case}, {side.name}", *what) for one, side in sides for what in side.also.items()]
-    return list(dict.fromkeys(f"{of}: {name} {_value(value)}" for of, name, value in seen))
 
 
 def _value(value: float | str) -> str:

@@ -104,7 +104,6 @@ def cutting(photograph: Any, random: np.random.Generator) -> Any:
 
 
 def measured(contest: Contest, images: int, kinds: Sequence[str], options: Sequence[str]) -> Iterator[Result]:
-    """Each kind of picture, in all contenders."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), images)
         for kind in kinds:

@@ -41,7 +41,6 @@ def main(rows: int, columns: int, turns: int, as_json: bool) -> None:
 
 
 def results(rows: int, columns: int, turns: int) -> Iterator[Result]:
-    """Each of ours beside TFX's."""
     case = f"{rows:,} rows x {columns} columns"
     if absent := missing("tfx"):
         yield Result("predictions", case, Side("infeed parquet", absent=absent), None, 0)

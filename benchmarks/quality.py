@@ -43,7 +43,6 @@ def main(names: tuple[str, ...], seeds: int, as_json: bool) -> None:
 
 
 def result(name: str, case: Case, seeds: int) -> Result:
-    """Both sides on one data set."""
     if case.absent:
         return Result("quality", name, Side("infeed", absent=case.absent), None, 0)
     ours, theirs = zip(*(turn(name, case, seed) for seed in range(seeds)), strict=True)

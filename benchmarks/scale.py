@@ -59,7 +59,6 @@ def main(
 def results(
     folder: Path, rows: int, columns: int, processes: int, turns: int, steps: tuple[str, ...]
 ) -> Iterator[Result]:
-    """One row of the table for each step: several processes beside one."""
     write_data(folder, rows, columns)
     for step in steps:
         contenders = {

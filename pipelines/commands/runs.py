@@ -38,7 +38,12 @@ def command(numbers: tuple[int, ...], root: str | None, as_json: bool) -> None:
     runs, running = read_runs(root), is_running(root)
     status = {run.number: "running" if running and run is runs[0] and not run.ended else run.status for run in runs}
     if numbers:
-        first, second = (_numbered(number, runs, root) for number in numbers)
+        by_number = {run.number: run for run in runs}
+        for number in numbers:
+            if number not in by_number:
+                known = ", ".join(map(str, by_number)) or "none yet"
+                raise InfeedError(f"there is no run {number}", where=root, do=f"name two of the runs: {known}")
+        first, second = (by_number[number] for number in numbers)
         rows = list(_differences(first, second))
         if as_json:
             echo(json.dumps([{"what": what, str(numbers[0]): a, str(numbers[1]): b} for what, a, b in rows], indent=1))
@@ -50,14 +55,6 @@ def command(numbers: tuple[int, ...], root: str | None, as_json: bool) -> None:
         Terminal(highlight=False).print(_table(runs, status))
     else:
         echo(f"no run is recorded in {root}: earlier versions of infeed kept no history")
-
-
-def _numbered(number: int, runs: list[PastRun], root: str) -> PastRun:
-    for run in runs:
-        if run.number == number:
-            return run
-    known = ", ".join(str(run.number) for run in runs) or "none yet"
-    raise InfeedError(f"there is no run {number}", where=root, do=f"name two of the runs: {known}")
 
 
 def _table(runs: list[PastRun], status: Mapping[int, str]) -> Table:

@@ -104,7 +104,12 @@ class _StepRunner:
         image = self._context.launcher.image(self._container["image"])
         variables = self._container.get("env", []) if self._context.runs_drivers else []
         key = fingerprint(self._task, inputs, self._planned(said, self._attempt_dir(1)), image, variables)
-        return self._cached(key) or self._execute(inputs, said, key)
+        store = self._context.store
+        may_reuse = self._context.use_cache and self._task.cacheable
+        if may_reuse and (hit := store.cached(self._context.pipeline, key)):
+            artifacts = {k: [store.artifact(name) for name in names] for k, names in hit.artifacts.items()}
+            return TaskResult(NodeState.CACHED, TaskIO(hit.parameters, artifacts), note=f"made in {hit.run}")
+        return self._execute(inputs, said, key)
 
     def _drive(self, inputs: TaskIO) -> Any:
         """Run the driver and return its parameters and metadata of the outputs, without URIs."""
@@ -122,14 +127,6 @@ class _StepRunner:
             for artifact in found["artifacts"]:
                 artifact.pop("uri", None)
         return said
-
-    def _cached(self, key: str) -> TaskResult | None:
-        allowed = self._context.use_cache and self._task.cacheable
-        hit = self._context.store.cached(self._context.pipeline, key) if allowed else None
-        if not hit:
-            return None
-        artifacts = {k: [self._context.store.artifact(name) for name in names] for k, names in hit.artifacts.items()}
-        return TaskResult(NodeState.CACHED, TaskIO(hit.parameters, artifacts), note=f"made in {hit.run}")
 
     def _execute(self, inputs: TaskIO, said: Any, key: str) -> TaskResult:
         """Run attempts until one succeeds, without the job's pauses between attempts."""
@@ -215,7 +212,11 @@ class _StepRunner:
             os.makedirs(os.path.dirname(path), exist_ok=True)  # as Kubeflow's launcher does
         env = {**self._context.launcher.environment, **self._env, **pod.environment}
         argv = self._command_line([*command.get("command", ()), *command.get("args", ())], view, env)
-        self._write_script(argv, env)
+        script = ["#!/bin/sh", f"cd {shlex.quote(self._context.project)}"]
+        script += [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+        script += [f"exec {shlex.join(argv)}", ""]
+        log = self._context.log(self._task.node)
+        log.with_suffix(".sh").write_text("\n".join(script), encoding="utf-8")  # repeats the command by hand
         self._say(f"--- {what}")
         begun = os.fstat(self._log.fileno()).st_size
         status = self._run(argv, env, (lambda: has_begun(places)) if dies else None)
@@ -223,7 +224,7 @@ class _StepRunner:
             self._say(f"--- {_ON_PURPOSE}")
             raise _StepError(_ON_PURPOSE)
         if status:
-            raise _StepError(describe_exit(status, self._context.log(self._task.node), begun))
+            raise _StepError(describe_exit(status, log, begun))
 
     def _command_line(self, arguments: Sequence[str], view: View, env: Mapping[str, str]) -> list[str]:
         if not arguments:
@@ -252,12 +253,6 @@ class _StepRunner:
                 raise InfeedError(what, where=self._task.node, do="use fewer columns, and compile again") from error
             do = "rehearse in an image that has the program: --image NAME"
             raise InfeedError(f"cannot start {argv[0]!r}: {error.strerror}", where=self._task.node, do=do) from error
-
-    def _write_script(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
-        """Write a script that repeats the command by hand."""
-        lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
-        lines = ["#!/bin/sh", f"cd {shlex.quote(self._context.project)}", *lines, f"exec {shlex.join(argv)}", ""]
-        self._context.log(self._task.node).with_suffix(".sh").write_text("\n".join(lines), encoding="utf-8")
 
     def _say(self, line: str) -> None:
         self._log.write(f"{line}\n")
