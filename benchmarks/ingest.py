@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -153,19 +154,17 @@ def make_contenders(form: str, out: Path) -> dict[str, Contender]:
         options = IngestOptions()
         return Contender(lambda data: ingest_alone(open_input(str(data), {None: pattern}, options), out))
 
-    if form == "csv":
+    tables: dict[str, Any] = {
+        "csv": (tfx_csv, CsvExampleGen, open_csv),
+        "parquet": (tfx_parquet, ParquetExampleGen, open_parquet),
+    }
+    if form in tables:
+        theirs, ours, open_input = tables[form]
         return {
-            "tfx": component(tfx_csv),
-            "infeed": component(CsvExampleGen),
-            "infeed zlib 6": component(CsvExampleGen, options=ZLIB_6),
-            "infeed without Beam": alone(open_csv),
-        }
-    if form == "parquet":
-        return {
-            "tfx": component(tfx_parquet),
-            "infeed": component(ParquetExampleGen),
-            "infeed zlib 6": component(ParquetExampleGen, options=ZLIB_6),
-            "infeed without Beam": alone(open_parquet),
+            "tfx": component(theirs),
+            "infeed": component(ours),
+            "infeed zlib 6": component(ours, options=ZLIB_6),
+            "infeed without Beam": alone(open_input),
         }
     if form == "sql":
         drivers = {"sqlite": "sqlalchemy", "sqlite+adbc": "adbc_driver_sqlite"}

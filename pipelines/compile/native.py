@@ -31,6 +31,11 @@ _TYPES = {str: "STRING", int: "NUMBER_INTEGER"}
 _STATE = "input_fingerprint"  # changes with name, size and time of the input's files, as a key of the cache
 _STATES = {_STATE, VERSION}  # parameters that a step finds out before the one that takes them
 _AGAIN = "--overwrite"  # a retry may find the output of a killed attempt
+# Placeholders of kfp.
+_in = "{{{{$.inputs.artifacts['{}'].path}}}}".format
+_out = "{{{{$.outputs.artifacts['{}'].path}}}}".format
+_file = "{{{{$.outputs.parameters['{}'].output_file}}}}".format
+_parameter = "{{{{$.inputs.parameters['{}']}}}}".format
 _DATASET, _MODEL, _PAGE, _FILES = "system.Dataset", "system.Model", "system.HTML", "system.Artifact"
 
 
@@ -206,22 +211,6 @@ def _packed(config: PipelineConfig, project: str | None) -> dict[str, str]:
 
 def _only(code: Mapping[str, str], *options: str) -> dict[str, str]:
     return {option: digest for option, digest in code.items() if option in options}
-
-
-def _in(name: str) -> str:
-    return f"{{{{$.inputs.artifacts['{name}'].path}}}}"
-
-
-def _out(name: str) -> str:
-    return f"{{{{$.outputs.artifacts['{name}'].path}}}}"
-
-
-def _file(parameter: str) -> str:
-    return f"{{{{$.outputs.parameters['{parameter}'].output_file}}}}"
-
-
-def _parameter(name: str) -> str:
-    return f"{{{{$.inputs.parameters['{name}']}}}}"
 
 
 def _task(name: str, step: CommandStep) -> dict[str, Any]:

@@ -25,10 +25,8 @@ def ship(tasks: Iterable[Task], folder: Path, exclude: Sequence[str], *, root: s
 
     Args:
       tasks: steps that use files of the project, which this function changes in place.
-      folder: folder of the project.
       exclude: names or patterns of files to leave out.
       root: folder of everything that the pipeline writes; the archive belongs into `project` below it.
-      job_file: path of the job file.
 
     Raises:
       InfeedError: the project is too large, or Beam's workers on a cluster need its files.

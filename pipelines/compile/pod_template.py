@@ -109,5 +109,4 @@ def _expression(affinity: NodeAffinity) -> dict[str, Any]:
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value}

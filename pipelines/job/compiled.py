@@ -69,7 +69,6 @@ class CompiledJob:
 
     @property
     def name(self) -> str:
-        """Name of the pipeline."""
         return str(self.spec["pipelineInfo"]["name"])
 
     @property
@@ -79,7 +78,6 @@ class CompiledJob:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """Tasks of the root DAG; see `read_tasks`."""
         return read_tasks(self.spec)
 
     @property
@@ -89,7 +87,6 @@ class CompiledJob:
 
     @property
     def images(self) -> tuple[str, ...]:
-        """Container images of the steps."""
         return tuple(sorted({container["image"] for container in self._containers}))
 
     @property
@@ -147,7 +144,6 @@ class CompiledJob:
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """Runtime parameters by name."""
         declared = self.spec["root"].get("inputDefinitions", {}).get("parameters", {})
         return {
             name: Parameter(declared_type(definition), self._default(name, definition))
@@ -232,7 +228,6 @@ class Task:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Environment variables of the container."""
         return {one["name"]: one["value"] for one in (self.container or {}).get("env", ())}
 
     @property
@@ -300,11 +295,9 @@ def leaves(tasks: tuple[Task, ...]) -> Iterator[Task]:
 
 
 def in_order(tasks: Mapping[str, Any], where: str = "") -> list[str]:
-    """Sort the names of tasks topologically, and alphabetically among equals.
+    """Sort the names of the tasks of a DAG topologically, and alphabetically among equals.
 
-    Args:
-      tasks: PipelineTaskSpecs of one DAG by name.
-      where: prefix of the task names in errors.
+    Errors name the tasks with the prefix `where`.
 
     Raises:
       InfeedError: a task needs an unknown task, or tasks form a cycle.

@@ -59,7 +59,6 @@ class Cluster:
         self._kills, self._check = kills or Kills(), check
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
-        """Return the answer to a request."""
         if found := _PODS.fullmatch(path):
             return self._log(found[1], query) if found[1] else (200, self._pods(query["labelSelector"]))
         if found := _JOBS.fullmatch(path):
@@ -67,7 +66,6 @@ class Cluster:
         return _refusal(404, "the server could not find the requested resource")
 
     def stop(self) -> None:
-        """Stop all machines."""
         for job in self.jobs.values():
             job.stop()
 

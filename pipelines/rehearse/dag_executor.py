@@ -128,18 +128,13 @@ def _present(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class DagExecutor:
-    """Executes the tasks of a job, at most `workers` steps at a time.
-
-    Attributes:
-      tracker: states of the steps.
-      outputs: artifacts of the succeeded steps by node and key.
-    """
+    """Executes the tasks of a job, at most `workers` steps at a time."""
 
     def __init__(self, context: RunContext, tasks: tuple[Task, ...], on_change: OnChange, workers: int = 1) -> None:
         self._context, self._tasks = context, tasks
         self._slots = threading.Semaphore(workers)
         self.tracker = RunTracker([NodeReport(task.node) for task in leaves(tasks)], on_change)
-        self.outputs: dict[str, Mapping[str, Sequence[Artifact]]] = {}
+        self.outputs: dict[str, Mapping[str, Sequence[Artifact]]] = {}  # of the succeeded steps by node and key
 
     def run(self, inputs: TaskIO) -> None:
         """Execute all tasks with the values of the job's parameters."""

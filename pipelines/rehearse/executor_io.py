@@ -230,7 +230,6 @@ def inputs_view(inputs: TaskIO, path_of: PathOf = str) -> View:
 
 
 def artifact_view(artifact: Artifact, path_of: PathOf = str) -> View:
-    """Return an artifact for placeholders."""
     path = path_of(artifact.uri)
     value = os.path.join(path, "value")  # TFX's file of a value artifact
     read = {"value": Path(value).read_text(encoding="utf-8")} if os.path.isfile(value) else {}

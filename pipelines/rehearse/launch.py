@@ -121,10 +121,7 @@ def run_process(
     """Run `argv` to its end and return its exit status, which is negative for a signal.
 
     Args:
-      argv: command line.
-      cwd: working directory.
       env: additional environment variables.
-      log: file for the output.
       lock: stays locked until the process ends, even if this process is killed.
       stop: event that ends the process.
       dies_when: condition that stops the process, as Kubernetes stops an evicted pod.
@@ -199,10 +196,9 @@ def last_lines(log: Path, count: int = 15) -> list[str]:
 class Faults:
     """Failures to inject.
 
-    Attributes:
-      kills: number of first attempts to kill by node. The kill happens after the attempt starts to write.
-      dirty_retries: nodes whose attempts share one output folder, as when only the pod restarts. A retry then finds
-        the files of the killed attempt.
+    `kills` has the number of first attempts to kill by node. The kill happens after the attempt starts to write. The
+    attempts of the nodes in `dirty_retries` share one output folder, as when only the pod restarts. A retry then finds
+    the files of the killed attempt.
     """
 
     kills: Mapping[str, int] = field(default_factory=dict)

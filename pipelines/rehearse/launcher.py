@@ -29,7 +29,6 @@ class Pod:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Environment variables of the step."""
         return {ROOT_VARIABLE: self.folder} if self.folder else {}
 
     def path(self, uri: str) -> str:

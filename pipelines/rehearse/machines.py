@@ -113,7 +113,6 @@ class LocalJob:
         return str(self.body["metadata"]["name"])
 
     def object(self) -> dict[str, Any]:
-        """Return the object with its status."""
         status: dict[str, Any] = {}
         if self.condition is not None:
             (kind, message), now = self.condition, _rfc3339(time.time_ns())
@@ -124,7 +123,6 @@ class LocalJob:
         return {**self.body, "status": status}
 
     def stop(self) -> None:
-        """Stop all machines."""
         self._stopped.set()
         self._thread.join()
 

@@ -29,30 +29,17 @@ from infeed.pipelines.rehearse.tasks import check_tasks
 
 @dataclass(frozen=True)
 class RehearseOptions:
-    """Options of a rehearsal.
+    """Options of a rehearsal."""
 
-    Attributes:
-      root: folder of all outputs.
-      project: folder of the user's files, and working directory of the steps.
-      image: image that runs the steps. Steps run on this machine by default.
-      parameters: runtime parameters as `NAME=VALUE`.
-      maps: replacements of buckets and mounted folders.
-      faults: failures to inject.
-      target: platform to emulate; by default the job's. kubeflow runs no drivers and rejects resolvers.
-      use_cache: whether to reuse outputs of earlier rehearsals.
-      workers: number of steps to run at the same time. Defaults to the number for which this machine has the cores and
-        the memory.
-    """
-
-    root: str
-    project: str = "."
-    image: str | None = None
-    parameters: tuple[str, ...] = ()
-    maps: tuple[PathMapping, ...] = ()
-    faults: Faults = field(default_factory=Faults)
-    target: Target | None = None
-    use_cache: bool = True
-    workers: int | None = None
+    root: str  # folder of all outputs
+    project: str = "."  # folder of the user's files, and working directory of the steps
+    image: str | None = None  # that runs the steps; by default, they run on this machine
+    parameters: tuple[str, ...] = ()  # runtime parameters as `NAME=VALUE`
+    maps: tuple[PathMapping, ...] = ()  # replacements of buckets and mounted folders
+    faults: Faults = field(default_factory=Faults)  # failures to inject
+    target: Target | None = None  # platform to emulate, by default the job's; kubeflow has no drivers, no resolvers
+    use_cache: bool = True  # whether to reuse outputs of earlier rehearsals
+    workers: int | None = None  # steps at the same time; by default as many as the cores and the memory allow
 
     def __post_init__(self) -> None:
         at_least(self, 1, "workers")

@@ -99,7 +99,6 @@ class Client(kfp_client.Client):
 
     @property
     def address(self) -> str:
-        """Address of the server."""
         return str(self.api.configuration.host)
 
     @property
@@ -217,12 +216,7 @@ def _unreachable(error: urllib3.exceptions.HTTPError, host: str) -> InfeedError:
 
 
 def submit_kubeflow(request: SubmitRequest, *, host: str, namespace: str | None = None) -> KubeflowRun:
-    """Start a run on Kubeflow Pipelines at `host`.
-
-    Args:
-      request: job and settings of the run.
-      host: address of the API.
-      namespace: profile to run in, if several users share the installation.
+    """Start a run on Kubeflow Pipelines at `host`; if several users share it, in the profile `namespace`.
 
     Raises:
       InfeedError: the job was not compiled for Kubeflow, or the server is not available or rejects the run.

@@ -167,9 +167,8 @@ def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint
     """Start a run on Vertex AI with Google's default credentials.
 
     Args:
-      request: job and settings of the run.
       project: Google Cloud project id.
-      region: region of the run, such as us-central1.
+      region: such as us-central1.
       endpoint: private address of the API.
 
     Raises:
