@@ -134,15 +134,12 @@ def run_job(side: str, data: Path, rows: int) -> Turn:
             whole = Cost(time.perf_counter() - began, usage.ru_utime + usage.ru_stime)
         if job.returncode:
             raise click.ClickException(f"{side} failed:\n{(folder / 'log.txt').read_text()[-_LAST:]}")
-        return Turn(whole, usage.ru_maxrss * 1024, _by_node((folder / "nodes.jsonl").read_text(), whole))
-
-
-def _by_node(lines: str, whole: Cost) -> dict[str, Cost]:
-    """What each node took, ours under the name that TFX has for it; and the rest."""
-    found = [json.loads(line) for line in lines.splitlines()]
-    nodes = {one["node"]: Cost(one["wall"], one["cpu"]) for one in found}
+        lines = (folder / "nodes.jsonl").read_text().splitlines()
+    # Ours go under the names that TFX has for them.
+    nodes = {one["node"]: Cost(one["wall"], one["cpu"]) for one in map(json.loads, lines)}
     within = Cost(sum(node.wall for node in nodes.values()), sum(node.cpu for node in nodes.values()))
-    return {_START: Cost(whole.wall - within.wall, whole.cpu - within.cpu), **nodes}
+    rest = Cost(whole.wall - within.wall, whole.cpu - within.cpu)
+    return Turn(whole, usage.ru_maxrss * 1024, {_START: rest, **nodes})
 
 
 def draw(figures: Figures, path: str) -> None:

@@ -56,11 +56,9 @@ def command(project: str, from_node: str | None, verbose: bool, as_json: bool, *
     """
     config = decided(read_project(project), overrides, may_ask=not as_json)
     if "://" in config.root:
-        raise InfeedError(
-            f"a run on this machine needs a local folder for its metadata, not {config.root}",
-            where="root",
-            do="give a local folder; deploy.root sets the root of a compiled pipeline",
-        )
+        what = f"a run on this machine needs a local folder for its metadata, not {config.root}"
+        do = "give a local folder; deploy.root sets the root of a compiled pipeline"
+        raise InfeedError(what, where="root", do=do)
     log = Path(config.logs) / "run.log"
     with _only_run(config.root), quiet(log, verbose) as console:
         for about, words in config.notes:

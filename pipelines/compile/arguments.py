@@ -40,8 +40,6 @@ def shorten(task: Task, *, launcher: bool) -> None:
     message = sum(length for name, length in lengths.items() if name.startswith("parameter")) + _ARTIFACTS
     name, longest = max(lengths.items(), key=lambda item: item[1], default=("", 0))
     if max(message, longest) >= LIMIT:
-        raise InfeedError(
-            f"{name} has {size(longest)}, and a step takes {size(LIMIT)} in one argument",
-            where=f"step {task.node}",
-            do="use fewer columns (--columns), or shorter names of columns",
-        )
+        what = f"{name} has {size(longest)}, and a step takes {size(LIMIT)} in one argument"
+        do = "use fewer columns (--columns), or shorter names of columns"
+        raise InfeedError(what, where=f"step {task.node}", do=do)

@@ -85,11 +85,9 @@ def check_runner(deploy: Deploy, data: str, target: Target, local_options: Seque
         check_places(BEAM_RUNNERS[deploy.beam.runner], root, data)
         deploy.beam.flags(image=deploy.image or "", root=root, vertex=deploy.on(target))  # raises what it lacks
     elif name := next((name for name in ("dataflow", "flink", "spark") if BEAM_RUNNERS[name] == given), None):
-        raise InfeedError(
-            f"beam_pipeline_args names {given}, but holds the options of local runs",
-            where="beam_pipeline_args",
-            do=f"set the runner of the compiled pipeline in deploy.beam.{name}",
-        )
+        what = f"beam_pipeline_args names {given}, but holds the options of local runs"
+        do = f"set the runner of the compiled pipeline in deploy.beam.{name}"
+        raise InfeedError(what, where="beam_pipeline_args", do=do)
     elif Named.of(local_options).is_cluster:
         check_places(given, root, data)
 
@@ -122,18 +120,13 @@ def _check_resources(deploy: Deploy, node: str, target: Target) -> None:
         )
     foreign = [name for name in KUBERNETES_ONLY if getattr(resources, name)] if target == "vertex" else []
     if foreign:
-        raise InfeedError(
-            f"Vertex AI does not support {' and '.join(foreign)}",
-            where=f"{where}.{foreign[0]}",
-            do="remove the setting; Vertex AI chooses machines by cpu, memory and accelerator",
-        )
+        do = "remove the setting; Vertex AI chooses machines by cpu, memory and accelerator"
+        raise InfeedError(f"Vertex AI does not support {' and '.join(foreign)}", where=f"{where}.{foreign[0]}", do=do)
     of_step = deploy.resources_of_step(node)
     if of_step.accelerator and of_step.ephemeral_storage:
-        raise InfeedError(
-            "Kubeflow Pipelines cannot limit the ephemeral storage of a step that has an accelerator",
-            where=f"{where}.ephemeral_storage",
-            do="set it only for nodes without an accelerator, and use ephemeral_volumes here",
-        )
+        what = "Kubeflow Pipelines cannot limit the ephemeral storage of a step that has an accelerator"
+        do = "set it only for nodes without an accelerator, and use ephemeral_volumes here"
+        raise InfeedError(what, where=f"{where}.ephemeral_storage", do=do)
     twice = [folder for folder, count in Counter(deploy.resources_of(node).mounts).items() if count > 1]
     if twice:
         do = "mount each Secret, ConfigMap and volume in a separate folder"
@@ -144,11 +137,8 @@ def _check_root(deploy: Deploy, vertex: VertexOptions) -> None:
     """Training and an endpoint share only a bucket with the machines of the steps."""
     services = [name for name in ("training", "endpoint") if getattr(vertex, name)]
     if services and not (deploy.root or "").startswith(("gs://", "/gcs/")):
-        raise InfeedError(
-            f"{services[0]} cannot read what the steps write to {deploy.root or 'a local folder'}",
-            where="deploy.root",
-            do="use a folder in a bucket, such as gs://bucket/flowers",
-        )
+        what = f"{services[0]} cannot read what the steps write to {deploy.root or 'a local folder'}"
+        raise InfeedError(what, where="deploy.root", do="use a folder in a bucket, such as gs://bucket/flowers")
 
 
 def _check_training(deploy: Deploy, target: Target) -> None:
@@ -164,11 +154,8 @@ def _check_training(deploy: Deploy, target: Target) -> None:
 def _check_waiting_step(deploy: Deploy, nodes: Sequence[str], do: str) -> None:
     for node in nodes:
         if deploy.resources.get(node, Resources()).accelerator:
-            raise InfeedError(
-                "the Trainer's step has an accelerator, but the step only waits for the machines that train",
-                where=f"deploy.resources.{node}",
-                do=f"set the accelerator only under {do}",
-            )
+            what = "the Trainer's step has an accelerator, but the step only waits for the machines that train"
+            raise InfeedError(what, where=f"deploy.resources.{node}", do=f"set the accelerator only under {do}")
 
 
 @dataclass(frozen=True)
@@ -228,8 +215,6 @@ def check_function_paths(functions: Mapping[str, str], folder: str) -> None:
     for option, text in functions.items():
         module, _, _ = text.partition(":")
         if module.endswith(".py") and not Path(os.path.normpath(module)).is_relative_to(folder):
-            raise InfeedError(
-                f"{option} is in {os.path.normpath(module)}, which is not in the project's image",
-                where=f"option {option}",
-                do=f"move it into {folder}, or install it as a package and use package.module:function",
-            )
+            what = f"{option} is in {os.path.normpath(module)}, which is not in the project's image"
+            do = f"move it into {folder}, or install it as a package and use package.module:function"
+            raise InfeedError(what, where=f"option {option}", do=do)

@@ -234,11 +234,8 @@ def _text(
         documents = [job["pipelineSpec"], *([platform] if platform else [])]
         return yaml.safe_dump_all(documents, sort_keys=True, width=120)
     if platform:
-        raise InfeedError(
-            "JSON cannot hold settings of pods, such as node selectors and secrets",
-            where=str(output),
-            do="name the output *.yaml, which holds them in a second document",
-        )
+        what = "JSON cannot hold settings of pods, such as node selectors and secrets"
+        raise InfeedError(what, where=str(output), do="name the output *.yaml, which holds them in a second document")
     labels = {**job["labels"], **run_metadata.get("labels", {})}
     return json.dumps({**job, **run_metadata, "labels": labels}, sort_keys=True, indent=1) + "\n"
 
@@ -275,11 +272,8 @@ def data_folder(config: PipelineConfig) -> str:
         return there
     folder, file = split_path(there) if has_spans(there) else os.path.split(there)
     if file != here:
-        raise InfeedError(
-            f"deploy.data ends with {file!r}, but data with {here!r}",
-            where="deploy.data",
-            do="use the same file name in both settings, or folders in both",
-        )
+        do = "use the same file name in both settings, or folders in both"
+        raise InfeedError(f"deploy.data ends with {file!r}, but data with {here!r}", where="deploy.data", do=do)
     return folder
 
 
@@ -330,11 +324,8 @@ def check_names(deploy: Deploy, nodes: list[str]) -> None:
     """Raise InfeedError if `deploy.resources` names a node that is not among `nodes`."""
     unknown = [name for name in deploy.resources if name not in (DEFAULT, *nodes)]
     if unknown:
-        raise InfeedError(
-            f"no node {unknown[0]!r} runs in a container",
-            where="deploy.resources",
-            do=f"use {DEFAULT} or one of {', '.join(sorted(nodes))}",
-        )
+        do = f"use {DEFAULT} or one of {', '.join(sorted(nodes))}"
+        raise InfeedError(f"no node {unknown[0]!r} runs in a container", where="deploy.resources", do=do)
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[Task, Spec]]:

@@ -45,11 +45,9 @@ def _name(place: str, task: Task) -> None:
     assert container is not None, "only a container runs the user's code"
     runner = Named.of([str(one) for one in container.get("args", ())])
     if runner.is_cluster:
-        raise InfeedError(
-            f"workers of {runner.short_name} run the project's code in {task.name}, and do not fetch its archive",
-            where="deploy.project",
-            do="set deploy.project: image, so that the image of the workers holds the project",
-        )
+        what = f"workers of {runner.short_name} run the project's code in {task.name}, and do not fetch its archive"
+        do = "set deploy.project: image, so that the image of the workers holds the project"
+        raise InfeedError(what, where="deploy.project", do=do)
     container["env"] = [*container.get("env", ()), variable]
     container["args"] = [*container.get("args", ()), f"{OPTION}{place}"]
     if tuple(container["command"][: len(STEP)]) != STEP:  # TFX's own entry point, on Vertex AI

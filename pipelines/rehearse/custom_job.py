@@ -66,10 +66,8 @@ class JobService:
 
 
 def _no_ai_platform() -> None:
-    raise InfeedError(
-        "the Trainer would start a job of AI Platform, the predecessor of Vertex AI",
-        do="train on Vertex AI: set ai_platform_enable_vertex in custom_config",
-    )
+    do = "train on Vertex AI: set ai_platform_enable_vertex in custom_config"
+    raise InfeedError("the Trainer would start a job of AI Platform, the predecessor of Vertex AI", do=do)
 
 
 def main() -> None:

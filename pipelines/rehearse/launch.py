@@ -229,10 +229,8 @@ class Faults:
                 raise InfeedError(f"there is no step {node!r} to fail", do=do)
         for node in sorted(self.dirty_retries):
             if not steps[node].retries:
-                raise InfeedError(
-                    f"{node} is not retried, so no later attempt can find the files of a killed one",
-                    do="set retries for it in deploy.resources of the config, and compile again",
-                )
+                what = f"{node} is not retried, so no later attempt can find the files of a killed one"
+                raise InfeedError(what, do="set retries for it in deploy.resources of the config, and compile again")
 
 
 def has_begun(folders: Sequence[str]) -> bool:

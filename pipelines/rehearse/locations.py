@@ -73,10 +73,8 @@ class Locations:
             scheme, _, path = found[0].partition("://")
             bucket = f"{scheme}://{path.split('/')[0]}"
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-            raise InfeedError(
-                f"the job names {found[0]}{more}, not on this machine",
-                do=f"map it to a folder: --map {bucket}=FOLDER (or --map {bucket}={bucket} to use the bucket itself)",
-            )
+            do = f"map it to a folder: --map {bucket}=FOLDER (or --map {bucket}={bucket} to use the bucket itself)"
+            raise InfeedError(f"the job names {found[0]}{more}, not on this machine", do=do)
 
     def check_seen(self, values: Any, mounted: Sequence[str]) -> None:
         """Raise InfeedError if `values` of the mapped job name local paths outside the mounted folders.

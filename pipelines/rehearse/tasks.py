@@ -41,10 +41,8 @@ def _check_executor(task: Task, target: Target) -> None:
         do = "compile the job for Kubeflow, which runs the step in a container"
         raise InfeedError(f"executor {kind!r} cannot be rehearsed", where=_where(task), do=do)
     if "resolver" in executor and target == "kubeflow":
-        raise InfeedError(
-            f"Kubeflow's backend runs no resolvers, and rejects the job because of {task.node}",
-            do="compile the job with --target kubeflow, which omits resolvers, or rehearse it for Vertex AI",
-        )
+        do = "compile the job with --target kubeflow, which omits resolvers, or rehearse it for Vertex AI"
+        raise InfeedError(f"Kubeflow's backend runs no resolvers, and rejects the job because of {task.node}", do=do)
 
 
 def _where(task: Task) -> str:
