@@ -206,12 +206,12 @@ def _decoded(value: bytes) -> Image.Image:
     return picture
 
 
-def draw_sheet(examples: Sequence[Example], path: str, columns: int = 8) -> int:
+def draw_sheet(examples: Sequence[Example], path: str) -> int:
     """Draw the pictures of the examples into a PNG file, and return their number. Without pictures, write nothing."""
     found = [(_fit(picture), _label(example)) for example in examples if (picture := picture_of(example))]
     if not found:
         return 0
-    columns = min(columns, len(found))
+    columns = min(8, len(found))
     rows = math.ceil(len(found) / columns)
     size = (columns * (_CELL + _GAP) + _GAP, rows * (_CELL + _CAPTION + _GAP) + _GAP)
     sheet = Image.new("RGB", size, "white")
