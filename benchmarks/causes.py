@@ -100,7 +100,6 @@ def this(function: Callable[..., object]) -> Callable[[Path], str]:
 
 
 def slow_source() -> Any:
-    """A source that waits."""
     import tensorflow as tf
 
     return tf.data.Dataset.range(1000).map(_waiting).map(lambda number: number + 1).batch(4)
@@ -116,7 +115,6 @@ def decoding() -> Any:
 
 
 def generating() -> Any:
-    """A Python generator."""
     import numpy as np
     import tensorflow as tf
 
@@ -144,7 +142,6 @@ def slow_batches() -> Any:
 
 
 def fast_input() -> Any:
-    """Batches that are there."""
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensors((tf.zeros([64, 1]), tf.zeros([64, 1]))).repeat().prefetch(2)

@@ -66,7 +66,6 @@ def results(folder: Path, rows: int, columns: int, turns: int) -> Iterator[Resul
 
 
 def statistics_gen(folder: Path, case: str, turns: int) -> Iterator[Result]:
-    """Each of ours beside TFX's."""
     if absent := missing("tfx"):
         yield Result("StatisticsGen", case, Side("infeed", absent=absent), None, 0)
         return

@@ -33,10 +33,7 @@ from infeed.components.feed.shards import shard_files
 
 ROWS, BATCH, SHARDS = 200_000, 1024, 4  # where something else grows
 BLOCK = 100_000  # rows encoded at a time
-SPECS: Specs = {
-    "whole": tf.io.FixedLenFeature([2], tf.int64),
-    "fraction": tf.io.FixedLenFeature([2], tf.float32),
-}
+SPECS: Specs = {"whole": tf.io.FixedLenFeature([2], tf.int64), "fraction": tf.io.FixedLenFeature([2], tf.float32)}
 Costs = dict[int, Side]  # by size
 TITLES = {"rows": "rows of the table", "batch": "rows of a batch", "shards": "shards of the table"}
 

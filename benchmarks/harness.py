@@ -73,7 +73,6 @@ class Result:
 
     @property
     def wall_ratio(self) -> float | None:
-        """How many times as long the other side takes."""
         return _ratio(self.other.wall if self.other else None, self.ours.wall)
 
     def to_json(self) -> str:

@@ -82,7 +82,6 @@ def save_model(folder: Path, numbers: list[str]) -> None:
 
 
 def contenders() -> dict[str, Run]:
-    """By name, TFX's among them."""
     import tfx.components
 
     from infeed.components import BulkInferrer

@@ -58,7 +58,6 @@ class Case(ABC):
         """Train the other side, and return its predictions of the rows `test`."""
 
     def numbers(self, predicted: pa.Table) -> Array:
-        """Return the row of each example."""
         return predicted.column(self.key).to_numpy()  # type: ignore[no-any-return]
 
     def predictions(self, predicted: pa.Table) -> Array:

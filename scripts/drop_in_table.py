@@ -176,7 +176,6 @@ REFUSED: Mapping[tuple[str, str], Callable[[], Any]] = {
 
 
 def tables() -> str:
-    """All tables, in Markdown."""
     return "\n\n".join(_table(pair) for pair in PAIRS)
 
 
