@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, cast
 
 import tensorflow as tf
-from protocol import SIDE, Batches, Job, Recipe, serve
+from protocol import SIDE, Batches, Job, serve
 
 from infeed.components.feed.augment import augment
 from infeed.components.feed.build import build, measure_records
@@ -35,7 +35,16 @@ def make(job: Job, tier: Tier) -> Batches:
 def stages(job: Job) -> BatchFunctions:
     """Decoding and changes, as the Trainer gives them to the engine."""
     features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
-    change, scale = options_of(job.recipe)
+    recipe = job.recipe
+    scale = Normalise(recipe.mean, recipe.std)
+    change = Augment(
+        shift=recipe.shift,
+        flip="horizontal",
+        rotate=recipe.rotate,
+        brightness=recipe.brightness,
+        contrast=recipe.contrast,
+        cutout=recipe.cutout,
+    )
 
     def decode(raw: dict[str, Any]) -> tuple[Any, Any]:
         if job.kind == "png":
@@ -46,18 +55,6 @@ def stages(job: Job) -> BatchFunctions:
         return augment(batch[0], change, scale, tf.stack([tf.constant(1, tf.int64), number]), workers), batch[1]
 
     return BatchFunctions(partial(tf.io.parse_example, features=features), decode, changed, key=f"images {job.kind}")
-
-
-def options_of(recipe: Recipe) -> tuple[Augment, Normalise]:
-    change = Augment(
-        shift=recipe.shift,
-        flip="horizontal",
-        rotate=recipe.rotate,
-        brightness=recipe.brightness,
-        contrast=recipe.contrast,
-        cutout=recipe.cutout,
-    )
-    return change, Normalise(recipe.mean, recipe.std)
 
 
 if __name__ == "__main__":

@@ -160,14 +160,10 @@ def _write(found: _Ingest, output: str, overwrite: bool, quiet: bool, given: Map
 
 
 def _opened(source: str, given: Mapping[str, Any]) -> _Ingest:
-    if not is_project(source):
-        return _of_data(source, given)
-    config = _config(source, given)
-    spans = config.ingest.spans
-    return _of_config(_of_span(config, spans.pattern_of_window(config.data)) if spans else config)
-
-
-def _of_data(source: str, given: Mapping[str, Any]) -> _Ingest:
+    if is_project(source):
+        config = _config(source, given)
+        spans = config.ingest.spans
+        return _of_config(_of_span(config, spans.pattern_of_window(config.data)) if spans else config)
     if given["data"]:
         raise InfeedError(f"{source} is no config.yaml", where="--data", do="give the data as SOURCE")
     settings = read_ingest(given["ingest"])

@@ -17,7 +17,6 @@ from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.deploy.beam import check_places
 from infeed.pipelines.deploy.options import DEFAULT, KUBERNETES_ONLY, TRAINER, Deploy, Resources
-from infeed.pipelines.deploy.vertex import VertexOptions
 from infeed.pipelines.job.compiled import Schema, Target
 
 _ACCELERATOR_NAMES = {
@@ -52,9 +51,19 @@ def check_target(deploy: Deploy, target: Target, schema: Schema = "2.1") -> None
     for node in deploy.resources:
         _check_resources(deploy, node, target)
     if deploy.training:
-        _check_training(deploy, target)
+        if target == "vertex":
+            do = "use deploy.vertex.training, which makes a custom job of Vertex AI"
+            raise InfeedError("Vertex AI has no JobSet and no TrainJob", where=_JOB, do=do)
+        if "://" not in (deploy.root or ""):
+            what = f"the machines of a job do not see {deploy.root or 'a local folder'}"
+            raise InfeedError(what, where="deploy.root", do="use a folder in a store, such as s3://bucket/flowers")
+        _check_waiting_step(deploy, (DEFAULT,), "deploy.resources.Trainer")
     if vertex := deploy.on(target):
-        _check_root(deploy, vertex)
+        # Training and an endpoint share only a bucket with the machines of the steps.
+        services = [name for name in ("training", "endpoint") if getattr(vertex, name)]
+        if services and not (deploy.root or "").startswith(("gs://", "/gcs/")):
+            what = f"{services[0]} cannot read what the steps write to {deploy.root or 'a local folder'}"
+            raise InfeedError(what, where="deploy.root", do="use a folder in a bucket, such as gs://bucket/flowers")
         if vertex.training:
             _check_waiting_step(deploy, (DEFAULT, TRAINER), "deploy.vertex.training")
 
@@ -131,24 +140,6 @@ def _check_resources(deploy: Deploy, node: str, target: Target) -> None:
     if twice:
         do = "mount each Secret, ConfigMap and volume in a separate folder"
         raise InfeedError(f"several things are mounted at {twice[0]}", where=where, do=do)
-
-
-def _check_root(deploy: Deploy, vertex: VertexOptions) -> None:
-    """Training and an endpoint share only a bucket with the machines of the steps."""
-    services = [name for name in ("training", "endpoint") if getattr(vertex, name)]
-    if services and not (deploy.root or "").startswith(("gs://", "/gcs/")):
-        what = f"{services[0]} cannot read what the steps write to {deploy.root or 'a local folder'}"
-        raise InfeedError(what, where="deploy.root", do="use a folder in a bucket, such as gs://bucket/flowers")
-
-
-def _check_training(deploy: Deploy, target: Target) -> None:
-    if target == "vertex":
-        do = "use deploy.vertex.training, which makes a custom job of Vertex AI"
-        raise InfeedError("Vertex AI has no JobSet and no TrainJob", where=_JOB, do=do)
-    if "://" not in (deploy.root or ""):
-        what = f"the machines of a job do not see {deploy.root or 'a local folder'}"
-        raise InfeedError(what, where="deploy.root", do="use a folder in a store, such as s3://bucket/flowers")
-    _check_waiting_step(deploy, (DEFAULT,), "deploy.resources.Trainer")
 
 
 def _check_waiting_step(deploy: Deploy, nodes: Sequence[str], do: str) -> None:

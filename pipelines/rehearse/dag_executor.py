@@ -77,7 +77,14 @@ def _parameter(source: Spec, scope: Scope) -> Value:
         output = source["taskOutputParameter"]
         return scope.results[output["producerTask"]].outputs.parameters.get(output["outputParameterKey"])
     if "taskFinalStatus" in source:
-        return _final_status(source["taskFinalStatus"]["producerTask"], scope)
+        producer = source["taskFinalStatus"]["producerTask"]
+        result = scope.results[producer]
+        return {  # the PipelineTaskFinalStatus of a DAG for its exit handler
+            "state": "SUCCEEDED" if result.succeeded else "FAILED",
+            "error": {"code": 0 if result.succeeded else 9, "message": result.error},  # 9: gRPC's FAILED_PRECONDITION
+            "pipelineJobResourceName": scope.job["pipeline_job_resource_name"],
+            "pipelineTaskName": producer,
+        }
     runtime = source["runtimeValue"]
     if "runtimeParameter" in runtime:
         return scope.job["parameters"].get(runtime["runtimeParameter"])
@@ -89,17 +96,6 @@ def _artifacts(source: Spec, scope: Scope) -> Sequence[Artifact] | None:
         return scope.inputs.artifacts.get(source["componentInputArtifact"])
     output = source["taskOutputArtifact"]
     return scope.results[output["producerTask"]].outputs.artifacts.get(output["outputArtifactKey"])
-
-
-def _final_status(producer: str, scope: Scope) -> dict[str, Any]:
-    """Return the PipelineTaskFinalStatus of a DAG for its exit handler."""
-    result = scope.results[producer]
-    return {
-        "state": "SUCCEEDED" if result.succeeded else "FAILED",
-        "error": {"code": 0 if result.succeeded else 9, "message": result.error},  # 9: gRPC's FAILED_PRECONDITION
-        "pipelineJobResourceName": scope.job["pipeline_job_resource_name"],
-        "pipelineTaskName": producer,
-    }
 
 
 def _with_placeholders(known: TaskIO, sources: Spec, declared: Spec, scope: Scope) -> TaskIO:

@@ -145,9 +145,17 @@ def check_tasks(tasks: tuple[Task, ...], target: Target) -> None:
     for task in walk(tasks):
         if task.is_loop:
             do = "rehearse a job without loops"
-            raise InfeedError("a loop over items cannot be rehearsed", where=_where(task), do=do)
+            raise InfeedError("a loop over items cannot be rehearsed", where=f"task {'/'.join(task.path)}", do=do)
     for task in leaves(tasks):
-        _check_executor(task, target)
+        executor = task.executor or {}
+        if not executor.keys() & {"container", "importer", "resolver"}:
+            what = f"executor {next(iter(executor), 'nothing')!r} cannot be rehearsed"
+            do = "compile the job for Kubeflow, which runs the step in a container"
+            raise InfeedError(what, where=f"task {'/'.join(task.path)}", do=do)
+        if "resolver" in executor and target == "kubeflow":
+            what = f"Kubeflow's backend runs no resolvers, and rejects the job because of {task.node}"
+            do = "compile the job with --target kubeflow, which omits resolvers, or rehearse it for Vertex AI"
+            raise InfeedError(what, do=do)
         container = task.container or {}
         words = [*container.get("command", ()), *container.get("args", ())]
         if starts_custom_job(words):
@@ -157,18 +165,3 @@ def check_tasks(tasks: tuple[Task, ...], target: Target) -> None:
                 do = "compile without the service, for example without deploy.vertex.endpoint and deploy.beam.dataflow"
                 what = f"{task.node} would start work on {service}, which a rehearsal does not support"
                 raise InfeedError(what, do=do)
-
-
-def _check_executor(task: Task, target: Target) -> None:
-    executor = task.executor or {}
-    if not executor.keys() & {"container", "importer", "resolver"}:
-        kind = next(iter(executor), "nothing")
-        do = "compile the job for Kubeflow, which runs the step in a container"
-        raise InfeedError(f"executor {kind!r} cannot be rehearsed", where=_where(task), do=do)
-    if "resolver" in executor and target == "kubeflow":
-        do = "compile the job with --target kubeflow, which omits resolvers, or rehearse it for Vertex AI"
-        raise InfeedError(f"Kubeflow's backend runs no resolvers, and rejects the job because of {task.node}", do=do)
-
-
-def _where(task: Task) -> str:
-    return f"task {'/'.join(task.path)}"

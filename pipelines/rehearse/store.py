@@ -75,7 +75,15 @@ class Store:
         self._pipelines: dict[str, str] = {}  # by artifact
         self._executions: list[Execution] = []
         if path.exists():
-            self._load(json.loads(path.read_text(encoding="utf-8")))
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content.get("format") != _FORMAT:
+                do = "use another --root, or remove the file"
+                raise InfeedError("written by another version of tfx-infeed", where=str(path), do=do)
+            for entry in content["artifacts"]:
+                artifact = Artifact(**{name: value for name, value in entry.items() if name != "pipeline"})
+                self._artifacts[artifact.name] = artifact
+                self._pipelines[artifact.name] = entry["pipeline"]
+            self._executions = [Execution(**entry) for entry in content["executions"]]
 
     def record(self, execution: Execution, artifacts: Sequence[Artifact]) -> None:
         """Add a finished step and its artifacts."""
@@ -84,7 +92,10 @@ class Store:
                 self._pipelines[artifact.name] = execution.pipeline
                 self._artifacts[artifact.name] = artifact
             self._executions.append(execution)
-            file.write(json.dumps(self._to_json(), indent=1).encode())
+            known = [{**one.to_json(), "pipeline": self._pipelines[one.name]} for one in self._artifacts.values()]
+            executions = [dataclasses.asdict(one) for one in self._executions]
+            content = {"format": _FORMAT, "artifacts": known, "executions": executions}
+            file.write(json.dumps(content, indent=1).encode())
 
     def cached(self, pipeline: str, fingerprint: str) -> Execution | None:
         """Return the newest execution with that fingerprint whose outputs still exist."""
@@ -102,26 +113,6 @@ class Store:
 
     def artifact(self, name: str) -> Artifact:
         return self._artifacts[name]
-
-    def _load(self, content: Mapping[str, Any]) -> None:
-        if content.get("format") != _FORMAT:
-            do = "use another --root, or remove the file"
-            raise InfeedError("written by another version of tfx-infeed", where=str(self._path), do=do)
-        for entry in content["artifacts"]:
-            artifact = Artifact(**{name: value for name, value in entry.items() if name != "pipeline"})
-            self._artifacts[artifact.name] = artifact
-            self._pipelines[artifact.name] = entry["pipeline"]
-        self._executions = [Execution(**entry) for entry in content["executions"]]
-
-    def _to_json(self) -> dict[str, Any]:
-        return {
-            "format": _FORMAT,
-            "artifacts": [
-                {**artifact.to_json(), "pipeline": self._pipelines[artifact.name]}
-                for artifact in self._artifacts.values()
-            ],
-            "executions": [dataclasses.asdict(execution) for execution in self._executions],
-        }
 
 
 # Resolvers and importers find or name artifacts, and start no process.

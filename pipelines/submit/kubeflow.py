@@ -226,8 +226,19 @@ def submit_kubeflow(request: SubmitRequest, *, host: str, namespace: str | None 
     steps = list(leaves(request.job.tasks))
     client, namespace = _open(host, namespace)
     with starting(translate_errors(client.address), may_have_begun):
-        run_id = _create(client, request, namespace)
-    return KubeflowRun(client, namespace or "kubeflow", run_id, request.name, steps)
+        with _package(request) as path:
+            run = client.create_run_from_pipeline_package(
+                path,
+                arguments=dict(request.parameters),
+                run_name=request.name,
+                experiment_name=request.experiment,
+                namespace=namespace,
+                pipeline_root=request.job.root or None,
+                service_account=request.service_account,
+            )
+        if not run.run_id:
+            raise client.no_api()
+    return KubeflowRun(client, namespace or "kubeflow", str(run.run_id), request.name, steps)
 
 
 def schedule_kubeflow(request: SubmitRequest, cron: str, *, host: str, namespace: str | None = None) -> RunSchedule:
@@ -287,22 +298,6 @@ def _open(host: str, namespace: str | None) -> tuple[Client, str | None]:
 def page_of(host: str) -> str:
     """Return the address of the user interface."""
     return (os.environ.get("KF_PIPELINES_UI_ENDPOINT") or without_secrets(host)).rstrip("/")
-
-
-def _create(client: Client, request: SubmitRequest, namespace: str | None) -> str:
-    with _package(request) as path:
-        run = client.create_run_from_pipeline_package(
-            path,
-            arguments=dict(request.parameters),
-            run_name=request.name,
-            experiment_name=request.experiment,
-            namespace=namespace,
-            pipeline_root=request.job.root or None,
-            service_account=request.service_account,
-        )
-    if not run.run_id:
-        raise client.no_api()
-    return str(run.run_id)
 
 
 @contextlib.contextmanager

@@ -200,7 +200,12 @@ class SubmissionOutcome:
     def as_text(self, images: Sequence[str]) -> Text:
         """Return the outcome as lines rather than a table, so that a user can copy whole commands."""
         if self.state == RunState.FAILED.value and self.status is not None:
-            lines = self._failure(self.status)
+            step = self.status.failed
+            lines = [Text(f"failed at {step.name}" if step else "failed", style="bold red")]
+            if error := (step and step.error) or self.status.error:
+                lines.append(Text(error))
+            lines += [Text(f"  {line}", style="dim") for line in self.log_tail]
+            lines += [Text(f"log   {step.log}")] if step and step.log else []
         else:
             lines = [_ENDINGS[self.state], *([Text(self.reason)] if self.reason else [])]
         if self.run.warning:
@@ -208,14 +213,6 @@ class SubmissionOutcome:
         if advice := self.advice(images):
             lines.append(Text(f"next  {advice}", style="bold"))
         return Text("\n").join(lines)
-
-    def _failure(self, status: RunStatus) -> list[Text]:
-        step = status.failed
-        lines = [Text(f"failed at {step.name}" if step else "failed", style="bold red")]
-        if error := (step and step.error) or status.error:
-            lines.append(Text(error))
-        lines += [Text(f"  {line}", style="dim") for line in self.log_tail]
-        return [*lines, Text(f"log   {step.log}")] if step and step.log else lines
 
 
 def blames_image(texts: Iterable[str | None]) -> bool:
