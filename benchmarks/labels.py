@@ -20,7 +20,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.example_gen.planning import SpilledTask, limited, plan_writes
 from infeed.components.example_gen.shuffle import list_spills
-from infeed.components.example_gen.spill_columns import Spills
+from infeed.components.example_gen.spills import Spills
 
 _RUNS_OF_TASK = 2
 _RECORD = 100  # bytes

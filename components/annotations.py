@@ -40,8 +40,6 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Range:
-    """The smallest and the largest allowed number."""
-
     least: int
     most: int
 
@@ -131,22 +129,19 @@ def follow(hint: Any, steps: Iterable[Any]) -> tuple[tuple[Any, ...], Any, Any]:
       (path, type that contains its end, type of its end).
     """
     path: list[Any] = []
-    holder = None
+    holder: Any = None
     for step in steps:
-        if members := _members(hint):
+        if members := _but_none(bare(hint)):
             hint = tags_of(hint).get(step, members[0])
+            continue
+        holder, is_options = bare(hint), dataclasses.is_dataclass(bare(hint))
+        path.append(step)
+        if is_options:
+            hint = hints_of(holder).get(step, Any)
         else:
-            holder, hint = bare(hint), _inside(bare(hint), step)
-            path.append(step)
+            of = get_args(holder) or (Any,)
+            hint = of[-1] if get_origin(holder) is Mapping else of[0]
     return tuple(path), holder, hint
-
-
-def _inside(hint: Any, step: Any) -> Any:
-    if dataclasses.is_dataclass(hint):
-        kind: Any = hint
-        return hints_of(kind).get(step, Any)
-    of = get_args(hint) or (Any,)
-    return of[-1] if get_origin(hint) is Mapping else of[0]
 
 
 def bare(hint: Any) -> Any:
@@ -155,11 +150,6 @@ def bare(hint: Any) -> Any:
         return bare(get_args(hint)[0])
     given = _but_none(hint)
     return bare(given[0]) if len(given) == 1 else hint
-
-
-def _members(hint: Any) -> list[Any]:
-    """Return the members of a union without None. Empty if a single type remains."""
-    return _but_none(bare(hint))
 
 
 def _but_none(hint: Any) -> list[Any]:

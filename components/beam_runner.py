@@ -72,15 +72,11 @@ class Named:
         return f"worker pool at {self.pool}" if self.pool else f"--runner={self.runner}"
 
     @property
-    def is_local(self) -> bool:
-        """Whether the runner works only on this machine. A class outside Beam does not count as local."""
-        package, _, name = self.runner.rpartition(".")
-        return name.lower() in _LOCAL and (not package or package.startswith("apache_beam."))
-
-    @property
     def is_cluster(self) -> bool:
-        """Whether a runner is given that is not local."""
-        return bool(self.runner) and not self.is_local
+        """Whether a runner is given that is not local. A class outside Beam does not count as local."""
+        package, _, name = self.runner.rpartition(".")
+        is_local = name.lower() in _LOCAL and (not package or package.startswith("apache_beam."))
+        return bool(self.runner) and not is_local
 
 
 def _whole(option: str, value: str, do: str) -> int:
@@ -118,9 +114,8 @@ def _failure(error: Exception, runner: str) -> InfeedError:
         "check Beam's options and that their addresses are reachable. Read the logs of the runner and of its "
         "workers, which need this package and the same Python version"
     )
-    return InfeedError(
-        f"the Beam runner {Named(runner).short_name} failed: {reason}", where=f"--runner={runner}", do=do
-    )
+    what = f"the Beam runner {Named(runner).short_name} failed: {reason}"
+    return InfeedError(what, where=f"--runner={runner}", do=do)
 
 
 def local_runner() -> AbstractContextManager[None]:
@@ -134,8 +129,11 @@ def pipeline_on(runner: str, options: Sequence[str]) -> Any:
 
     name = BEAM_RUNNERS.get(runner, runner)
     _, options = _parsed(options)
-    if name == BEAM_RUNNERS["dask"]:
-        options = _dask_options(options)
+    if name == BEAM_RUNNERS["dask"]:  # its client rejects options of others, such as TFX's labels
+        words = " ".join(options).replace(" --", "\n--").splitlines()
+        options = [word.replace(" ", "=", 1) for word in words if word.startswith("--dask_")]
+        if not any("dask_npartitions" in one or "dask_partition_size" in one for one in options):
+            options.append("--dask_partition_size=1")  # by default 128 tasks of some 64 MB go to one worker
     elif Named(name).short_name.lower() in _PORTABLE:
         options = _without_deadline(options)
     # Not as the option --runner, because the Dask runner passes every option to its client, which rejects that one.
@@ -164,15 +162,6 @@ def _parsed(options: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--environment_type", "--environment-type", default="")
     parser.add_argument("--environment_config", "--environment-config", default="")
     return parser.parse_known_args(rest, found)[0], rest
-
-
-def _dask_options(options: Sequence[str]) -> list[str]:
-    """Return only the options of the Dask runner, because its client rejects others, such as TFX's labels."""
-    words = " ".join(options).replace(" --", "\n--").splitlines()
-    found = [word.replace(" ", "=", 1) for word in words if word.startswith("--dask_")]
-    if not any("dask_npartitions" in one or "dask_partition_size" in one for one in found):
-        found.append("--dask_partition_size=1")  # by default 128 tasks of some 64 MB go to one worker
-    return found
 
 
 def _without_deadline(options: Sequence[str]) -> list[str]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -22,6 +21,13 @@ import numpy as np
 from infeed.components.annotations import bare, choices_of, hints_of, is_optional, range_of
 from infeed.components.errors import InfeedError, OptionError
 from infeed.components.schema import shown
+
+_SCALARS: Mapping[Any, tuple[Any, str]] = {
+    int: (Integral, "use an integer"),
+    float: (Real, "use a number"),
+    str: (str, "use text"),
+    bool: ((bool, np.bool_), "use true or false"),
+}
 
 
 def check_fields(options: Any) -> None:
@@ -36,23 +42,9 @@ def check_fields(options: Any) -> None:
         if bounds:
             at_least(options, bounds.least, name)
             require(value <= bounds.most, options, name, f"use a number of at most {bounds.most}")
-        if scalar := _SCALARS.get(bare(hint)):
-            require(isinstance(value, scalar.kinds) and _is_bool(value) == scalar.is_bool, options, name, scalar.do)
-
-
-@dataclass(frozen=True)
-class _Scalar:
-    kinds: type | tuple[type, ...]
-    do: str
-    is_bool: bool = False
-
-
-_SCALARS: Mapping[Any, _Scalar] = {
-    int: _Scalar(Integral, "use an integer"),
-    float: _Scalar(Real, "use a number"),
-    str: _Scalar(str, "use text"),
-    bool: _Scalar((bool, np.bool_), "use true or false", is_bool=True),
-}
+        if (scalar := bare(hint)) in _SCALARS:
+            kinds, do = _SCALARS[scalar]
+            require(isinstance(value, kinds) and _is_bool(value) == (scalar is bool), options, name, do)
 
 
 def _is_bool(value: Any) -> bool:
@@ -76,9 +68,8 @@ def require(holds: Any, options: Any, name: str, do: str) -> None:
 
 def refused(options: Any, name: str, do: str, what: str = "") -> OptionError:
     """Return the error of an invalid option. `what` replaces the default description."""
-    return OptionError(
-        what or f"{name} is {shown(getattr(options, name))}", where=type(options).__name__, option=name, do=do
-    )
+    what = what or f"{name} is {shown(getattr(options, name))}"
+    return OptionError(what, where=type(options).__name__, option=name, do=do)
 
 
 @contextmanager

@@ -68,7 +68,6 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
           component: package of the executor in `tfx.components`, imported late because that takes seconds.
           what: the work, such as "statistics are computed".
           reason: why this executor cannot do the work.
-          arguments: arguments of `Do`.
         """
         _log.warning("%s by TFX's own executor on Beam: %s", what, reason)
         kind = importlib.import_module(f"tfx.components.{component}.executor").Executor
@@ -103,7 +102,6 @@ def unread_format(examples: Iterable[types.Artifact], payloads: Sequence[str] = 
     """Return the property of these Examples that only TFX supports, or "" if they are TFRecords that we can read.
 
     Args:
-      examples: Examples artifacts.
       payloads: payload formats that the caller supports, by TFX's names.
     """
     readable = {_PAYLOAD: payloads, _FILE_FORMAT: _FILE_FORMATS, _PATTERN: ()}

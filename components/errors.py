@@ -96,7 +96,7 @@ class InfeedError(Exception):
         a step, a Java stack trace, or quotes with `\n` for line ends.
         """
         for quoted in (False, True, True):
-            text = _unquoted(text) if quoted else text
+            text = _ESCAPE.sub(_character, text) if quoted else text
             if told := list(_TOLD.finditer(text)):
                 return _error(told[-1], quoted)
         return None
@@ -125,17 +125,15 @@ class OptionError(InfeedError, ValueError):
 
 def infeed_error(error: BaseException) -> InfeedError | None:
     """Return the InfeedError that `error` is, is caused by, or contains as text, or None."""
-    links = list(_links(error))
+    links = [error]
+    while (link := links[-1].__cause__ or links[-1].__context__) is not None:
+        links.append(link)
     raised = (link for link in links if isinstance(link, InfeedError))
     return next(raised, None) or next(filter(None, (InfeedError.told_in(str(link)) for link in links)), None)
 
 
 def required(module: str) -> Any:
-    """Import a module.
-
-    Raises:
-      InfeedError: the module is not installed. The error names the package to install.
-    """
+    """Import a module. Raises InfeedError if the module is not installed. The error names the package to install."""
     with naming_extras():
         return importlib.import_module(module)
 
@@ -153,12 +151,6 @@ def naming_extras() -> Iterator[None]:
         raise InfeedError(f"{name} is not installed", do=f"pip install {brought_by}") from error
 
 
-def _links(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
 def _error(told: re.Match[str], quoted: bool) -> InfeedError:
     where, do = ((told[name] or "").replace(f"\n{_INDENT}", "\n") for name in ("where", "do"))
     if quoted and told.end() == len(told.string):
@@ -166,12 +158,9 @@ def _error(told: re.Match[str], quoted: bool) -> InfeedError:
     return InfeedError(told["what"], where=where, do=_STEP.sub("", do))
 
 
-def _unquoted(text: str) -> str:
-    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1]) or _character(found[1]), text)
-
-
-def _character(escape: str) -> str:
-    return chr(int(escape[1:], 16)) if len(escape) > 1 else escape
+def _character(found: re.Match[str]) -> str:
+    escape = found[1]
+    return _ESCAPED.get(escape) or (chr(int(escape[1:], 16)) if len(escape) > 1 else escape)
 
 
 def _indented(text: str) -> str:

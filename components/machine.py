@@ -14,11 +14,7 @@ _PROCESS = Path("/proc/self")
 
 
 def cpus(cgroup: Path = CGROUP) -> int:
-    """Return the number of cores that this process may use.
-
-    Args:
-      cgroup: folder in which the kernel lists the limits.
-    """
+    """Return the number of cores that this process may use."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(allowed, _cpu_quota(cgroup) or allowed)
 

@@ -46,12 +46,10 @@ def listening(listener: _Listener) -> Iterator[_Listener]:
 
 
 def is_heard() -> bool:
-    """Return whether there is a listener."""
     return bool(_listeners)
 
 
 def report(words: str, *, is_result: bool = False) -> None:
-    """Send the text to all listeners."""
     for listener in tuple(_listeners):
         listener(words, is_result)
 

@@ -33,7 +33,6 @@ def pack(folder: Path, names: Iterable[str]) -> bytes:
     """Return an archive of files. The same names and contents give the same bytes.
 
     Args:
-      folder: folder of the project.
       names: paths below the folder, with `/`.
     """
     packed = io.BytesIO()

@@ -46,9 +46,8 @@ _OTHER = ("is not a valid value", "see docs/config.md for valid values")
 def read(kind: type[T], given: Any, where: str = "", *, exact: bool = False) -> T:
     """Create a dataclass, and nested ones, from plain data.
 
-    Two habits of YAML authors are corrected. In `name:` without a value, None is dropped if it is not valid. In `cpu:
-    4`, a
-    number becomes text if text is expected.
+    Two habits of YAML authors are corrected. In `name:` without a value, None is dropped if it is not valid. In
+    `cpu: 4`, a number becomes text if text is expected.
 
     Args:
       kind: the dataclass, or another annotation.
@@ -74,14 +73,16 @@ def read_json(kind: type[T], text: bytes, check_header: Callable[[Any], None] | 
     """Read untrusted JSON, such as the manifest of a foreign dataset, without correcting values.
 
     Args:
-      kind: the dataclass, or another annotation.
       text: standard JSON in UTF-8, without NaN and without repeated names in an object.
       check_header: called with the plain data first, so that it can reject another version of the format.
 
     Raises:
       ValueError: the text is not such JSON, or a value is invalid. The error names its place.
     """
-    plain = _strict_json(text)
+    try:
+        plain = json.loads(text.decode(), object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     if check_header:
         check_header(plain)
     found: T
@@ -89,13 +90,6 @@ def read_json(kind: type[T], text: bytes, check_header: Callable[[Any], None] | 
     if problems:
         raise ValueError(problems[0].sentence)
     return found
-
-
-def _strict_json(text: bytes) -> Any:
-    try:
-        return json.loads(text.decode(), object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
 
 
 def to_plain(options: Any, *, defaults: bool = True) -> dict[str, Any]:
@@ -155,7 +149,6 @@ def _key(name: Any, where: str) -> str:
 
 
 def _validated(kind: Any, text: bytes) -> tuple[Any, list[_Problem]]:
-    """Return the value, or the problems."""
     from pydantic import ValidationError
 
     try:
@@ -183,7 +176,6 @@ class _Problem:
       path: names and indices of the value, including a missing or unknown option.
       holder: type that contains the last step.
       hint: expected type of the value.
-      value: the value.
       cause: error of a `__post_init__`.
       words: alternatives of a `Literal` in a union with other types.
     """

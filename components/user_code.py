@@ -51,15 +51,16 @@ def resolve(text: str, option: str) -> Reference:
     Raises:
       InfeedError: the text names no function, or the module or function does not exist.
     """
-    module, function = _parts(text)
+    module, _, function = text.partition(":") if ":" in text else text.rpartition(".")
     if not (module and function.isidentifier()) or (function == "py" and ":" not in text):
-        raise InfeedError(
-            f"{text!r} does not name a function",
-            where=f"option {option}",
-            do='use "package.module:function", "package.module.function" or "path/to/file.py:function"',
-        )
+        do = 'use "package.module:function", "package.module.function" or "path/to/file.py:function"'
+        raise InfeedError(f"{text!r} does not name a function", where=f"option {option}", do=do)
     reference = Reference(module, function, _source_file(module, option))
-    _check_defined(reference, option)
+    if reference.file:
+        with translate_errors(option):
+            names = _top_level_names(Path(reference.file))
+        if function not in names and "*" not in names:
+            raise _not_defined(reference, option)
     return reference
 
 
@@ -86,11 +87,8 @@ def name_of(function: Any) -> str:
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if not callable(function) or not name.isidentifier() or module in (None, "__main__"):
-        raise InfeedError(
-            f"{function!r} cannot be imported by name",
-            where="a user's function",
-            do='define it by `def` at the top level of a module or file, and name it "path/to/file.py:function"',
-        )
+        do = 'define it by `def` at the top level of a module or file, and name it "path/to/file.py:function"'
+        raise InfeedError(f"{function!r} cannot be imported by name", where="a user's function", do=do)
     return f"{module}:{name}"
 
 
@@ -108,8 +106,7 @@ def translate_errors(option: str = "") -> Iterator[None]:
     """Convert an exception of a user's file in the body to an error with the file, the line and the message.
 
     `sys.exit` counts as an exception, because it would end the run with the user's exit code. So does a
-    KeyboardInterrupt
-    that the user's code raises. A KeyboardInterrupt of Ctrl-C is raised unchanged.
+    KeyboardInterrupt that the user's code raises. A KeyboardInterrupt of Ctrl-C is raised unchanged.
 
     Raises:
       InfeedError: an exception passed through a user's file.
@@ -122,11 +119,8 @@ def translate_errors(option: str = "") -> Iterator[None]:
         place = _place(error)
         if place is None or (isinstance(error, KeyboardInterrupt) and not _is_raised_by_user(error)):
             raise
-        raise InfeedError(
-            _words(error),
-            where=f"{place}, option {option}" if option else place,
-            do="correct the code there",
-        ) from error
+        do = "correct the code there"
+        raise InfeedError(_words(error), where=f"{place}, option {option}" if option else place, do=do) from error
 
 
 def _is_raised_by_user(error: BaseException) -> bool:
@@ -170,9 +164,8 @@ def users_line(frames: Sequence[Any]) -> str | None:
     """Return the innermost frame of a user's file, such as `model.py, line 7, in build_model: "x = y"`."""
     for frame in reversed(frames):
         if _is_users(frame.filename):
-            line = (
-                frame.line or linecache.getline(frame.filename, frame.lineno).strip()
-            )  # TensorFlow's frames have no line
+            # TensorFlow's frames have no line.
+            line = frame.line or linecache.getline(frame.filename, frame.lineno).strip()
             return f"{frame.filename}, line {frame.lineno}, in {frame.name}: {line!r}"
     return None
 
@@ -183,49 +176,27 @@ def _is_users(file: str) -> bool:
     return os.path.isfile(path) and not path.startswith(_NOT_USERS)
 
 
-def _parts(text: str) -> tuple[str, str]:
-    module, _, function = text.partition(":") if ":" in text else text.rpartition(".")
-    return module, function
-
-
 def _source_file(module: str, option: str) -> str:
     if module.endswith(".py"):
         if not Path(module).is_file():
-            raise InfeedError(
-                f"there is no file {module}",
-                where=f"option {option}",
-                do="check the path, which is relative to the current folder",
-            )
+            do = "check the path, which is relative to the current folder"
+            raise InfeedError(f"there is no file {module}", where=f"option {option}", do=do)
         return str(Path(module).resolve())
     try:
         spec = importlib.util.find_spec(module)
     except ModuleNotFoundError:
         spec = None
     if spec is None:
-        raise InfeedError(
-            f"there is no module {module!r}",
-            where=f"option {option}",
-            do="check the spelling, or install its package in this environment",
-        )
+        do = "check the spelling, or install its package in this environment"
+        raise InfeedError(f"there is no module {module!r}", where=f"option {option}", do=do)
     return spec.origin if spec.origin and spec.origin.endswith(".py") else ""
-
-
-def _check_defined(reference: Reference, option: str) -> None:
-    if not reference.file:
-        return
-    with translate_errors(option):
-        names = _top_level_names(Path(reference.file))
-    if reference.function not in names and "*" not in names:
-        raise _not_defined(reference, option)
 
 
 def _not_defined(reference: Reference, option: str) -> InfeedError:
     functions = sorted(_top_level_names(Path(reference.file), functions_only=True)) if reference.file else []
-    return InfeedError(
-        f"{reference.module} defines no function {reference.function!r}",
-        where=f"option {option}",
-        do=f"add it, or use one of {', '.join(functions)}" if functions else "add it",
-    )
+    what = f"{reference.module} defines no function {reference.function!r}"
+    do = f"add it, or use one of {', '.join(functions)}" if functions else "add it"
+    return InfeedError(what, where=f"option {option}", do=do)
 
 
 def _top_level_names(file: Path, *, functions_only: bool = False) -> set[str]:

@@ -39,7 +39,12 @@ def import_file(file: str) -> ModuleType:
     """Return the module of a file. The file is loaded if it is new or its project has changed."""
     path = Path(file)
     with _lock:
-        project = _project_of(path)
+        home = _home(path, file)
+        package = _PREFIX + hashlib.sha256(str(home).encode()).hexdigest()[:12]
+        project = _projects.setdefault(package, _Project(home, package))
+        project.folders += [folder for folder in _folders(path, home) if folder not in project.folders]
+        if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+            sys.meta_path.insert(0, _Finder())
         project.forget_if_changed()
         importlib.invalidate_caches()  # so that a file written a moment ago is found
         return importlib.import_module(project.name_of(path))
@@ -114,22 +119,12 @@ class _Project:
             place = folder / name
             is_module = place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
             # As in Python, a folder without __init__.py is a package only if no other module has the name.
-            if is_module or (_has_sources(place) and importlib.util.find_spec(name) is None):
+            if is_module or (any(place.glob("*.py")) and importlib.util.find_spec(name) is None):
                 return ".".join([self.package, *folder.relative_to(self.home).parts, name])
         return None
 
 
 _projects: dict[str, _Project] = {}
-
-
-def _project_of(file: Path) -> _Project:
-    home = _home(file, str(file))
-    package = _PREFIX + hashlib.sha256(str(home).encode()).hexdigest()[:12]
-    project = _projects.setdefault(package, _Project(home, package))
-    project.folders += [folder for folder in _folders(file, home) if folder not in project.folders]
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
-    return project
 
 
 class _Finder(MetaPathFinder):
@@ -207,10 +202,6 @@ def _folders(file: Path, home: Path) -> list[Path]:
     return list(dict.fromkeys([file.parent, home]))
 
 
-def _has_sources(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.glob("*.py"))
-
-
 def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
@@ -233,11 +224,9 @@ def _imported(source: Path, home: Path, folders: Sequence[Path]) -> Iterator[Pat
 
 def _first(bases: Sequence[Path], names: list[str]) -> list[Path]:
     """Return the files that an import executes, below the first folder that has the module."""
-    return next(filter(None, (list(_files(base, names)) for base in bases)), [])
-
-
-def _files(base: Path, names: list[str]) -> Iterator[Path]:
-    """Yield the existing files that `import a.b` executes: `a.py`, `a/__init__.py`, `a/b.py` and so on."""
-    for depth in range(1, len(names) + 1):
-        path = base.joinpath(*names[:depth])
-        yield from (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file())
+    for base in bases:
+        paths = [base.joinpath(*names[:depth]) for depth in range(1, len(names) + 1)]
+        found = [one for path in paths for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]
+        if found:
+            return found
+    return []

@@ -51,10 +51,9 @@ class _Commands(click.Group):
             return None
         try:
             with naming_extras():
-                command: click.Command = import_module(f"infeed.pipelines.commands.{name}").command
+                return import_module(f"infeed.pipelines.commands.{name}").command  # type: ignore[no-any-return]
         except InfeedError as error:
             return _refusing(name, error)
-        return command
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Exit codes"):
@@ -66,12 +65,10 @@ class _Commands(click.Group):
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            os.dup2(
-                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-            )  # discard the rest of stdout, which Python flushes at exit
-            echo(
-                f"error: {error.strerror}\n  where: {error.filename or 'standard output'}\n  do:    make room", err=True
-            )
+            # Discard the rest of stdout, which Python flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            where = error.filename or "standard output"
+            echo(f"error: {error.strerror}\n  where: {where}\n  do:    make room", err=True)
             sys.exit(EXIT_BAD_INPUT)
 
 

@@ -64,8 +64,6 @@ class PipelineConfig:
     Attributes:
       name: name of the pipeline, in metadata and folders.
       root: folder for all outputs.
-      source: format of the data.
-      data: file or folder of the data.
       span_data: path of the data with placeholders such as {SPAN}; empty without. `data` then names the spans to read.
       spans: number of the latest spans to read; None for all.
       source_options: options of the format, by name; see for example `CsvOptions`.
@@ -74,14 +72,12 @@ class PipelineConfig:
       splits: split -> share of all rows, or of the pattern named train; empty if every split has a pattern.
       features: features of the columns, including the label.
       preprocessing_fn: the user's function that adds features from all columns; None for none.
-      train: training options.
       blessing: score that a model must reach to be pushed.
       warm_start: start training from the weights of the latest blessed model, if there is one.
       max_wait_fraction: withhold InputReport's blessing if training waited for a larger share of its time.
       enable_cache: reuse the outputs of a node if its inputs and options are the same.
       beam_pipeline_args: Beam options of local runs. Compiled pipelines take their runner from `deploy.beam`.
       deploy: settings of the compiled pipeline; unused by local runs.
-      survey: findings about the data.
       notes: decisions made from the data, for people: (subject, text).
     """
 

@@ -153,18 +153,17 @@ class Engine:
         return _last_line(subprocess.run(command, capture_output=True, text=True).stdout)
 
 
-def find_engine(name: EngineName | None = None) -> Engine:
-    """Return the named engine, or by default the first of docker, podman and buildah that works.
+def find_engine() -> Engine:
+    """Return the first of docker, podman and buildah that works.
 
     Raises:
       InfeedError: no engine works. The error gives the reason for each engine.
     """
-    asked = get_args(EngineName) if name is None else (name,)
     problems = {}
-    for candidate in asked:
-        problems[candidate] = problem(candidate)
-        if not problems[candidate]:
-            return Engine(candidate)
+    for name in get_args(EngineName):
+        problems[name] = problem(name)
+        if not problems[name]:
+            return Engine(name)
     raise InfeedError(
         "no container engine works: " + "; ".join(f"{name}: {why}" for name, why in problems.items()),
         do="install one, for example with apt-get install buildah, or start docker's service",

@@ -91,8 +91,7 @@ class Finding:
     """One fact about this machine or the image.
 
     Attributes:
-      purpose: purpose that depends on the fact.
-      name: checked item.
+      purpose: what depends on the fact.
       found: result, with versions or sizes; never a secret.
       level: severity. A problem prevents its purpose; a warning may prevent it.
       do: advice to the user; empty if nothing is wrong.
@@ -118,18 +117,12 @@ def _findings_of(purpose: Purpose, check: Check) -> list[Finding]:
     try:
         return list(check())
     except InfeedError as error:
-        return [Finding(purpose, _name_of(check), error.what, Level.PROBLEM, f"{error.do[:1].upper()}{error.do[1:]}.")]
+        found, do = error.what, f"{error.do[:1].upper()}{error.do[1:]}."
     except Exception as error:  # a check may fail in any way, and must not hide the findings of the others
-        return [
-            Finding(
-                purpose, _name_of(check), f"{type(error).__name__}: {error}", Level.PROBLEM, "Report this as a bug."
-            )
-        ]
-
-
-def _name_of(check: Check) -> str:
+        found, do = f"{type(error).__name__}: {error}", "Report this as a bug."
     function = check.func if isinstance(check, functools.partial) else check
-    return str(getattr(function, "__name__", "check")).removesuffix("_findings").replace("_", " ")
+    name = str(getattr(function, "__name__", "check")).removesuffix("_findings").replace("_", " ")
+    return [Finding(purpose, name, found, Level.PROBLEM, do)]
 
 
 def root_findings(job: CompiledJob) -> Iterator[Finding]:
@@ -248,22 +241,17 @@ CHECKS: tuple[tuple[Purpose, Check], ...] = (
 
 def credentials(environment: Mapping[str, str], home: Path, vendor: Path = _VENDOR) -> Iterator[Finding]:
     """Yield the findings on credentials for Kubeflow and Google."""
-    yield _kubeflow(environment)
-    yield _google(environment, home, vendor)
-
-
-def _kubeflow(environment: Mapping[str, str]) -> Finding:
     token = Path(environment.get("KF_PIPELINES_SA_TOKEN_PATH", _POD_TOKEN)).is_file()
     found = "service account token of a pod" if token else "none, which is enough for a host without login"
-    return Finding("submit", "Kubeflow credentials", found)
+    yield Finding("submit", "Kubeflow credentials", found)
+    yield _google(environment, home, vendor)
 
 
 def _google(environment: Mapping[str, str], home: Path, vendor: Path) -> Finding:
     """Check the places of Application Default Credentials in order, https://google.aip.dev/auth/4110."""
     named = environment.get("GOOGLE_APPLICATION_CREDENTIALS")
-    gcloud = Path(
-        environment.get("CLOUDSDK_CONFIG", home / ".config" / "gcloud"), "application_default_credentials.json"
-    )
+    folder = environment.get("CLOUDSDK_CONFIG", home / ".config" / "gcloud")
+    gcloud = Path(folder, "application_default_credentials.json")
     if named:
         return _file(Path(named), "named by GOOGLE_APPLICATION_CREDENTIALS")
     if gcloud.is_file():
@@ -314,10 +302,15 @@ def image_findings(image: str, *, beam_runner: str = "") -> Iterator[Finding]:
         do = f"Build it with infeed build, or check that {engine.name} can pull it."
         yield Finding("image", image, f"cannot run Python in the image: {words}", Level.PROBLEM, do)
         return
-    there, here = _inventory(done.stdout), _inventory(_run_here())
+    mine = subprocess.run([sys.executable, "-c", _INVENTORY], capture_output=True, text=True, check=True)
+    there, here = (Inventory(**json.loads(output.splitlines()[-1])) for output in (done.stdout, mine.stdout))
     yield Finding("image", image, f"{engine.size(image)}, Python {there.python} (here {here.python})")
     yield from compare(there, here)
-    yield _stores(there)
+    if missing := [scheme for scheme in ("gs://", "s3://") if scheme not in there.stores]:
+        do = "Install pyarrow from PyPI in the image, whose wheels have these clients."
+        yield Finding("image", "object stores", f"cannot open {', '.join(missing)}", Level.PROBLEM, do)
+    else:
+        yield Finding("image", "object stores", ", ".join(there.stores))
     if beam_runner:
         yield _beam_worker(there, here, beam_runner)
 
@@ -370,21 +363,5 @@ def _own_code(there: Inventory, here: Inventory) -> Finding:
     return Finding("image", _OURS, f"{inside}, same code")
 
 
-def _stores(there: Inventory) -> Finding:
-    missing = [scheme for scheme in ("gs://", "s3://") if scheme not in there.stores]
-    if missing:
-        do = "Install pyarrow from PyPI in the image, whose wheels have these clients."
-        return Finding("image", "object stores", f"cannot open {', '.join(missing)}", Level.PROBLEM, do)
-    return Finding("image", "object stores", ", ".join(there.stores))
-
-
 def _minor(version: str) -> Sequence[str]:
     return version.split(".")[:2]
-
-
-def _inventory(output: str) -> Inventory:
-    return Inventory(**json.loads(output.splitlines()[-1]))
-
-
-def _run_here() -> str:
-    return subprocess.run([sys.executable, "-c", _INVENTORY], capture_output=True, text=True, check=True).stdout

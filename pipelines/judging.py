@@ -54,14 +54,29 @@ def measured(config: PipelineConfig) -> list[str]:
 
 
 def eval_config(config: PipelineConfig) -> EvalConfig:
-    """Return TFMA's config: the metrics, and the thresholds of the blessing."""
-    spec = ModelSpec(
+    """Return TFMA's config: the metrics, and the thresholds of the blessing.
+
+    AUC has its own spec, because TFMA binarizes the probability of one of two classes.
+    """
+    model = ModelSpec(
         signature_name="serving_default",
         preprocessing_function_names=["transform_features"],
         label_key=config.train.label,
         prediction_key="probabilities" if config.train.task == "classification" else "prediction",
     )
-    return EvalConfig(model_specs=[spec], slicing_specs=[SlicingSpec()], metrics_specs=_metrics_specs(config))
+    first, *_ = names = measured(config)
+    metrics = {name: _metric(name, config) for name in names}
+    metrics[first].threshold.CopyFrom(_threshold(config.blessing))
+    auc = metrics.pop("auc", None)
+    counts = [MetricConfig(class_name="ExampleCount", config=json.dumps({"name": ROWS}))]
+    if config.train.task == "classification":
+        options = {"name": MATRIX, "thresholds": [0.0]}  # count every row at any confidence of the model
+        counts.append(MetricConfig(class_name="MultiClassConfusionMatrixAtThresholds", config=json.dumps(options)))
+    specs = [MetricsSpec(metrics=[*metrics.values(), *counts])]
+    if auc:
+        one = BinarizationOptions(class_ids={"values": [_positive(config)]})
+        specs.append(MetricsSpec(metrics=[auc], binarize=one))
+    return EvalConfig(model_specs=[model], slicing_specs=[SlicingSpec()], metrics_specs=specs)
 
 
 def model_report(config: PipelineConfig) -> ModelReport:
@@ -75,23 +90,6 @@ def model_report(config: PipelineConfig) -> ModelReport:
         threshold=config.train.threshold,
         metrics=tuple(measured(config)),
     )
-
-
-def _metrics_specs(config: PipelineConfig) -> list[MetricsSpec]:
-    """Return the metrics; AUC has its own spec, because TFMA binarizes the probability of one of two classes."""
-    first, *_ = names = measured(config)
-    metrics = {name: _metric(name, config) for name in names}
-    metrics[first].threshold.CopyFrom(_threshold(config.blessing))
-    auc = metrics.pop("auc", None)
-    counts = [MetricConfig(class_name="ExampleCount", config=json.dumps({"name": ROWS}))]
-    if config.train.task == "classification":
-        options = {"name": MATRIX, "thresholds": [0.0]}  # count every row at any confidence of the model
-        counts.append(MetricConfig(class_name="MultiClassConfusionMatrixAtThresholds", config=json.dumps(options)))
-    specs = [MetricsSpec(metrics=[*metrics.values(), *counts])]
-    if auc:
-        one = BinarizationOptions(class_ids={"values": [_positive(config)]})
-        specs.append(MetricsSpec(metrics=[auc], binarize=one))
-    return specs
 
 
 def _metric(name: str, config: PipelineConfig) -> MetricConfig:

@@ -90,7 +90,6 @@ def create_pipeline(
     """Build a new pipeline of `config`. Compiled components cannot be compiled again, so build one per compilation.
 
     Args:
-      config: configuration of the pipeline.
       baseline: returns, from the Trainer, the resolver of the model to compare with; None to compare with no model.
       parameters: runtime parameters that replace values of the config; see `runtime_parameters`.
       on_vertex: services of Vertex AI for training and pushing.
@@ -113,8 +112,18 @@ def create_pipeline(
     )
     graph = transform.outputs["transform_graph"]
     starts = [start(config)] if config.warm_start else []
-    base_model = starts[0].outputs["model"] if starts else None
-    trainer = _trainer(config, examples, graph, base_model, given, on_vertex)
+    job = None
+    if on_vertex and on_vertex.training:
+        assert config.deploy.image, "compiling for Vertex AI requires an image"
+        job = vertex.custom_job(on_vertex, on_vertex.training, name=f"{config.name}-trainer", image=config.deploy.image)
+    trainer = Trainer(
+        examples=examples,
+        transform_graph=graph,
+        base_model=starts[0].outputs["model"] if starts else None,
+        options=config.train,
+        **{name: given[name] for name in OVERRIDES if name in given},
+        custom_job=job,
+    )
     blessed = [baseline(trainer)] if baseline else []
     evaluator = Evaluator(
         examples=examples,
@@ -151,13 +160,9 @@ def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) 
     example_gen = getattr(components, EXAMPLE_GENS[config.source])
     if not example_gen.FORMAT:
         options["format"] = config.source
-    return example_gen(given.get("data", folder), files, _output_of(config), **options)
-
-
-def _output_of(config: PipelineConfig) -> example_gen_pb2.Output:
-    """Return the shares of the splits; no shares if every split has its own files."""
     splits = [{"name": name, "hash_buckets": share} for name, share in config.splits.items()]
-    return example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=splits) if splits else None)
+    shares = example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=splits) if splits else None)
+    return example_gen(given.get("data", folder), files, shares, **options)
 
 
 def _input_of(config: PipelineConfig) -> tuple[str, example_gen_pb2.Input]:
@@ -172,33 +177,10 @@ def _input_of(config: PipelineConfig) -> tuple[str, example_gen_pb2.Input]:
     return folder, utils.make_default_input_config(pattern or default_pattern(config.source, config.data))
 
 
-def _trainer(
-    config: PipelineConfig,
-    examples: Any,
-    graph: Any,
-    base_model: Any,
-    given: Mapping[str, RuntimeParameter],
-    on_vertex: VertexOptions | None,
-) -> Trainer:
-    job = None
-    if on_vertex and on_vertex.training:
-        assert config.deploy.image, "compiling for Vertex AI requires an image"
-        job = vertex.custom_job(on_vertex, on_vertex.training, name=f"{config.name}-trainer", image=config.deploy.image)
-    return Trainer(
-        examples=examples,
-        transform_graph=graph,
-        base_model=base_model,
-        options=config.train,
-        **{name: given[name] for name in OVERRIDES if name in given},
-        custom_job=job,
-    )
-
-
 def _pusher(config: PipelineConfig, model: Any, blessing: Any, on_vertex: VertexOptions | None) -> tfx.Pusher:
     if on_vertex and on_vertex.endpoint:
-        from tfx.extensions.google_cloud_ai_platform import (
-            constants,
-        )  # the import takes seconds, so only this branch pays
+        # The imports take seconds.
+        from tfx.extensions.google_cloud_ai_platform import constants
         from tfx.extensions.google_cloud_ai_platform.pusher.component import Pusher
 
         return Pusher(

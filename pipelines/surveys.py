@@ -43,7 +43,6 @@ class Group:
     """A column whose values name groups of rows, such as a user.
 
     Attributes:
-      column: name of the column.
       agreement: excess agreement in the label of two rows of a group: from 0, by chance, to 1, always.
       shared: share of the groups in the files of other splits that train also has; None without such files.
     """
@@ -85,7 +84,6 @@ class ColumnSurvey:
     """One column of a table. `type` is its type in a tf.Example: "int", "float" or "bytes".
 
     Attributes:
-      rows: rows in the table.
       missing: cells that are empty or not finite.
       distinct: number of different values; None above 10,000.
       mean, std: mean and standard deviation of numbers; 0 for text.
@@ -126,12 +124,9 @@ class ColumnSurvey:
 
 def sample_of(column: ColumnStatistics) -> str:
     """Return some values of a column, the commonest first."""
-    return ", ".join(_shown(value) for value, _ in islice(column.counts.items(), _SHOWN))
-
-
-def _shown(value: bytes | float) -> str:
-    text = repr(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    values = (value for value, _ in islice(column.counts.items(), _SHOWN))
+    texts = [repr(value.decode("utf-8", "replace") if isinstance(value, bytes) else value) for value in values]
+    return ", ".join(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..." for text in texts)
 
 
 @dataclass(frozen=True)
@@ -139,7 +134,6 @@ class Layout:
     """Pictures of a data set.
 
     Attributes:
-      images: the pictures.
       splits: file pattern of each split, if folders name splits.
       unused: folders that belong to no split.
       rejected: rows of a CSV without a picture or a label.
@@ -159,8 +153,6 @@ class TableSurvey:
 
     Attributes:
       columns: columns without the label.
-      label: label column.
-      task: classification or regression.
       rows: number of good rows.
       classes: names of the classes in order of their index; empty for a regression.
       class_rows: rows of each class.
@@ -233,7 +225,6 @@ class ImageSurvey:
     """Survey of pictures.
 
     Attributes:
-      layout: the pictures and their splits.
       classes: names of the classes in order of their index.
       class_rows: pictures of each class.
       rows: number of pictures.
@@ -253,7 +244,6 @@ class ImageSurvey:
     width: int
     channels: int
     most: int
-
     rejected: int = 0
     task: Task = "classification"
     written: tuple[str, ...] = tuple(IMAGE_COLUMNS)

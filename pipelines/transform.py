@@ -57,8 +57,6 @@ class TrainingRows:
     """Rows of the split train. Each iteration reads the data again.
 
     Attributes:
-      source: data of the project.
-      ingest: options that assign rows to splits.
       buckets: shares of the splits; None if files name the splits.
       splits: number of splits.
     """
@@ -81,6 +79,8 @@ class TrainingRows:
     def blocks(self) -> Iterator[Block]:
         """Yield training rows in the order of the data."""
         read, bad_rows = 0, BadRows(self.ingest.on_bad_row, self.ingest.bad_row_limit)
+        kinds = {field.name: kind_of(field.type) for field in self.source.schema}
+        spec = {name: tf.io.VarLenFeature(_DTYPES[kind]) for name, kind in kinds.items() if kind}
         for task in self.source.tasks:
             for number, batch in enumerate(self.source.read(task.payload, bad_rows=bad_rows), start=1):
                 chosen = choose_rows(batch, self.ingest, place_of(task.payload), bad_rows)
@@ -91,10 +91,9 @@ class TrainingRows:
                 if None in made.rows:
                     rows = self._stratified.get((task.order, number))
                 if rows is not None and len(rows):
-                    parsed = tf.io.parse_example(made.examples.take(pa.array(rows)).to_pylist(), self._spec)
-                    yield Block(
-                        (rows + read + 1).tolist(), choose_columns(chosen, self.ingest).take(pa.array(rows)), parsed
-                    )
+                    taken = pa.array(rows)
+                    parsed = tf.io.parse_example(made.examples.take(taken).to_pylist(), spec)
+                    yield Block((rows + read + 1).tolist(), choose_columns(chosen, self.ingest).take(taken), parsed)
                 read += batch.num_rows
 
     @cached_property
@@ -102,11 +101,6 @@ class TrainingRows:
         """Training rows of each block, by task and batch, if the splits are stratified."""
         assert self.buckets, "stratified rows need shares"
         return stratified_rows(self.source, self.splits, self.buckets, self.ingest, TRAIN)
-
-    @property
-    def _spec(self) -> dict[str, Any]:
-        kinds = {field.name: kind_of(field.type) for field in self.source.schema}
-        return {name: tf.io.VarLenFeature(_DTYPES[kind]) for name, kind in kinds.items() if kind}
 
 
 @dataclass(frozen=True)
@@ -144,18 +138,12 @@ class Analyzed:
 
     def feature(self, name: str) -> Feature:
         """Return the feature of this name, or the first feature of the column of this name."""
-        for feature in self.features:
-            if name == feature.output_name:
-                return feature
-        for feature in self.features:
-            if name in feature.columns:
-                return feature
+        named = [feature for feature in self.features if name == feature.output_name]
+        if found := named or [feature for feature in self.features if name in feature.columns]:
+            return found[0]
         names = [feature.output_name for feature in self.features]
-        raise InfeedError(
-            f"there is no feature {name!r}{nearest(name, names)}",
-            where="--why",
-            do=f"name one of {', '.join(names)}",
-        )
+        do = f"name one of {', '.join(names)}"
+        raise InfeedError(f"there is no feature {name!r}{nearest(name, names)}", where="--why", do=do)
 
     def outputs(self, features: Sequence[Feature]) -> Iterator[Mapping[str, Any]]:
         """Yield the outputs of features for all rows, batch by batch."""
@@ -174,19 +162,15 @@ class Analyzed:
                     for name, tensor in block.tensors.items()
                 }
                 made = outputs_of(self.features, raw, self.found, Tables(folder))
-                columns = block.columns.slice(0, some).to_pydict()
                 values = {name: plain(tensor) for name, tensor in made.items()}
+                rows = zip(block.numbers[:some], block.columns.slice(0, some).to_pylist(), strict=True)
                 shown += [
-                    ShownRow(number, _row(columns, place), _row(values, place))
-                    for place, number in enumerate(block.numbers[:some])
+                    ShownRow(number, row, {name: of_rows[place] for name, of_rows in values.items()})
+                    for place, (number, row) in enumerate(rows)
                 ]
                 if len(shown) == count:
                     break
         return shown
-
-
-def _row(columns: Mapping[str, Sequence[Any]], place: int) -> dict[str, Any]:
-    return {name: values[place] for name, values in columns.items()}
 
 
 def plain(tensor: Any) -> list[Any]:
@@ -195,8 +179,7 @@ def plain(tensor: Any) -> list[Any]:
         return tensor.to_list()  # type: ignore[no-any-return]
     values = tensor.numpy()
     one = values.ndim == 2 and values.shape[1] == 1
-    rows: list[Any] = (values[:, 0] if one else values).tolist()
-    return rows
+    return (values[:, 0] if one else values).tolist()  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -226,7 +209,14 @@ def explain(analyzed: Analyzed, name: str) -> Why:
     """
     feature = analyzed.feature(name)
     found = [analyzed.found[feature.stream, need] for need in feature.needs]
-    facts = [*_of_steps(analyzed, feature), *itertools.chain.from_iterable(map(_of_analysis, found))]
+    facts: list[Fact] = []
+    for number, step in enumerate(feature.steps):  # of cleaning, which precedes the feature's own analyses
+        facts.append((f"step {number + 1}", str(step)))
+        for column, need in itertools.product(feature.columns, step.needs):
+            stream = cleaned_stream(column, feature.steps[:number], feature.values != "one")
+            facts += _of_analysis(analyzed.found[stream, need])
+    for analysis in found:
+        facts += _of_analysis(analysis)
     if hasattr(feature, "constants") and found and not isinstance(found[0], ByKey):
         center, width, *_ = feature.constants(found[0])
         facts.append(("scaled by", f"(value - {center:.6g}) / {width:.6g}" if width else "nothing: it is always 0"))
@@ -235,31 +225,19 @@ def explain(analyzed: Analyzed, name: str) -> Why:
     return Why(f"{feature.output_name}: {feature}", [*facts, *result], shares)
 
 
-def _of_steps(analyzed: Analyzed, feature: Feature) -> Iterator[Fact]:
-    """Yield the analyses of the cleaning steps, which precede the feature's own."""
-    for number, step in enumerate(feature.steps):
-        yield f"step {number + 1}", str(step)
-        for column, need in itertools.product(feature.columns, step.needs):
-            stream = cleaned_stream(column, feature.steps[:number], feature.values != "one")
-            yield from _of_analysis(analyzed.found[stream, need])
-
-
 def _of_analysis(analysis: Any) -> Iterator[Fact]:
     if isinstance(analysis, ByKey):
         yield from _of_analysis(analysis.overall)
         yield "keys", f"{len(analysis.of):,}"
         largest = heapq.nsmallest(_HEAD, analysis.of.items(), key=lambda pair: (-pair[1].count, pair[0]))
         for key, one in largest:
-            yield f"  {key.decode('utf-8', 'replace')}", f"{one.count:,} values; {_constants(one)}"
+            constants = ", ".join(f"{name} {words}" for name, words in _details(one))
+            yield f"  {key.decode('utf-8', 'replace')}", f"{one.count:,} values; {constants}"
         return
-    yield "made of", _counted(analysis)
-    yield from _details(analysis)
-
-
-def _counted(analysis: Analysis) -> str:
     rows = f"{analysis.count:,} values of {analysis.rows:,} training rows"
     share = analysis.missing / max(1, analysis.count + analysis.missing)
-    return f"{rows}; {analysis.missing:,} missing ({share:.1%})"
+    yield "made of", f"{rows}; {analysis.missing:,} missing ({share:.1%})"
+    yield from _details(analysis)
 
 
 def _details(analysis: Analysis) -> Iterator[Fact]:
@@ -313,8 +291,7 @@ def _of_outputs(analyzed: Analyzed, feature: Feature, found: Sequence[Any]) -> t
     if not counts:
         becomes = f"mean {moments.mean:.6g}, standard deviation {moments.deviation:.6g}"
         return [("becomes", f"{becomes}, {moments.least:.6g} to {moments.most:.6g}")] if moments.count else [], []
-    total = sum(counts.values())
-    meanings = _meanings(feature, found)
+    total, meanings = counts.total(), _meanings(feature, found)
     ordered = sorted(counts.items()) if isinstance(feature, Bucketize) else counts.most_common(_HEAD)
     shares = [Share(index, meanings.get(index, ""), count, count / total) for index, count in ordered]
     return [("becomes", f"{len(counts):,} different indices")], shares
@@ -322,26 +299,20 @@ def _of_outputs(analyzed: Analyzed, feature: Feature, found: Sequence[Any]) -> t
 
 def _meanings(feature: Feature, found: Sequence[Any]) -> dict[int, str]:
     """Map each index to its meaning."""
+    words: Sequence[bytes]
     if isinstance(feature, Bucketize):
-        return _ranges(feature, found)
+        if not feature.edges and isinstance(found[0], ByKey):
+            return {0: "missing"}
+        buckets = feature.cardinality() - 1
+        edges = feature.edges or found[0].at([number / buckets for number in range(1, buckets)])
+        shown = [f"{edge:.6g}" for edge in edges]
+        between = [f"{low} to {high}" for low, high in itertools.pairwise(shown)]
+        ranges = [f"below {shown[0]}", *between, f"{shown[-1]} and above"]
+        return {0: "missing"} | dict(enumerate(ranges, 1))
     if isinstance(feature, Label) and feature.task == "classification":
-        return {-1: "none of the classes"} | _numbered(feature.classes(found[0]), 0)
-    if isinstance(feature, Looked) and isinstance(found[0], Frequencies):
-        words = feature.words(found[0])
-        return {0: "missing"} | _numbered(words, 1)
-    return {}
-
-
-def _numbered(words: Sequence[bytes], start: int) -> dict[int, str]:
-    return {place: word.decode("utf-8", "replace") for place, word in enumerate(words, start)}
-
-
-def _ranges(feature: Bucketize, found: Sequence[Any]) -> dict[int, str]:
-    buckets = feature.cardinality() - 1
-    if not feature.edges and isinstance(found[0], ByKey):
-        return {0: "missing"}
-    edges = feature.edges or found[0].at([number / buckets for number in range(1, buckets)])
-    words = [f"{edge:.6g}" for edge in edges]
-    ranges = [f"below {words[0]}", *(f"{low} to {high}" for low, high in itertools.pairwise(words))]
-    ranges.append(f"{words[-1]} and above")
-    return {0: "missing"} | dict(enumerate(ranges, 1))
+        none, start, words = {-1: "none of the classes"}, 0, feature.classes(found[0])
+    elif isinstance(feature, Looked) and isinstance(found[0], Frequencies):
+        none, start, words = {0: "missing"}, 1, feature.words(found[0])
+    else:
+        return {}
+    return none | {place: word.decode("utf-8", "replace") for place, word in enumerate(words, start)}

@@ -16,20 +16,19 @@ class FolderBounds:
 
     Args:
       root: local folder, or folder of a store, which has no links.
-      allow: whether files outside the folder are allowed.
     """
 
     def __init__(self, root: str, *, allow: bool = False) -> None:
         self._allow = allow
         self._is_local = _is_local(root)
-        self._root = os.path.realpath(_inner(root)) if self._is_local else root.rstrip("/")
+        self._root = os.path.realpath(root.removeprefix(_FILE)) if self._is_local else root.rstrip("/")
         self._folders: dict[str, str] = {}  # folder -> real path, cached because few folders hold many files
 
     def outside(self, path: str) -> str:
         """Return the real path of `path` if it is outside the folder and not allowed, or ""."""
         if self._allow:
             return ""
-        place = self._real(path) if self._is_local else _normal(path)
+        place = self._real(path)
         return "" if place.startswith(self._root.rstrip("/") + "/") else place
 
     def check(self, path: str, allow: str = f"trust the folder: {ALLOW}") -> None:
@@ -39,16 +38,16 @@ class FolderBounds:
           allow: remedy that permits reading the file.
         """
         if place := self.outside(path):
-            raise InfeedError(
-                f"the link leads out of the data folder, to {place!r}",
-                where=path,
-                do=f"replace the link by the file, remove the link, or {allow}",
-            )
+            do = f"replace the link by the file, remove the link, or {allow}"
+            raise InfeedError(f"the link leads out of the data folder, to {place!r}", where=path, do=do)
 
     def _real(self, path: str) -> str:
+        if not self._is_local:
+            scheme, sign, inner = path.partition("://")
+            return f"{scheme}{sign}{posixpath.normpath(inner)}" if sign else path
         if not _is_local(path):
             return path
-        folder, name = os.path.split(_inner(path))
+        folder, name = os.path.split(path.removeprefix(_FILE))
         if folder not in self._folders:
             self._folders[folder] = os.path.realpath(folder)
         place = os.path.join(self._folders[folder], name)
@@ -57,12 +56,3 @@ class FolderBounds:
 
 def _is_local(path: str) -> bool:
     return "://" not in path or path.startswith(_FILE)
-
-
-def _inner(path: str) -> str:
-    return path.removeprefix(_FILE)
-
-
-def _normal(path: str) -> str:
-    scheme, sign, inner = path.partition("://")
-    return f"{scheme}{sign}{posixpath.normpath(inner)}" if sign else path

@@ -22,7 +22,6 @@ from infeed.components.dataset.files import FileStat
 from infeed.components.errors import InfeedError
 
 _THREADS = 8  # threads mostly wait for a store
-_DO = "write the dataset again: the file was damaged or replaced after it was written"
 _seen: set[tuple[str, str]] = set()  # (path, mark) of the files verified in this process
 
 
@@ -38,12 +37,13 @@ class Expected:
 class WrongFileError(InfeedError):
     """The file at `path` differs from the file that was written."""
 
-    def __init__(self, path: str, what: str, do: str = _DO) -> None:
+    def __init__(self, path: str, what: str) -> None:
         self.path = path
+        do = "write the dataset again: the file was damaged or replaced after it was written"
         super().__init__(what, where=path, do=do)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return WrongFileError, (self.path, self.what, self.do)
+        return WrongFileError, (self.path, self.what)
 
 
 def verify(expected: Sequence[Expected], cache_dir: str | None = None) -> None:
@@ -59,7 +59,16 @@ def verify(expected: Sequence[Expected], cache_dir: str | None = None) -> None:
     for one in expected:
         folders[posixpath.dirname(one.path)].append(one)
     for folder, some in folders.items():
-        _verify_folder(some, cache_dir and _marks(cache_dir, folder))
+        marks = cache_dir and _marks(cache_dir, folder)
+        kept: dict[str, str] = {}
+        if marks:
+            with suppress(OSError, ValueError, InfeedError):  # with a damaged cache, every file is compared again
+                kept = schema.read_json(dict[str, str], files.read_bytes(marks))
+        with ThreadPoolExecutor(_THREADS) as threads:
+            found = dict(threads.map(partial(_verified, kept=kept), some))
+        _seen.update(found.items())
+        if marks and found.items() - kept.items():
+            _write(marks, {**kept, **found})
 
 
 def remember(written: Iterable[Expected], cache_dir: str) -> None:
@@ -67,15 +76,6 @@ def remember(written: Iterable[Expected], cache_dir: str) -> None:
     found = {one.path: _mark(one, files.stat(one.path)) for one in written}
     for folder in {posixpath.dirname(path) for path in found}:
         _write(_marks(cache_dir, folder), found)
-
-
-def _verify_folder(expected: Iterable[Expected], marks: str | None) -> None:
-    kept = _read(marks) if marks else {}
-    with ThreadPoolExecutor(_THREADS) as threads:
-        found = dict(threads.map(partial(_verified, kept=kept), expected))
-    _seen.update(found.items())
-    if marks and found.items() - kept.items():
-        _write(marks, {**kept, **found})
 
 
 def _verified(one: Expected, kept: Mapping[str, str]) -> tuple[str, str]:
@@ -92,14 +92,6 @@ def _verified(one: Expected, kept: Mapping[str, str]) -> tuple[str, str]:
     if (found := records.file_crc32c(one.path)) != one.crc32c:
         raise WrongFileError(one.path, f"the file has changed: checksum {found}, expected {one.crc32c}")
     return one.path, mark
-
-
-def _read(path: str) -> dict[str, str]:
-    """Read cached marks. A damaged cache is empty, so every file is compared again."""
-    try:
-        return schema.read_json(dict[str, str], files.read_bytes(path))
-    except (OSError, ValueError, InfeedError):
-        return {}
 
 
 def _write(path: str, marks: Mapping[str, str]) -> None:

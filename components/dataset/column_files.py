@@ -37,8 +37,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _INDEX = "columns.json"
 _FILE = re.compile(r"columns\.json|\d+\.(values|splits\.\d+)|verified-[0-9a-f]{32}\.json")  # the files of an entry
-# Entries unused for this long are removed when another is written.
-_MAX_AGE_SECONDS = 30 * 24 * 3600
+_MAX_AGE_SECONDS = 30 * 24 * 3600  # entries unused for this long are removed when another is written
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,6 @@ class ColumnIndex:
 
     @property
     def rows(self) -> int:
-        """Number of rows of the split."""
         first = self.columns[0]
         return first.levels[0] - 1 if first.levels else first.values
 
@@ -137,16 +135,16 @@ def kept(
         with FileLock(_lock_of(entry)):  # only one process of a host writes
             found = _open_or_none(entry, opened)
             if found is None:
-                _clear(entry)
+                for left in (entry, *entry.parent.glob(f".*.{entry.name}")):  # also leftovers of killed writers
+                    _remove(left)
                 _make_room(home, takes)
                 _write(entry, write)
                 found = _open(entry, opened)
             os.utime(entry)  # records the last use
             return found
     except OSError as error:
-        raise InfeedError(
-            f"cannot write the column cache: {error.strerror or error}", where=str(home), do=do
-        ) from error
+        what = f"cannot write the column cache: {error.strerror or error}"
+        raise InfeedError(what, where=str(home), do=do) from error
 
 
 def _open_or_none(entry: Path, opened: Callable[[Path, ColumnIndex], T]) -> T | None:
@@ -215,12 +213,6 @@ def _lock_of(entry: Path) -> Path:
     return entry.with_name(f".{entry.name.rpartition('.')[2]}.lock")
 
 
-def _clear(entry: Path) -> None:
-    """Remove an entry and leftovers of killed writers. The caller must hold its lock."""
-    for left in (entry, *entry.parent.glob(f".*.{entry.name}")):
-        _remove(left)
-
-
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -235,7 +227,8 @@ def _make_room(home: Path, wanted: float) -> None:
         is_left_over = entry.name.startswith(".")  # a live writer holds the lock
         is_old = time.time() - used[entry] > _MAX_AGE_SECONDS
         if is_left_over or is_old or shutil.disk_usage(home).free < wanted:
-            _remove_if_idle(entry)
+            with suppress(Timeout), FileLock(_lock_of(entry), timeout=0):  # unless it is in use
+                shutil.rmtree(entry)
 
 
 def _is_ours(entry: Path) -> bool:
@@ -245,8 +238,3 @@ def _is_ours(entry: Path) -> bool:
     # The lock file is no evidence, because some versions of filelock remove it on release.
     files = [file.name for file in entry.iterdir()]
     return bool(COUNTED.fullmatch(entry.name) or (files and all(map(_FILE.fullmatch, files))))
-
-
-def _remove_if_idle(entry: Path) -> None:
-    with suppress(Timeout), FileLock(_lock_of(entry), timeout=0):
-        shutil.rmtree(entry)

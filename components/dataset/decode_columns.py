@@ -31,15 +31,15 @@ from infeed.components.dataset.feature_layouts import (
 )
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.record_blocks import PADDING, RecordBlock
+from infeed.components.dataset.records import from_offsets, item_places
 
 _KINDS: dict[int, ColumnType] = {0x0A: "bytes", 0x12: "float", 0x1A: "int"}
 _TYPES = {"bytes": pa.large_binary(), "float": pa.float32(), "int": pa.int64()}
 _LENGTH_BYTES = 5  # longest varint of a length, since protobuf messages are below 2 GiB
 _VARINT_BYTES = 10
 _WIDTH = 8  # bytes compared at once
-_ONES = np.array(
-    [(1 << 8 * size) - 1 for size in range(_WIDTH + 1)], np.uint64
-)  # masks of the lowest bytes of a number
+# Masks of the lowest bytes of a number.
+_ONES = np.array([(1 << 8 * size) - 1 for size in range(_WIDTH + 1)], np.uint64)
 _MORES = np.array([sum(MORE << 8 * place for place in range(size - 1)) for size in range(_WIDTH + 1)], np.uint64)
 _MORE_OF_EACH = np.uint64(0x8080808080808080)
 # (shift of the upper half of each pair, mask of the lower half)
@@ -255,13 +255,11 @@ def _contents(data: Bytes, kind: ColumnType, starts: Ints, stops: Ints) -> _Valu
     """Return the values of packed lists, or of lists of one byte string each."""
     if kind == "bytes":
         return np.ones(len(starts), np.int64), _binary(data, starts, stops), np.ones(len(starts), bool)
-    return _floats(data, starts, stops) if kind == "float" else _varints(data, starts, stops)
-
-
-def _floats(data: Bytes, starts: Ints, stops: Ints) -> _Values:
+    if kind == "int":
+        return _varints(data, starts, stops)
     counts = (stops - starts) // 4
     whole = counts * 4 == stops - starts
-    values = words_at(data, "<f4")[_places(starts, counts, 4)]
+    values = words_at(data, "<f4")[item_places(starts, counts, 4)]
     return counts, pa.array(values.astype(np.float32, copy=False)), whole
 
 
@@ -269,7 +267,7 @@ def _varints(data: Bytes, starts: Ints, stops: Ints) -> _Values:
     single = _single_varints(data, starts, stops - starts)
     if single is not None:
         return np.ones(len(starts), np.int64), pa.array(single), np.ones(len(starts), bool)
-    coded = data[_places(starts, stops - starts)]
+    coded = data[item_places(starts, stops - starts)]
     ends = np.flatnonzero(coded < MORE)
     sizes = np.diff(ends, prepend=-1)
     cuts = np.cumsum(stops - starts)
@@ -343,20 +341,10 @@ def _field(data: Bytes, tag: int, at: Ints, limits: Ints) -> tuple[Ints, Ints, M
     return start, stops, fits & (stops <= limits)
 
 
-def _places(starts: Ints, counts: Ints, width: int = 1) -> Ints:
-    """Return the start of each of `counts` items of `width` bytes, list by list."""
-    if (counts == 1).all():
-        return starts
-    before = np.cumsum(counts) - counts
-    return np.asarray(np.repeat(starts - before * width, counts) + np.arange(counts.sum()) * width, np.int64)
-
-
 def _binary(data: Bytes, starts: Ints, stops: Ints) -> pa.Array:
     """Copy byte ranges with Arrow: every other value of an array that also has the gaps as values."""
     offsets = np.stack([starts, stops], axis=1).reshape(-1)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    with_gaps = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
-    return with_gaps.take(pa.array(np.arange(0, len(offsets), 2)))
+    return from_offsets(data, offsets).take(pa.array(np.arange(0, len(offsets), 2)))
 
 
 def _lists(values: pa.Array, counts: Ints, places: Ints, rows: int) -> pa.Array:

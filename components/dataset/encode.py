@@ -42,21 +42,21 @@ def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.L
     Raises:
       InfeedError: a tf.Example cannot hold a type or a value. The error names the row of the batch and the column.
     """
-    groups = list(_groups(batch))
-    encoded = [_encode_group(group, empty_lists) for group in groups]
-    lengths = sum((_lengths_of_rows(pieces, batch.num_rows) for pieces in encoded), np.zeros(batch.num_rows, np.int64))
+    lengths = np.zeros(batch.num_rows, np.int64)
     by_place = dict[int, list[pa.LargeBinaryArray]]()
-    for group, pieces in zip(groups, encoded, strict=True):
+    for group in _groups(batch):
+        pieces = _encode_group(group, empty_lists)
+        lengths += np.add(*map(_lengths, pieces)).reshape(len(group.places), -1).sum(axis=0)
         for number, place in enumerate(group.places):
             by_place[place] = [piece.slice(number * batch.num_rows, batch.num_rows) for piece in pieces]
     head = by_length(lengths, lambda length: _FIELD_1 + varint(length))
     return _join([head, *(piece for place in range(batch.num_columns) for piece in by_place[place])])
 
 
-def encode_feature(column: pa.Array, name: str, *, empty_lists: bool = False) -> pa.LargeBinaryArray:
+def encode_feature(column: pa.Array, name: str) -> pa.LargeBinaryArray:
     """Return one serialized tf.train.Feature for each row, the key that TFX hashes to split by a feature."""
     group = _Group([0], [name], [lambda head, length: head or b""], _without_dictionary(column))
-    return _join(_encode_group(group, empty_lists))
+    return _join(_encode_group(group, empty_lists=False))
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,8 @@ def in_protobuf_order(names: Iterable[str]) -> list[str]:
     """Sort names in the deterministic map order of the installed protobuf.
 
     All versions sort by the bytes of the names. But if one name is a prefix of another, such as `label` and
-    `label/text`,
-    upb (protobuf 4 and later) sorts the longer first. The bytes of a record determine its split, so the order must be
-    that
-    of TFX.
+    `label/text`, upb (protobuf 4 and later) sorts the longer first. The bytes of a record determine its split, so the
+    order must be that of TFX.
     """
     after_any_byte = [256] if _longer_names_first() else []
     return sorted(names, key=lambda name: [*name.encode(), *after_any_byte])
@@ -182,17 +180,14 @@ def _heads(wraps: list[Wrap], lengths: Ints, head: Callable[[Wrap, int], bytes])
     return by_length(starts + lengths - _ABSENT, make)
 
 
-def _lengths_of_rows(pieces: list[pa.LargeBinaryArray], rows: int) -> Ints:
-    """Return the bytes of each row in a group of columns."""
-    of_cells = sum(_lengths(piece) for piece in pieces)
-    return np.asarray(of_cells).reshape(-1, rows).sum(axis=0) if rows else np.zeros(0, np.int64)
-
-
 def _encode_values(column: pa.Array) -> tuple[pa.LargeBinaryArray, Ints, Callable[[int], bytes]]:
     """Return the concatenated values of each row, their length or _ABSENT, and a function that makes the prefix."""
     present = column.is_valid().to_numpy(zero_copy_only=False)
     if example_types.is_list(column.type):
-        values = _regroup(_encode_items(column), example_types.item_counts(column))
+        items = _encode_items(column)
+        ends = np.concatenate([[0], np.cumsum(_lengths(items))])
+        cuts = np.concatenate([[0], np.cumsum(example_types.item_counts(column))])
+        values = from_lengths(data_of(items), np.diff(ends[cuts]))
     elif example_types.kind_of(column.type) is None:
         values = fixed_width(b"", 0, len(column))
     else:
@@ -245,13 +240,6 @@ def _encode_varints(values: Ints, present: npt.NDArray[np.bool_]) -> pa.LargeBin
         table[:, byte] = (unsigned >> np.uint64(byte * _BITS_PER_BYTE)).astype(np.uint8) & 0x7F | more
     sizes *= present
     return from_lengths(table[np.arange(width) < sizes[:, None]].tobytes(), sizes)
-
-
-def _regroup(items: pa.LargeBinaryArray, counts: Ints) -> pa.LargeBinaryArray:
-    """Concatenate the items of each row without copying."""
-    ends = np.concatenate([[0], np.cumsum(_lengths(items))])
-    cuts = np.concatenate([[0], np.cumsum(counts)])
-    return from_lengths(data_of(items), np.diff(ends[cuts]))
 
 
 def _lengths(values: pa.LargeBinaryArray) -> Ints:

@@ -32,6 +32,7 @@ _FLOAT32 = np.finfo(np.float32)
 _WHOLE_IN_FLOAT32 = 1 << 24  # float32 represents every integer up to here
 # Largest dates and times that fit into int64 microseconds.
 _LIMITS = {"days": INT64_MAX // 86_400_000_000, "s": INT64_MAX // 1_000_000, "ms": INT64_MAX // 1_000}
+_BYTES = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
 
 
 def kind_of(column: pa.DataType) -> ColumnType | None:
@@ -42,22 +43,18 @@ def kind_of(column: pa.DataType) -> ColumnType | None:
     """
     item = item_type(column)
     if is_list(item):
-        raise InfeedError(
-            f"a tf.Example cannot hold lists of lists: the type is {column}",
-            do="flatten the column to one list a row, write it as text such as JSON, or leave it out",
-        )
+        do = "flatten the column to one list a row, write it as text such as JSON, or leave it out"
+        raise InfeedError(f"a tf.Example cannot hold lists of lists: the type is {column}", do=do)
     if types.is_integer(item) or types.is_boolean(item) or types.is_date(item) or types.is_timestamp(item):
         return "int"
     if types.is_floating(item) or types.is_decimal(item):
         return "float"
-    if _is_bytes(item):
+    if any(check(item) for check in _BYTES):
         return "bytes"
     if types.is_null(item):
         return None
-    raise InfeedError(
-        f"a tf.Example cannot hold type {column}",
-        do="cast the column to a number, a date, text, bytes, or a list of them, or leave it out",
-    )
+    do = "cast the column to a number, a date, text, bytes, or a list of them, or leave it out"
+    raise InfeedError(f"a tf.Example cannot hold type {column}", do=do)
 
 
 def describe(schema: pa.Schema, nulls: tuple[int, ...]) -> tuple[Column, ...]:
@@ -120,21 +117,15 @@ def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
     with np.errstate(over="ignore", invalid="ignore"):
         changed = (doubles.astype(np.float32) != doubles) & ~np.isnan(doubles)
     if decimals:
-        changed &= _beyond_rounding(doubles)
+        sizes = np.abs(doubles)
+        beyond = sizes < _FLOAT32.tiny
+        large = sizes > _WHOLE_IN_FLOAT32
+        if large.any():  # rarely
+            # Larger integers are text, and 1e30 is a measurement.
+            whole = (sizes < INT64_MAX) & (doubles == np.rint(doubles))
+            beyond |= large & (whole | (sizes > _FLOAT32.max))
+        changed &= beyond
     return int(np.count_nonzero(changed & items.is_valid().to_numpy(zero_copy_only=False)))
-
-
-def _beyond_rounding(doubles: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Return which of the changed numbers change by more than rounding."""
-    sizes = np.abs(doubles)
-    beyond: npt.NDArray[np.bool_] = sizes < _FLOAT32.tiny
-    large = sizes > _WHOLE_IN_FLOAT32
-    if large.any():  # rarely
-        whole = (sizes < INT64_MAX) & (
-            doubles == np.rint(doubles)
-        )  # larger integers are text, and 1e30 is a measurement
-        beyond |= large & (whole | (sizes > _FLOAT32.max))
-    return beyond
 
 
 def to_values(items: pa.Array) -> pa.Array:
@@ -146,11 +137,17 @@ def to_values(items: pa.Array) -> pa.Array:
     if types.is_dictionary(items.type):
         items = items.dictionary_decode()
     kind = kind_of(items.type)
-    if kind == "int":
-        return _to_int64(items)
     if kind == "float":
         return _to_float32(items)
-    return items.cast(pa.large_binary())
+    if kind != "int":
+        return items.cast(pa.large_binary())
+    unfit = find_invalid(items, in_list=False)
+    if len(unfit):
+        raise explain_invalid(items, int(unfit[0]))
+    if types.is_date(items.type) or types.is_timestamp(items.type):
+        zone = getattr(items.type, "tz", None)
+        items = items.cast(pa.timestamp("us", zone), safe=False)  # fractions of a microsecond are truncated
+    return items.cast(pa.int64())
 
 
 class InvalidValueError(Exception):
@@ -163,7 +160,13 @@ class InvalidValueError(Exception):
 
 def find_invalid(items: pa.Array, *, in_list: bool) -> npt.NDArray[np.int64]:
     """Return the indices of items that a tf.Example cannot hold. Fast if there are none."""
-    unfit = _out_of_range(items)
+    if types.is_uint64(items.type):
+        unfit = _places(pc.greater(items, pa.scalar(INT64_MAX, pa.uint64())))
+    elif limit := _LIMITS.get(_unit(items.type)):
+        counted = ticks(items)
+        unfit = _places(pc.or_(pc.greater(counted, limit), pc.less(counted, -limit)))
+    else:
+        unfit = np.empty(0, np.int64)
     if in_list and items.null_count:
         unfit = np.union1d(unfit, _places(items.is_null()))
     return unfit
@@ -178,26 +181,6 @@ def explain_invalid(items: pa.Array, item: int) -> InvalidValueError:
         return InvalidValueError(what, item=item, do="read the column as text or as a float")
     what = f"{ticks(items)[item].as_py()} {_unit(items.type)} since the epoch does not fit into microseconds"
     return InvalidValueError(what, item=item, do="replace it by a valid date or by null")
-
-
-def _to_int64(items: pa.Array) -> pa.Array:
-    unfit = find_invalid(items, in_list=False)
-    if len(unfit):
-        raise explain_invalid(items, int(unfit[0]))
-    if types.is_date(items.type) or types.is_timestamp(items.type):
-        zone = getattr(items.type, "tz", None)
-        items = items.cast(pa.timestamp("us", zone), safe=False)  # fractions of a microsecond are truncated
-    return items.cast(pa.int64())
-
-
-def _out_of_range(items: pa.Array) -> npt.NDArray[np.int64]:
-    if types.is_uint64(items.type):
-        return _places(pc.greater(items, pa.scalar(INT64_MAX, pa.uint64())))
-    limit = _LIMITS.get(_unit(items.type))
-    if limit is None:
-        return np.empty(0, np.int64)
-    counted = ticks(items)
-    return _places(pc.or_(pc.greater(counted, limit), pc.less(counted, -limit)))
 
 
 def _unit(column: pa.DataType) -> str:
@@ -234,19 +217,6 @@ def value_buffer(items: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     if not len(items):
         return np.empty(0, dtype)
     return np.frombuffer(items.buffers()[1], dtype)[items.offset : items.offset + len(items)]
-
-
-def _is_bytes(item: pa.DataType) -> bool:
-    return any(
-        check(item)
-        for check in (
-            types.is_string,
-            types.is_large_string,
-            types.is_binary,
-            types.is_large_binary,
-            types.is_fixed_size_binary,
-        )
-    )
 
 
 def _shape(column: pa.DataType) -> tuple[int, ...] | None:

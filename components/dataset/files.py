@@ -89,7 +89,6 @@ def path_text(path: str | os.PathLike[str], argument: str) -> str:
 
 
 def join(root: str, *names: str) -> str:
-    """Join path components of a local path or URI."""
     return posixpath.join(root, *names)
 
 
@@ -104,7 +103,6 @@ def is_hidden(path: str) -> bool:
 
 
 def exists(path: str) -> bool:
-    """Return whether a file or folder exists."""
     return bool(_info(path).type != fs.FileType.NotFound)
 
 
@@ -122,7 +120,7 @@ def stat(path: str) -> FileStat:
 
 def version(file: FileStat) -> str:
     """Return a text that changes with the file. For local files it also covers the inode and change time."""
-    system, inner = _resolve(file.path)
+    system, inner = store_of(file.path)
     if not _is_local(system):
         return f"{file.size} {file.mtime_ns}"
     found = os.stat(inner)
@@ -195,7 +193,6 @@ def find_irregular(root: str, pattern: str) -> list[Irregular]:
 
 
 def relative(path: str, root: str) -> str:
-    """Return `path` relative to `root`."""
     below = f"{root.rstrip('/')}/"
     if path.startswith(below):  # the fast path, forty times faster
         return path[len(below) :]
@@ -217,7 +214,7 @@ def open_input(
       InfeedError: permission is denied.
       ReadFailedError: the store failed, now or during reading.
     """
-    system, inner = _resolve(path)
+    system, inner = store_of(path)
     with _permission_errors(path), failed_reads(path):
         opened = _open_local(inner, mapped) if _is_local(system) else system.open_input_file(inner)
     with opened as file:
@@ -260,7 +257,7 @@ def open_output(path: str) -> Iterator[pa.NativeFile]:
     Raises:
       InfeedError: the disk is full, or permission is denied.
     """
-    system, inner = _resolve(path)
+    system, inner = store_of(path)
     unfinished = inner
     if not _is_object_store(system):
         with _permission_errors(path, _NOT_THERE):
@@ -278,7 +275,8 @@ def open_output(path: str) -> Iterator[pa.NativeFile]:
             with _permission_errors(path, _NOT_THERE):
                 system.move(unfinished, inner)
     except BaseException as error:  # Ctrl-C as well leaves no partial file
-        _delete_quietly(system, unfinished)
+        with suppress(OSError):
+            system.delete_file(unfinished)
         if isinstance(error, OSError) and error.errno in _FULL:
             do = "free some space, or write to another place. No partial file is left"
             raise InfeedError(f"cannot write: {os.strerror(error.errno)}", where=path, do=do) from error
@@ -302,7 +300,7 @@ def read_bytes(path: str) -> bytes:
             open(handle, "rb", buffering=0, closefd=False) as local,
         ):
             return local.read()
-    system, inner = _resolve(path)
+    system, inner = store_of(path)
     with failed_reads(path), system.open_input_stream(inner, compression=None) as file:
         return bytes(file.read())
 
@@ -315,8 +313,8 @@ def write_bytes(path: str, content: bytes) -> None:
 
 def rename(source: str, target: str) -> None:
     """Move a file, replacing `target`. The folder of the target is created if missing."""
-    system, old = _resolve(source)
-    _, new = _resolve(target)
+    system, old = store_of(source)
+    _, new = store_of(target)
     if not _is_object_store(system):
         system.create_dir(posixpath.dirname(new), recursive=True)
     system.move(old, new)
@@ -324,7 +322,7 @@ def rename(source: str, target: str) -> None:
 
 def remove(path: str) -> None:
     """Remove a file or a folder, if it exists."""
-    system, inner = _resolve(path)
+    system, inner = store_of(path)
     kind = _info(path).type
     if kind == fs.FileType.Directory:
         with suppress(FileNotFoundError):  # a folder of Google's store vanishes with its content
@@ -353,16 +351,11 @@ def copy(source: str, target: str) -> None:
 
 def _copy_file(source: str, target: str) -> None:
     """Copy one file. pyarrow's copy of a folder would leave folder marker objects in a store."""
-    one, old = _resolve(source)
-    other, new = _resolve(target)
+    one, old = store_of(source)
+    other, new = store_of(target)
     if not _is_object_store(other):
         other.create_dir(posixpath.dirname(new), recursive=True)
     fs.copy_files(old, new, one, other, chunk_size=_UPLOAD_BYTES, use_threads=False)
-
-
-def store_of(path: str) -> tuple[fs.FileSystem, str]:
-    """Return pyarrow's file system of a path, and the path within this file system."""
-    return _resolve(path)
 
 
 def endpoint_of(path: str) -> str | None:
@@ -384,11 +377,11 @@ def tensorflow_opens(path: str) -> bool:
 
 
 def is_local(path: str) -> bool:
-    """Return whether a path is on the local file system."""
-    return _is_local(_resolve(path)[0])
+    return _is_local(store_of(path)[0])
 
 
-def _resolve(path: str) -> tuple[fs.FileSystem, str]:
+def store_of(path: str) -> tuple[fs.FileSystem, str]:
+    """Return pyarrow's file system of a path, and the path within this file system."""
     scheme, is_uri, rest = path.partition("://")
     try:
         path.encode()
@@ -412,9 +405,8 @@ def _connect(scheme: str, authority: str, endpoint: str | None) -> tuple[fs.File
         system, base = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
     except (OSError, ValueError) as error:
         do = "check the address, the network and the credentials"
-        raise InfeedError(
-            f"cannot reach the store: {_first_line(error)}", where=f"{scheme}://{authority}", do=do
-        ) from error
+        what = f"cannot reach the store: {_first_line(error)}"
+        raise InfeedError(what, where=f"{scheme}://{authority}", do=do) from error
     return system, base
 
 
@@ -435,7 +427,7 @@ def _is_local(system: fs.FileSystem) -> bool:
 
 
 def _info(path: str) -> fs.FileInfo:
-    system, inner = _resolve(path)
+    system, inner = store_of(path)
     with _permission_errors(path, _NO_NAME), failed_reads(path):
         return system.get_file_info(inner)
 
@@ -455,7 +447,7 @@ def _permission_errors(path: str, also: Set[int] = frozenset()) -> Iterator[None
 
 
 def _children(folder: str) -> list[fs.FileInfo]:
-    system, inner = _resolve(folder)
+    system, inner = store_of(folder)
     if system.type_name != "gcs":
         with _permission_errors(folder), failed_reads(folder):
             found = list(system.get_file_info(fs.FileSelector(inner, allow_not_found=True)))
@@ -476,16 +468,12 @@ def _unlisted(folder: str, listed: list[fs.FileInfo]) -> list[fs.FileInfo]:
     """
     names = os.listdir(folder) if os.path.isdir(folder) else []
     for found in names:
-        if not found.isascii() and not _is_utf8(found):
+        if not found.isascii() and found.encode(errors="surrogateescape") != found.encode(errors="replace"):
             raise _not_utf8(found, folder)
     if len(names) == len(listed):
         return []
     missing = sorted(set(names) - {info.base_name for info in listed})
     return [fs.FileInfo(posixpath.join(folder, found), fs.FileType.NotFound) for found in missing]
-
-
-def _is_utf8(name: str) -> bool:
-    return name.encode(errors="surrogateescape") == name.encode(errors="replace")
 
 
 def _not_utf8(name: str, folder: str) -> InfeedError:
@@ -518,8 +506,3 @@ def _matching(folder: str, part: str, *rest: str) -> Iterator[tuple[str, fs.File
             yield from _matching(path, *rest) if rest else ()
         elif not rest or info.type == fs.FileType.NotFound:
             yield path, info
-
-
-def _delete_quietly(system: fs.FileSystem, path: str) -> None:
-    with suppress(OSError):
-        system.delete_file(path)

@@ -44,7 +44,6 @@ class EpochProfile:
       seconds: wall-clock time of all steps, including waits and excluding validation.
       wait_seconds: part of `seconds` in which training waited for a batch or for its transfer.
       examples: records trained on, over all replicas.
-      examples_per_second: examples divided by seconds.
       peak_memory_bytes: peak memory of the process until the end of this epoch. None if unknown.
       workers_wait_seconds: waits of each worker, if there are several. `wait_seconds` is their maximum, because every
         worker waits for the slowest.
@@ -78,7 +77,6 @@ class EpochProfile:
 
         Args:
           waited: seconds that each worker waited, by the clock in its graph.
-          batch_size: records of a global batch.
           outside: seconds between calls of the training function.
           of_callbacks: part of `outside` in each callback.
         """
@@ -87,7 +85,9 @@ class EpochProfile:
         waits = tuple(min(one, seconds) for one in waited)
         several = waits if len(waits) > 1 else ()
         callbacks = dict(of_callbacks or {})
-        return cls(epoch, steps, seconds, max(waits), examples, rate, _peak_memory(), several, outside, callbacks)
+        unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        return cls(epoch, steps, seconds, max(waits), examples, rate, peak, several, outside, callbacks)
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,6 @@ class Ceiling:
     """The rate of the same training step on a constant batch in memory, the limit if input were free.
 
     Attributes:
-      steps: number of steps.
-      seconds: wall-clock time of all steps.
-      examples_per_second: examples divided by seconds.
       floor_seconds: seconds of a step that count as waiting although the batch is ready: the cost of handing it over.
         The median of several turns.
       floor_spread_seconds: half the interquartile range of these turns.
@@ -167,7 +164,6 @@ class Trial:
 
     Attributes:
       change: option and value, such as `batch_size=512`.
-      examples_per_second: rate of the changed pipeline.
       gain: this rate divided by the rate without the change.
       helps: whether the gain is above 5 % and above the noise.
     """
@@ -190,7 +186,6 @@ class Timeline:
     """Time of the steps of a training, in a bounded number of parts of consecutive steps.
 
     Attributes:
-      steps: number of steps of each part.
       seconds: wall-clock time of each part, without validation.
       wait_seconds: part of `seconds` in which training waited for input, including the hand-over.
     """
@@ -215,7 +210,6 @@ class PlanSummary:
 
     Attributes:
       tier: where epochs after the first are read from.
-      reason: why this tier was chosen.
       steps: steps of the input pipeline, in order.
       left_out: skipped corrupt records, each in words. Written only if there are any.
       advice: what to change in the files, in words. Written only if there is anything.
@@ -237,15 +231,12 @@ class InputProfile:
     """The content of `input_profile.json`.
 
     Attributes:
-      format: version of the file format.
       strategy: tf.distribute strategy, as in the Trainer's options.
       replicas: devices that trained, over all hosts.
       hosts: machines that trained.
       batch_size: records of a global batch, over all replicas.
-      steps_per_epoch: batches of an epoch.
       epochs: the epochs in order, at least one.
       ceiling: the rate on constant data. None if the Trainer did not measure it.
-      plan: the input pipeline.
       bytes: size of the training split on disk.
       handover_seconds: without a ceiling, its `floor_seconds`. Written only if measured.
       stages: cost of each stage, in the order of the plan. Written only if measured.
@@ -299,7 +290,6 @@ class InputProfile:
         return max((e.peak_memory_bytes for e in self.epochs if e.peak_memory_bytes is not None), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the content of the file as plain data."""
         profile = schema.to_plain(self)
         for name in ("left_out", "advice"):
             if not getattr(self.plan, name):
@@ -310,7 +300,6 @@ class InputProfile:
         return profile
 
     def write(self, folder: str) -> None:
-        """Write `input_profile.json` into a folder."""
         files.write_bytes(files.join(folder, INPUT_PROFILE), json.dumps(self.to_dict(), indent=1).encode())
 
 
@@ -331,11 +320,8 @@ def read_profile(path: str) -> InputProfile:
             "infeed.components.datasets(fn_args, ...) or fn_args.data_accessor",
         ) from error
     except ValueError as error:  # not JSON, not UTF-8, or not a profile
-        raise InfeedError(
-            f"cannot read the input profile: {error}",
-            where=path,
-            do="run the Trainer again. If the Trainer wrote this file, please report a bug",
-        ) from error
+        do = "run the Trainer again. If the Trainer wrote this file, please report a bug"
+        raise InfeedError(f"cannot read the input profile: {error}", where=path, do=do) from error
     return profile
 
 
@@ -343,11 +329,8 @@ def _check_format(path: str, given: Any) -> None:
     if not isinstance(given, dict):
         raise ValueError(f"the content is a {type(given).__name__}, not an object")
     if given.get("format") != FORMAT:
-        raise InfeedError(
-            f"the input profile has format {given.get('format')!r}, but this version reads format {FORMAT}",
-            where=path,
-            do="run Trainer and InputReport from the same version of tfx-infeed",
-        )
+        what = f"the input profile has format {given.get('format')!r}, but this version reads format {FORMAT}"
+        raise InfeedError(what, where=path, do="run Trainer and InputReport from the same version of tfx-infeed")
 
 
 def _check(profile: InputProfile) -> None:
@@ -382,9 +365,3 @@ def _check(profile: InputProfile) -> None:
 def _require(holds: bool, where: str, what: str) -> None:
     if not holds:
         raise ValueError(f"{where}: {what}")
-
-
-def _peak_memory() -> int:
-    """Return the peak resident memory of the process in bytes. getrusage counts kilobytes, on macOS bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -23,10 +23,6 @@ ColumnType = Literal["int", "float", "bytes"]
 _CRC32C = re.compile("[0-9a-f]{8}")
 
 
-def _created_by() -> str:
-    return f"tfx-infeed {metadata.version('tfx-infeed')}"
-
-
 @dataclass(frozen=True)
 class Column:
     """A feature. `shape` is `(1,)` for one value a row, `(n,)` for n, and None for a varying number."""
@@ -76,7 +72,9 @@ class Source:
 
     @classmethod
     def of(cls, kind: str, root: str, found: list[FileStat]) -> Source:
-        return cls(kind, _fingerprint(root, found), len(found), sum(file.size for file in found))
+        lines = sorted(f"{files.relative(file.path, root)}\t{file.size}\t{file.mtime_ns}" for file in found)
+        fingerprint = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+        return cls(kind, fingerprint, len(found), sum(file.size for file in found))
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ class Manifest:
 
     format: Count = FORMAT
     complete: bool = True
-    created_by: str = field(default_factory=_created_by)
+    created_by: str = field(default_factory=lambda: f"tfx-infeed {metadata.version('tfx-infeed')}")
     source: Source
     options: Mapping[str, Any]
     schema: tuple[Column, ...]
@@ -137,13 +135,13 @@ class Manifest:
         path = files.join(root, names.MANIFEST)
         try:
             found = cls.from_json(files.read_bytes(path))
-            for name, split in found.splits.items():
-                _check_shard_names(name, split)
+            for name, split in found.splits.items():  # so that a shard missing from the manifest is noticed
+                if not names.are_shard_names([files.name(shard.file) for shard in split.shards]):
+                    raise ValueError(f"splits.{name}: the file names do not match {len(split.shards)} shards")
             return found
         except FileNotFoundError:
-            raise InfeedError(
-                "there is no manifest.json", where=root, do="use the folder of a complete dataset"
-            ) from None
+            do = "use the folder of a complete dataset"
+            raise InfeedError("there is no manifest.json", where=root, do=do) from None
         except ValueError as error:
             raise InfeedError(f"cannot read the manifest: {error}", where=path, do="write the dataset again") from error
 
@@ -172,11 +170,6 @@ class Manifest:
             )
 
 
-def _fingerprint(root: str, found: list[FileStat]) -> str:
-    lines = sorted(f"{files.relative(file.path, root)}\t{file.size}\t{file.mtime_ns}" for file in found)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
-
-
 def _check_header(given: Any) -> None:
     """Raise ValueError for another format version, an incomplete dataset, or a missing required field."""
     fields = given if isinstance(given, dict) else {"format": None}
@@ -198,28 +191,19 @@ def _check_names_and_sums(manifest: Manifest) -> None:
     if manifest.rejected.file is not None and not names.is_file_name(manifest.rejected.file):
         raise _invalid_value(("rejected", "file"), manifest.rejected.file, "is not a plain file name")
     for name, split in manifest.splits.items():
-        place = ("splits", name)
+        place, folder = ("splits", name), f"{names.split_folder(name)}/"
         for number, shard in enumerate(split.shards):
-            _check_shard((*place, "shards", number), name, shard)
+            of_shard = (*place, "shards", number)
+            if "/" in name or not shard.file.startswith(folder) or not names.is_file_name(shard.file[len(folder) :]):
+                raise _invalid_value((*of_shard, "file"), shard.file, "is not a file in the folder of its split")
+            if not _CRC32C.fullmatch(shard.crc32c):
+                why = "is not a checksum of 8 hexadecimal digits"
+                raise _invalid_value((*of_shard, "crc32c"), shard.crc32c, why)
         if split != Split.of(split.shards, split.reason):
             raise _invalid_value(place, f"{split.records} records, {split.bytes} bytes", "is not the sum of its shards")
         if len({shard.file for shard in split.shards}) < len(split.shards):
             raise _invalid_value(place, len(split.shards), "shards, one of which is listed twice")
 
 
-def _check_shard(place: tuple[Any, ...], split: str, shard: Shard) -> None:
-    folder = f"{names.split_folder(split)}/"
-    if "/" in split or not shard.file.startswith(folder) or not names.is_file_name(shard.file[len(folder) :]):
-        raise _invalid_value((*place, "file"), shard.file, "is not a file in the folder of its split")
-    if not _CRC32C.fullmatch(shard.crc32c):
-        raise _invalid_value((*place, "crc32c"), shard.crc32c, "is not a checksum of 8 hexadecimal digits")
-
-
 def _invalid_value(place: tuple[Any, ...], value: object, why: str) -> ValueError:
     return ValueError(schema.sentence(place, value, why))
-
-
-def _check_shard_names(name: str, split: Split) -> None:
-    """Check the naming scheme of our shards, so that a shard missing from the manifest is noticed."""
-    if not names.are_shard_names([files.name(shard.file) for shard in split.shards]):
-        raise ValueError(f"splits.{name}: the file names do not match {len(split.shards)} shards")

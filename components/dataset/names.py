@@ -39,7 +39,6 @@ def statistics_file(root: str, split: str) -> str:
 
 
 def is_statistics(file: str) -> bool:
-    """Return whether `file` is the name of a statistics file."""
     return file.startswith(STATISTICS) and file.endswith(".json")
 
 

@@ -98,7 +98,9 @@ class IngestOptions:
         if self.columns is not None:
             named_once = 0 < len(self.columns) == len(set(self.columns))
             require(named_once, self, "columns", "use one or more distinct names, or None for all")
-        self._check_that_strata_are_shuffled()
+        if self.shuffle_seed is None and any(self.strata):
+            what = "shuffle_seed is None, but rows of a label are divided at random"
+            raise refused(self, "shuffle_seed", "set a shuffle_seed, or leave out ByLabel and balance", what)
 
     @property
     def gzip_level(self) -> int | None:
@@ -109,8 +111,3 @@ class IngestOptions:
         """The columns of the stratified split and of the balance."""
         by_label = self.split_by.column if isinstance(self.split_by, ByLabel) else None
         return by_label, self.balance.label if self.balance else None
-
-    def _check_that_strata_are_shuffled(self) -> None:
-        if self.shuffle_seed is None and any(self.strata):
-            what = "shuffle_seed is None, but rows of a label are divided at random"
-            raise refused(self, "shuffle_seed", "set a shuffle_seed, or leave out ByLabel and balance", what)

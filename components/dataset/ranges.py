@@ -22,7 +22,6 @@ class ShardRange:
 
     Attributes:
       split: name of the split. Empty for a file outside Split-* folders.
-      path: path of the file.
       start: index of the first record.
       stop: index after the last record. None for the end of the file.
       bytes: size on disk, estimated unless the range is the whole file.
@@ -54,10 +53,12 @@ def record_ranges(folders: Iterable[str], map_fn: MapFn = map) -> list[ShardRang
     Raises:
       InfeedError: a large file without a manifest is truncated or corrupt, or a manifest cannot be read.
     """
-    found = [(folder, file) for folder in folders for file in _visible_files(folder)]
-    counts = {
-        path: count for folder in {folder for folder, _ in found} for path, count in _records_by_path(folder).items()
-    }
+    found = [
+        (folder, file) for folder in folders for file in files.list_files(folder) if not files.is_hidden(file.path)
+    ]
+    counts: dict[str, int] = {}
+    for folder in {folder for folder, _ in found}:
+        counts |= _records_by_path(folder)
     large = [file.path for _, file in found if file.size > RANGE_BYTES and file.path not in counts]
     counts |= dict(zip(large, map_fn(count_records, large), strict=True))
     return [
@@ -71,7 +72,6 @@ def cut(split: str, path: str, size: int, records: int) -> list[ShardRange]:
     """Divide a file into ranges of equal numbers of records.
 
     Args:
-      size: size of the file in bytes.
       records: number of records. 0 if unknown.
     """
     parts = max(1, min(math.ceil(size / RANGE_BYTES), records))
@@ -79,12 +79,6 @@ def cut(split: str, path: str, size: int, records: int) -> list[ShardRange]:
     # The last range is open, so that extra data after the last record is found.
     stops: Sequence[int | None] = [*bounds[1:], None]
     return [ShardRange(split, path, start, stop, size // parts) for start, stop in zip(bounds, stops, strict=True)]
-
-
-def _visible_files(folder: str) -> list[files.FileStat]:
-    return sorted(
-        (file for file in files.list_files(folder) if not files.is_hidden(file.path)), key=lambda one: one.path
-    )
 
 
 def _records_by_path(folder: str) -> Mapping[str, int]:

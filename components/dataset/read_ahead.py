@@ -28,7 +28,6 @@ class StoreFile(io.BufferedIOBase):
 
     Args:
       file: file to read by `read_at`, from several threads.
-      path: path for errors.
     """
 
     def __init__(self, file: pa.NativeFile, path: str) -> None:
@@ -51,7 +50,6 @@ class StoreFile(io.BufferedIOBase):
         return self._at
 
     def size(self) -> int:
-        """Return the size of the file in bytes."""
         return self._size
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -92,7 +90,6 @@ class RangeReader(StoreFile):
         self._blocks: OrderedDict[int, Future[bytes]] = OrderedDict()
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return `size` bytes, fewer only at the end."""
         stop = self._size if size is None or size < 0 else min(self._at + size, self._size)
         pieces = []
         while self._at < stop:

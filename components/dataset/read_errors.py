@@ -57,7 +57,6 @@ def failed_reads(where: str) -> Iterator[None]:
 
 
 def read_failed(error: BaseException, where: str) -> ReadFailedError:
-    """Return the error of a failed read."""
     reason = str(error).partition("\n")[0] or type(error).__name__
     do = "run again when the store is available, check its credentials, or exclude the file by the input pattern"
     return ReadFailedError(f"cannot read the file: {reason}", where=where, do=do)

@@ -33,9 +33,9 @@ _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(?P<stem>.*?)([-.]?\d+-of-\d+)?[._]tfrecords?([-.]\d+-of-\d+)?(\.gz)?", re.IGNORECASE)
 
 
-def manifest_of(root: str, cache_dir: str | None = None, map_fn: MapFn = map) -> Manifest:
+def manifest_of(root: str, cache_dir: str | None = None) -> Manifest:
     """Return the manifest of any TFRecord dataset; see `manifests_of`."""
-    return manifests_of([root], cache_dir, map_fn)[root]
+    return manifests_of([root], cache_dir)[root]
 
 
 def manifests_of(roots: Iterable[str], cache_dir: str | None = None, map_fn: MapFn = map) -> dict[str, Manifest]:
@@ -65,9 +65,13 @@ def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
     found = [file for inside in folders.values() for file in inside]
     source = Source.of("tfrecord", root, found)
     by_split = {split: [file for file in inside if not files.is_hidden(file.path)] for split, inside in folders.items()}
-    cached = files.join(cache_dir, f"counted-{_version_of(root, found)}") if cache_dir is not None else None
-    kept = _cached_count(files.join(cached, names.MANIFEST), source) if cached else None
-    return kept or _Uncounted(root, by_split, source, cached)
+    if cache_dir is None:
+        return _Uncounted(root, by_split, source)
+    lines = [os.path.abspath(root) if files.is_local(root) else root]
+    lines += sorted(f"{files.relative(file.path, root)}\t{files.version(file)}" for file in found)
+    version = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+    cached = files.join(cache_dir, f"counted-{version}")
+    return _cached_count(files.join(cached, names.MANIFEST), source) or _Uncounted(root, by_split, source, cached)
 
 
 def split_names(root: str) -> list[str]:
@@ -79,12 +83,14 @@ def split_names(root: str) -> list[str]:
     if files.exists(files.join(root, names.MANIFEST)):
         return list(Manifest.read(root).splits)
     if files.exists(files.join(root, names.UNFINISHED)):
-        raise InfeedError(
-            "the dataset is not complete",
-            where=root,
-            do="wait for its writer, or write it again if the writer was killed",
-        )
-    return [folder.removeprefix(names.SPLIT_FOLDER) for folder in _split_folders(root)]
+        do = "wait for its writer, or write it again if the writer was killed"
+        raise InfeedError("the dataset is not complete", where=root, do=do)
+    inside = files.list_folders(root) if files.is_folder(root) else []
+    folders = [folder for folder in inside if folder.startswith(names.SPLIT_FOLDER)]
+    if not folders:
+        do = "use a folder with Split-* folders, such as an Examples artifact"
+        raise InfeedError("this is not a TFRecord dataset: there is no Split-* folder", where=root, do=do)
+    return [folder.removeprefix(names.SPLIT_FOLDER) for folder in folders]
 
 
 def flat_manifest(path: str) -> tuple[str, Manifest] | None:
@@ -109,10 +115,13 @@ def flat_files(path: str) -> tuple[str, dict[str, list[FileStat]]]:
         found = files.glob(root, files.name(path))  # empty for a device or a pipe
     else:
         root, found = path, files.glob(path, "*")
+    folder = files.name(root)
     by_split: dict[str, list[FileStat]] = {}
     for file in found:
-        if _NAME.fullmatch(files.name(file.path)):
-            by_split.setdefault(_split_of(file, root), []).append(file)
+        if match := _NAME.fullmatch(files.name(file.path)):
+            is_split = folder.startswith(names.SPLIT_FOLDER)
+            split = folder.removeprefix(names.SPLIT_FOLDER) if is_split else match["stem"].rpartition("-")[2] or "all"
+            by_split.setdefault(split, []).append(file)
     return root, by_split
 
 
@@ -123,14 +132,11 @@ def check_listed(folder: str, listed: Set[str]) -> None:
       InfeedError: a file is missing or not listed. The error names the first.
     """
     there = {files.name(file.path) for file in files.list_files(folder) if not files.is_hidden(file.path)}
-    for found, what in ((listed - there, "missing"), (there - listed, "unknown")):
+    for found, state in ((listed - there, "missing"), (there - listed, "unknown")):
         if found:
             more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
-            raise InfeedError(
-                f"{min(found)}{more} {'is' if len(found) == 1 else 'are'} {what} according to manifest.json",
-                where=folder,
-                do="write the dataset again, into a new folder",
-            )
+            what = f"{min(found)}{more} {'is' if len(found) == 1 else 'are'} {state} according to manifest.json"
+            raise InfeedError(what, where=folder, do="write the dataset again, into a new folder")
 
 
 def expected_file(path: str) -> Expected | None:
@@ -157,19 +163,11 @@ def _cached_count(path: str, source: Source) -> Manifest | None:
     return kept
 
 
-def _version_of(root: str, found: list[FileStat]) -> str:
-    """Return a digest that changes with the dataset and with each of its files."""
-    lines = [os.path.abspath(root) if files.is_local(root) else root]
-    lines += sorted(f"{files.relative(file.path, root)}\t{files.version(file)}" for file in found)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
-
-
 @dataclass(frozen=True)
 class _Uncounted:
     """A dataset without a manifest.
 
     Attributes:
-      by_split: files of each split.
       cached: folder that caches the count. None for no cache.
     """
 
@@ -184,7 +182,6 @@ class _Uncounted:
         ]
 
     def manifest(self, counted: Iterator[Shard]) -> Manifest:
-        """Make the manifest from the counts of the files."""
         splits = {
             split: Split.of(tuple(itertools.islice(counted, len(of_split))))
             for split, of_split in self.by_split.items()
@@ -219,18 +216,6 @@ def _count_file(file: FileToCount) -> Shard:
     )
 
 
-def _split_folders(root: str) -> list[str]:
-    inside = files.list_folders(root) if files.is_folder(root) else []
-    folders = [folder for folder in inside if folder.startswith(names.SPLIT_FOLDER)]
-    if not folders:
-        raise InfeedError(
-            "this is not a TFRecord dataset: there is no Split-* folder",
-            where=root,
-            do="use a folder with Split-* folders, such as an Examples artifact",
-        )
-    return folders
-
-
 def _expected_in(folder: str) -> Mapping[str, Expected]:
     root, name = posixpath.split(folder)
     if not name.startswith(names.SPLIT_FOLDER):
@@ -248,13 +233,6 @@ def _expected_of(folder: str, version: str) -> Mapping[str, Expected]:
     root = posixpath.dirname(folder)
     shards = (shard.expected(root) for split in Manifest.read(root).splits.values() for shard in split.shards)
     return {expected.path: expected for expected in shards if posixpath.dirname(expected.path) == folder}
-
-
-def _split_of(file: FileStat, root: str) -> str:
-    if (folder := files.name(root)).startswith(names.SPLIT_FOLDER):
-        return folder.removeprefix(names.SPLIT_FOLDER)
-    found = _NAME.fullmatch(files.name(file.path))
-    return (found["stem"].rpartition("-")[2] if found else "") or "all"
 
 
 @dataclass(frozen=True)

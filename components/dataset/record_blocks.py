@@ -15,13 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from infeed.components.dataset import records
+from infeed.components.dataset.records import CRC_BYTES, HEADER_BYTES, Ints
 from infeed.components.errors import InfeedError
 
-Ints = npt.NDArray[np.int64]
 PADDING = bytes(16)  # after the last record, so that reading a field's head never leaves the buffer
 _BYTES = 4 << 20  # of a block, more if a record is larger
 _RECORDS = 1 << 15
-_HEADER_BYTES, _CRC_BYTES = 12, 4
 _LENGTH = struct.Struct("<Q")
 
 
@@ -113,7 +112,7 @@ def regroup(blocks: Iterable[RecordBlock], most_rows: int, enough_bytes: int) ->
 def _record_bounds(data: bytes, size: int) -> list[int]:
     """Return the offsets of records, and the end of the last complete record."""
     ends, at = [0], 0
-    while at + _HEADER_BYTES <= size:
+    while at + HEADER_BYTES <= size:
         at += records.FRAMING_BYTES + _LENGTH.unpack_from(data, at)[0]
         if at > size:
             break
@@ -123,7 +122,7 @@ def _record_bounds(data: bytes, size: int) -> list[int]:
 
 def _blocks(data: bytes, ends: list[int], path: str) -> Iterator[RecordBlock]:
     bounds = np.array(ends, np.int64)
-    starts, stops = bounds[:-1] + _HEADER_BYTES, bounds[1:] - _CRC_BYTES
+    starts, stops = bounds[:-1] + HEADER_BYTES, bounds[1:] - CRC_BYTES
     if not _is_whole(data, starts, stops):
         _raise_damage(path)
     for first in range(0, len(starts), _RECORDS):
@@ -138,7 +137,7 @@ def _is_whole(data: bytes, starts: Ints, stops: Ints) -> bool:
     of_lengths = _checksums([_LENGTH.pack(length) for length in lengths.tolist()])[which.reshape(-1)]
     places = zip(starts.tolist(), stops.tolist(), strict=True)
     of_payloads = _checksums([data[start:stop] for start, stop in places])
-    return bool((of_lengths == found[starts - _CRC_BYTES]).all() and (of_payloads == found[stops]).all())
+    return bool((of_lengths == found[starts - CRC_BYTES]).all() and (of_payloads == found[stops]).all())
 
 
 def _checksums(parts: list[bytes]) -> npt.NDArray[np.uint32]:
@@ -147,18 +146,16 @@ def _checksums(parts: list[bytes]) -> npt.NDArray[np.uint32]:
 
 def _missing(rest: bytes, path: str) -> int:
     """Return the missing bytes of the record that `rest` starts. A forged length raises an error."""
-    if len(rest) < _HEADER_BYTES:
+    if len(rest) < HEADER_BYTES:
         return 0
-    length = rest[: _LENGTH.size]
-    if _checksums([length])[0] != int.from_bytes(rest[_LENGTH.size : _HEADER_BYTES], "little"):
+    if not records.is_header(rest[:HEADER_BYTES]):
         _raise_damage(path)
-    return records.FRAMING_BYTES + int.from_bytes(length, "little") - len(rest)
+    return records.FRAMING_BYTES + int.from_bytes(rest[: _LENGTH.size], "little") - len(rest)
 
 
 def _raise_damage(path: str) -> NoReturn:
     """Raise the error of `records.read_records` for a damaged file."""
     for _ in records.read_records(path):
         pass
-    raise InfeedError(
-        "the file changed during the run", where=path, do="wait until the file is complete, and run again"
-    )
+    do = "wait until the file is complete, and run again"
+    raise InfeedError("the file changed during the run", where=path, do=do)

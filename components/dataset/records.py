@@ -27,8 +27,8 @@ from infeed.components.errors import InfeedError
 Ints = npt.NDArray[np.int64]
 _COUNTABLE = 1 << 16  # up to this range, counting lengths is ten times faster than sorting
 FRAMING_BYTES = 16
-_HEADER_BYTES = 12
-_CRC_BYTES = 4
+HEADER_BYTES = 12
+CRC_BYTES = 4
 _MASK_DELTA = 0xA282EAD8
 _GZIP_WINDOW = 31  # 15 bits of window, plus 16 for a gzip header
 _FIRST_ZLIB_LEVEL = 4  # isal has levels 0 to 3
@@ -49,7 +49,11 @@ class Written:
 def frame_records(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     """Add the TFRecord framing to payloads, one value for each record."""
     headers = by_length(pc.binary_length(payloads).to_numpy(zero_copy_only=False), _header)
-    return pc.binary_join_element_wise(headers, payloads, _footers(payloads), pa.scalar(b"", pa.large_binary()))
+    checksum = google_crc32c.value
+    crcs = [checksum(payload) for payload in values_of(payloads)]
+    masked = mask_checksums(np.array(crcs, np.uint32)).astype("<u4")
+    footers = fixed_width(masked.tobytes(), CRC_BYTES, len(payloads))
+    return pc.binary_join_element_wise(headers, payloads, footers, pa.scalar(b"", pa.large_binary()))
 
 
 def write_records(path: str, framed: Iterable[pa.LargeBinaryArray], *, gzip_level: int | None) -> Written:
@@ -104,13 +108,10 @@ def _framed(file: BinaryIO, path: str, most_bytes: int | None) -> Iterator[tuple
     """Yield (index, payload, checksum) of each record."""
     for number, length in _lengths(file, path):
         if most_bytes is not None and length > most_bytes:
-            raise InfeedError(
-                f"the record has {length >> 20:,} MB",
-                where=f"{path}, record {number}",
-                do="write smaller records, or raise max_row_mb (--max-row-mb)",
-            )
-        payload, crc = read_from(file, length, path), read_from(file, _CRC_BYTES, path)
-        if len(crc) < _CRC_BYTES:
+            do = "write smaller records, or raise max_row_mb (--max-row-mb)"
+            raise InfeedError(f"the record has {length >> 20:,} MB", where=f"{path}, record {number}", do=do)
+        payload, crc = read_from(file, length, path), read_from(file, CRC_BYTES, path)
+        if len(crc) < CRC_BYTES:
             raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
         yield number, payload, crc
 
@@ -149,27 +150,28 @@ def find_record(path: str, offset: int) -> int:
         size = file.size()
         for start in range(offset, size, _CHUNK):
             file.seek(start)
-            data = file.read(_CHUNK + _HEADER_BYTES - 1)  # up to the end of a header that starts at the last byte
+            data = file.read(_CHUNK + HEADER_BYTES - 1)  # up to the end of a header that starts at the last byte
             for place in _possible_lengths(data, size - start):
-                if _is_header(data[place : place + _HEADER_BYTES]) and _is_record(file, start + place):
+                if is_header(data[place : place + HEADER_BYTES]) and _is_record(file, start + place):
                     return int(start + place)
         return int(size)
 
 
-def _is_header(data: bytes) -> bool:
+def is_header(data: bytes) -> bool:
+    """Return whether the bytes are a length and its checksum."""
     return data[8:] == _masked_bytes(google_crc32c.value(data[:8]))
 
 
 def _is_record(file: pa.NativeFile, place: int) -> bool:
     file.seek(place)
-    length = int.from_bytes(file.read(_HEADER_BYTES)[:8], "little")
+    length = int.from_bytes(file.read(HEADER_BYTES)[:8], "little")
     payload = file.read(length)
-    return bool(file.read(_CRC_BYTES) == _masked_bytes(google_crc32c.value(payload)))
+    return bool(file.read(CRC_BYTES) == _masked_bytes(google_crc32c.value(payload)))
 
 
 def _possible_lengths(data: bytes, left: int) -> list[int]:
     """Return the offsets in `data` where a valid length may start: at most the rest of the file."""
-    count = len(data) - _HEADER_BYTES + 1
+    count = len(data) - HEADER_BYTES + 1
     if count <= 0:
         return []
     lengths: npt.NDArray[np.uint64] = np.ndarray((count,), "<u8", data, strides=(1,))
@@ -185,7 +187,7 @@ def count_records(path: str) -> int:
     count = 0
     with open_framing(path) as file:
         for number, length in _lengths(file, path):
-            if len(read_from(file, length + _CRC_BYTES, path)) < length + _CRC_BYTES:
+            if len(read_from(file, length + CRC_BYTES, path)) < length + CRC_BYTES:
                 raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
             count += 1
     return count
@@ -224,14 +226,26 @@ def by_length(lengths: Ints, make: Callable[[int], bytes]) -> pa.LargeBinaryArra
 
 def fixed_width(data: bytes, width: int, count: int) -> pa.LargeBinaryArray:
     """Return `count` values of `width` bytes each, concatenated in `data`."""
-    offsets = np.arange(count + 1, dtype=np.int64) * width
-    return pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return from_offsets(data, np.arange(count + 1, dtype=np.int64) * width)
 
 
 def from_lengths(data: bytes | bytearray | memoryview, lengths: Ints) -> pa.LargeBinaryArray:
     """Return values of these lengths, concatenated in `data`, without a copy."""
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return pa.Array.from_buffers(pa.large_binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return from_offsets(data, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+
+
+def from_offsets(data: Any, offsets: Ints) -> pa.LargeBinaryArray:
+    """Return the values between neighbors of `offsets`, [n + 1], in `data`, without a copy."""
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def item_places(starts: Ints, counts: Ints, width: int = 1) -> Ints:
+    """Return the place of each item of some lists, which begin at `starts` and hold `counts` items of `width` each."""
+    if (counts <= 1).all():
+        return starts if counts.all() else starts[counts > 0]
+    before = np.cumsum(counts) - counts
+    return np.asarray(np.repeat(starts - before * width, counts) + np.arange(counts.sum()) * width, np.int64)
 
 
 def _distinct(lengths: Ints) -> tuple[Ints, Ints]:
@@ -253,15 +267,7 @@ def _header(length: int) -> bytes:
     return size + _masked_bytes(google_crc32c.value(size))
 
 
-def _footers(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    checksum = google_crc32c.value
-    crcs = [checksum(payload) for payload in values_of(payloads)]
-    masked = mask_checksums(np.array(crcs, np.uint32)).astype("<u4")
-    return fixed_width(masked.tobytes(), _CRC_BYTES, len(payloads))
-
-
 def mask_checksums(crc: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Mask checksums as in TFRecords."""
     rotated = (crc >> np.uint32(15)) | (crc << np.uint32(17))
     return rotated + np.uint32(_MASK_DELTA)
 
@@ -300,24 +306,18 @@ def open_framing(path: str) -> Iterator[BinaryIO]:
 def _lengths(file: BinaryIO, path: str) -> Iterator[tuple[int, int]]:
     """Yield (index, payload length) of each record. The caller reads the payload and its checksum in between."""
     number = 0
-    while header := read_from(file, _HEADER_BYTES, path):
-        length, crc = header[:8], header[8:]
-        if len(header) < _HEADER_BYTES:
+    while header := read_from(file, HEADER_BYTES, path):
+        if len(header) < HEADER_BYTES:
             raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
-        if crc != _masked_bytes(google_crc32c.value(length)):
-            raise InfeedError(
-                "not a TFRecord, or corrupt: wrong checksum of a length", where=f"{path}, record {number}", do=_REMEDY
-            )
-        yield number, int.from_bytes(length, "little")
+        if not is_header(header):
+            what = "not a TFRecord, or corrupt: wrong checksum of a length"
+            raise InfeedError(what, where=f"{path}, record {number}", do=_REMEDY)
+        yield number, int.from_bytes(header[:8], "little")
         number += 1
 
 
 def read_from(file: BinaryIO, size: int, path: str) -> bytes:
-    """Return `size` bytes, or the rest of the file.
-
-    Raises:
-      InfeedError: the file cannot be decompressed.
-    """
+    """Return `size` bytes, or the rest of the file. Raises InfeedError if the file cannot be decompressed."""
     try:
         return file.read(size) if size <= _CHUNK else b"".join(_read_in_steps(file, size))
     except _BAD_GZIP as error:

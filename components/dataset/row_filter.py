@@ -42,16 +42,12 @@ def passes(batch: pa.RecordBatch, text: str) -> pa.BooleanArray:
     """
     kept = _call(batch, text) if is_function(text) else _evaluate(batch, text)
     if not pa.types.is_boolean(kept.type) or len(kept) != batch.num_rows:
-        raise InfeedError(
-            f"the filter returned {len(kept)} values of type {kept.type} for {batch.num_rows} rows",
-            where=f"filter {text!r}",
-            do="return one boolean for each row",
-        )
+        what = f"the filter returned {len(kept)} values of type {kept.type} for {batch.num_rows} rows"
+        raise InfeedError(what, where=f"filter {text!r}", do="return one boolean for each row")
     return kept.fill_null(False)
 
 
 def is_function(text: str) -> bool:
-    """Return whether a filter names a function."""
     return bool(_FUNCTION.fullmatch(text))
 
 
@@ -97,24 +93,18 @@ def _evaluate(batch: pa.RecordBatch, text: str) -> pa.Array:
     from pyarrow import dataset  # imports pandas, which takes most of a second
 
     expression = parse(text)
+    table = pa.Table.from_batches([batch])
+    for number, column in enumerate(batch.schema):
+        if pa.types.is_date(column.type):  # Arrow 10 compares only timestamps with timestamps
+            table = table.set_column(number, column.name, table.column(number).cast(pa.timestamp("us")))
     try:
-        table = dataset.dataset(_with_times(batch)).to_table(columns={"kept": expression})
+        table = dataset.dataset(table).to_table(columns={"kept": expression})
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         names = ", ".join(batch.schema.names[:10])
-        raise InfeedError(
-            f"the filter does not fit the data: {reason}", where=f"filter {text!r}", do=f"use the columns {names}"
-        ) from error
+        do = f"use the columns {names}"
+        raise InfeedError(f"the filter does not fit the data: {reason}", where=f"filter {text!r}", do=do) from error
     return table["kept"].combine_chunks() if batch.num_rows else pa.array([], table.schema.field("kept").type)
-
-
-def _with_times(batch: pa.RecordBatch) -> pa.Table:
-    """Convert dates to timestamps, because Arrow 10 cannot compare other dates with timestamps."""
-    table = pa.Table.from_batches([batch])
-    for number, column in enumerate(batch.schema):
-        if pa.types.is_date(column.type):
-            table = table.set_column(number, column.name, table.column(number).cast(pa.timestamp("us")))
-    return table
 
 
 def _call(batch: pa.RecordBatch, text: str) -> pa.Array:

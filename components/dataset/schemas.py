@@ -46,7 +46,9 @@ def flatten_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def is_nested(column: pa.DataType) -> bool:
     """Return whether a flat column holds lists of objects or lists of lists."""
-    return example_types.is_list(column) and _is_composite(column.value_type)
+    return example_types.is_list(column) and (
+        types.is_struct(column.value_type) or example_types.is_list(column.value_type)
+    )
 
 
 def flatten_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -61,10 +63,6 @@ def flatten_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [pair for name, column in named for pair in _unnest(name, column)]
         batch = pa.RecordBatch.from_arrays([array for _, array in columns], names=[name for name, _ in columns])
     return batch
-
-
-def _is_composite(item: pa.DataType) -> bool:
-    return bool(types.is_struct(item)) or example_types.is_list(item)
 
 
 def _unnest(name: str, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
@@ -103,16 +101,17 @@ def unify(found: Sequence[FileSchema], wanted: Callable[[str], bool] = lambda na
     merged: dict[str, tuple[pa.DataType, str]] = {}
     for one in found:
         flat = pa.schema([field for field in flatten_schema(one.schema) if wanted(field.name)])
-        _check(flat, one.path)
+        twice = sorted(name for name, count in Counter(flat.names).items() if count > 1)
+        if twice:
+            raise InfeedError(f"column {twice[0]!r} occurs twice", where=one.path, do="give each column its own name")
+        for field in flat:
+            _check_type(field, one.path)
         for field in flat:
             before, first = merged.get(field.name, (pa.null(), one.path))
             fitting = _common_type(before, field.type)
             if fitting is None:
-                raise InfeedError(
-                    f"column {field.name!r} is {field.type}, but {before} in {first}",
-                    where=one.path,
-                    do="write both files with one type",
-                )
+                what = f"column {field.name!r} is {field.type}, but {before} in {first}"
+                raise InfeedError(what, where=one.path, do="write both files with one type")
             merged[field.name] = (fitting, first if before == fitting else one.path)
     return pa.schema([(name, fitting) for name, (fitting, _) in merged.items()])
 
@@ -121,26 +120,12 @@ def fill(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Convert a flat batch to `schema`. Columns that it lacks are null."""
     if batch.schema.equals(schema, check_metadata=False):
         return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-    places = {name: place for place, name in enumerate(batch.schema.names)}
-    arrays = [
-        _cast(batch.column(places[field.name]), field.type)
-        if field.name in places
-        else pa.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    arrays = []
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        column = columns[name] if name in columns else pa.nulls(batch.num_rows, kind)
+        arrays.append(column if column.type == kind else column.cast(kind))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
-    return column if column.type == to else column.cast(to)
-
-
-def _check(flat: pa.Schema, path: str) -> None:
-    twice = sorted(name for name, count in Counter(flat.names).items() if count > 1)
-    if twice:
-        raise InfeedError(f"column {twice[0]!r} occurs twice", where=path, do="give each column its own name")
-    for field in flat:
-        _check_type(field, path)
 
 
 def _check_type(field: pa.Field, path: str) -> None:

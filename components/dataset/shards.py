@@ -54,8 +54,6 @@ class Deal:
     """The assignment of records to windows. Every record belongs to exactly one window.
 
     Attributes:
-      windows: number of windows.
-      bytes: size of all records.
       interleave: True deals records one by one, so that every part reaches every window and sizes differ by at most one
         record, as a shuffle requires. False gives each window a run of the input of about equal bytes.
     """
@@ -107,30 +105,22 @@ def plan_shards(total_bytes: int, records: int, options: ShardOptions) -> ShardP
     more, it uses at least `readers_per_host * hosts`. The number is rounded up to a multiple of `hosts`, and is at
     least 1 and at most the number of records.
     """
-    if options.count is not None:
-        return _at_most(records, options.count, f"{options.count} asked for")
-    count, reason = _by_rule(total_bytes, options)
-    rounded = math.ceil(count / options.hosts) * options.hosts
-    if rounded != count:
-        reason += f"; {rounded} is a multiple of {options.hosts} hosts"
-    return _at_most(records, rounded, reason)
-
-
-def _by_rule(total_bytes: int, options: ShardOptions) -> tuple[int, str]:
     by_size = math.ceil(total_bytes / options.target_bytes)
     readers = options.readers_per_host * options.hosts
     most = max(1, total_bytes // options.min_bytes)
-    if by_size >= readers:
-        return by_size, f"{by_size} keep each at {size(options.target_bytes)} or less before compression"
-    if most >= readers:
-        return (
-            readers,
-            f"{readers} give each of {options.hosts} host(s) {options.readers_per_host} files to read at once",
-        )
-    return most, f"more than {most} would make files smaller than {size(options.min_bytes)} before compression"
-
-
-def _at_most(records: int, count: int, reason: str) -> ShardPlan:
-    if count <= max(records, 1):
-        return ShardPlan(count, reason)
-    return ShardPlan(max(records, 1), f"{reason}; there are only {records} records")
+    if options.count is not None:
+        count, reason = options.count, f"{options.count} asked for"
+    elif by_size >= readers:
+        count, reason = by_size, f"{by_size} keep each at {size(options.target_bytes)} or less before compression"
+    elif most >= readers:
+        reason = f"{readers} give each of {options.hosts} host(s) {options.readers_per_host} files to read at once"
+        count = readers
+    else:
+        reason = f"more than {most} would make files smaller than {size(options.min_bytes)} before compression"
+        count = most
+    if options.count is None and count % options.hosts:
+        count = math.ceil(count / options.hosts) * options.hosts
+        reason += f"; {count} is a multiple of {options.hosts} hosts"
+    if count > max(records, 1):
+        count, reason = max(records, 1), f"{reason}; there are only {records} records"
+    return ShardPlan(count, reason)

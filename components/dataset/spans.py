@@ -57,9 +57,13 @@ class Spans:
         Raises:
           InfeedError: there is no span, or two spans have the same number.
         """
+        signs = {"*": "[^/]*", "?": "[^/]"}
+        signs |= {f"{{{name}}}": f"(?P<{name}>{digits})" for name, digits in _DIGITS.items()}
+        parts = re.split(r"(\{(?:SPAN|YYYY|MM|DD)\}|\*|\?)", self.pattern)
+        regex = re.compile("".join(signs.get(part, re.escape(part)) for part in parts))
         found: dict[int, str] = {}
         for file in files.glob(root, self.glob):
-            if match := self._regex.fullmatch(files.relative(file.path, root)):
+            if match := regex.fullmatch(files.relative(file.path, root)):
                 pattern = _PLACEHOLDER.sub(lambda name: match[name[1]], self.pattern)
                 if found.setdefault(number := _number(match, file.path), pattern) != pattern:
                     what = f"{pattern} and {found[number]} are both span {number}"
@@ -72,16 +76,6 @@ class Spans:
         """Return one pattern of the files of all spans to read, such as `{span-1/*.csv,span-2/*.csv}`."""
         patterns = [*self.window(root).values()]
         return f"{{{','.join(patterns)}}}" if len(patterns) > 1 else patterns[0]
-
-    @property
-    def _regex(self) -> re.Pattern[str]:
-        parts = re.split(r"(\{(?:SPAN|YYYY|MM|DD)\}|\*|\?)", self.pattern)
-        signs = {
-            "*": "[^/]*",
-            "?": "[^/]",
-            **{f"{{{name}}}": f"(?P<{name}>{digits})" for name, digits in _DIGITS.items()},
-        }
-        return re.compile("".join(signs.get(part, re.escape(part)) for part in parts))
 
 
 def split_path(path: str) -> tuple[str, str]:

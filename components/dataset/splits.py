@@ -50,9 +50,8 @@ class Buckets:
         if not names or len(set(names)) < len(names) or not all(names):
             raise InfeedError(f"the splits are named {names}", where="splits", do="give each split its own name")
         if any("/" in name for name in names):
-            raise InfeedError(
-                f"the splits are named {names}", where="splits", do="remove / from the names, which are folder names"
-            )
+            do = "remove / from the names, which are folder names"
+            raise InfeedError(f"the splits are named {names}", where="splits", do=do)
         for name, share in self.shares:
             if share < 1:
                 raise InfeedError(f"split {name!r} has {share} buckets", where="splits", do="use 1 or more")
@@ -119,15 +118,11 @@ SplitBy = ByColumns | ByLabel | ByTime | ByName
 def check_splits(buckets: Buckets, split_by: SplitBy | None) -> None:
     """Raise InfeedError if the rule does not fit the splits."""
     if split_by is not None and buckets.feature is not None:
-        raise InfeedError(
-            f"split by feature {buckets.feature!r} and by {split_by.how}", where="splits", do="use only one of the two"
-        )
+        do = "use only one of the two"
+        raise InfeedError(f"split by feature {buckets.feature!r} and by {split_by.how}", where="splits", do=do)
     if isinstance(split_by, ByTime) and len(split_by.cuts) != len(buckets.names) - 1:
-        raise InfeedError(
-            f"{len(split_by.cuts)} cuts for the splits {', '.join(buckets.names)}",
-            where=f"split by column {split_by.column!r}",
-            do="use one cut fewer than splits",
-        )
+        what = f"{len(split_by.cuts)} cuts for the splits {', '.join(buckets.names)}"
+        raise InfeedError(what, where=f"split by column {split_by.column!r}", do="use one cut fewer than splits")
 
 
 def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | ByTime | ByName) -> Numbers:
@@ -137,7 +132,11 @@ def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | B
       InfeedError: the column does not exist or has the wrong type, or a value belongs to no split.
     """
     if isinstance(split_by, ByColumns):
-        return assign_splits(values_of(_group_keys(batch, split_by)), buckets)
+        where = f"split by columns {', '.join(split_by.columns)}"
+        # Each value has a length prefix, so that distinct groups have distinct keys.
+        features = [encode_feature(column_of(batch, name, where), name) for name in split_by.columns]
+        salt, nothing = (pa.scalar(text, pa.large_binary()) for text in (split_by.salt.encode(), b""))
+        return assign_splits(values_of(pc.binary_join_element_wise(salt, *features, nothing)), buckets)
     where = f"split by column {split_by.column!r}"
     values = column_of(batch, split_by.column, where)
     if values.is_null(nan_is_null=True).true_count:
@@ -189,23 +188,14 @@ def assign_splits(keys: Iterable[bytes], buckets: Buckets) -> npt.NDArray[np.int
     The sha256 of the key as a big-endian integer, modulo the number of buckets, selects the split. For deterministic
     tf.Example bytes, the result equals that of TFX's ExampleGen.
     """
-    limits = np.cumsum([share for _, share in buckets.shares])
-    return np.searchsorted(limits, _remainders(_digests(keys), int(limits[-1])), side="right")
-
-
-def _digests(keys: Iterable[bytes]) -> npt.NDArray[np.uint64]:
-    """Return the sha256 of each key as eight 32-bit words, most significant first: [n, 8]."""
     sha256 = hashlib.sha256
     digests = b"".join([sha256(key).digest() for key in keys])
-    return np.frombuffer(digests, ">u4").reshape(-1, 256 // _WORD_BITS).astype(np.uint64)
-
-
-def _remainders(words: npt.NDArray[np.uint64], divisor: int) -> npt.NDArray[np.int64]:
-    """Divide each row of words by long division, all rows at once: [n]."""
+    words = np.frombuffer(digests, ">u4").reshape(-1, 256 // _WORD_BITS).astype(np.uint64)  # most significant first
+    limits = np.cumsum([share for _, share in buckets.shares])
     remainders = np.zeros(len(words), np.uint64)
-    for word in words.T:
-        remainders = ((remainders << np.uint64(_WORD_BITS)) + word) % np.uint64(divisor)
-    return remainders.astype(np.int64)
+    for word in words.T:  # long division, all keys at once
+        remainders = ((remainders << np.uint64(_WORD_BITS)) + word) % np.uint64(limits[-1])
+    return np.searchsorted(limits, remainders.astype(np.int64), side="right")
 
 
 def column_of(batch: pa.RecordBatch, name: str, where: str) -> pa.Array:
@@ -216,16 +206,13 @@ def column_of(batch: pa.RecordBatch, name: str, where: str) -> pa.Array:
     return batch.column(batch.schema.get_field_index(name))
 
 
-def _group_keys(batch: pa.RecordBatch, split_by: ByColumns) -> pa.LargeBinaryArray:
-    """Join salt and values. Each value has a length prefix, so that distinct groups have distinct keys."""
-    where = f"split by columns {', '.join(split_by.columns)}"
-    features = [encode_feature(column_of(batch, name, where), name) for name in split_by.columns]
-    salt, nothing = (pa.scalar(text, pa.large_binary()) for text in (split_by.salt.encode(), b""))
-    return pc.binary_join_element_wise(salt, *features, nothing)
-
-
 def _by_time(values: pa.Array, cuts: tuple[str, ...], where: str) -> Numbers:
-    values = _comparable(values)
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    elif pa.types.is_date(values.type):  # Arrow parses neither dates nor decimals
+        values = values.cast(pa.timestamp("us"))
+    elif pa.types.is_decimal(values.type):
+        values = values.cast(pa.float64())
     limits = [_parse_cut(cut, values.type, where) for cut in cuts]
     if any(pc.less(after, before).as_py() for before, after in itertools.pairwise(limits)):
         raise InfeedError(f"the cuts {', '.join(cuts)} are not ascending", where=where, do="sort them")
@@ -235,38 +222,22 @@ def _by_time(values: pa.Array, cuts: tuple[str, ...], where: str) -> Numbers:
     return passed
 
 
-def _comparable(values: pa.Array) -> pa.Array:
-    """Convert values to a type that Arrow can parse from text."""
-    if pa.types.is_dictionary(values.type):
-        return values.dictionary_decode()
-    if pa.types.is_date(values.type):
-        return values.cast(pa.timestamp("us"))
-    return values.cast(pa.float64()) if pa.types.is_decimal(values.type) else values
-
-
 def _parse_cut(text: str, to: pa.DataType, where: str) -> pa.Scalar:
     try:
         return pc.cast(pa.scalar(text), to)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InfeedError(f"cut {text!r} is not of type {to}", where=where, do="use the format of the column") from (
-            error
-        )
+        do = "use the format of the column"
+        raise InfeedError(f"cut {text!r} is not of type {to}", where=where, do=do) from error
 
 
 def _by_name(values: pa.Array, names: tuple[str, ...], where: str) -> Numbers:
-    numbers = pc.index_in(_texts(values, where), value_set=pa.array(names, pa.string()))
-    if numbers.null_count:
-        stranger = values.filter(numbers.is_null())[0].as_py()
-        raise InfeedError(
-            f"there is no split {stranger!r}",
-            where=where,
-            do=f"add the split to {', '.join(names)}, or filter out such rows",
-        )
-    return np.asarray(numbers, np.int64)
-
-
-def _texts(values: pa.Array, where: str) -> pa.Array:
     try:
-        return values.cast(pa.string())
+        texts = values.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InfeedError(f"the type is {values.type}", where=where, do="use a column of text") from error
+    numbers = pc.index_in(texts, value_set=pa.array(names, pa.string()))
+    if numbers.null_count:
+        stranger = values.filter(numbers.is_null())[0].as_py()
+        do = f"add the split to {', '.join(names)}, or filter out such rows"
+        raise InfeedError(f"there is no split {stranger!r}", where=where, do=do)
+    return np.asarray(numbers, np.int64)

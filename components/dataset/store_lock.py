@@ -26,7 +26,6 @@ def alone_on_store(path: str, *, where: str, do: str, renews: float = 30.0, sett
     """Hold the lock inside the body, and remove the lock object afterwards.
 
     Args:
-      path: path of the lock object.
       where: folder that the lock protects, for the error.
       do: remedy for the user of the other process.
       renews: seconds between two renewals.
@@ -35,7 +34,10 @@ def alone_on_store(path: str, *, where: str, do: str, renews: float = 30.0, sett
     Raises:
       InfeedError: another process holds the lock. The error names it.
     """
-    _refuse_if(_is_held(path), path, where, do)
+    held = False
+    with suppress(FileNotFoundError):
+        held = time.time() - files.stat(path).mtime_ns / 1e9 < _STALE
+    _refuse_if(held, path, where, do)
     mine = json.dumps({**this_process(), "token": uuid.uuid4().hex}).encode()
     files.write_bytes(path, mine)
     time.sleep(settles)
@@ -49,13 +51,6 @@ def alone_on_store(path: str, *, where: str, do: str, renews: float = 30.0, sett
         ended.set()
         renewing.join()
         files.remove(path)
-
-
-def _is_held(path: str) -> bool:
-    try:
-        return time.time() - files.stat(path).mtime_ns / 1e9 < _STALE
-    except FileNotFoundError:
-        return False
 
 
 def _refuse_if(held: bool, path: str, where: str, do: str) -> None:

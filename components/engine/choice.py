@@ -28,11 +28,9 @@ class Work:
 
     Attributes:
       does: verb for the log, such as "evaluates".
-      items: number of items.
       bytes: size of all items on disk.
       bytes_per_process: bytes that take as long to process as a process takes to start.
       memory_per_process: maximum memory of a process in bytes.
-      noun: name of an item.
       alone: why the work must be done in one process, or "".
       imports: modules of the work that take seconds to import.
     """
@@ -56,7 +54,6 @@ class Cluster:
 
     Attributes:
       options: Beam's options. `--runner` names the runner.
-      make_pipeline: returns a pipeline on the runner.
       shared: folder that all workers can access.
     """
 
@@ -92,8 +89,6 @@ def choose(work: Work, cluster: Cluster | None = None, processes: int | None = N
 
 
 class HasBytes(Protocol):
-    """An item of a known size."""
-
     @property
     def bytes(self) -> int: ...
 
@@ -131,7 +126,6 @@ def counting(cluster: Cluster | None) -> ChosenMap:
 
 
 def _processes(work: Work, asked: int | None) -> tuple[int, str]:
-    """Return the number of processes, and the reason."""
     if work.alone:
         return 1, work.alone
     if asked:

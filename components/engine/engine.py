@@ -68,7 +68,6 @@ class Engine(abc.ABC):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Free the workers."""
         _held.clear()
 
 

@@ -46,9 +46,7 @@ class OnBeam(Engine):
     """The engine of the runner that Beam's options name.
 
     Args:
-      make_pipeline: returns a pipeline on that runner.
       shared: folder that this process and all workers can access. The engine uses a temporary subfolder.
-      named: the runner.
       imports: modules that a worker imports before it loads a function.
     """
 
@@ -68,12 +66,15 @@ class OnBeam(Engine):
         if not numbered:
             return
         self._end_announced()
-        with self._results() as results:
+        results = self._results()
+        try:
             with _worker_errors(results, self.named.runner):
                 pipeline = self._make_pipeline()
                 _spread(_created(pipeline, numbered), _Call(self._imports, function, results))
                 Running(pipeline, self.named, results.answer).wait()
             yield from results.read_all(len(numbered))
+        finally:
+            files.remove(results.folder)
 
     def announce(self, passes: Sequence[Iterable[Any]], /) -> None:
         self._announced = [given for items in passes if (given := list(items))]
@@ -88,7 +89,7 @@ class OnBeam(Engine):
             return merged
         self._end_announced()
         announced = len(self._announced) > 1 and given == self._announced[0]
-        passes = _Passes(self._announced if announced else [given], self._results_in_shared(), self.named)
+        passes = _Passes(self._announced if announced else [given], self._results(), self.named)
         if announced:
             self._started = passes
         try:
@@ -109,16 +110,8 @@ class OnBeam(Engine):
             self._started.close(interrupted=interrupted)
             self._started, self._announced = None, []
 
-    def _results_in_shared(self) -> _Results:
+    def _results(self) -> _Results:
         return _Results(files.join(self._shared, f".engine-{secrets.token_hex(8)}"), secrets.token_bytes(32))
-
-    @contextmanager
-    def _results(self) -> Iterator[_Results]:
-        results = self._results_in_shared()
-        try:
-            yield results
-        finally:
-            files.remove(results.folder)
 
 
 class _Passes:
@@ -297,11 +290,7 @@ class _Results:
         files.write_bytes(files.join(self.of_job, "pulse"), str(count).encode())
 
     def later(self) -> tuple[Any, Any] | None:
-        """Wait for the functions of this pass.
-
-        Raises:
-          InfeedError: the process that makes them has ended.
-        """
+        """Wait for the functions of this pass. Raises InfeedError if the process that makes them has ended."""
         path, pulse = files.join(self.folder, "later"), files.join(self.of_job, "pulse")
         before, since = b"", time.monotonic()
         while not files.exists(path):

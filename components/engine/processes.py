@@ -35,7 +35,6 @@ class Processes(Engine):
     have killed it are retried one by one, and finished results are kept.
 
     Args:
-      count: number of processes.
       imports: modules that take seconds to import. On Linux one server imports them once, and workers are its forks.
     """
 

@@ -128,11 +128,9 @@ class Running:
         cancel = threading.Thread(target=_cancel, args=(self._result,), daemon=True)
         cancel.start()
         cancel.join(_CANCEL)
-        raise InfeedError(
-            f"{_SILENT} for {counted(self._named.worker_timeout, 'second')}",
-            where=self._named.place,
-            do=f"{_advice(self._named)}. If they only start slowly, set --worker_timeout=SECONDS in Beam's options",
-        )
+        what = f"{_SILENT} for {counted(self._named.worker_timeout, 'second')}"
+        do = f"{_advice(self._named)}. If they only start slowly, set --worker_timeout=SECONDS in Beam's options"
+        raise InfeedError(what, where=self._named.place, do=do)
 
 
 def _advice(named: Named) -> str:

@@ -19,11 +19,7 @@ def dumps(key: bytes, value: Any) -> bytes:
 
 
 def loads(key: bytes, content: bytes, where: str) -> Any:
-    """Unpickle what `dumps` returned.
-
-    Raises:
-      InfeedError: the content does not have this signature.
-    """
+    """Unpickle what `dumps` returned. Raises InfeedError if the content does not have this signature."""
     pickled = content[_SIGNATURE_BYTES:]
     if not hmac.compare_digest(hmac.digest(key, pickled, "sha256"), content[:_SIGNATURE_BYTES]):
         do = "keep other programs from writing there, and run again"

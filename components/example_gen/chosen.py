@@ -19,10 +19,7 @@ MISSING = "a required value is missing"
 def choose_rows(batch: pa.RecordBatch, options: IngestOptions, place: str, bad_rows: BadRows) -> pa.RecordBatch:
     """Return the rows that pass the filter, and report those that lack a required value as bad rows.
 
-    Args:
-      batch: all columns of the input, including columns that are not written.
-      options: the filter and the required columns.
-      place: the input file, for the report.
+    `batch` has all columns of the input, also those that are not written. `place` is the input file, for the report.
 
     Raises:
       InfeedError: a column is missing, the filter does not fit, or a bad row is not allowed.
@@ -47,13 +44,7 @@ def choose_columns(batch: pa.RecordBatch, options: IngestOptions) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(kept, schema=chosen_schema(batch.schema, options))
 
 
-def first_column(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the first column alone."""
-    return pa.RecordBatch.from_arrays([batch.column(0)], schema=pa.schema([batch.schema.field(0)]))
-
-
 def chosen_schema(schema: pa.Schema, options: IngestOptions) -> pa.Schema:
-    """Return the schema of the columns to write."""
     return schema if options.columns is None else pa.schema([schema.field(name) for name in options.columns])
 
 

@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components.example_gen.planning import ShardTask, SplitPlan
-from infeed.components.example_gen.shuffle import PlacedSpill, deal_spill, joined
+from infeed.components.example_gen.shuffle import SCHEMA, PlacedSpill, deal_spill, joined
 
 _CHUNK_BYTES = 1 << 20
-_SCHEMA = pa.schema([("record", pa.large_binary())])
+Place = tuple[int, int, tuple[int, ...]]  # start and size of a part on disk, and its number of records in each window
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,6 @@ class Chunk:
 
     Attributes:
       spill: index of the spill among those of its split, in input order.
-      piece: index of this piece.
       counts: number of records in each window of the shard.
       data: this piece of the records' Arrow IPC stream.
     """
@@ -43,42 +42,25 @@ class Chunk:
 
 
 def chunks_of(plan: SplitPlan, number: int, spill: PlacedSpill) -> Iterator[tuple[int, Chunk]]:
-    """Yield (shard index, chunk) for all records of one spill.
-
-    Args:
-      number: index of the spill among those of its split.
-    """
+    """Yield (shard index, chunk) for all records of a spill. `number` is its index in the split."""
     for shard, counts, records in deal_spill(plan, spill):
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, _SCHEMA) as writer:
-            writer.write_batch(pa.RecordBatch.from_arrays([records], schema=_SCHEMA))
+        with pa.ipc.new_stream(sink, SCHEMA) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays([records], schema=SCHEMA))
         data = memoryview(sink.getvalue())
         for piece, start in enumerate(range(0, len(data), _CHUNK_BYTES)):
             yield shard, Chunk(number, piece, tuple(counts.tolist()), bytes(data[start : start + _CHUNK_BYTES]))
 
 
 def windows_of(task: ShardTask, chunks: Iterable[Chunk]) -> Iterator[pa.LargeBinaryArray]:
-    """Yield the records of each window of a shard, in input order.
-
-    Args:
-      chunks: all chunks of the shard, in any order. Retries of a worker may repeat some.
-    """
+    """Yield the records of each window of a shard, in input order. Retries of a worker may repeat some chunks."""
     with tempfile.NamedTemporaryFile(suffix=".chunks") as disk:
         places = _spool(chunks, disk)
         disk.flush()
         yield from joined(_read_parts(disk.name, places), task.plan.windows_of_shard)
 
 
-@dataclass(frozen=True)
-class _Place:
-    """The location of a part on disk, and the number of its records in each window."""
-
-    start: int
-    size: int
-    counts: tuple[int, ...]
-
-
-def _spool(chunks: Iterable[Chunk], disk: IO[bytes]) -> list[_Place]:
+def _spool(chunks: Iterable[Chunk], disk: IO[bytes]) -> list[Place]:
     """Write the chunks to disk, contiguous for each part, and return the parts in input order."""
     pieces: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
     counts: dict[int, tuple[int, ...]] = {}
@@ -89,17 +71,14 @@ def _spool(chunks: Iterable[Chunk], disk: IO[bytes]) -> list[_Place]:
     found = []
     for spill in sorted(pieces):
         places = [place for _, place in sorted(pieces[spill].items())]
-        start = places[0][0] if _are_contiguous(places) else _copy_contiguous(places, disk)
-        found.append(_Place(start, sum(size for _, size in places), counts[spill]))
+        found.append((_contiguous(places, disk), sum(size for _, size in places), counts[spill]))
     return found
 
 
-def _are_contiguous(places: Sequence[tuple[int, int]]) -> bool:
-    return all(start + size == next_start for (start, size), (next_start, _) in itertools.pairwise(places))
-
-
-def _copy_contiguous(places: Sequence[tuple[int, int]], disk: IO[bytes]) -> int:
-    """Append a contiguous copy of all pieces and return its offset."""
+def _contiguous(places: Sequence[tuple[int, int]], disk: IO[bytes]) -> int:
+    """Return the offset of the pieces, and append a copy of them first if they lie apart."""
+    if all(start + size == next_start for (start, size), (next_start, _) in itertools.pairwise(places)):
+        return places[0][0]
     copied = disk.seek(0, os.SEEK_END)
     at = copied
     for start, size in places:
@@ -111,12 +90,12 @@ def _copy_contiguous(places: Sequence[tuple[int, int]], disk: IO[bytes]) -> int:
 
 
 def _read_parts(
-    path: str, places: Sequence[_Place]
+    path: str, places: Sequence[Place]
 ) -> Iterator[tuple[list[pa.LargeBinaryArray], npt.NDArray[np.int64]]]:
     if not places:
         return  # an empty file cannot be mapped
     with pa.memory_map(path) as disk:
         content = disk.read_buffer()
-        for place in places:
-            stream = pa.ipc.open_stream(content.slice(place.start, place.size))
-            yield [stream.read_next_batch().column(0)], np.array(place.counts, np.int64)
+        for start, size, counts in places:
+            stream = pa.ipc.open_stream(content.slice(start, size))
+            yield [stream.read_next_batch().column(0)], np.array(counts, np.int64)

@@ -86,11 +86,14 @@ class FileExampleGen(component.FileBasedExampleGen, Generic[Options]):
             source = source or defaults
         input_config = input_config or _class_folders(format, input_base)
         fingerprint = fingerprint or self._fingerprint_of_others(input_base, input_config)
+        if options and options.filter and is_function(options.filter):  # TFX's cache key does not cover its source code
+            code = user_code.digest(options.filter, "filter")
+            fingerprint = f"{fingerprint} {code}" if fingerprint else code
         super().__init__(
             input_base=input_base,
             input_config=input_config,
             output_config=output_config,
-            custom_config=pack(format, options or IngestOptions(), source, _fingerprint(fingerprint, options)),
+            custom_config=pack(format, options or IngestOptions(), source, fingerprint),
             range_config=range_config,
             output_data_format=output_data_format,
             custom_executor_spec=custom_executor_spec,
@@ -280,13 +283,6 @@ class WebDatasetExampleGen(_FormatExampleGen[None]):
 
 class ImportExampleGen(TFRecordExampleGen):
     """Alias of TFRecordExampleGen under the name that TFX uses."""
-
-
-def _fingerprint(of_input: str | None, options: IngestOptions | None) -> str | None:
-    """Extend a fingerprint with the source code of a filter function, which TFX's cache key does not cover."""
-    if not options or not options.filter or not is_function(options.filter):
-        return of_input
-    return " ".join(filter(None, [of_input, user_code.digest(options.filter, "filter")]))
 
 
 def _class_folders(format: str, input_base: Any) -> example_gen_pb2.Input | None:

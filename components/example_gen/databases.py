@@ -25,8 +25,7 @@ class Driver(driver.QueryBasedDriver):
     ) -> dict[str, Any]:
         resolved: dict[str, Any] = super().resolve_exec_properties(exec_properties, pipeline_info, component_info)
         request = Request.of(resolved)
-        found = fingerprint_of(request.format, request.patterns, request.source)
-        resolved[utils.FINGERPRINT_PROPERTY_NAME] = found
+        resolved[utils.FINGERPRINT_PROPERTY_NAME] = fingerprint_of(request.format, request.patterns, request.source)
         return resolved
 
 
@@ -42,8 +41,7 @@ class SqlExampleGen(component.QueryBasedExampleGen):
 
     Args:
       connection_env: environment variable that holds the database's URL. `postgresql+psycopg://...` uses SQLAlchemy,
-        and
-        `postgresql+adbc://...` uses ADBC, which is faster.
+        and `postgresql+adbc://...` uses ADBC, which is faster.
       query: query to read. Give exactly one of `query`, `table`, and `input_config`.
       table: table to read, `schema.table` if it is in another schema.
       input_config: several queries or tables, one for each split.

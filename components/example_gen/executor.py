@@ -5,7 +5,7 @@
 
 import abc
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from tfx.components.example_gen import utils, write_split
 from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
-from tfx.utils import proto_utils
+from tfx.utils.proto_utils import json_to_proto
 
 from infeed.components import schema
 from infeed.components.dataset import files
@@ -71,21 +71,28 @@ class Request:
     ) -> "Request":
         """Raise InfeedError if the payload format is not one of `payload_formats`."""
         properties = standard_component_specs
-        input_config = _from_json(exec_properties[properties.INPUT_CONFIG_KEY], example_gen_pb2.Input())
-        output_config = _from_json(exec_properties[properties.OUTPUT_CONFIG_KEY], example_gen_pb2.Output())
-        buckets = _buckets(output_config.split_config)
+        input_config = json_to_proto(exec_properties[properties.INPUT_CONFIG_KEY], example_gen_pb2.Input())
+        output_config = json_to_proto(exec_properties[properties.OUTPUT_CONFIG_KEY], example_gen_pb2.Output())
+        divided = output_config.split_config
+        shares = tuple((split.name, split.hash_buckets) for split in divided.splits)
+        buckets = Buckets(shares, divided.partition_feature_name or None) if shares else None
         patterns, splits = _splits(input_config, output_config, buckets)
         custom = _unpack(exec_properties.get(properties.CUSTOM_CONFIG_KEY))
         input_base = exec_properties.get(properties.INPUT_BASE_KEY, "")
+        options = schema.read(IngestOptions, custom.get("options", {}), "options")
+        payload_format = exec_properties.get(properties.OUTPUT_DATA_FORMAT_KEY, example_gen_pb2.FORMAT_TF_EXAMPLE)
+        if payload_format not in payload_formats:
+            asked, *others = map(example_gen_pb2.PayloadFormat.Name, (payload_format, *payload_formats))
+            raise InfeedError(f"output_data_format is {asked}", do=f"use one of {', '.join(others)}")
         return cls(
             format=custom.get("format", ""),
             input_base=files.absolute(input_base) if input_base else "",  # workers may run in another folder
             patterns=patterns,
             splits=splits,
             buckets=buckets,
-            options=schema.read(IngestOptions, custom.get("options", {}), "options"),
+            options=options,
             source=custom.get("source", {}),
-            payload_format=_payload_format(exec_properties, payload_formats),
+            payload_format=int(payload_format),
             file_format=exec_properties.get(properties.OUTPUT_FILE_FORMAT_KEY, example_gen_pb2.FORMAT_TFRECORDS_GZIP),
         )
 
@@ -108,24 +115,33 @@ class Executor(EngineExecutor):
         request = Request.of(exec_properties, self.PAYLOAD_FORMATS)
         artifact = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
         cluster = self.cluster(artifact)
-        if not request.options.spans:
-            _ingest(self.open(request), request, cluster)
+        if request.options.spans:
+            newest = self._ingest_spans(request, exec_properties, artifact.uri, cluster)
         else:
-            newest = _window(request, exec_properties).write(artifact.uri, self._ingest_span(request, cluster))
+            _ingest(self.open(request), request, cluster)
         artifact.split_names = artifact_utils.encode_split_names(list(request.splits))
         examples_utils.set_payload_format(artifact, request.payload_format)
         examples_utils.set_file_format(artifact, write_split.to_file_format_str(request.file_format))
-        _record_input(artifact, exec_properties)
+        fingerprint = utils.FINGERPRINT_PROPERTY_NAME
+        # Record span and fingerprint as TFX's driver does, unless a driver has recorded them already.
+        if exec_properties.get(fingerprint) and not artifact.has_custom_property(fingerprint):
+            artifact.set_string_custom_property(fingerprint, exec_properties[fingerprint])
+            artifact.set_int_custom_property(utils.SPAN_PROPERTY_NAME, int(exec_properties[utils.SPAN_PROPERTY_NAME]))
         if request.options.spans:
             artifact.set_int_custom_property(utils.SPAN_PROPERTY_NAME, newest)
 
-    def _ingest_span(self, request: Request, cluster: Cluster) -> Callable[[str, str], None]:
+    def _ingest_spans(self, request: Request, exec_properties: Mapping[str, Any], target: str, cluster: Cluster) -> int:
+        """Write the window of spans that the request names, and return the number of the latest span."""
+        assert request.options.spans, "only for inputs with spans"
+
         def ingest_span(pattern: str, root: str) -> None:
             part = replace(request, patterns=dict.fromkeys(request.patterns, pattern))
             part = replace(part, options=replace(request.options, spans=None))
             _ingest(self.open(part), part, replace(cluster, shared=root))
 
-        return ingest_span
+        fingerprint = _unpack(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY)).get("fingerprint")
+        settings = settings_of(request.format, request.source, request.options, request.buckets, fingerprint)
+        return SpanWindow(request.options.spans, request.input_base, settings).write(target, ingest_span)
 
 
 class FileExecutor(Executor, abc.ABC):
@@ -162,11 +178,7 @@ class TFRecordExecutor(Executor):
 def pack(
     format: str, options: IngestOptions, source: Any = None, fingerprint: str | None = None
 ) -> example_gen_pb2.CustomConfig:
-    """Pack typed options into TFX's custom_config. `Request.of` reads all but the fingerprint.
-
-    Args:
-      source: options of the format, as a dataclass or as JSON types.
-    """
+    """Pack options into TFX's custom_config, with `source` as a dataclass or as JSON types, and a fingerprint."""
     own = schema.to_plain(source) if is_dataclass(source) else dict(source or {})
     fields: dict[str, Any] = {"format": format, "options": schema.to_plain(options), "source": own}
     if fingerprint is not None:
@@ -185,20 +197,33 @@ def check_arguments(
     *,
     format: str,
 ) -> None:
-    """Reject arguments that this component does not support.
-
-    Args:
-      component: class name of the component.
-      executor_spec: the executor spec that will run, default or custom.
-      format: format of the input.
+    """Reject arguments that this component does not support, by its class name.
 
     Raises:
       InfeedError: the executor is not ours, custom_config is given, the executor does not write the payload format, or
         there is no format to open the input.
     """
-    _check_custom_config(component, custom_config)
+    if custom_config is not None:
+        raise InfeedError(
+            "custom_config is given, but this component stores its own options there",
+            where=component,
+            do="use options=IngestOptions(...). A custom executor reads the mapping given as"
+            " FileExampleGen(source={...}) from Request.source",
+        )
     executor = _executor(component, executor_spec)
-    _check_formats(component, executor, output_data_format, output_file_format)
+    if output_data_format not in executor.PAYLOAD_FORMATS:
+        formats = ", ".join(example_gen_pb2.PayloadFormat.Name(one) for one in executor.PAYLOAD_FORMATS)
+        raise InfeedError(
+            f"the payload format is {_enum_name(example_gen_pb2.PayloadFormat, output_data_format)}",
+            where=f"{component}, output_data_format or payload_format",
+            do=f"use one of {formats}. ParquetExampleGen reads Parquet files",
+        )
+    if output_file_format != example_gen_pb2.FORMAT_TFRECORDS_GZIP:
+        raise InfeedError(
+            f"output_file_format is {_enum_name(example_gen_pb2.FileFormat, output_file_format)}",
+            where=component,
+            do="leave it out. To write uncompressed shards, use options=IngestOptions(compression='none')",
+        )
     if format not in FORMATS and (format or executor.open is Executor.open):
         raise InfeedError(
             f"format is {format!r}" if format else "neither a format nor an executor is given",
@@ -206,13 +231,6 @@ def check_arguments(
             do=f"set format to one of {', '.join(FORMATS)}, or use custom_executor_spec=BeamExecutorSpec(X) with a"
             " FileExecutor X of infeed.components",
         )
-
-
-def _window(request: Request, exec_properties: Mapping[str, Any]) -> SpanWindow:
-    assert request.options.spans, "only for inputs with spans"
-    fingerprint = _unpack(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY)).get("fingerprint")
-    settings = settings_of(request.format, request.source, request.options, request.buckets, fingerprint)
-    return SpanWindow(request.options.spans, request.input_base, settings)
 
 
 def _ingest(opened: OpenedSource, request: Request, cluster: Cluster) -> None:
@@ -230,14 +248,6 @@ def _ingest(opened: OpenedSource, request: Request, cluster: Cluster) -> None:
                 ingest.ingest(source.tasks, job, map_fn=engine.map)
 
         settled(opened, attempt)
-
-
-def _record_input(artifact: types.Artifact, exec_properties: Mapping[str, Any]) -> None:
-    """Record span and fingerprint as TFX's driver does, unless a driver has recorded them already."""
-    name = utils.FINGERPRINT_PROPERTY_NAME
-    if exec_properties.get(name) and not artifact.has_custom_property(name):
-        artifact.set_string_custom_property(name, exec_properties[name])
-        artifact.set_int_custom_property(utils.SPAN_PROPERTY_NAME, int(exec_properties[utils.SPAN_PROPERTY_NAME]))
 
 
 def _splits(
@@ -265,45 +275,14 @@ def _splits(
     return patterns, (*buckets.names, *whole)
 
 
-def _buckets(config: example_gen_pb2.SplitConfig) -> Buckets | None:
-    if not config.splits:
-        return None
-    shares = tuple((split.name, split.hash_buckets) for split in config.splits)
-    return Buckets(shares, config.partition_feature_name or None)
-
-
-def _payload_format(exec_properties: Mapping[str, Any], allowed: Sequence[int]) -> int:
-    asked = exec_properties.get(standard_component_specs.OUTPUT_DATA_FORMAT_KEY, example_gen_pb2.FORMAT_TF_EXAMPLE)
-    if asked not in allowed:
-        name = example_gen_pb2.PayloadFormat.Name
-        raise InfeedError(
-            f"output_data_format is {name(asked)}", do=f"use one of {', '.join(name(one) for one in allowed)}"
-        )
-    return int(asked)
-
-
 def _unpack(custom_config: str | None) -> dict[str, Any]:
     if not custom_config:
         return {}
     text = wrappers_pb2.StringValue()
-    if not _from_json(custom_config, example_gen_pb2.CustomConfig()).custom_config.Unpack(text):
+    if not json_to_proto(custom_config, example_gen_pb2.CustomConfig()).custom_config.Unpack(text):
         raise InfeedError("custom_config was made by another component", do="use options= of this component")
     unpacked: dict[str, Any] = json.loads(text.value)
     return unpacked
-
-
-def _from_json(text: str, message: Any) -> Any:
-    return proto_utils.json_to_proto(text, message)
-
-
-def _check_custom_config(component: str, custom_config: Any) -> None:
-    if custom_config is not None:
-        raise InfeedError(
-            "custom_config is given, but this component stores its own options there",
-            where=component,
-            do="use options=IngestOptions(...). A custom executor reads the mapping given as"
-            " FileExampleGen(source={...}) from Request.source",
-        )
 
 
 def _executor(component: str, spec: Any) -> type[Executor]:
@@ -319,22 +298,6 @@ def _executor(component: str, spec: Any) -> type[Executor]:
         " or TFX's own component, whose Examples our other components accept"
     )
     raise InfeedError(f"custom_executor_spec is {name}, which is not an executor of infeed", where=component, do=advice)
-
-
-def _check_formats(component: str, executor: type[Executor], output_data_format: int, file_format: int) -> None:
-    if output_data_format not in executor.PAYLOAD_FORMATS:
-        formats = ", ".join(example_gen_pb2.PayloadFormat.Name(one) for one in executor.PAYLOAD_FORMATS)
-        raise InfeedError(
-            f"the payload format is {_enum_name(example_gen_pb2.PayloadFormat, output_data_format)}",
-            where=f"{component}, output_data_format or payload_format",
-            do=f"use one of {formats}. ParquetExampleGen reads Parquet files",
-        )
-    if file_format != example_gen_pb2.FORMAT_TFRECORDS_GZIP:
-        raise InfeedError(
-            f"output_file_format is {_enum_name(example_gen_pb2.FileFormat, file_format)}",
-            where=component,
-            do="leave it out. To write uncompressed shards, use options=IngestOptions(compression='none')",
-        )
 
 
 def _enum_name(enum: Any, value: Any) -> str:

@@ -25,23 +25,19 @@ from infeed.components.example_gen.inputs import (
 from infeed.components.example_gen.sources.record_values import with_values
 
 _SOURCES = "infeed.components.example_gen.sources"
-_WILDCARDS = set("*?[{")
 _TAB_SEPARATED = (".tsv", ".tsv.gz", ".tsv.zst", ".tab")
 _TFRECORDS = tuple(f"{name}{zipped}" for name in (".tfrecord", ".tfrecords", "_tfrecord") for zipped in ("", ".gz"))
 _NUMBER_OF_SHARD = re.compile(r"-\d+-of-\d+")  # TFDS and TFX put it before or after the suffix
 
-# Suffixes of known formats that are not supported, with the remedy.
-_TO_JSONL = "convert it to JSON Lines, for example by pandas' to_json(FILE, orient='records', lines=True)"
 _TO_PARQUET = "convert it to Parquet, for example by pandas' to_parquet, or to CSV"
 _UNPACK = "extract it. CSV, JSON Lines, and text files may be compressed with gzip or zstd"
-_TO_PNG = "convert the images to PNG or JPEG"
 PICTURES = (".bmp", ".gif", ".webp", ".tif", ".tiff", ".heic", ".avif")
-NOT_READ = {
-    ".json": _TO_JSONL,
+NOT_READ = {  # suffixes of known formats that are not supported, with the remedy
+    ".json": "convert it to JSON Lines, for example by pandas' to_json(FILE, orient='records', lines=True)",
     **dict.fromkeys((".xlsx", ".xls", ".ods", ".orc", ".pkl"), _TO_PARQUET),
     **dict.fromkeys((".mat", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata"), _TO_PARQUET),
     **dict.fromkeys((".zip", ".tar.gz", ".tgz", ".bz2", ".xz", ".7z", ".rar"), _UNPACK),
-    **dict.fromkeys(PICTURES, _TO_PNG),
+    **dict.fromkeys(PICTURES, "convert the images to PNG or JPEG"),
 }
 
 
@@ -93,13 +89,7 @@ FORMATS = {
     "parquet": Format("parquet", "open_parquet", "ParquetOptions", "ParquetExampleGen", suffixes=(".parquet",)),
     "delta": Format("delta", "open_delta", "DeltaOptions", folders="delta", package="deltalake"),
     "iceberg": Format("iceberg", "open_iceberg", "IcebergOptions", folders="iceberg", package="pyiceberg"),
-    "arrow": Format(
-        "arrow",
-        "open_arrow",
-        "ArrowOptions",
-        "ArrowExampleGen",
-        suffixes=(".arrow", ".feather", ".ipc"),
-    ),
+    "arrow": Format("arrow", "open_arrow", "ArrowOptions", "ArrowExampleGen", suffixes=(".arrow", ".feather", ".ipc")),
     "numpy": Format("numpy_arrays", "open_numpy", "NumpyOptions", "NumpyExampleGen", suffixes=(".npy", ".npz")),
     "hdf5": Format("hdf5", "open_hdf5", "Hdf5Options", suffixes=(".h5", ".hdf5")),
     "avro": Format("avro.reader", "open_avro", component="AvroExampleGen", suffixes=(".avro",)),
@@ -141,10 +131,8 @@ def open_source(
 ) -> OpenedSource:
     """Open a folder, a file, a glob pattern, or a database query.
 
-    Args:
-      where: see `options_of`.
-      sampled: allow types inferred from a sample, which `settling.settled` verifies. Otherwise the whole input is read.
-      every: see `with_values`.
+    With `sampled`, types may be inferred from a sample, which `settling.settled` verifies. Otherwise the whole input is
+    read. For `where` see `options_of`, and for `every` see `with_values`.
 
     Raises:
       InfeedError: the format or a setting is unknown, or the source cannot be opened.
@@ -169,12 +157,7 @@ def open_patterns(
     partition_feature: str | None = None,
     every: bool = False,
 ) -> OpenedSource:
-    """Open the files below `root` that match the patterns, or the queries of a database.
-
-    Args:
-      where: see `options_of`.
-      sampled: see `open_source`.
-      partition_feature, every: see `with_values`.
+    """Open the files below `root` that match the patterns, or the queries of a database, like `open_source`.
 
     Raises:
       InfeedError: a setting is unknown, or the source cannot be opened.
@@ -219,8 +202,7 @@ def default_pattern(kind: str, folder: str) -> str:
 def options_of(kind: str, settings: Mapping[str, Any], where: str = "") -> Any:
     """Return the options of a format, such as CsvOptions, or None if the format has none.
 
-    Args:
-      where: where the user wrote the settings, `source_options` or `--set`. Empty for the class name.
+    `where` is where the user wrote the settings, `source_options` or `--set`. Empty for the class name.
 
     Raises:
       InfeedError: a setting is unknown, has the wrong type, or is out of range.
@@ -321,11 +303,10 @@ def is_list_of_images(source: str) -> bool:
 
 def is_pattern(source: str) -> bool:
     """Return whether a path is a glob pattern rather than the name of an existing file."""
-    return bool(_WILDCARDS & set(source)) and not files.exists(source)
+    return bool(set("*?[{") & set(source)) and not files.exists(source)
 
 
 def _pattern_for(shown: Mapping[str, str], source: str) -> str:
-    """Return a pattern that matches the files of the first supported format."""
     kind = next((kind for kind in shown if kind in FORMATS), next(iter(shown)))
     name = _NUMBER_OF_SHARD.sub("*", files.name(shown[kind]))
     depth = files.relative(shown[kind], source).count("/")

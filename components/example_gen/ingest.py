@@ -18,12 +18,11 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +31,7 @@ from infeed.components import progress, schema
 from infeed.components.dataset import example_types, files, names
 from infeed.components.dataset.manifest import Manifest, Rejected, Shard, Split
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.ranges import MapFn
 from infeed.components.dataset.read_errors import failed_reads, tried_again
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.dataset.splits import Buckets, check_splits
@@ -48,20 +48,14 @@ from infeed.components.example_gen.planning import (
     plan_writes,
     shard_tasks,
 )
-from infeed.components.example_gen.settling import (
-    OtherKindsError,
-    check_found,
-    line_offsets,
-    shift_lines,
-    with_lines,
-)
-from infeed.components.example_gen.spill_columns import Spills
+from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, shift_lines, with_lines
 from infeed.components.example_gen.spills import (
     ProcessedBatch,
     RunCutter,
     RunRecords,
     Seed,
     Spill,
+    Spills,
     permutation,
     process_batch,
 )
@@ -73,8 +67,6 @@ from infeed.components.example_gen.task_statistics import (
     statistics_groups,
 )
 
-A = TypeVar("A")
-B = TypeVar("B")
 # The process id follows. The host name matters because containers may share the folder but not their process ids.
 _SCRATCH = f"infeed-ingest-{socket.gethostname()}-"
 _REJECTS = "rejects"  # folder of the rejected rows of each task
@@ -86,9 +78,7 @@ class Job:
     """The plan of one ingest, shared by all steps.
 
     Attributes:
-      root: folder of the dataset.
       source: the source without its tasks, which may be many and are sent to the workers one by one.
-      splits: names of all splits, in order.
       buckets: hash buckets that split the rows. None if every task names its split.
       local_scratch: local folder for intermediate files. Empty if other machines read them too, or if the dataset is
         local.
@@ -146,14 +136,7 @@ class Job:
 
     @property
     def analyzed_splits(self) -> list[str]:
-        """Splits whose column statistics are gathered."""
         return analyzed_splits(self.splits, self.written_schema, self.options, self.source.serialized)
-
-
-class MapFn(Protocol):
-    """A function like `map`, such as `Engine.map`."""
-
-    def __call__(self, function: Callable[[A], B], items: Sequence[A], /) -> Iterable[B]: ...
 
 
 class ProgressListener:
@@ -172,7 +155,13 @@ def ingest(
     """Run all steps without Beam. The output does not depend on `map_fn`."""
     listener = listener or ProgressListener()
     with transaction(job), _scratch_here(job) as job:
-        plan = plan_shards(_report_reads(map_fn(partial(spill_task, job=job), tasks), listener), job)
+
+        def spilled() -> Iterator[SpilledTask]:
+            for task in map_fn(partial(spill_task, job=job), tasks):
+                listener.read(task)
+                yield task
+
+        plan = plan_shards(spilled(), job)
         _regroup(plan, job, map_fn)
         merge = partial(merge_statistics, temporary=job.scratch, splits=job.analyzed_splits)
         for _ in map_fn(merge, statistics_groups(len(tasks))):
@@ -204,12 +193,6 @@ def remove_left_scratch() -> list[str]:
             shutil.rmtree(folder, ignore_errors=True)
             left.append(str(folder))
     return left
-
-
-def _report_reads(tasks: Iterable[SpilledTask], listener: ProgressListener) -> Iterator[SpilledTask]:
-    for one in tasks:
-        listener.read(one)
-        yield one
 
 
 def _regroup(plan: WritePlan, job: Job, map_fn: MapFn) -> None:
@@ -308,8 +291,6 @@ def _read(task: Task, job: Job, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
 
 
 class _Spilling:
-    """The state of spilling one task, block by block."""
-
     def __init__(self, task: Task, job: Job) -> None:
         self.bad_rows = BadRows(job.options.on_bad_row, job.options.bad_row_limit, relative=True)
         self._task, self._job = task, job
@@ -328,18 +309,14 @@ class _Spilling:
         self._filtered += batch.num_rows - len(incomplete) - chosen.num_rows
         if self._cutter.ends_before(chosen):
             self._spill()
-        self._take(chosen)
-
-    def _take(self, chosen: pa.RecordBatch) -> None:
         made = _process(chosen, self._task.split, self._job)
         written, by_split, strata, framed = made.written, made.rows, made.strata, frame_records(made.examples)
         del made  # free the examples, which are as large as the records
         self._analysis.add(written, by_split)
         self._nulls = self._nulls + [column.null_count for column in written.columns]
         decimals = self._job.source.decimals
-        self._rounded = self._rounded + [
-            example_types.count_rounded(column, decimals=decimals) for column in written.columns
-        ]
+        rounded = [example_types.count_rounded(column, decimals=decimals) for column in written.columns]
+        self._rounded = self._rounded + rounded
         self._run.add(framed, by_split, strata)
 
     def finish(self) -> SpilledTask:
@@ -392,27 +369,18 @@ def plan_shards(tasks: Iterable[SpilledTask], job: Job) -> WritePlan:
     tasks = sorted(limited(tasks, job.options), key=lambda task: task.order)
     if job.source.sample is not None:
         check_found([task.found for task in tasks if task.found is not None], job.source.sample)
-        tasks = _with_lines(tasks, job)
+        offsets = line_offsets((task.order, task.found) for task in tasks)
+        if any(task.rejected for task in tasks):  # `publish` adds the offsets to the file of rejected rows
+            files.write_bytes(files.join(job.scratch, _OFFSETS), json.dumps(list(offsets.items())).encode())
+        tasks = [with_lines(task, offsets.get(task.order, 0)) for task in tasks]
     plan, spills = plan_writes(tasks, job.splits, job.buckets, job.options, job.source.place)
     for split, found in spills.items():
         shuffle.list_spills(job.scratch, split, found)
     return plan
 
 
-def _with_lines(tasks: Sequence[SpilledTask], job: Job) -> list[SpilledTask]:
-    """Return the tasks with file line numbers of bad rows, and write the line offsets for `publish`."""
-    offsets = line_offsets((task.order, task.found) for task in tasks)
-    if any(task.rejected for task in tasks):
-        files.write_bytes(files.join(job.scratch, _OFFSETS), json.dumps(list(offsets.items())).encode())
-    return [with_lines(task, offsets.get(task.order, 0)) for task in tasks]
-
-
 def write_shard(task: ShardTask, windows: Iterable[pa.LargeBinaryArray], job: Job) -> Shard:
-    """Write one complete shard into the temporary folder, window by window.
-
-    Args:
-      windows: the records of each window, in input order.
-    """
+    """Write one complete shard into the temporary folder. `windows` are its records in input order."""
     split, count = task.plan.split, 0
     name = names.shard_name(task.index, task.plan.shards.count, gzip=job.options.gzip_level is not None)
     file = files.join(names.split_folder(split), name)
@@ -440,11 +408,7 @@ def _seed(job: Job, *place: int) -> tuple[int, ...] | None:
 
 
 def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> Manifest:
-    """Move finished shards to their final names, then write the manifest.
-
-    Args:
-      tasks: number of tasks that wrote statistics.
-    """
+    """Move finished shards to their final names, then write the manifest. `tasks` is the number of all tasks."""
     shards = sorted(shards, key=lambda shard: shard.file)
     for shard in shards:
         files.rename(files.join(job.temporary, shard.file), files.join(job.root, shard.file))

@@ -44,7 +44,6 @@ class BadRow:
       file: path of the file, or the source's name for the place.
       line: line or row number in the file, from 1. None if unknown.
       column: column with the error. None if the whole row is bad.
-      reason: what is wrong, as an error message states it.
       text: the raw row, possibly shortened.
     """
 
@@ -108,14 +107,12 @@ class BadRows:
         self.lines_before: Callable[[], int] | None = None
 
     def report(self, row: BadRow) -> None:
-        """Keep a row for the reject file. The caller continues with the next row.
-
-        Raises:
-          InfeedError: bad rows are not allowed, or exceed the limit.
-        """
+        """Keep a row for the reject file. Raise InfeedError if bad rows are not allowed, or exceed the limit."""
         self._reported += 1
-        if not self._relative or self._on_bad_row == "fail" or self._reported > self._limit:
-            row = self._located(row)
+        is_last = self._on_bad_row == "fail" or self._reported > self._limit
+        if self.lines_before is not None and (is_last or not self._relative):
+            before = self.lines_before()
+            row = row if row.line is None else dataclasses.replace(row, line=row.line + before)
         if self._on_bad_row == "fail":
             raise InfeedError(
                 row.reason,
@@ -125,13 +122,6 @@ class BadRows:
             )
         check_limit(self._reported, self._limit, row.where)
         self._kept.append(row)
-
-    def _located(self, row: BadRow) -> BadRow:
-        """Return the row with its line number in the file."""
-        if self.lines_before is None:
-            return row
-        before = self.lines_before()
-        return row if row.line is None else dataclasses.replace(row, line=row.line + before)
 
     def take(self) -> tuple[BadRow, ...]:
         """Return the rows kept since the last call."""
@@ -165,7 +155,6 @@ def check_any_good(bad: Sequence[BadRow]) -> None:
 
 
 def to_jsonl(rows: Iterable[BadRow]) -> bytes:
-    """Serialize bad rows as JSON Lines."""
     return "".join(json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n" for row in rows).encode()
 
 
@@ -194,22 +183,19 @@ def _drop_unfit(
     written: pa.RecordBatch, file: str, bad_rows: BadRows, first_row: int, convert: Convert | None
 ) -> pa.RecordBatch:
     batch, not_converted = convert(written) if convert else (written, {})
-    unfit = {**dict(_unfit_rows(batch)), **not_converted}
+    unfit: dict[int, tuple[str, str]] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        items = example_types.items_of(column)
+        invalid = example_types.find_invalid(items, in_list=example_types.is_list(column.type))
+        for item, row in zip(invalid.tolist(), example_types.rows_of(column, invalid).tolist(), strict=True):
+            unfit[row] = (name, example_types.explain_invalid(items, item).what)
+    unfit |= not_converted
     if not unfit:
         return batch
     for row, (column, reason) in sorted(unfit.items()):
         bad_rows.report(BadRow(file, first_row + row, column, reason, text_of(written.slice(row, 1))))
     kept = np.setdiff1d(np.arange(batch.num_rows), list(unfit))
     return batch.take(pa.array(kept, pa.int64()))
-
-
-def _unfit_rows(batch: pa.RecordBatch) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Yield (row of the batch, (column, reason)) for every value that a tf.Example cannot hold."""
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        items = example_types.items_of(column)
-        unfit = example_types.find_invalid(items, in_list=example_types.is_list(column.type))
-        for item, row in zip(unfit.tolist(), example_types.rows_of(column, unfit).tolist(), strict=True):
-            yield row, (name, example_types.explain_invalid(items, item).what)
 
 
 def text_of(row: pa.RecordBatch) -> str:
@@ -283,11 +269,7 @@ class Sample:
 
 
 def check_inside(root: str, patterns: Patterns, *, allow_outside: bool) -> None:
-    """Check that links among the matched files stay inside `root`. A file named without wildcards may be anywhere.
-
-    Raises:
-      InfeedError: a link leads out of `root`.
-    """
+    """Raise InfeedError if a link among the matched files leads out of `root`. A file named without wildcards may."""
     bounds = FolderBounds(root, allow=allow_outside)
     for pattern in patterns.values():
         for file in files.glob(root, pattern):
@@ -313,12 +295,11 @@ def check_irregular(root: str, patterns: Patterns, on_bad_row: OnBadRow) -> tupl
             do="fetch its content (git annex get, dvc pull), remove the link, or reject dangling links: "
             "--on-bad-row reject",
         )
-    parts = [
-        (split, FilePart(files.FileStat(one.path, 0, 0), BadRow(one.path, None, None, one.what, "")))
+    tasks = [
+        Task(0, FilePart(files.FileStat(one.path, 0, 0), BadRow(one.path, None, None, one.what, "")), split)
         for split, one in links
     ]
-    left_out = tuple(f"{one.path} is left out: {one.what}" for _, one in found if not one.is_link)
-    return [Task(0, part, split) for split, part in parts], left_out
+    return tasks, tuple(f"{one.path} is left out: {one.what}" for _, one in found if not one.is_link)
 
 
 def with_tasks(opened: OpenedSource, more: Sequence[Task], warnings: tuple[str, ...]) -> OpenedSource:
@@ -348,8 +329,7 @@ def reopenable(opened: OpenedSource, finish: Callable[[OpenedSource], OpenedSour
 
 def retyped(opened: OpenedSource, options: IngestOptions) -> OpenedSource:
     """Return the source with `options.words` as text or booleans and `options.fractions` as floats."""
-    fields = [(field.name, _retyped(field, options)) for field in opened.schema]
-    schema = pa.schema(fields)
+    schema = pa.schema([(field.name, _retyped(field, options)) for field in opened.schema])
     if schema.equals(opened.schema, check_metadata=False):
         return opened
     return dataclasses.replace(opened, schema=schema, read=partial(_read_retyped, read=opened.read, schema=schema))
@@ -374,10 +354,7 @@ def is_companion(path: str) -> bool:
 
 
 def find(root: str, patterns: Patterns, *, companions: bool = True) -> dict[str | None, list[files.FileStat]]:
-    """Return the files that match the pattern of each split.
-
-    Args:
-      companions: whether to include files that describe a dataset.
+    """Return the files that match the pattern of each split, with or without those that describe a dataset.
 
     Raises:
       InfeedError: no file matches a pattern.
@@ -386,15 +363,12 @@ def find(root: str, patterns: Patterns, *, companions: bool = True) -> dict[str 
         split: [file for file in files.glob(root, pattern) if companions or not is_companion(file.path)]
         for split, pattern in patterns.items()
     }
-    for split, matched in found.items():
-        if not matched:
-            path = files.join(root, patterns[split])
-            where = path + (f", split {split!r}" if split else "")
-            if files.exists(path) and not files.is_folder(path):
-                raise InfeedError(
-                    "this is a pipe or a device, not a file", where=where, do="write its content to a file"
-                )
-            raise InfeedError("no files found", where=where, do="check the folder and the pattern of input_config")
+    for split in (split for split, matched in found.items() if not matched):
+        path = files.join(root, patterns[split])
+        where = path + (f", split {split!r}" if split else "")
+        if files.exists(path) and not files.is_folder(path):
+            raise InfeedError("this is a pipe or a device, not a file", where=where, do="write its content to a file")
+        raise InfeedError("no files found", where=where, do="check the folder and the pattern of input_config")
     return found
 
 
@@ -417,11 +391,7 @@ Seen = Sequence[tuple[str | None, files.FileStat, A]]  # (split, file, result) o
 
 
 def look(found: Found, at: Callable[[str], A]) -> Seen[A]:
-    """Apply `at` to the path of each file, for example to read its schema.
-
-    Raises:
-      InfeedError: a file changed meanwhile.
-    """
+    """Apply `at` to the path of each file, to read its schema. Raise InfeedError if a file changed meanwhile."""
     seen = list[tuple[str | None, files.FileStat, A]]()
     for split, matched in found.items():
         for file in matched:
@@ -435,9 +405,7 @@ def of_parts(
 ) -> OpenedSource:
     """Return a source whose tasks read parts of files, and fail if a file has changed since it was opened.
 
-    Args:
-      parts: payloads of `read`, several for each file.
-      facts: `decimals` and `left_out` of `OpenedSource`.
+    `parts` holds several payloads of `read` for each file. `facts` are `decimals` and `left_out` of `OpenedSource`.
     """
     tasks = as_tasks((split, FilePart(file, piece)) for split, file, pieces in parts for piece in pieces)
     source = Source.of(kind, root, [file for _, file, _ in parts])

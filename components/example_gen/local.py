@@ -105,10 +105,8 @@ def check_output(output: str, overwrite: bool) -> None:
     inside = [name for name in inside if name != _LOCK]
     strangers = [name for name in inside if not _is_ours(name)]
     if strangers:
-        do = "choose another OUTPUT. --overwrite replaces only datasets"
-        raise InfeedError(
-            f"the folder contains {min(strangers)!r}, which is not part of a dataset", where=output, do=do
-        )
+        what = f"the folder contains {min(strangers)!r}, which is not part of a dataset"
+        raise InfeedError(what, where=output, do="choose another OUTPUT. --overwrite replaces only datasets")
     if inside and not overwrite:
         do = "choose another OUTPUT, or use --overwrite (infeed.ingest: overwrite=True)"
         raise InfeedError("OUTPUT exists", where=output, do=do)
@@ -150,7 +148,10 @@ def _locked(output: str) -> Iterator[tuple[Path, Path]]:
     """Lock OUTPUT, repair it after a killed run, and yield (OUTPUT, the folder to write to)."""
     path = Path(os.path.realpath(output))  # keep a symbolic link, and replace its target
     with _os_errors(output):
-        _make_folder(path.parent)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path.parent)) from error
     lock = path.with_name(f".{path.name}.lock")
     with alone(lock, doing="another process is writing there", where=output, do=_WAIT):
         mend(str(path))
@@ -158,10 +159,9 @@ def _locked(output: str) -> Iterator[tuple[Path, Path]]:
 
 
 def clean(output: str) -> list[str]:
-    """Remove temporary files and incomplete shards that killed processes left at OUTPUT.
+    """Remove temporary files and incomplete shards that killed processes left at OUTPUT, and return their paths.
 
-    Returns:
-      The removed paths. A complete dataset is kept.
+    A complete dataset is kept.
 
     Raises:
       InfeedError: another process is writing to OUTPUT, or OUTPUT is not a dataset.
@@ -170,7 +170,12 @@ def clean(output: str) -> list[str]:
     removed, left = steps.remove_left_scratch(), list[str]()
     if not files.is_local(output):
         with alone_on_store(files.join(output, _LOCK), where=output, do=_WAIT):
-            left = _left_in(output)
+            whole = files.exists(files.join(output, names.MANIFEST))
+            left = [
+                files.join(output, name)
+                for name in files.list_folders(output)
+                if name == names.UNFINISHED or (not whole and name.startswith(names.SPLIT_FOLDER))
+            ]
             _remove(left)
     elif os.path.isdir(os.path.dirname(os.path.realpath(output))):
         with _locked(output) as (_, folder):
@@ -179,25 +184,9 @@ def clean(output: str) -> list[str]:
     return removed + left
 
 
-def _left_in(output: str) -> list[str]:
-    whole = files.exists(files.join(output, names.MANIFEST))
-    folders = files.list_folders(output)
-    parts = [
-        name for name in folders if name == names.UNFINISHED or (not whole and name.startswith(names.SPLIT_FOLDER))
-    ]
-    return [files.join(output, name) for name in parts]
-
-
 def _remove(paths: Iterable[str]) -> None:
     for path in paths:
         files.remove(path)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
 
 
 @contextmanager
@@ -212,8 +201,7 @@ def _os_errors(output: str) -> Iterator[None]:
 def put_folder(source: str, target: str) -> None:
     """Rename a folder, replacing the target atomically if the file system can. The old target is removed afterwards.
 
-    Raises:
-      OSError: the folder cannot be renamed. The target is unchanged.
+    If the folder cannot be renamed, OSError is raised, and the target is unchanged.
     """
     if not os.path.lexists(target):
         os.rename(source, target)

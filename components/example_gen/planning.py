@@ -23,11 +23,13 @@ from infeed.components.dataset.shards import Deal, ShardPlan, plan_shards
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, Findings, check_any_good, check_limit
-from infeed.components.example_gen.spill_columns import Ints, Spills, check_count, check_labels
-from infeed.components.example_gen.spills import Stratum, label_columns
+from infeed.components.example_gen.spills import Ints, Spills, Stratum, label_columns
 
 WINDOW_BYTES = 32 << 20  # of records; a shard's writer holds a few copies of one window
 _INT64 = 1 << 63
+_MOST_LABELS = 100_000  # distinct labels in the input
+_MOST_SPILLS = 10_000_000  # of all runs, splits and labels
+_FEW_VALUES = "stratify or balance by a column with few distinct values"
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,8 @@ class SpilledTask:
     """The outcome of one task.
 
     Attributes:
-      order: index of the task.
       rows: rows read, including filtered and rejected rows.
       rejected: number of rejected rows, which the task wrote to a file.
-      first_rejected, last_rejected: the first and the last rejected row, or None.
       nulls: number of nulls in each written column.
       rounded: number of values that float32 changes, in each written column.
       spills: the spills in input order.
@@ -111,7 +111,6 @@ class ShardTask:
 
     @property
     def windows(self) -> range:
-        """The windows of the split that make up this shard."""
         first = self.index * self.plan.windows_of_shard
         return range(first, first + self.plan.windows_of_shard)
 
@@ -123,13 +122,7 @@ def plan_writes(
     options: IngestOptions,
     place: str = "",
 ) -> tuple[WritePlan, dict[str, Spills]]:
-    """Plan the content and number of shards of each split.
-
-    Args:
-      place: the input, for errors.
-
-    Returns:
-      The plan, and the spills of each split in input order.
+    """Plan the content and number of shards of each split, and return the spills of each split in input order.
 
     Raises:
       InfeedError: there are no rows, no rows are left to write, or there are more bad rows than the limit.
@@ -139,8 +132,19 @@ def plan_writes(
     bad = [row for task in tasks for row in (task.first_rejected, task.last_rejected) if row is not None]
     check_limit(rejected, options.bad_row_limit, bad[-1].where if bad else "")
     rows, filtered = sum(task.rows for task in tasks), sum(task.filtered for task in tasks)
-    _check_any_left(rows, filtered, rejected, bad, place)
+    if not rows:
+        raise no_rows(place)
+    if rows == rejected:
+        check_any_good(bad)
+    if rows == filtered + rejected:
+        what = f"none of {rows} rows are left: {filtered} filtered out, {rejected} rejected"
+        raise InfeedError(what, where=place, do="check the filter")
     spills, balanced = _plan_splits(Spills.joined([task.spills for task in tasks]), splits, buckets, options)
+    planned = []
+    for split, found in spills.items():
+        size, records = int(found.bytes.sum()), int(found.records.sum())
+        shards = plan_shards(size, records, options.shards)
+        planned.append(SplitPlan(split, records, size, len(found), options.shuffle_seed is not None, shards))
     plan = WritePlan(
         rows=rows,
         filtered=filtered,
@@ -148,7 +152,7 @@ def plan_writes(
         balanced=balanced,
         nulls=_column_sums(task.nulls for task in tasks),
         rounded=_column_sums(task.rounded for task in tasks),
-        splits=tuple(_plan_split(split, found, options) for split, found in spills.items()),
+        splits=tuple(planned),
     )
     return plan, spills
 
@@ -158,29 +162,11 @@ def shard_tasks(plan: WritePlan) -> list[ShardTask]:
 
 
 def no_rows(place: str) -> InfeedError:
-    """Return the error for an input without rows."""
     return InfeedError("no rows in the input", where=place, do="check the input's path and pattern")
 
 
-def _check_any_left(rows: int, filtered: int, rejected: int, bad: Sequence[BadRow], place: str) -> None:
-    if not rows:
-        raise no_rows(place)
-    if rows == rejected:
-        check_any_good(bad)
-    if rows == filtered + rejected:
-        raise InfeedError(
-            f"none of {rows} rows are left: {filtered} filtered out, {rejected} rejected",
-            where=place,
-            do="check the filter",
-        )
-
-
 def limited(tasks: Iterable[SpilledTask], options: IngestOptions) -> Iterator[SpilledTask]:
-    """Yield the tasks with their labels interned, so that each label is in memory once.
-
-    Raises:
-      InfeedError: there are more labels or spills than the planner supports.
-    """
+    """Yield the tasks with each label in memory only once. Raise InfeedError if there are too many labels or spills."""
     if not any(options.strata):
         yield from tasks
         return
@@ -188,8 +174,10 @@ def limited(tasks: Iterable[SpilledTask], options: IngestOptions) -> Iterator[Sp
     for task in tasks:
         of_task = [strata.setdefault(labels, labels) for labels in task.spills.strata]
         count += len(task.spills)
-        check_labels(len(strata), where)
-        check_count(count, where)
+        if len(strata) > _MOST_LABELS:
+            what = f"the input has more than {_MOST_LABELS} distinct labels"
+            raise InfeedError(what, where=where, do=_FEW_VALUES)
+        _check_count(count, where, _FEW_VALUES)
         yield dataclasses.replace(task, spills=dataclasses.replace(task.spills, strata=of_task))
 
 
@@ -213,9 +201,6 @@ def divide_by_label(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
     """Divide the spills of each label between the splits, according to their shares.
 
     The first split receives its share of each label, rounded up. The second receives its share of the rest, and so on.
-
-    Returns:
-      Split -> parts of the spills.
     """
     before = _counted_before(spills.labels(0)[0], spills.records)
     start, left, divided = np.zeros_like(before), sum(share for _, share in buckets.shares), dict[str, Spills]()
@@ -230,11 +215,7 @@ def divide_by_label(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
 def balance_labels(spills: Spills, options: Balance) -> tuple[Spills, Balanced]:
     """Oversample or undersample the spills of one split so that all labels are equally frequent.
 
-    Returns:
-      The spills, and how many records are repeated and dropped.
-
-    Raises:
-      InfeedError: rare labels would need too many repetitions.
+    Rare labels that would need too many repetitions raise InfeedError.
     """
     numbers, labels = spills.labels(1)
     counts = np.zeros(len(labels), np.int64)
@@ -256,11 +237,17 @@ def _repeated(spills: Spills, times: Ints, more: Ints, where: str) -> Spills:
     """Repeat each spill `times` times, then append its first `more` records."""
     copies = times + (more > 0)
     do = "drop frequent rows instead of repeating rare ones (balance_by under), or filter out the rarest labels"
-    check_count(int(copies.sum()), where, do)
+    _check_count(int(copies.sum()), where, do)
     repeated = spills.take(np.repeat(np.arange(len(spills)), copies))
     stop = repeated.records.copy()
     stop[(np.cumsum(copies) - 1)[more > 0]] = more[more > 0]
     return repeated.cut(np.zeros_like(stop), stop)
+
+
+def _check_count(spills: int, where: str, do: str) -> None:
+    if spills > _MOST_SPILLS:
+        what = f"the input has {spills} runs of equal labels, more than the maximum of {_MOST_SPILLS}"
+        raise InfeedError(what, where=where, do=do)
 
 
 def _counted_before(labels: npt.NDArray[np.int32], records: Ints) -> Ints:
@@ -278,12 +265,6 @@ def _share_of(records: Ints, share: Ints | int, whole: Ints | int) -> Ints:
     largest = int(records.max(initial=0)) * int(np.max(share, initial=0))
     exact = records if largest < _INT64 else records.astype(object)
     return np.asarray(-(-exact * share // whole), np.int64)
-
-
-def _plan_split(split: str, spills: Spills, options: IngestOptions) -> SplitPlan:
-    size, records = int(spills.bytes.sum()), int(spills.records.sum())
-    shards = plan_shards(size, records, options.shards)
-    return SplitPlan(split, records, size, len(spills), options.shuffle_seed is not None, shards)
 
 
 def _column_sums(counts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:

@@ -21,11 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class OtherKindsError(Exception):
-    """The column kinds of the input differ from those of the sample.
-
-    Args:
-      kinds: argument of `OpenedSource.reopen`.
-    """
+    """The column kinds of the input differ from those of the sample. `OpenedSource.reopen` takes `kinds`."""
 
     def __init__(self, kinds: Any) -> None:
         super().__init__(kinds)
@@ -44,11 +40,7 @@ def settled(opened: OpenedSource, attempt: Callable[[OpenedSource], A]) -> A:
 
 
 def check_found(found: Sequence[Findings], sample: Sample) -> None:
-    """Compare the kinds that all tasks found, in order, with those of the sample.
-
-    Raises:
-      OtherKindsError: the kinds differ.
-    """
+    """Raise OtherKindsError if the kinds that all tasks found, in order, differ from those of the sample."""
     if any(one.astray for one in found):
         raise OtherKindsError(None)
     merged = sample.merge(found)
@@ -59,8 +51,7 @@ def check_found(found: Sequence[Findings], sample: Sample) -> None:
 def line_offsets(findings: Iterable[tuple[int, Findings | None]]) -> dict[int, int]:
     """Map the index of a task to the offset of the line numbers of its bad rows. Zero offsets are omitted.
 
-    Args:
-      findings: (index, findings) of each task, in order.
+    `findings` holds (index, findings) of each task, in order.
     """
     offsets, after = dict[int, int](), 0
     for order, found in findings:
@@ -77,7 +68,6 @@ def with_lines(task: SpilledTask, offset: int) -> SpilledTask:
 
 
 def shift_lines(rows: bytes, offset: int) -> bytes:
-    """Add the line offset to serialized bad rows."""
     if not offset:
         return rows
     found = [BadRow(**json.loads(row)) for row in rows.decode().removesuffix("\n").split("\n")]
@@ -85,7 +75,6 @@ def shift_lines(rows: bytes, offset: int) -> bytes:
 
 
 def shifted(row: BadRow, offset: int) -> BadRow:
-    """Add the line offset to a bad row."""
     return row if row.line is None else dataclasses.replace(row, line=row.line + offset)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,15 +27,14 @@ import pyarrow as pa
 from infeed.components.dataset import files
 from infeed.components.dataset.shards import Part
 from infeed.components.example_gen.planning import SplitPlan
-from infeed.components.example_gen.spill_columns import Spills
-from infeed.components.example_gen.spills import ROWS_OF_CHUNK
+from infeed.components.example_gen.spills import ROWS_OF_CHUNK, Spills
 
 _MOST_RANGES = 100_000  # ranges that all shards may read from the spills
 _LEAST_BYTES = 64 << 10  # average size of a range
 _FEW = 8  # ranges per spill or shard that are read regardless of size
 _FAN = 64  # stripes per wider stripe, and files per window after the last level
 _GROUP_BYTES = 128 << 20  # of records. A regrouping task holds two copies
-_SCHEMA = pa.schema([("record", pa.large_binary())])
+SCHEMA = pa.schema([("record", pa.large_binary())])
 Chunks = list[pa.LargeBinaryArray]
 
 
@@ -98,13 +97,8 @@ def regroupings(plan: SplitPlan, level: int) -> list[Regrouping]:
 def list_spills(folder: str, split: str, spills: Spills) -> None:
     """Write the list of a split's spills, in input order, for the readers of windows."""
     paths = pa.array([path for _, path in spills.files], pa.string())
-    columns = {
-        "path": pa.DictionaryArray.from_arrays(pa.array(spills.file), paths),
-        "start": pa.array(spills.start),
-        "records": pa.array(spills.records),
-        "bytes": pa.array(spills.bytes),
-    }
-    table = pa.table(columns)
+    sizes = {"start": spills.start, "records": spills.records, "bytes": spills.bytes}
+    table = pa.table({"path": pa.DictionaryArray.from_arrays(pa.array(spills.file), paths), **sizes})
     with files.open_output(_list_path(folder, split)) as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
 
@@ -124,7 +118,6 @@ class SpillTable:
 
     @classmethod
     def read(cls, folder: str, split: str) -> SpillTable:
-        """Read the list that `list_spills` wrote."""
         with files.open_input(_list_path(folder, split), mapped=True) as file:
             table = pa.ipc.open_file(file).read_all()
         numbers = [table.column(name).to_numpy() for name in ("start", "records", "bytes")]
@@ -156,11 +149,13 @@ class SpillTable:
 
 
 def regroup(task: Regrouping, folder: str) -> None:
-    """Write one stripe of one group, window by window."""
+    """Write one stripe of one group, one batch for each window."""
     levels = levels_of(task.plan)
     windows = _stripe(task.plan.windows, levels[task.level - 1].stripes, task.stripe)
     if task.level == 1:
-        parts = _read_spills(task.plan, windows, _spills_of_group(task, levels[0].groups, folder))
+        spills, groups = SpillTable.read(folder, task.plan.split), levels[0].groups
+        start, stop = (-(-task.plan.bytes * number // groups) for number in (task.group, task.group + 1))
+        parts = _read_spills(task.plan, windows, (spills[number] for number in spills.between(start, stop)))
     else:
         above = levels[task.level - 2]
         members = range(task.group * _FAN, min((task.group + 1) * _FAN, above.groups))
@@ -169,9 +164,14 @@ def regroup(task: Regrouping, folder: str) -> None:
     for of_part, counts in parts:
         chunks += of_part
         numbers.append(np.repeat(np.arange(len(windows)), counts))
-    _write_windows(
-        _stripe_path(folder, task.plan.split, task.level, task.stripe, task.group), chunks, numbers, len(windows)
-    )
+    of_records = np.concatenate(numbers)
+    # One copy is cheaper than up to a hundred thousand slices.
+    records = concat(chunks).take(pa.array(np.argsort(of_records, kind="stable")))
+    ends = np.cumsum(np.bincount(of_records, minlength=len(windows))).tolist()
+    path = _stripe_path(folder, task.plan.split, task.level, task.stripe, task.group)
+    with files.open_output(path) as file, pa.ipc.new_file(file, SCHEMA) as writer:
+        for start, stop in zip([0, *ends], ends, strict=False):
+            writer.write_batch(pa.RecordBatch.from_arrays([records[start:stop]], schema=SCHEMA))
 
 
 def read_windows(plan: SplitPlan, windows: range, folder: str) -> Iterator[pa.LargeBinaryArray]:
@@ -211,13 +211,6 @@ def concat(chunks: Chunks) -> pa.LargeBinaryArray:
     return pa.concat_arrays(chunks) if chunks else pa.array([], pa.large_binary())
 
 
-def _spills_of_group(task: Regrouping, groups: int, folder: str) -> Iterator[PlacedSpill]:
-    """Yield the spills that start in the group's share of all bytes."""
-    spills = SpillTable.read(folder, task.plan.split)
-    start, stop = (-(-task.plan.bytes * number // groups) for number in (task.group, task.group + 1))
-    return (spills[number] for number in spills.between(start, stop))
-
-
 def _read_spills(
     plan: SplitPlan, windows: range, spills: Iterable[PlacedSpill]
 ) -> Iterator[tuple[Chunks, npt.NDArray[np.int64]]]:
@@ -244,8 +237,7 @@ def _read_files(
 def joined(parts: Iterable[tuple[Chunks, npt.NDArray[np.int64]]], windows: int) -> Iterator[pa.LargeBinaryArray]:
     """Yield the records of each window: those of the first part, then of the second, and so on.
 
-    Args:
-      parts: (records, number of records in each window) of each part.
+    A part is (records, number of records in each window).
     """
     found: list[Chunks] = [[] for _ in range(windows)]
     for chunks, counts in parts:
@@ -259,7 +251,6 @@ def joined(parts: Iterable[tuple[Chunks, npt.NDArray[np.int64]]], windows: int) 
 
 
 def _rows_of(spill: PlacedSpill, start: int, stop: int) -> Chunks:
-    """Read records `start` to `stop` of a spill."""
     start, stop, found = spill.start + start, spill.start + stop, Chunks()
     with files.open_input(spill.path, mapped=True, ahead=True) as file:
         reader = pa.ipc.open_file(file)
@@ -269,17 +260,6 @@ def _rows_of(spill: PlacedSpill, start: int, stop: int) -> Chunks:
             records = reader.get_batch(chunk).column(0)
             found.append(records[max(start - first, 0) : min(stop - first, rows)])
     return found
-
-
-def _write_windows(path: str, chunks: Chunks, numbers: Sequence[npt.NDArray[np.int64]], windows: int) -> None:
-    """Write one batch for each window. `numbers` are the window indices of the records."""
-    of_records = np.concatenate(numbers)
-    # One copy is cheaper than up to a hundred thousand slices.
-    records = concat(chunks).take(pa.array(np.argsort(of_records, kind="stable")))
-    ends = np.cumsum(np.bincount(of_records, minlength=windows)).tolist()
-    with files.open_output(path) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
-        for start, stop in zip([0, *ends], ends, strict=False):
-            writer.write_batch(pa.RecordBatch.from_arrays([records[start:stop]], schema=_SCHEMA))
 
 
 def _stripe(windows: int, stripes: int, number: int) -> range:

@@ -8,8 +8,8 @@ run. `shuffle` distributes the records of every spill over all shards, and each 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,14 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import data_of
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.chosen import choose_columns, first_column
+from infeed.components.example_gen.chosen import choose_columns
 
 _MOST_LABELS = 10_000  # in one block. Each label becomes a spill
 _CHUNK_BYTES = 1 << 18  # smallest read from a spill, one request on an object store
 ROWS_OF_CHUNK = b"rows of a chunk"
 _RUN_BYTES = 32 << 20  # of rows in memory. Records take two to three times as much, in up to three copies
+Ints = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int32]
 Label = Hashable  # None: no label
 Stratum = tuple[Label, Label]  # labels for the stratified split and for balancing
 Seed = tuple[int, ...] | None  # None keeps the order
@@ -42,7 +44,6 @@ class Strata:
 
     @classmethod
     def none(cls, rows: int) -> Strata:
-        """Return one stratum that holds all rows."""
         return cls(np.zeros(rows, np.int64), [(None, None)])
 
     @classmethod
@@ -71,34 +72,28 @@ def process_batch(
     """Select columns, encode rows, and assign splits.
 
     Args:
-      batch: the rows to write; see `choose_rows`.
       split: split of all rows, if the input is already split. Otherwise `buckets` assigns the splits.
       serialized: the first column holds serialized records, and only they are written.
 
     Raises:
       InfeedError: an option does not fit the batch, or a value fits neither a tf.Example nor the splits.
     """
-    written = first_column(batch) if serialized else choose_columns(batch, options)
-    examples = batch.column(0) if serialized else encode_examples(written, empty_lists=options.compat == "tfx")
+    if serialized:
+        examples = batch.column(0)
+        written = pa.RecordBatch.from_arrays([examples], schema=pa.schema([batch.schema.field(0)]))
+    else:
+        written = choose_columns(batch, options)
+        examples = encode_examples(written, empty_lists=options.compat == "tfx")
     rows: RowsBySplit = {split: np.arange(len(examples))}
     if split is None and buckets is not None and not isinstance(options.split_by, ByLabel):
-        assigned = _assign_splits(batch, written, examples, buckets, options)
+        if options.split_by is not None:
+            assigned = splits.assign_rows(batch, buckets, options.split_by)
+        elif buckets.feature is not None:
+            assigned = splits.assign_by_feature(batch, buckets.feature, buckets)
+        else:
+            assigned = splits.assign_by_record(written, examples, buckets, empty_lists=options.compat == "tfx")
         rows = {name: np.flatnonzero(assigned == number) for number, name in enumerate(buckets.names)}
     return ProcessedBatch(written, examples, rows, strata_of_rows(batch, options.strata))
-
-
-def _assign_splits(
-    batch: pa.RecordBatch,
-    written: pa.RecordBatch,
-    examples: pa.LargeBinaryArray,
-    buckets: Buckets,
-    options: IngestOptions,
-) -> npt.NDArray[np.int64]:
-    if options.split_by is not None and not isinstance(options.split_by, ByLabel):
-        return splits.assign_rows(batch, buckets, options.split_by)
-    if buckets.feature is not None:
-        return splits.assign_by_feature(batch, buckets.feature, buckets)
-    return splits.assign_by_record(written, examples, buckets, empty_lists=options.compat == "tfx")
 
 
 def strata_of_rows(batch: pa.RecordBatch, by: tuple[str | None, str | None]) -> Strata:
@@ -127,7 +122,6 @@ def label_columns(by: tuple[str | None, str | None]) -> str:
 
 
 def _encode_labels(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray[np.int64], list[Label]]:
-    """Return the label index of each row, and the labels."""
     if name is None:
         return np.zeros(batch.num_rows, np.int64), [None]
     column = splits.column_of(batch, name, "label")
@@ -159,6 +153,87 @@ class Spill:
     records: int
     bytes: int
     strata: Stratum = (None, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Spills:
+    """Spills in input order as columns, some 32 bytes for each run, split and label. Paths and labels are stored once.
+
+    Attributes:
+      files: (split, path) of each file. The split is None until labels are divided.
+      file: index of each spill's file.
+      stratum: index of each spill's stratum in `strata`.
+    """
+
+    files: Sequence[tuple[str | None, str]]
+    strata: Sequence[Stratum]
+    file: Numbers
+    stratum: Numbers
+    start: Ints
+    records: Ints
+    bytes: Ints
+
+    @classmethod
+    def of(cls, spills: Iterable[Spill]) -> Spills:
+        files, strata = dict[tuple[str | None, str], int](), dict[Stratum, int]()
+        rows = [
+            (
+                files.setdefault((spill.split, spill.path), len(files)),
+                strata.setdefault(spill.strata, len(strata)),
+                spill.start,
+                spill.records,
+                spill.bytes,
+            )
+            for spill in spills
+        ]
+        file, stratum, *sizes = np.array(rows, np.int64).reshape(-1, 5).T
+        return cls(tuple(files), tuple(strata), file.astype(np.int32), stratum.astype(np.int32), *map(np.copy, sizes))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Spills]) -> Spills:
+        if not parts:
+            return cls.of([])
+        strata = dict[Stratum, int]()
+        known = [[strata.setdefault(labels, len(strata)) for labels in part.strata] for part in parts]
+        first = np.cumsum([0, *(len(part.files) for part in parts)])
+        return cls(
+            [file for part in parts for file in part.files],
+            list(strata),
+            np.concatenate([part.file + np.int32(before) for part, before in zip(parts, first, strict=False)]),
+            np.concatenate([np.array(new, np.int32)[part.stratum] for part, new in zip(parts, known, strict=True)]),
+            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("start", "records", "bytes")),
+        )
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+    def __iter__(self) -> Iterator[Spill]:
+        columns = (self.file, self.stratum, self.start, self.records, self.bytes)
+        for file, stratum, start, records, size in zip(*(column.tolist() for column in columns), strict=True):
+            split, path = self.files[file]
+            yield Spill(split, path, start, records, size, self.strata[stratum])
+
+    def of_split(self, split: str | None) -> Spills:
+        is_of_split = np.array([name == split for name, _ in self.files], bool)
+        return self if is_of_split.all() else self.take(np.flatnonzero(is_of_split[self.file]))
+
+    def take(self, numbers: Ints) -> Spills:
+        """Return the spills at these indices, in this order."""
+        sizes = (column[numbers] for column in (self.start, self.records, self.bytes))
+        return Spills(self.files, self.strata, self.file[numbers], self.stratum[numbers], *sizes)
+
+    def cut(self, start: Ints, stop: Ints) -> Spills:
+        """Return records `start` to `stop` of each spill, without empty ones. Bytes are estimated from the average."""
+        kept = np.flatnonzero(start < stop)
+        found, start, records = self.take(kept), start[kept], (stop - start)[kept]
+        sizes = found.bytes * records // found.records
+        return replace(found, start=found.start + start, records=records, bytes=sizes)
+
+    def labels(self, number: int) -> tuple[Numbers, list[Label]]:
+        """Return the label index of each spill, and all labels. 0 is the stratified split, 1 the balance."""
+        labels = dict[Label, int]()
+        of_stratum = [labels.setdefault(stratum[number], len(labels)) for stratum in self.strata]
+        return np.array(of_stratum, np.int32)[self.stratum], list(labels)
 
 
 class RunCutter:
@@ -210,7 +285,7 @@ def write_spill(
     schema = pa.schema([("record", pa.large_binary())], metadata={ROWS_OF_CHUNK: str(chunk)})
     with files.open_output(path) as file, pa.ipc.new_file(file, schema) as writer:
         writer.write_table(pa.Table.from_arrays([records], schema=schema), max_chunksize=chunk)
-    return list(_spills_of(path, split, records, Strata(strata.numbers[places], strata.labels)))
+    return list(spills_of(path, split, Strata(strata.numbers[places], strata.labels), records))
 
 
 def spill_order(rows: npt.NDArray[np.int64], seed: Seed, strata: Strata) -> npt.NDArray[np.int64]:
@@ -219,11 +294,14 @@ def spill_order(rows: npt.NDArray[np.int64], seed: Seed, strata: Strata) -> npt.
     return order[np.argsort(strata.numbers[order], kind="stable")]
 
 
-def _spills_of(path: str, split: str | None, records: pa.LargeBinaryArray, strata: Strata) -> Iterator[Spill]:
+def spills_of(
+    path: str, split: str | None, strata: Strata, records: pa.LargeBinaryArray | None = None
+) -> Iterator[Spill]:
+    """Yield the spill of each stratum in a spill file. The size is 0 without the records, which are framed."""
     start = 0
     for number, count in enumerate(np.bincount(strata.numbers, minlength=len(strata.labels)).tolist()):
         if count:
-            size = len(data_of(records.slice(start, count)))
+            size = 0 if records is None else len(data_of(records.slice(start, count)))
             yield Spill(split, path, start, count, size, strata.labels[number])
         start += count
 

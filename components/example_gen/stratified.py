@@ -14,8 +14,15 @@ from infeed.components.dataset.splits import Buckets
 from infeed.components.example_gen.chosen import choose_rows, place_of
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, Task
 from infeed.components.example_gen.planning import divide_by_label
-from infeed.components.example_gen.spill_columns import Spills
-from infeed.components.example_gen.spills import RunCutter, Spill, Strata, spill_order, strata_of_rows
+from infeed.components.example_gen.spills import (
+    RunCutter,
+    Spill,
+    Spills,
+    Strata,
+    spill_order,
+    spills_of,
+    strata_of_rows,
+)
 
 Rows = npt.NDArray[np.int64]
 Block = tuple[int, int]  # index of the task, number of the batch in it from 1
@@ -27,11 +34,8 @@ def stratified_rows(
     """Return the rows of one split, by reading the labels of all rows.
 
     Args:
-      source: the input.
       splits: number of all splits.
       buckets: shares of the splits that are divided by label.
-      options: the label, the filter and the seed.
-      split: name of the split.
 
     Returns:
       Block -> ascending indices of the split's rows among the chosen rows of the block.
@@ -45,7 +49,7 @@ def stratified_rows(
             strata = Strata.joined(list(blocks.values()))
             path = f"{task.order}-{number}"
             runs[path] = _Run.of(task.order, blocks, spill_order(np.arange(len(strata.numbers)), seed, strata))
-            spills += _spills(path, strata)
+            spills += spills_of(path, None, strata)
     found: dict[Block, list[Rows]] = defaultdict(list)
     for one in divide_by_label(Spills.of(spills), buckets)[split]:
         for block, rows in runs[one.path].rows(one.start, one.start + one.records):
@@ -86,11 +90,3 @@ def _runs_of_task(
         run[number] = strata_of_rows(chosen, options.strata)
     if run:
         yield run
-
-
-def _spills(path: str, strata: Strata) -> Iterator[Spill]:
-    start = 0
-    for stratum, count in enumerate(np.bincount(strata.numbers, minlength=len(strata.labels)).tolist()):
-        if count:
-            yield Spill(None, path, start, count, 0, strata.labels[stratum])
-        start += count

@@ -29,7 +29,6 @@ _GROUP = 64  # smallest number of tasks that is worth a group
 
 
 def analyzed_splits(splits: Sequence[str], schema: pa.Schema, options: IngestOptions, serialized: bool) -> list[str]:
-    """Return the splits whose statistics are gathered."""
     if serialized or not options.statistics or isinstance(options.split_by, ByLabel) or len(schema) > _MAX_COLUMNS:
         return []
     balanced = options.balance.splits if options.balance else ()
@@ -37,12 +36,7 @@ def analyzed_splits(splits: Sequence[str], schema: pa.Schema, options: IngestOpt
 
 
 class TaskAnalysis:
-    """Gathers the statistics of one task, by split.
-
-    Args:
-      splits: the splits to analyze.
-      empty_lists: whether nulls are written as empty lists.
-    """
+    """Gathers the statistics of one task, by split. `empty_lists` counts nulls as empty lists, as they are written."""
 
     def __init__(self, splits: Iterable[str], *, empty_lists: bool) -> None:
         self._splits = frozenset(splits)
@@ -60,7 +54,6 @@ class TaskAnalysis:
             self._gatherers[str(split)].add(len(rows), taken)
 
     def leave(self, temporary: str, order: int) -> None:
-        """Write the statistics of the task with this index."""
         for split, gatherer in self._gatherers.items():
             gatherer.statistics().write(files.join(temporary, _FOLDER, split, _file_name(order)), _KEY)
 
@@ -83,7 +76,6 @@ def statistics_groups(tasks: int) -> list[StatisticsGroup]:
 
 
 def merge_statistics(group: StatisticsGroup, temporary: str, splits: Iterable[str]) -> None:
-    """Add up the statistics of a group's tasks."""
     for split in splits:
         folder = files.join(temporary, _FOLDER, split)
         paths = [files.join(folder, _file_name(order)) for order in range(group.first, group.stop)]

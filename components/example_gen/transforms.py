@@ -27,7 +27,7 @@ from infeed.components.example_gen.inputs import BadRow, Findings, Task
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, SplitPlan, WritePlan, shard_tasks
 from infeed.components.example_gen.settling import OtherKindsError
 from infeed.components.example_gen.shuffle import PlacedSpill, SpillTable
-from infeed.components.example_gen.spill_columns import Spills
+from infeed.components.example_gen.spills import Spills
 from infeed.components.example_gen.task_statistics import StatisticsGroup, merge_statistics, statistics_groups
 
 _PLAN = "plan.json"
@@ -52,10 +52,7 @@ Place = tuple[str, int]  # (split, index) of a shard
 def run_pipeline(
     tasks: Sequence[Task], job: Job, make_pipeline: Callable[[], beam.Pipeline], named: Named | None = None
 ) -> None:
-    """Ingest all tasks into an empty folder by a Beam pipeline.
-
-    Args:
-      named: the runner. None for a local one.
+    """Ingest all tasks into an empty folder by a Beam pipeline, locally if no runner is named.
 
     Raises:
       InfeedError: a worker raised one, or the runner failed.
@@ -69,7 +66,9 @@ def run_pipeline(
                 Running(pipeline, named, WorkerAnswer(job.temporary)).wait()
             else:
                 pipeline.run().wait_until_finish()
-        _raise_left(job)
+        kinds = files.join(job.temporary, _KINDS)
+        if job.source.sample is not None and files.exists(kinds):
+            raise OtherKindsError(_read(kinds))
 
 
 @dataclass
@@ -116,12 +115,6 @@ def _plan(spilled: tuple[int, int], job: Job) -> Iterable[tuple[int, Work]]:
     return enumerate(_work(plan, tasks, job))
 
 
-def _raise_left(job: Job) -> None:
-    left = files.join(job.temporary, _KINDS)
-    if job.source.sample is not None and files.exists(left):
-        raise OtherKindsError(_read(left))
-
-
 def _work(plan: WritePlan, tasks: int, job: Job) -> Iterator[Work]:
     yield from statistics_groups(tasks)
     yield from shard_tasks(plan)
@@ -163,11 +156,7 @@ def leave_task(task: SpilledTask, job: Job) -> None:
 
 
 def left_tasks(tasks: int, job: Job) -> Iterator[SpilledTask]:
-    """Yield the outcomes of all tasks, in arbitrary order.
-
-    Raises:
-      InfeedError: a worker wrote to a disk that this process cannot read.
-    """
+    """Yield the outcomes of all tasks, in arbitrary order."""
     return (_task(fields) for fields in _left(files.join(job.temporary, "tasks"), tasks))
 
 
@@ -183,16 +172,11 @@ def left_plan(job: Job) -> WritePlan:
 
 
 def leave_shard(task: ShardTask, shard: Shard, job: Job) -> None:
-    """Write the description of a finished shard."""
     _leave(job, f"shards/{task.plan.split}-{task.index:08d}.json", asdict(shard))
 
 
 def left_shards(shards: int, job: Job) -> list[Shard]:
-    """Return the descriptions of all shards, in arbitrary order.
-
-    Raises:
-      InfeedError: a worker wrote to a disk that this process cannot read.
-    """
+    """Return the descriptions of all shards, in arbitrary order."""
     return [Shard(**fields) for fields in _left(files.join(job.temporary, "shards"), shards)]
 
 
@@ -201,7 +185,11 @@ def _leave(job: Job, name: str, fields: Any) -> None:
 
 
 def _left(folder: str, count: int) -> Iterator[Any]:
-    """Yield the contents of the files in `folder`, and check their number."""
+    """Yield the contents of the files in `folder`.
+
+    Raises:
+      InfeedError: files are missing, because a worker wrote to a disk that this process cannot read.
+    """
     found = [file.path for file in files.glob(folder, "*.json")]
     if len(found) != count:
         raise InfeedError(
@@ -228,14 +216,12 @@ def _jsonable(value: object) -> Any:
 def _task(fields: dict[str, Any]) -> SpilledTask:
     bad = {name: BadRow(**fields[name]) for name in ("first_rejected", "last_rejected") if fields[name]}
     found = Findings(**fields["found"]) if fields["found"] else None
-    return SpilledTask(**{**_with_tuples(fields), **bad, "spills": _spills(fields["spills"]), "found": found})
-
-
-def _spills(fields: dict[str, Any]) -> Spills:
-    files, strata = ([tuple(pair) for pair in fields[name]] for name in ("files", "strata"))
-    file, stratum = (np.array(fields[name], np.int32) for name in ("file", "stratum"))
-    start, records, size = (np.array(fields[name], np.int64) for name in ("start", "records", "bytes"))
-    return Spills(files, strata, file, stratum, start, records, size)
+    of_task = fields["spills"]
+    files, strata = ([tuple(pair) for pair in of_task[name]] for name in ("files", "strata"))
+    file, stratum = (np.array(of_task[name], np.int32) for name in ("file", "stratum"))
+    sizes = (np.array(of_task[name], np.int64) for name in ("start", "records", "bytes"))
+    spills = Spills(files, strata, file, stratum, *sizes)
+    return SpilledTask(**{**_with_tuples(fields), **bad, "spills": spills, "found": found})
 
 
 def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:

@@ -34,11 +34,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SpanWindow:
-    """A window of spans, and how its spans are ingested.
+    """A window of spans below `input_base`, and how its spans are ingested.
 
     Attributes:
       spans: spans to read, with the folder that keeps their Examples.
-      input_base: folder of the input.
       settings: everything else that determines the Examples; see `settings_of`.
     """
 
@@ -47,18 +46,19 @@ class SpanWindow:
     settings: Mapping[str, Any]
 
     def write(self, target: str, ingest: Callable[[str, str], object]) -> int:
-        """Write the dataset of the window, and return the number of its latest span.
+        """Write the dataset of the window to `target`, and return the number of its latest span.
 
-        Args:
-          target: folder of the dataset.
-          ingest: ingests the files that match a pattern (first argument) into a folder (second argument).
+        `ingest` writes the files that match a pattern (first argument) into a folder (second argument).
 
         Raises:
           InfeedError: there is no span, or the columns of two spans do not fit together.
         """
         roots = []
         for number, pattern in self.spans.window(self.input_base).items():
-            roots.append(root := self._root(number, pattern))
+            source = Source.of("", self.input_base, files.glob(self.input_base, pattern))
+            state = [source.fingerprint, metadata.version("tfx-infeed"), self.settings]
+            key = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
+            roots.append(root := files.join(files.absolute(self.spans.cache), f"{number}-{key}"))
             if files.exists(files.join(root, names.MANIFEST)):
                 _log.info("span %d was ingested before, into %s", number, root)
             else:
@@ -67,12 +67,6 @@ class SpanWindow:
         merge(roots, target)
         return number
 
-    def _root(self, number: int, pattern: str) -> str:
-        found = files.glob(self.input_base, pattern)
-        state = [Source.of("", self.input_base, found).fingerprint, metadata.version("tfx-infeed"), self.settings]
-        key = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
-        return files.join(files.absolute(self.spans.cache), f"{number}-{key}")
-
 
 def settings_of(
     format: str, source: Mapping[str, Any], options: IngestOptions, buckets: Buckets | None, fingerprint: str | None
@@ -80,10 +74,8 @@ def settings_of(
     """Return what determines the Examples of a span except its files, the same for ExampleGens and `infeed ingest`.
 
     Args:
-      format: name of the format.
       source: options of the format as JSON types, with their defaults.
       options: options of the ingest; where the spans are counts for nothing.
-      buckets: splits and their shares.
       fingerprint: digest of the user's code and other inputs. None if there are none.
     """
     plain = schema.to_plain(replace(options, spans=None))
@@ -94,10 +86,7 @@ def settings_of(
 def merge(roots: Sequence[str], target: str) -> Manifest:
     """Write one dataset with the records of several, which have the same splits.
 
-    On a local disk, the shards are hard links where possible.
-
-    Raises:
-      InfeedError: a column has different types.
+    On a local disk, the shards are hard links where possible. A column of different types raises InfeedError.
     """
     manifests = [Manifest.read(root) for root in roots]
     parts = list(zip(roots, manifests, strict=True))
@@ -108,12 +97,19 @@ def merge(roots: Sequence[str], target: str) -> Manifest:
         if all(files.exists(names.statistics_file(root, name)) for root in roots):
             tables = tables_of([(root, name) for root in roots])
             add(tables).write(names.statistics_file(target, name), key_of(split))
+    sources = [one.source for one in manifests]
+    fingerprint = hashlib.sha256("\n".join(one.fingerprint for one in sources).encode()).hexdigest()[:32]
+    rejects = [files.join(root, one.rejected.file) for root, one in parts if one.rejected.file]
+    if rejects:
+        files.write_bytes(files.join(target, names.REJECTS), b"".join(map(files.read_bytes, rejects)))
+    rejected = sum(one.rejected.rows for one in manifests)
+    count, size = sum(one.files for one in sources), sum(one.bytes for one in sources)
     merged = replace(
         manifests[-1],
-        source=_merge_sources([one.source for one in manifests]),
+        source=Source(sources[-1].kind, fingerprint, count, size),
         schema=columns,
         splits=splits,
-        rejected=_merge_rejects(parts, target),
+        rejected=Rejected(rejected, names.REJECTS if rejects else None),
         filtered=sum(one.filtered for one in manifests),
         balanced=sum((one.balanced for one in manifests), Balanced()),
         warnings=tuple(dict.fromkeys(warning for one in manifests for warning in one.warnings)),
@@ -131,13 +127,10 @@ def _merge_shards(name: str, parts: Sequence[tuple[str, Manifest]], target: str)
         replace(shard, file=files.join(folder, names.shard_name(number, len(sources), gzip)))
         for number, (_, shard) in enumerate(sources)
     )
-
-    pairs = [
-        (files.join(root, old.file), files.join(target, new.file))
-        for (root, old), new in zip(sources, shards, strict=True)
-    ]
+    old = [files.join(root, shard.file) for root, shard in sources]
+    new = [files.join(target, shard.file) for shard in shards]
     with ThreadPoolExecutor(_COPIES) as pool:
-        list(pool.map(lambda pair: _link(*pair), pairs))
+        list(pool.map(_link, old, new))
     return Split.of(shards, f"those of {len(parts)} spans" if len(parts) > 1 else parts[0][1].splits[name].reason)
 
 
@@ -148,12 +141,6 @@ def _link(source: str, target: str) -> None:
             os.link(source, target)
             return
     files.copy(source, target)
-
-
-def _merge_sources(sources: Sequence[Source]) -> Source:
-    fingerprint = hashlib.sha256("\n".join(one.fingerprint for one in sources).encode()).hexdigest()[:32]
-    size = sum(one.bytes for one in sources)
-    return Source(sources[-1].kind, fingerprint, sum(one.files for one in sources), size)
 
 
 def _merge_columns(parts: Sequence[tuple[str, Manifest]]) -> tuple[Column, ...]:
@@ -174,11 +161,3 @@ def _merge_columns(parts: Sequence[tuple[str, Manifest]]) -> tuple[Column, ...]:
             merged[name] = Column(name, one.type, shape, one.nulls + other.nulls)
         before += records
     return tuple(merged.values())
-
-
-def _merge_rejects(parts: Sequence[tuple[str, Manifest]], target: str) -> Rejected:
-    rows = sum(manifest.rejected.rows for _, manifest in parts)
-    rejects = [files.join(root, one.rejected.file) for root, one in parts if one.rejected.file]
-    if rejects:
-        files.write_bytes(files.join(target, names.REJECTS), b"".join(map(files.read_bytes, rejects)))
-    return Rejected(rows, names.REJECTS if rejects else None)

@@ -57,7 +57,11 @@ def augment_batch(
     """
     roles = {*images, *masks, *boxes}
     tensors = {name: _tensor(value) if name in roles else value for name, value in features.items()}
-    check_roles({name: _spec(value) for name, value in tensors.items()}, options, images, masks, boxes)
+    specs = {
+        name: tf.TensorSpec(value.shape, value.dtype) if isinstance(value, tf.Tensor) else None
+        for name, value in tensors.items()
+    }
+    check_roles(specs, options, images, masks, boxes)
     seed = tf.cast(seed, tf.int64)
     for name in images:
         tensors[name] = images_of.augment(tensors[name], options, normalise, seed, workers)
@@ -90,7 +94,12 @@ def check_roles(
     for name in masks:
         _check_mask(name, specs[name], options)
     for name in boxes:
-        _check_boxes(name, specs[name])
+        spec = specs[name]
+        if spec is not None and not (
+            spec.dtype.is_floating and spec.shape.rank in (2, 3) and (spec.shape[-1] or 4) % 4 == 0
+        ):
+            do = "give float32 [n, 4]: ymin, xmin, ymax, xmax of each box as shares of height and width"
+            raise InfeedError(f"boxes {name!r} are {spec.dtype.name} {spec.shape[1:]}", where="option boxes", do=do)
     if options.moves and (masks or boxes):
         _check_sizes({name: specs[name] for name in (*images, *masks)}, images)
 
@@ -104,14 +113,6 @@ def _check_mask(name: str, spec: tf.TensorSpec | None, options: Augment) -> None
         do = f"use a class that {spec.dtype.name} holds, or masks of uint8"
         what = f"mask {name!r} is {spec.dtype.name}, and mask_fill is {options.mask_fill}"
         raise InfeedError(what, where="option mask_fill", do=do)
-
-
-def _check_boxes(name: str, spec: tf.TensorSpec | None) -> None:
-    if spec is None:
-        return
-    if not spec.dtype.is_floating or spec.shape.rank not in (2, 3) or (spec.shape[-1] or 4) % 4:
-        do = "give float32 [n, 4]: ymin, xmin, ymax, xmax of each box as shares of height and width"
-        raise InfeedError(f"boxes {name!r} are {spec.dtype.name} {spec.shape[1:]}", where="option boxes", do=do)
 
 
 def _check_sizes(specs: Mapping[str, tf.TensorSpec | None], images: Sequence[str]) -> None:
@@ -137,13 +138,11 @@ def move_masks(masks: tf.Tensor, options: Augment, draws: Draws) -> tf.Tensor:
 
 @cache
 def _mask_mover(options: Augment, *, compiled: bool) -> Callable[[tf.Tensor, Draws], tf.Tensor]:
-    move = partial(_moved_masks, options=options)
+    def move(masks: tf.Tensor, draws: Draws) -> tf.Tensor:
+        height, width = tf.shape(masks)[1], tf.shape(masks)[2]
+        return warp_nearest(masks, images_of.affine(height, width, options, draws), options.mask_fill)
+
     return tf.function(move, jit_compile=True, autograph=False) if compiled else move
-
-
-def _moved_masks(masks: tf.Tensor, draws: Draws, options: Augment) -> tf.Tensor:
-    height, width = tf.shape(masks)[1], tf.shape(masks)[2]
-    return warp_nearest(masks, images_of.affine(height, width, options, draws), options.mask_fill)
 
 
 def warp_nearest(masks: tf.Tensor, maps: tf.Tensor, fill: int | None = None) -> tf.Tensor:
@@ -174,8 +173,7 @@ def move_boxes(boxes: Any, maps: tf.Tensor, height: tf.Tensor, width: tf.Tensor)
       boxes: dense [batch, n, 4] or [batch, 4 n], or ragged or sparse.
     """
     if isinstance(boxes, tf.SparseTensor):
-        rows = boxes.indices[:, 0]
-        return boxes.with_values(_moved_values(boxes.values, rows, maps, height, width))
+        return boxes.with_values(_moved_values(boxes.values, boxes.indices[:, 0], maps, height, width))
     if isinstance(boxes, tf.RaggedTensor):
         by_row = boxes.merge_dims(1, -1) if boxes.shape.rank == 3 else boxes
         moved = _moved_values(by_row.flat_values, by_row.value_rowids(), maps, height, width)
@@ -232,7 +230,3 @@ def _like(given: Any, tensor: Any) -> Any:
     if isinstance(given, Ragged):
         return Ragged(tensor.values.numpy(), given.row_splits)
     return tensor.numpy() if isinstance(given, np.ndarray) else tensor
-
-
-def _spec(tensor: Any) -> tf.TensorSpec | None:
-    return tf.TensorSpec(tensor.shape, tensor.dtype) if isinstance(tensor, tf.Tensor) else None

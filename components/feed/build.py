@@ -61,10 +61,7 @@ class Feed:
         """Return the batches as a dataset: endless in training, one pass in evaluation.
 
         Batches are ({feature: [batch, ...]}, label [batch]). With example weights, weight float32 [batch] follows.
-
-        Args:
-          workers: this worker, which makes its part of every global batch.
-          start_step: number of the first batch, counted from the beginning of training.
+        `start_step` is the number of the first batch, counted from the beginning of training.
         """
         made = self.batches(workers=workers, start_step=start_step)
         return made.dataset() if isinstance(made, RowBatches) else made
@@ -84,7 +81,6 @@ def plan_feed(
     """Plan the feed of the files that match TFX's patterns.
 
     Args:
-      stages: functions that make and change each batch.
       spec: (number of records, measured sizes, corrupt records left out) -> FeedSpec.
 
     Raises:
@@ -135,11 +131,8 @@ def build(
 ) -> Batches:
     """Build the batches. Training plans give endless full batches; evaluation plans give every record once, in order.
 
-    The tiers `columns` and `disk` read and decode the whole split before this function returns.
-
-    Args:
-      workers: this worker, which makes its part of each global batch.
-      start_step: in training, number of the first batch. The batches equal those of an uninterrupted training.
+    The tiers `columns` and `disk` read and decode the whole split before this function returns. In training,
+    `start_step` is the number of the first batch; the batches equal those of an uninterrupted training.
 
     Raises:
       InfeedError: the workers cannot share a batch evenly, or a worker has nothing to read.

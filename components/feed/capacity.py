@@ -48,13 +48,7 @@ class Machine:
 
     @classmethod
     def here(cls, cgroup: Path = machine.CGROUP, cache_dir: str | None = None, devices: Sequence[str] = ()) -> Machine:
-        """Read the limits of this process.
-
-        Args:
-          cgroup: folder of the cgroup that limits this process.
-          cache_dir: folder for columns on disk; None for no disk.
-          devices: names of the training devices.
-        """
+        """Read the limits of this process. `cache_dir` is the folder for columns on disk; None for no disk."""
         return cls(
             cpus=machine.cpus(cgroup),
             memory_bytes=machine.memory_bytes(cgroup),
@@ -251,21 +245,19 @@ def accelerators(devices: Sequence[str]) -> tuple[str, ...]:
 
 def _free_device_bytes(devices: Sequence[str]) -> int | None:
     """Return the least free memory of the devices, as TensorFlow reports it for GPUs."""
-    if not devices:
-        return None
-    if not tensorflow_seam.DEVICE_MEMORY.usable():
+    if not devices or not tensorflow_seam.DEVICE_MEMORY.usable():
         return None
     import tensorflow as tf
 
     try:
-        limits = {_short(name): limit for name, limit in tensorflow_seam.memory_limits().items()}
-        used = [tf.config.experimental.get_memory_info(_short(one))["current"] for one in devices]
-        return min(int(limits[_short(one)] - taken) for one, taken in zip(devices, used, strict=True))
+        limits = {short_name(name): limit for name, limit in tensorflow_seam.memory_limits().items()}
+        names = [short_name(one) for one in devices]
+        return min(int(limits[one] - tf.config.experimental.get_memory_info(one)["current"]) for one in names)
     except (KeyError, ValueError, tf.errors.OpError):  # a device without a reported limit, or a partitioned one
         return None
 
 
-def _short(device: str) -> str:
+def short_name(device: str) -> str:
     """Shorten the name of a device: `/job:worker/task:0/device:GPU:1` -> `GPU:1`."""
     return ":".join(device.split(":")[-2:])
 

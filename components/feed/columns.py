@@ -7,7 +7,7 @@ worker), so any batch is reproducible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,15 +26,12 @@ Take = Callable[[tf.Tensor], Any]  # row numbers, int64 [batch] -> the values of
 class Layout:
     """Layout of features in columns. Dense features of one type and width share a column, so that one call gathers all.
 
-    Attributes:
-      spec: nested specs of the features, [batch, ...] each.
-      packs: positions, in the flattened spec, of the dense features that share a column.
-      others: positions of the features with separate columns.
+    `packs` and `others` are positions in the flattened spec.
     """
 
-    spec: Any
-    packs: tuple[tuple[int, ...], ...]
-    others: tuple[int, ...]
+    spec: Any  # nested specs of the features, [batch, ...] each
+    packs: tuple[tuple[int, ...], ...]  # of the dense features that share a column
+    others: tuple[int, ...]  # of the features with separate columns
 
     @classmethod
     def of(cls, spec: Any) -> Layout:
@@ -60,7 +57,12 @@ class Layout:
         for pack in self.packs:
             parts = _parted(next(rest), len(pack), _width(specs[pack[0]]))
             taken |= {place: _unpacked(part, specs[place]) for place, part in zip(pack, parts, strict=True)}
-        taken |= {place: _as_fed(rest, specs[place], size) for place in self.others}
+        for place in self.others:
+            spec = specs[place]
+            if isinstance(spec, tf.SparseTensorSpec):
+                taken[place] = _sparse(next(rest), next(rest), spec.shape)
+            else:
+                taken[place] = _ragged(next(rest), spec.shape, size).with_row_splits_dtype(spec.row_splits_dtype)
         return tf.nest.pack_sequence_as(self.spec, [taken[place] for place in range(len(specs))])
 
 
@@ -153,17 +155,11 @@ def training_rows(
     """
     steps, windows = batch.steps(rows), -(-rows // window.rows) if window else 1
     orders = _orders(rows, batch, start_step // steps * windows, window, groups, lengths)
-    batches = orders.flat_map(tf.data.Dataset.from_tensor_slices).skip(start_step % steps)
-    return endless(batches)
+    return endless(orders.flat_map(tf.data.Dataset.from_tensor_slices).skip(start_step % steps))
 
 
 def training_calls(
-    rows: int,
-    batch: GlobalBatch,
-    steps_per_call: int,
-    *,
-    start_step: int = 0,
-    groups: Sequence[Group] = (),
+    rows: int, batch: GlobalBatch, steps_per_call: int, *, start_step: int = 0, groups: Sequence[Group] = ()
 ) -> tf.data.Dataset:
     """Return the row numbers of `training_rows` for all steps of a call: int64 [steps, batch].
 
@@ -292,11 +288,9 @@ def mapped(
 ) -> tf.data.Dataset:
     """Apply a function without AutoGraph, which costs more than tracing.
 
-    Args:
-      calls: parallel calls; None applies the function in the thread that takes the elements.
+    If `calls` is None, the thread that takes the elements applies the function.
     """
-    plain = tf.autograph.experimental.do_not_convert(function)
-    return dataset.map(plain, num_parallel_calls=calls)
+    return dataset.map(tf.autograph.experimental.do_not_convert(function), num_parallel_calls=calls)
 
 
 def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Batch]) -> tf.data.Dataset:
@@ -307,7 +301,8 @@ def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Ba
       decode: serialized records, string [batch] -> a batch. The width of a feature in an empty batch is its fixed
         width. A width of 0 means that the longest row determines the width.
     """
-    if all(not isinstance(one, tf.SparseTensorSpec) or _is_sized(one) for one in tf.nest.flatten(batches.element_spec)):
+    sparse = (one for one in tf.nest.flatten(batches.element_spec) if isinstance(one, tf.SparseTensorSpec))
+    if all(one.shape[1:].is_fully_defined() for one in sparse):
         return batches
     with tf.init_scope():  # a function may build the dataset for another process
         empty = next(iter(mapped(tf.data.Dataset.from_tensors(tf.zeros([0], tf.string)), decode)))
@@ -321,10 +316,6 @@ def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Ba
         return tf.nest.pack_sequence_as(batch, [_sized(tensor, shape) if shape else tensor for tensor, shape in pairs])
 
     return mapped(batches, sized)
-
-
-def _is_sized(spec: tf.SparseTensorSpec) -> bool:
-    return bool(spec.shape[1:].is_fully_defined())
 
 
 def _sized(tensor: tf.SparseTensor, shape: Sequence[int]) -> tf.SparseTensor:
@@ -379,13 +370,6 @@ def _gatherable(tensor: Any) -> tuple[Any, ...]:
     return tuple(
         tf.RaggedTensor.from_value_rowids(part, rows, count) for part in (tensor.indices[:, 1:], tensor.values)
     )
-
-
-def _as_fed(columns: Iterator[Any], spec: Any, size: int | None) -> Any:
-    """Convert the columns of `_gatherable` back to a feature."""
-    if isinstance(spec, tf.SparseTensorSpec):
-        return _sparse(next(columns), next(columns), spec.shape)
-    return _ragged(next(columns), spec.shape, size).with_row_splits_dtype(spec.row_splits_dtype)
 
 
 def _ragged(tensor: tf.RaggedTensor, shape: tf.TensorShape, size: int | None = None) -> tf.RaggedTensor:

@@ -7,7 +7,6 @@ cache, which the kernel can reclaim.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,33 +28,30 @@ def cache_columns(batches: tf.data.Dataset, folder: str, key: str, expected_byte
       batches: nested tensors, [batch, ...] each; the last batch may be short.
       folder: a local folder, created if missing. Old entries are deleted if space is needed.
       key: identifies the data and its processing.
-      expected_bytes: estimated size of the entry.
 
     Raises:
       InfeedError: the entry cannot be written.
     """
     layout = Layout.of(batches.element_spec)
-    write, opened = partial(_write, batches, layout), partial(_opened, layout)
+
+    def write(entry: Path) -> ColumnIndex:
+        writers: dict[int, _Writer] = {}
+        for columns in mapped(batches, layout.columns_of):
+            for number, column in enumerate(columns):
+                if number not in writers:
+                    writers[number] = _Writer(f"{entry}/{number}", column)
+                writers[number].add(column)
+        return ColumnIndex.of([writer.kept() for writer in writers.values()])
+
+    def opened(entry: Path, index: ColumnIndex) -> Columns:
+        for column in index.columns:
+            if tf.as_dtype(column.type).name != column.type:
+                raise ValueError(f"{entry}: {column.type!r} is no type of a tensor")
+        columns = tuple(MappedColumn(f"{entry}/{number}", kept) for number, kept in enumerate(index.columns))
+        return Columns(index.rows, layout, columns)
+
     do = "free some space, name another folder in FeedOptions.cache_dir, or use tier='stream'"
     return column_files.kept(folder, key, write, opened, expected_bytes, do)
-
-
-def _write(batches: tf.data.Dataset, layout: Layout, folder: Path) -> ColumnIndex:
-    writers: dict[int, _Writer] = {}
-    for columns in mapped(batches, layout.columns_of):
-        for number, column in enumerate(columns):
-            if number not in writers:
-                writers[number] = _Writer(f"{folder}/{number}", column)
-            writers[number].add(column)
-    return ColumnIndex.of([writer.kept() for writer in writers.values()])
-
-
-def _opened(layout: Layout, entry: Path, index: ColumnIndex) -> Columns:
-    for column in index.columns:
-        if tf.as_dtype(column.type).name != column.type:
-            raise ValueError(f"{entry}: {column.type!r} is no type of a tensor")
-    columns = tuple(MappedColumn(f"{entry}/{number}", kept) for number, kept in enumerate(index.columns))
-    return Columns(index.rows, layout, columns)
 
 
 class _Writer:

@@ -21,19 +21,14 @@ import tensorflow as tf
 from infeed.components import machine
 from infeed.components.dataset.input_profile import StageCost, pace_setter
 from infeed.components.feed.build import bytes_of, context_of
+from infeed.components.feed.capacity import short_name
 from infeed.components.feed.columns import mapped, reading_options
 from infeed.components.feed.plan import InputPlan
 from infeed.components.feed.row_batches import RowBatches
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.feed.stages.batches import PrefetchToDevice
 from infeed.components.feed.stages.columns import CacheColumns, CacheRecords, LoadColumns
-from infeed.components.feed.stages.reading import (
-    ListShards,
-    PermuteShards,
-    SampleSplits,
-    ShuffleWindows,
-    VerifyFiles,
-)
+from infeed.components.feed.stages.reading import ListShards, PermuteShards, SampleSplits, ShuffleWindows, VerifyFiles
 from infeed.components.seams.tensorflow import inputs_of, mapped_graph, untuned
 
 Clock = Callable[[], tuple[float, float]]  # seconds of the clock, CPU seconds of this process
@@ -106,8 +101,11 @@ def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
             cuts = [replace(one, once=True) for one in cuts]
             is_first = True
         elif not isinstance(stage, _ONCE):
+            name = stage.name
+            if name == "read":  # the stage also unpacks, which is its larger part
+                name = "decompress" if plan.shards[0].path.endswith(".gz") else "records"
             dataset = _dataset_of(made).with_options(reading_options(streams=not plan.holds_rows))
-            cuts.append(Cut(_shown_name(stage.name, plan), stage.does, dataset, is_first=is_first))
+            cuts.append(Cut(name, stage.does, dataset, is_first=is_first))
             is_first = False
     return [*cuts, *_handing_over(cuts[-1])]
 
@@ -115,10 +113,8 @@ def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
 def short_plan(plan: InputPlan, most_bytes: float = _MOST_BYTES) -> InputPlan | None:
     """Return a plan with the same stages that takes seconds to measure; None if there is none.
 
-    Windows get smaller. A plan that keeps rows in memory reads only its first files: their rows stand in memory twice.
-
-    Args:
-      most_bytes: size of these files.
+    Windows get smaller. A plan that keeps rows in memory reads only its first files, of `most_bytes` in all: their rows
+    stand in memory twice.
     """
     stages = tuple(
         replace(one, window=min(one.window, _WINDOW)) if isinstance(one, ShuffleWindows | SampleSplits) else one
@@ -138,10 +134,10 @@ def short_plan(plan: InputPlan, most_bytes: float = _MOST_BYTES) -> InputPlan | 
 def dataset_cuts(dataset: tf.data.Dataset) -> list[Cut]:
     """Return the cuts of a user's dataset, after each of its transformations."""
     chain = list(_chain(dataset))[::-1]
-    batches = [place for place, one in enumerate(chain) if "Batch" in type(one).__name__ and not _is_unbatch(one)]
-    first = batches[0] if batches else 0
+    kinds = [type(one).__name__ for one in chain]
+    first = next((place for place, kind in enumerate(kinds) if "Batch" in kind and "Unbatch" not in kind), 0)
     cuts = [
-        Cut(_operation(one), f"{type(one).__name__.lstrip('_')}", _endless(one), place >= first, place == 0)
+        Cut(_operation(one), kinds[place].lstrip("_"), _endless(one), place >= first, place == 0)
         for place, one in enumerate(chain)
     ]
     return [*cuts, *_handing_over(cuts[-1])]
@@ -155,9 +151,7 @@ def rival_cut(cuts: Sequence[Cut]) -> Cut:
 def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, now: Clock = clock) -> Measured:
     """Measure the cuts for about `seconds` in all, and longer where it takes longer to start each of them a few times.
 
-    Args:
-      turns: how often each cut runs, at most.
-      now: the clock.
+    Each cut runs `turns` times, at most.
     """
     begin, _ = now()
     loops = [_Loop(cut) for cut in cuts]
@@ -182,32 +176,12 @@ def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, n
     return Measured(stages, pace_setter([one for one, cut in zip(stages, cuts, strict=True) if not cut.rival]))
 
 
-def examples_of_a_turn(cut: Cut, seconds: float, now: Clock = clock) -> int:
+def examples_of_a_turn(cut: Cut, seconds: float) -> int:
     """Return the number of examples that a cut makes in about `seconds`.
 
     A turn has to take several elements of every stage. Else the cost of a whole window or call counts for few examples.
     """
-    return _Loop(cut).calibrate(seconds, now)
-
-
-class _Memory:
-    """Memory before some examples: of the process, and of TensorFlow's allocator, which keeps large blocks."""
-
-    def __init__(self) -> None:
-        self._resident, self._held = machine.reset_peak_memory(), 0
-        with suppress(ValueError):  # an allocator that does not count
-            tf.config.experimental.reset_memory_stats(_HOST)
-            self._held = tf.config.experimental.get_memory_info(_HOST)["current"]
-
-    @property
-    def grown(self) -> int | None:
-        """Largest number of bytes since then by which either grew; None if the system does not say."""
-        if self._resident is None:
-            return None
-        held = 0
-        with suppress(ValueError):
-            held = tf.config.experimental.get_memory_info(_HOST)["peak"] - self._held
-        return max(0, held, machine.peak_memory() - self._resident)
+    return _Loop(cut).calibrate(seconds, clock)
 
 
 class _Loop:
@@ -254,7 +228,9 @@ class _Loop:
     def turn(self, count: int, now: Clock) -> tuple[float, float]:
         """Return the seconds and the CPU seconds of an example, over `count` examples of a new iterator."""
         if not self.bytes_per_example:
-            self._look()
+            element = next(iter(self.cut.dataset))
+            size = sum(map(bytes_of, tf.nest.flatten(element, expand_composites=True)))
+            self.bytes_per_example = size / max(1, int(self._rows(element)))
         iterator = self._iterator(count)
         self._take(iterator, tf.constant(1, tf.int64))  # opens files and prepares graphs, once a training
         begin, cpu = now()
@@ -263,16 +239,19 @@ class _Loop:
         return (end - begin) / rows, (cpu_end - cpu) / rows
 
     def grow(self, count: int) -> None:
-        """Measure the memory that `count` examples of a new iterator need."""
-        memory = _Memory()
-        self._take(iter(self._dataset), tf.constant(count, tf.int64))
-        self.grown = max((one for one in (self.grown, memory.grown) if one is not None), default=None)
+        """Measure the memory that `count` examples of a new iterator need, if the system tells.
 
-    def _look(self) -> None:
-        """Measure the size of an element."""
-        element = next(iter(self.cut.dataset))
-        size = sum(map(bytes_of, tf.nest.flatten(element, expand_composites=True)))
-        self.bytes_per_example = size / max(1, int(self._rows(element)))
+        The memory of the process counts, and that of TensorFlow's allocator, which keeps large blocks.
+        """
+        resident, held, peak = machine.reset_peak_memory(), 0, 0
+        with suppress(ValueError):  # an allocator that does not count
+            tf.config.experimental.reset_memory_stats(_HOST)
+            held = tf.config.experimental.get_memory_info(_HOST)["current"]
+        self._take(iter(self._dataset), tf.constant(count, tf.int64))
+        with suppress(ValueError):
+            peak = tf.config.experimental.get_memory_info(_HOST)["peak"]
+        if resident is not None:
+            self.grown = max(0, self.grown or 0, peak - held, machine.peak_memory() - resident)
 
     def _copies(self, element: Any) -> list[tf.Tensor]:
         """Copy an element to the device of the cut; text stays on the host."""
@@ -323,13 +302,6 @@ def _raw_read(plan: InputPlan) -> Cut:
     return Cut("read", "reads the bytes of whole files", read, is_first=True, counts=True)
 
 
-def _shown_name(name: str, plan: InputPlan) -> str:
-    """The reading stage also unpacks, which is its larger part."""
-    if name != "read":
-        return name
-    return "decompress" if plan.shards[0].path.endswith(".gz") else "records"
-
-
 def _dataset_of(made: Any) -> tf.data.Dataset:
     """Return the endless elements of what a stage returned."""
     if isinstance(made, RowBatches):
@@ -353,7 +325,7 @@ def _handing_over(last: Cut) -> list[Cut]:
         return [handed]
     (device, *_) = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     on_host = device.device_type == "CPU"
-    name = ":".join(device.name.split(":")[-2:])
+    name = short_name(device.name)
     does = f"copies each batch to {name}" + (", which training on the host does without" if on_host else "")
     return [handed, replace(handed, name=f"{COPY}{name}", does=does, device=device.name, beside=on_host)]
 
@@ -370,10 +342,6 @@ def _chain(dataset: Any) -> Iterator[Any]:
         dataset = inputs[0]
 
 
-def _is_unbatch(dataset: Any) -> bool:
-    return "Unbatch" in type(dataset).__name__
-
-
 def _operation(dataset: Any) -> str:
     """Return the name of a transformation as users write it."""
     name = type(dataset).__name__.strip("_")
@@ -381,12 +349,7 @@ def _operation(dataset: Any) -> str:
     shown = next((value for key, value in names.items() if key in name), name.removesuffix("Dataset").lower())
     if "FlatMap" in name:
         shown = "flat_map"
-    if "PyFunc" in _own_graph(dataset):
+    graph = mapped_graph(dataset)
+    if graph is not None and "PyFunc" in str(graph.as_graph_def()):
         return "Python generator" if shown == "flat_map" else f"{shown} (Python)"
     return shown
-
-
-def _own_graph(dataset: Any) -> str:
-    """Return the graph of the function of a transformation, as text."""
-    graph = mapped_graph(dataset)
-    return str(graph.as_graph_def()) if graph is not None else ""

@@ -34,7 +34,9 @@ class Meter:
         asked = tf.timestamp()
         with tf.control_dependencies([asked]):
             batch = next(iterator)
-        with tf.control_dependencies(_local_tensors(batch)):
+        strategy = tf.distribute.get_strategy()
+        local = [strategy.experimental_local_results(one) for one in tf.nest.flatten(batch)]  # of every local replica
+        with tf.control_dependencies(tf.nest.flatten(local, expand_composites=True)):
             arrived = tf.timestamp()
         self.waited.scatter_nd_add([[clock]], [arrived - asked])
         return batch
@@ -86,7 +88,12 @@ class Tap:
         The clock stops when the last batch arrives. The duration of the last step is the mean of the others.
         """
         columns = (self._asked_first, self._arrived_last, self._waited, self._batches)
-        return [_epoch(*row) for row in zip(*(column.numpy().tolist() for column in columns), strict=True) if row[3]]
+        found = []
+        for asked_first, arrived_last, waited, batches in zip(*(one.numpy().tolist() for one in columns), strict=True):
+            if batches:
+                computed = max(0.0, arrived_last - asked_first - waited)
+                found.append((int(batches), waited + computed * batches / max(1.0, batches - 1), waited))
+        return found
 
     def _note(self, asked: tf.Tensor, batch: Any) -> Any:
         with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
@@ -100,19 +107,3 @@ class Tap:
         ]
         with tf.control_dependencies(notes):
             return tf.nest.map_structure(tf.identity, batch, expand_composites=True)
-
-
-def _epoch(asked_first: float, arrived_last: float, waited: float, batches: float) -> tuple[int, float, float]:
-    computed = max(0.0, arrived_last - asked_first - waited)
-    return int(batches), waited + computed * batches / max(1.0, batches - 1), waited
-
-
-def _local_tensors(batch: Any) -> list[tf.Tensor]:
-    """Return all tensors of a batch, including those of every local replica."""
-    strategy = tf.distribute.get_strategy()
-    return [
-        tensor
-        for value in tf.nest.flatten(batch)
-        for local in strategy.experimental_local_results(value)
-        for tensor in tf.nest.flatten(local, expand_composites=True)
-    ]

@@ -53,7 +53,6 @@ from infeed.components.feed.stages.reading import (
 Stages: TypeAlias = tuple[Stage[Any, Made], ...]  # each stage takes the output of the stage before
 
 _PADDED = "a feature is padded to the longest of each batch, so batches are decoded one by one"
-_ROW_ORDER = "the order is computed from row numbers below"
 
 
 @dataclass(frozen=True)
@@ -197,19 +196,26 @@ def _source(tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: C
             where="FeedOptions.bucket_by",
             do="use the tier columns or disk, or cache_records if the records fit in memory",
         )
-    return _cached(shards, capacity, reason, weights) if cached else _streamed(shards, capacity, weights)
+    if not cached:
+        return _streamed(shards, capacity, weights)
+    return _kept(tier, shards, spec, capacity, weights, reason)
 
 
 def _kept(
-    tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: Capacity, weights: SamplingWeights | None
+    tier: Tier,
+    shards: Sequence[ShardFile],
+    spec: FeedSpec,
+    capacity: Capacity,
+    weights: SamplingWeights | None,
+    why_serialized: str = _PADDED,
 ) -> Stages:
-    options, decoded = capacity.options, capacity.sizes.can_keep
+    options, decoded = capacity.options, capacity.sizes.can_keep and tier != "stream"
     vectorized = "parsing and decoding are vectorized, so large batches are faster"
     decode = (ParseExamples(), TransformFeatures())
-    in_memory = LoadColumns() if decoded else CacheRecords(_PADDED)
+    in_memory = LoadColumns() if decoded else CacheRecords(why_serialized)
     return (
         VerifyFiles(options.cache_dir),
-        ListShards(len(shards), _ROW_ORDER),
+        ListShards(len(shards), "the order is computed from row numbers below"),
         _read_in_order(shards, capacity),
         *((BatchRecords(capacity.rows_a_call(), vectorized), *decode) if decoded else ()),
         CacheColumns(options.cache_dir, capacity.kept, decoded) if tier == "disk" else in_memory,
@@ -244,31 +250,15 @@ def _in_step(tier: Tier, spec: FeedSpec, capacity: Capacity) -> bool:
     return beside and spec.training and tier == "columns" and small and as_kept
 
 
-def _cached(shards: Sequence[ShardFile], capacity: Capacity, reason: str, weights: SamplingWeights | None) -> Stages:
-    return (
-        VerifyFiles(capacity.options.cache_dir),
-        ListShards(len(shards), _ROW_ORDER),
-        _read_in_order(shards, capacity),
-        CacheRecords(reason),
-        GatherShuffled(
-            capacity.options.batch_size,
-            capacity.batches_a_call(),
-            weights=weights,
-            bucket_by=capacity.options.bucket_by,
-        ),
-        ParseExamples(),
-        TransformFeatures(),
-    )
-
-
 def _streamed(shards: Sequence[ShardFile], capacity: Capacity, weights: SamplingWeights | None) -> Stages:
+    readers, why = capacity.readers(len(shards))
     window, reason = capacity.shuffle()
     batches = capacity.batches_a_call()
     static = "static shapes, and the vectorized steps below run once for all of them"
     return (
         VerifyFiles(capacity.options.cache_dir, weights),
         PermuteShards(len(shards), weights),
-        _interleaved(shards, capacity),
+        InterleaveShards(readers, why, advice=uneven(shards, readers)),
         *((SampleSplits(window, weights),) if weights else (ShuffleWindows(window, reason), Repeat())),
         ReadAhead(),
         # The shuffle moves single records; parsing is fastest on many.
@@ -287,11 +277,6 @@ def _streamed_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> Stage
         ParseExamples(),
         TransformFeatures(),
     )
-
-
-def _interleaved(shards: Sequence[ShardFile], capacity: Capacity) -> InterleaveShards:
-    readers, reason = capacity.readers(len(shards))
-    return InterleaveShards(readers, reason, advice=uneven(shards, readers))
 
 
 def _read_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> ReadShards:

@@ -66,7 +66,12 @@ class RowBatches:
 
     def handed(self, steps: int) -> tf.data.Dataset:
         """Return endless `CallRows` for calls of `steps` steps. An element covers all steps of a call, or a divisor."""
-        rows = self._numbered(self._steps_at_once(steps)).prefetch(_CALLS_AHEAD)
+        specs = tf.nest.flatten(self.columns.layout.spec)
+        row_bytes = sum(spec.dtype.size * spec.shape[1:].num_elements() for spec in specs)
+        most = max(1, _AT_ONCE_BYTES // (self._batch_size * row_bytes))
+        # A divisor, so that every call begins with a new element.
+        at_once = max(one for one in range(1, steps + 1) if steps % one == 0 and one <= most)
+        rows = self._numbered(at_once).prefetch(_CALLS_AHEAD)
         return endless(rows).with_options(reading_options(streams=False))
 
     def gather(self, numbers: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -120,13 +125,6 @@ class RowBatches:
         for function in self.finish:
             batch = function(tf.cast(step, tf.int64), batch)
         return batch
-
-    def _steps_at_once(self, steps: int) -> int:
-        """Return a divisor of `steps`, so that every call begins with a new element."""
-        specs = tf.nest.flatten(self.columns.layout.spec)
-        row_bytes = sum(spec.dtype.size * spec.shape[1:].num_elements() for spec in specs)
-        most = _AT_ONCE_BYTES // (self._batch_size * row_bytes)
-        return max(one for one in range(1, steps + 1) if steps % one == 0 and one <= max(1, most))
 
 
 @dataclass(frozen=True)

@@ -84,10 +84,7 @@ def worker_ranges(
 ) -> tuple[RecordRange, ...]:
     """Return the ranges that one worker reads: whole files if they divide evenly, else a part of all records.
 
-    The workers share all records without overlap.
-
-    Args:
-      evenly: divide by records, so that shares differ by at most one record.
+    The workers share all records without overlap. If `evenly`, their shares differ by at most one record.
 
     Raises:
       InfeedError: a worker has nothing to read.

@@ -17,14 +17,12 @@ _UNKNOWN = -1
 
 
 def stored_blocks(path: Any, start: Any = 0, stop: Any = _UNKNOWN, records: Any = _UNKNOWN) -> tf.data.Dataset:
-    """Return the records of a file in blocks of any length, string [block], with both checksums verified.
+    """Return records `start` to `stop - 1` of a file in blocks of any length, string [block], with checksums verified.
 
-    The dataset calls Python, so only this process can compute it.
+    The dataset calls Python, so only this process can compute it. All arguments may be tensors.
 
     Args:
-      path: file, as text or as a tensor, like all arguments.
-      start: number of the first record.
-      stop: number behind the last record; -1 for the end of the file.
+      stop: -1 for the end of the file.
       records: number of records that the range must have; -1 if it is unknown.
     """
     import tensorflow as tf

@@ -41,8 +41,7 @@ def try_changes(
     """Measure the changes that may make the slowest stage cheaper, about `seconds` for each pipeline.
 
     Args:
-      stages: measured costs of the feed as it is.
-      base: whole pipeline of the feed as it is.
+      stages, base: measured costs of the feed as it is, and its whole pipeline.
       replan: options -> plan of the same split.
     """
     cuts = list[tuple[str, Cut]]()

@@ -133,7 +133,11 @@ def _call(target: Target, features: Mapping[str, Any], seeds: Ints) -> dict[str,
         if target.option == "map_batches":
             made = call(features, seeds)
         else:
-            made = _stacked([call(row, seed) for row, seed in zip(_rows(features), seeds, strict=True)], features)
+            rows = (
+                {name: one.row(number) if isinstance(one, Ragged) else one[number] for name, one in features.items()}
+                for number in range(rows_of(features))
+            )
+            made = _stacked([call(row, seed) for row, seed in zip(rows, seeds, strict=True)], features)
         return {name: _as_fed(value, features.get(name)) for name, value in made.items()}
 
 
@@ -142,11 +146,6 @@ def checked_dict(made: Any, where: str) -> dict[str, Any]:
     if not (isinstance(made, dict) and made and all(isinstance(name, str) for name in made)):
         raise InfeedError(f"the function returned {type(made).__name__}", where=where, do="return a dict of features")
     return made
-
-
-def _rows(features: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for number in range(rows_of(features)):
-        yield {name: one.row(number) if isinstance(one, Ragged) else one[number] for name, one in features.items()}
 
 
 def rows_of(features: Mapping[str, Any]) -> int:
@@ -207,9 +206,17 @@ class NumpyMap:
     """
 
     def __init__(self, target: Target, sample: Mapping[str, Any]) -> None:
+        import tensorflow as tf
+
+        for name, spec in _spec(sample).items():
+            if not (isinstance(spec, tf.TensorSpec) or getattr(spec, "ragged_rank", 0) == 1):
+                what = f"NumPy has no array for feature {name!r}: {spec}"
+                raise InfeedError(what, where=target.where, do="use kind: tensorflow")
         self._target = target
-        self._check_input(_spec(sample))
-        sample = {name: _as_numpy(value) for name, value in sample.items()}
+        sample = {
+            name: Ragged(one.values.numpy(), one.row_splits.numpy()) if hasattr(one, "row_splits") else one.numpy()
+            for name, one in sample.items()
+        }
         seeds = np.zeros((rows_of(sample), 2) if target.option == "map_examples" else 2, np.int64)
         made = call_numpy(target, sample, seeds)
         self.like = {name: _Like.of(made[name]) for name in sorted(made)}
@@ -240,7 +247,8 @@ class NumpyMap:
         except InfeedError as error:
             raise InfeedError(error.what, where=f"{error.where}, {step}", do=error.do) from None
         self._check(made, rows_of(given), step)
-        return [part for name in self.like for part in _parts(made[name])]
+        values = [made[name] for name in self.like]
+        return [part for value in values for part in (value if isinstance(value, Ragged) else [value])]
 
     def _check(self, made: Mapping[str, Any], rows: int, step: str) -> None:
         """Raise InfeedError if a batch differs from the sample, or has another number of rows."""
@@ -256,14 +264,6 @@ class NumpyMap:
             if rows_of({name: made[name]}) != rows:
                 what = f"feature {name!r} has {rows_of({name: made[name]})} rows, and the batch has {rows}"
                 raise InfeedError(what, where=where, do="return a row for each row")
-
-    def _check_input(self, spec: Mapping[str, Any]) -> None:
-        import tensorflow as tf
-
-        for name, one in spec.items():
-            if not (isinstance(one, tf.TensorSpec) or getattr(one, "ragged_rank", 0) == 1):
-                what = f"NumPy has no array for feature {name!r}: {one}"
-                raise InfeedError(what, where=self._target.where, do="use kind: tensorflow")
 
     @staticmethod
     def _types(like: _Like) -> list[Any]:
@@ -282,16 +282,6 @@ class NumpyMap:
         return tf.RaggedTensor.from_row_splits(
             tf.ensure_shape(values, [None]), tf.ensure_shape(splits, [None if rows is None else rows + 1])
         )
-
-
-def _as_numpy(tensor: Any) -> Any:
-    if hasattr(tensor, "row_splits"):
-        return Ragged(tensor.values.numpy(), tensor.row_splits.numpy())
-    return tensor.numpy()
-
-
-def _parts(value: Any) -> list[Any]:
-    return [value.values, value.row_splits] if isinstance(value, Ragged) else [value]
 
 
 class TensorFlowMap:
@@ -313,7 +303,7 @@ class TensorFlowMap:
 
         option, spec = self._target.option, _spec(features)
         with user_code.translate_errors(option), tf.name_scope(option):
-            one = spec if option == "map_batches" else tf.nest.map_structure(_of_row, spec)
+            one = spec if option == "map_batches" else tf.nest.map_structure(tensorflow_seam.row_spec, spec)
             named = {"seed": tf.TensorSpec([2], tf.int64)} if self._seeded else {}
             concrete = self._function.get_concrete_function(one, **named)
             _TRACED[concrete.graph] = self._target
@@ -345,11 +335,6 @@ def with_rows(name: str, value: Any, rows: int | None, target: Target) -> Any:
         what = f"feature {name!r} has {value.shape[0] if value.shape.rank else 'no'} rows, and the batch has {rows}"
         raise InfeedError(what, where=target.where, do="return a row for each row")
     return tf.ensure_shape(value, [rows, *value.shape[1:]]) if isinstance(value, tf.Tensor) else value
-
-
-def _of_row(spec: Any) -> Any:
-    """Return the spec of a row: [batch, ...] -> [...]."""
-    return tensorflow_seam.row_spec(spec)
 
 
 def _row_signature(spec: Any) -> Any:

@@ -18,11 +18,7 @@ MODEL_RUN, EXAMPLES, TRANSFORM_GRAPH, REPORT = "model_run", "examples", "transfo
 
 
 class InputReportExecutor(base_executor.BaseExecutor):
-    """Executor that writes `report.html` and `report.json` into the output artifact.
-
-    The artifact gets the custom properties `verdict`, `wait_fraction` (the judged share), `wait_uncertainty` (plus or
-    minus), `bottleneck` and, with a limit, `blessed` (1 or 0).
-    """
+    """Executor that writes `report.html`, `report.json` and custom properties into the output artifact."""
 
     def Do(
         self,
@@ -36,17 +32,13 @@ class InputReportExecutor(base_executor.BaseExecutor):
         report = Report.of(inputs[MODEL_RUN], examples, options.max_wait_fraction, inputs)
         artifact = artifact_utils.get_single_instance(output_dict[REPORT])
         report.write(artifact.uri)
-        _record(artifact, report.custom_properties())
-
-
-def _record(artifact: types.Artifact, properties: dict[str, str | float | int]) -> None:
-    for name, value in properties.items():
-        if isinstance(value, str):
-            artifact.set_string_custom_property(name, value)
-        elif isinstance(value, int):
-            artifact.set_int_custom_property(name, value)
-        else:
-            artifact.set_float_custom_property(name, value)
+        for name, value in report.custom_properties().items():
+            if isinstance(value, str):
+                artifact.set_string_custom_property(name, value)
+            elif isinstance(value, int):
+                artifact.set_int_custom_property(name, value)
+            else:
+                artifact.set_float_custom_property(name, value)
 
 
 class InputReportSpec(ComponentSpec):

@@ -41,18 +41,21 @@ class TimeShares:
 
     @classmethod
     def of(cls, profile: InputProfile) -> TimeShares:
-        """Return the shares of a training."""
         epochs = profile.steady_epochs
         seconds, steps = sum(epoch.seconds for epoch in epochs), sum(epoch.steps for epoch in epochs)
         waited = profile.wait_fraction(epochs)
         outside = min(1.0, sum(epoch.outside_seconds for epoch in epochs) / seconds)
         alone = profile.batch_size / profile.ceiling.examples_per_second if profile.ceiling else math.inf
         counted = min(1.0, sum(epoch.wait_seconds for epoch in epochs) / seconds)
+        # The epochs and the measurements of the floor are repeats. Each gives half of a 95 % range.
+        repeats = [profile.waited(epoch) / epoch.seconds for epoch in epochs]
+        of_epochs = _Z * statistics.stdev(repeats) / math.sqrt(len(repeats)) if len(repeats) > 1 else 0.0
+        of_floor = profile.ceiling.floor_spread_seconds * steps / seconds if profile.ceiling else 0.0
         # Both the time alone and the remaining time in training include the floor.
         slowed = max(0.0, 1 - waited - outside - alone * steps / seconds)
         return cls(
             waited=waited,
-            uncertainty=_uncertainty(profile, steps / seconds),
+            uncertainty=min(1.0, max(_BETWEEN_RUNS, math.hypot(of_epochs, of_floor))),
             counted=counted,
             handing_over=profile.floor_seconds * steps / seconds,
             outside=outside,
@@ -65,14 +68,6 @@ class TimeShares:
     def other(self) -> float:
         """Share of the time outside waiting and steps."""
         return self.outside + self.slowed
-
-
-def _uncertainty(profile: InputProfile, steps_per_second: float) -> float:
-    """Return half of a 95 % range, with epochs and floor measurements as repeats, and the variation between runs."""
-    shares = [profile.waited(epoch) / epoch.seconds for epoch in profile.steady_epochs]
-    between = _Z * statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 1 else 0.0
-    floor = profile.ceiling.floor_spread_seconds * steps_per_second if profile.ceiling else 0.0
-    return min(1.0, max(_BETWEEN_RUNS, math.hypot(between, floor)))
 
 
 def _callback(epochs: tuple[EpochProfile, ...], seconds: float) -> tuple[str, float] | None:

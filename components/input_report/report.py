@@ -6,12 +6,12 @@ Plots are inline SVG with the colors and the font of the page.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from infeed.components import units
 from infeed.components.dataset import files, names
 from infeed.components.dataset.input_profile import (
     INPUT_PROFILE,
@@ -24,8 +24,8 @@ from infeed.components.dataset.input_profile import (
 from infeed.components.dataset.manifest import Manifest, Split
 from infeed.components.drawing import (
     COMPUTED,
-    HEIGHT_INCHES,
     INK,
+    LINE,
     MUTED,
     OUTSIDE,
     WAITED,
@@ -35,9 +35,8 @@ from infeed.components.drawing import (
     to_svg,
 )
 from infeed.components.input_report.stages import of_training, stage_plot, step_of
-from infeed.components.input_report.timeline import step_plot
 from infeed.components.input_report.verdict import TOLD_FROM, Verdict, bands, judge, throughput
-from infeed.components.units import number, percent, seconds
+from infeed.components.units import counted, number, percent, points, seconds, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,6 +51,9 @@ MOST_WORKERS = 8  # workers whose shares the report lists one by one
 MOST_BARS = 40  # beyond this number, bars are thinner than their gaps, so the plot becomes an area
 # If the first epoch is longer by this factor, the axis cuts its bar and the title gives the number.
 TOWERS_FROM = 2.5
+FEWEST_PARTS = 3  # of a timeline that is worth a plot
+MOST_EPOCHS = 30  # whose beginnings the timeline marks
+STEP_TOWERS_FROM = 3.0  # slower parts than this multiple of the slow ones are cut off, such as the first, which traces
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,6 @@ class Report:
     """Content of a report.
 
     Attributes:
-      profile: measurements of the Trainer.
       max_wait_fraction: limit of the blessing, or None.
       split: training split from its manifest, or None.
       inputs: URI of each input of the component, by name, to trace the report back.
@@ -104,12 +105,13 @@ class Report:
 
     def to_html(self) -> str:
         """Return a self-contained HTML page, without scripts or network access."""
+        epochs = self.profile.epochs
         return render(
             "infeed.components.input_report",
             "report.html.j2",
             profile=self.profile,
             verdict=self.verdict,
-            points=units.points(self.verdict.wait_uncertainty),
+            points=points(self.verdict.wait_uncertainty),
             max_wait_fraction=self.max_wait_fraction,
             inputs=self.inputs,
             facts=list(self._facts()),
@@ -120,9 +122,7 @@ class Report:
             of_stages=of_training(self.profile),
             stages=stage_plot(self.profile) if self.profile.stages else "",
             # The facts already list the rate of a single epoch.
-            throughput=throughput_plot(self.profile.epochs, self.profile.ceiling)
-            if len(self.profile.epochs) > 1
-            else None,
+            throughput=throughput_plot(epochs, self.profile.ceiling) if len(epochs) > 1 else None,
         )
 
     def _repr_html_(self) -> str:
@@ -130,36 +130,30 @@ class Report:
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         profile, verdict = self.profile, self.verdict
-        yield "Examples a second", units.number(throughput(profile.steady_epochs))
-        yield (
-            "On constant data",
-            units.number(profile.ceiling.examples_per_second) if profile.ceiling else "not measured",
-        )
+        yield "Examples a second", number(throughput(profile.steady_epochs))
+        yield "On constant data", number(profile.ceiling.examples_per_second) if profile.ceiling else "not measured"
         if profile.floor_seconds:
             yield "Handing over a batch", f"{1e6 * profile.floor_seconds:,.0f} µs a step, not counted as waiting"
         if profile.workers_waited:
             yield "Waited, worker by worker", _shares(profile)
         if verdict.wait_fraction_after_first is not None:
-            yield "Waited in the first epoch", units.percent(profile.wait_fraction(profile.epochs[:1]))
-            yield "Waited in all epochs", units.percent(verdict.wait_fraction)
+            yield "Waited in the first epoch", percent(profile.wait_fraction(profile.epochs[:1]))
+            yield "Waited in all epochs", percent(verdict.wait_fraction)
         if verdict.outside_fraction >= TOLD_FROM:
-            yield "Between calls: callbacks, Python", units.percent(verdict.outside_fraction)
+            yield "Between calls: callbacks, Python", percent(verdict.outside_fraction)
         if verdict.slowed_fraction >= TOLD_FROM:
-            yield "Steps longer than alone", units.percent(verdict.slowed_fraction)
+            yield "Steps longer than alone", percent(verdict.slowed_fraction)
         if verdict.bottleneck:
             yield "Sets the pace", verdict.bottleneck
-        yield (
-            "Trained",
-            f"{units.counted(len(profile.epochs), 'epoch')} of {units.counted(profile.steps_per_epoch, 'step')}",
-        )
-        yield "Batch", units.counted(profile.batch_size, "record")
-        yield "Strategy", f"{profile.strategy}, {units.counted(profile.replicas, 'replica')}"
+        yield "Trained", f"{counted(len(profile.epochs), 'epoch')} of {counted(profile.steps_per_epoch, 'step')}"
+        yield "Batch", counted(profile.batch_size, "record")
+        yield "Strategy", f"{profile.strategy}, {counted(profile.replicas, 'replica')}"
         if profile.hosts > 1:
             yield "Hosts", f"{profile.hosts}"
-        shards = f" in {units.counted(len(self.split.shards), 'shard')}" if self.split else ""
-        yield "Training split", f"{units.size(profile.bytes)}{shards}"
+        shards = f" in {counted(len(self.split.shards), 'shard')}" if self.split else ""
+        yield "Training split", f"{size(profile.bytes)}{shards}"
         if profile.peak_memory_bytes is not None:
-            yield "Peak memory", units.size(profile.peak_memory_bytes)
+            yield "Peak memory", size(profile.peak_memory_bytes)
 
     def custom_properties(self) -> dict[str, str | float | int]:
         """Return the custom properties of the artifact; `blessed` only with a limit."""
@@ -179,25 +173,6 @@ def split_trained_on(profile: InputProfile, uris: Iterable[str]) -> Split | None
     return next((split for split in splits if split.bytes == profile.bytes), None)
 
 
-@dataclass(frozen=True)
-class _Bar:
-    """Bar of an epoch. `number` counts from 1."""
-
-    number: int
-    seconds: float
-    waited: float
-    outside: float
-
-    @property
-    def computed(self) -> float:
-        return max(0.0, self.seconds - self.waited - self.outside)
-
-    @property
-    def parts(self) -> list[tuple[str, float]]:
-        """Parts of the bar from the axis on, with their colors."""
-        return [(COMPUTED, self.computed), (OUTSIDE, self.outside), (WAITED, self.waited)]
-
-
 def _shares(profile: InputProfile) -> str:
     """List the share that each worker waited; for many workers, only the least and the largest."""
     lasted = sum(epoch.seconds for epoch in profile.steady_epochs)
@@ -210,17 +185,21 @@ def _shares(profile: InputProfile) -> str:
 
 def waiting(profile: InputProfile) -> str:
     """Plot the seconds of each epoch as SVG: bars, an area for many epochs, or a horizontal bar for a single epoch."""
-    bars = [
-        _Bar(epoch.epoch + 1, epoch.seconds, profile.waited(epoch), epoch.outside_seconds) for epoch in profile.epochs
-    ]
-    figure, axes = new_axes(ONE_BAR_HEIGHT_INCHES if len(bars) == 1 else HEIGHT_INCHES)
-    if len(bars) == 1:
-        _one_bar(axes, bars[0])
-    else:
-        _stack(axes, bars)
-        _cut_off_towering_first(axes, bars)
-        _epoch_axis(axes, len(bars))
-        axes.set_ylabel("seconds")
+    epochs = profile.epochs
+    outside, waits = [epoch.outside_seconds for epoch in epochs], [profile.waited(epoch) for epoch in epochs]
+    computed = [max(0.0, one.seconds - wait - one.outside_seconds) for one, wait in zip(epochs, waits, strict=True)]
+    parts = ((COMPUTED, computed), (OUTSIDE, outside), (WAITED, waits))  # of a bar, from the axis on
+    if len(epochs) > 1:
+        return _stacked(epochs, parts)
+    figure, axes = new_axes(ONE_BAR_HEIGHT_INCHES)
+    left = 0.0
+    for color, (part,) in parts:
+        axes.barh([0], [part], left=[left], color=color, height=0.6)
+        left += part
+    axes.set_yticks([])
+    axes.set_xlim(0, epochs[0].seconds)
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel("seconds")
     return to_svg(figure)
 
 
@@ -243,36 +222,60 @@ def throughput_plot(epochs: Sequence[EpochProfile], ceiling: Ceiling | None) -> 
     return to_svg(figure)
 
 
-def _one_bar(axes: Axes, bar: _Bar) -> None:
-    left = 0.0
-    for color, part in bar.parts:
-        axes.barh([0], [part], left=[left], color=color, height=0.6)
-        left += part
-    axes.set_yticks([])
-    axes.set_xlim(0, bar.seconds)
-    axes.grid(axis="y", visible=False)
-    axes.set_xlabel("seconds")
-
-
-def _stack(axes: Axes, bars: Sequence[_Bar]) -> None:
-    numbers, bottom = [bar.number for bar in bars], [0.0] * len(bars)
-    for part, (color, _) in enumerate(bars[0].parts):
-        heights = [bar.parts[part][1] for bar in bars]
+def _stacked(epochs: Sequence[EpochProfile], parts: Sequence[tuple[str, Sequence[float]]]) -> str:
+    figure, axes = new_axes()
+    numbers, bottom = [epoch.epoch + 1 for epoch in epochs], [0.0] * len(epochs)
+    for color, heights in parts:
         top = [low + height for low, height in zip(bottom, heights, strict=True)]
-        if len(bars) > MOST_BARS:
+        if len(epochs) > MOST_BARS:
             axes.fill_between(numbers, bottom, top, color=color, step="mid", linewidth=0)
         else:
             axes.bar(numbers, heights, bottom=bottom, color=color, width=0.6)
         bottom = top
-
-
-def _cut_off_towering_first(axes: Axes, bars: Sequence[_Bar]) -> None:
-    first, later = bars[0], max(bar.seconds for bar in bars[1:])
-    axes.set_ylim(0, 1.15 * max(first.seconds, later))
-    if first.seconds > TOWERS_FROM * later:
+    first, *others = (epoch.seconds for epoch in epochs)
+    later = max(others)
+    axes.set_ylim(0, 1.15 * max(first, later))
+    if first > TOWERS_FROM * later:
         axes.set_ylim(0, 0.75 * TOWERS_FROM * later)
-        title = f"↑ epoch 1 took {seconds(first.seconds)}, {percent(first.waited / first.seconds)} of it waiting"
+        title = f"↑ epoch 1 took {seconds(first)}, {percent(parts[-1][1][0] / first)} of it waiting"
         axes.set_title(title, color=MUTED, size=12, loc="left")
+    _epoch_axis(axes, len(epochs))
+    axes.set_ylabel("seconds")
+    return to_svg(figure)
+
+
+def step_plot(profile: InputProfile) -> str:
+    """Plot the time of a step over the training as SVG, with a line for the step alone; empty without a timeline."""
+    timeline = profile.timeline
+    if not timeline or len(timeline.steps) < FEWEST_PARTS:
+        return ""
+    edges = [0, *itertools.accumulate(timeline.steps)]
+    parts = list(zip(timeline.steps, timeline.seconds, timeline.wait_seconds, strict=True))
+    took = [1e3 * lasted / steps for steps, lasted, _ in parts]
+    waits = [1e3 * max(0.0, min(waited, lasted) / steps - profile.floor_seconds) for steps, lasted, waited in parts]
+    computed = [whole - waited for whole, waited in zip(took, waits, strict=True)]
+    figure, axes = new_axes()
+    axes.stairs(computed, edges, fill=True, color=COMPUTED, linewidth=0)
+    axes.stairs(took, edges, baseline=computed, fill=True, color=WAITED, linewidth=0)
+    usual = sorted(took)[int(0.9 * (len(took) - 1))]
+    top = max(took) if max(took) <= STEP_TOWERS_FROM * usual else STEP_TOWERS_FROM / 2 * usual
+    if top < max(took):
+        slowest = took.index(max(took))
+        words = f"↑ steps {edges[slowest] + 1:,} to {edges[slowest + 1]:,} took {seconds(max(took) / 1e3)} each"
+        axes.set_title(words, color=MUTED, size=12, loc="left")
+    if profile.ceiling:
+        alone = 1e3 * profile.batch_size / profile.ceiling.examples_per_second
+        axes.axhline(alone, color=INK, linewidth=1.2, linestyle=(0, (5, 3)))
+        top = max(top, alone)
+    if len(profile.epochs) <= MOST_EPOCHS:
+        for begin in itertools.accumulate(epoch.steps for epoch in profile.epochs[:-1]):
+            axes.axvline(begin, color=LINE, linewidth=0.8)
+    axes.set_xlim(0, edges[-1])
+    axes.set_ylim(0, 1.1 * top)
+    axes.set_ylabel("ms a step")
+    axes.set_xlabel("step")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    return to_svg(figure, "steps")
 
 
 def _epoch_axis(axes: Axes, count: int) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infeed.components.dataset.input_profile import InputProfile, StageCost
+from infeed.components.dataset.input_profile import StageCost
 from infeed.components.drawing import render
 from infeed.components.input_report.report import Report
 from infeed.components.input_report.verdict import throughput
@@ -33,8 +33,7 @@ class ReportPair:
 
     def to_html(self, titles: Sequence[str]) -> str:
         """Return a self-contained HTML page. `titles` names both trainings."""
-        package, template = "infeed.components.input_report", "side_by_side.html.j2"
-        return render(package, template, pair=self, titles=titles)
+        return render("infeed.components.input_report", "side_by_side.html.j2", pair=self, titles=titles)
 
 
 def _joined(sides: Sequence[Mapping[str, str]]) -> list[tuple[str, str, str]]:
@@ -54,16 +53,11 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
         yield "Sets the pace", verdict.bottleneck
     yield "First epoch", seconds(profile.epochs[0].seconds)
     yield "Epoch", seconds(sum(epoch.seconds for epoch in profile.steady_epochs) / len(profile.steady_epochs))
-    yield from ((name, show(profile)) for name, show in _PLAIN.items())
-
-
-_PLAIN: dict[str, Callable[[InputProfile], str]] = {
-    "Batch": lambda profile: f"{profile.batch_size:,} records",
-    "Tier": lambda profile: profile.plan.tier,
-    "Strategy": lambda profile: f"{profile.strategy}, {profile.replicas}",
-    "Training split": lambda profile: size(profile.bytes),
-    "Peak memory": lambda profile: size(profile.peak_memory_bytes) if profile.peak_memory_bytes else "unknown",
-}
+    yield "Batch", f"{profile.batch_size:,} records"
+    yield "Tier", profile.plan.tier
+    yield "Strategy", f"{profile.strategy}, {profile.replicas}"
+    yield "Training split", size(profile.bytes)
+    yield "Peak memory", size(profile.peak_memory_bytes) if profile.peak_memory_bytes else "unknown"
 
 
 def _cost(stage: StageCost) -> str:

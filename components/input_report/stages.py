@@ -37,16 +37,12 @@ _ADVICE = {
     "Python generator": ("", "run the generator in its own process: infeed.components.feed.inputs.from_process"),
     "map (Python)": ("", "write the function with TensorFlow, or run it in processes: map_batches with kind: numpy"),
 }
-_ANY_STAGE = "make this stage cheaper, or run it in parallel"
 
 
 def pace(stages: Sequence[StageCost], bound_by: str, trials: Sequence[Trial] = (), of_plan: str = "") -> str:
-    """Say which stage sets the pace, and what to change: first what was tried and helped.
+    """Say which stage sets the pace, `bound_by`, and what to change: first what was tried and helped.
 
-    Args:
-      bound_by: name of the stage that `pace_setter` returned.
-      trials: changes that were tried.
-      of_plan: what the plan advises about the files, which goes before the general advice about reading.
+    `of_plan` is what the plan advises about the files, which goes before the general advice about reading.
     """
     rate = f"{pipeline_rate(stages):,.0f} examples a second"
     if not bound_by:
@@ -55,7 +51,7 @@ def pace(stages: Sequence[StageCost], bound_by: str, trials: Sequence[Trial] = (
     share = stage.microseconds / sum(max(0.0, one.microseconds) for one in stages if one.in_epochs)
     said = [f"The pipeline makes {rate}; {bound_by} sets the pace, with {percent(share)} of the time."]
     said += _outcomes(trials)
-    tryable, other = _ADVICE.get(bound_by, ("", "" if trials else _ANY_STAGE))
+    tryable, other = _ADVICE.get(bound_by, ("", "" if trials else "make this stage cheaper, or run it in parallel"))
     if of_plan and step_of(bound_by) == "read":
         other = of_plan
     if untried := " or ".join(filter(None, ("" if trials else tryable, other))):
@@ -71,7 +67,6 @@ def _outcomes(trials: Sequence[Trial]) -> list[str]:
 
 
 def told(trial: Trial) -> str:
-    """Say what a change gains."""
     return f"{trial.change}: {times(trial.gain)} the examples a second (measured)."
 
 
@@ -102,22 +97,17 @@ def beside_step(
     *,
     waits: bool = False,
 ) -> str:
-    """Compare the pipeline with the training step.
+    """Compare the pipeline with a training step that takes `step` examples a second.
 
-    Args:
-      bound_by, trials, of_plan: as for `pace`.
-      step: examples a second that the training step takes.
-      waits: whether a training has waited.
+    `waits` says whether a training has waited. The others are the arguments of `pace`.
     """
     if not keeps_up(stages, step):
         return f"{pace(stages, bound_by, trials, of_plan)} The training step could take {number(step)}."
     rate = pipeline_rate(stages)
-    alone = (
-        f"Alone, the pipeline makes {number(rate)} examples a second, {times(rate / step)} as many as the training step"
-    )
+    alone = f"Alone, the pipeline makes {number(rate)} examples a second, {times(rate / step)} as many as"
     shared = "In training, both share the CPU, and bursts are waited for."
     why = shared if waits else "Faster stages would gain nothing."
-    return " ".join([f"{alone} takes. {why}", *_outcomes(trials)])
+    return " ".join([f"{alone} the training step takes. {why}", *_outcomes(trials)])
 
 
 def step_of(stage: str) -> str:

@@ -51,23 +51,10 @@ LEAST_COMPUTING_FRACTION = 0.001
 DECODED_PER_BYTE_ON_DISK = 10
 # Least cost of starting a Keras step, measured with many steps per call and a tiny model.
 STEP_START_SECONDS = 0.0002
-_NO_GAIN = "faster input would gain nothing"
-# Steps of the plan that do no work per record.
-IDLE_STEPS = frozenset(
-    stage.name
-    for stage in (
-        reading.VerifyFiles,
-        reading.ListShards,
-        reading.Repeat,
-        columns.CacheRecords,
-        columns.LoadColumns,
-        columns.CacheColumns,
-        batches.Prefetch,
-        batches.PrefetchToDevice,
-    )
-)
-# Steps that cache serialized records or decoded features.
-KEEPING_STEPS = tuple(stage.name for stage in (columns.CacheRecords, columns.LoadColumns, columns.CacheColumns))
+_KEEPING = (columns.CacheRecords, columns.LoadColumns, columns.CacheColumns)  # serialized records or decoded features
+KEEPING_STEPS = tuple(stage.name for stage in _KEEPING)
+_IDLE = (reading.VerifyFiles, reading.ListShards, reading.Repeat, batches.Prefetch, batches.PrefetchToDevice)
+IDLE_STEPS = {*KEEPING_STEPS, *(stage.name for stage in _IDLE)}  # steps of the plan that do no work per record
 
 
 @dataclass(frozen=True)
@@ -130,19 +117,22 @@ class Verdict:
 
 
 def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Split | None = None) -> Verdict:
-    """Judge one training.
+    """Judge one training. Without `max_wait_fraction`, from 0 to 1, nothing is blessed.
 
-    Args:
-      profile: measurements of the Trainer.
-      max_wait_fraction: largest blessed share of waiting, 0 to 1; None for no blessing.
-      split: training split from its manifest, for advice on the number of shards.
+    `split` is the training split from its manifest, for advice on the number of shards.
     """
     shares = TimeShares.of(profile)
     judged, waited = shares.waited, shares.waited * shares.seconds
     kind = _kind(shares)
     negligible = waited < NEGLIGIBLE_SECONDS and judged >= COMPUTE_BOUND_BELOW and kind != "overhead-bound"
     kind = "balanced" if negligible else kind
-    gain = 1.0 if negligible or kind == "unclear" else _gain(profile, judged)
+    gain = 1.0
+    if not negligible and kind != "unclear":
+        most = 1 / max(1 - judged, LEAST_COMPUTING_FRACTION)
+        gain = max(1.0, min(most, _ceiling_ratio(profile) or most))
+    too_short = f"Training waited {seconds(waited)} in all, which is too little to improve."
+    is_brief = kind == "overhead-bound" and shares.other * shares.seconds < NEGLIGIBLE_SECONDS
+    most_waited = shares.counted if kind == "unclear" else judged  # the time above the floor may be unknown
     return Verdict(
         kind=kind,
         wait_fraction=profile.wait_fraction(profile.epochs),
@@ -152,20 +142,14 @@ def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Spli
         slowed_fraction=shares.slowed,
         gain=gain,
         bottleneck=_bottleneck(kind, profile, shares),
-        headline=_too_short(waited) if negligible else _headline(profile, kind, shares, gain),
-        advice=() if negligible or _is_brief(kind, shares) else advise(Situation(profile, kind, gain, split, shares)),
-        blessed=None if max_wait_fraction is None else _most_waited(kind, shares) <= max_wait_fraction,
+        headline=too_short if negligible else _headline(profile, kind, shares, gain),
+        advice=() if negligible or is_brief else advise(Situation(profile, kind, gain, split, shares)),
+        blessed=None if max_wait_fraction is None else most_waited <= max_wait_fraction,
     )
 
 
 def throughput(epochs: Sequence[EpochProfile]) -> float:
-    """Return the examples per second over all these epochs."""
     return sum(epoch.examples for epoch in epochs) / sum(epoch.seconds for epoch in epochs)
-
-
-def _gain(profile: InputProfile, judged: float) -> float:
-    most = 1 / max(1 - judged, LEAST_COMPUTING_FRACTION)
-    return max(1.0, min(most, _ceiling_ratio(profile) or most))
 
 
 def _ceiling_ratio(profile: InputProfile) -> float | None:
@@ -186,16 +170,6 @@ def _kind(shares: TimeShares) -> VerdictKind:
     return "compute-bound" if shares.waited < COMPUTE_BOUND_BELOW else "balanced"
 
 
-def _is_brief(kind: VerdictKind, shares: TimeShares) -> bool:
-    """Return whether the overhead is too short to be worth a change."""
-    return kind == "overhead-bound" and shares.other * shares.seconds < NEGLIGIBLE_SECONDS
-
-
-def _most_waited(kind: VerdictKind, shares: TimeShares) -> float:
-    """Return the share to compare with the limit: all counted time if the time above the floor is unknown."""
-    return shares.counted if kind == "unclear" else shares.waited
-
-
 def _bottleneck(kind: VerdictKind, profile: InputProfile, shares: TimeShares) -> str | None:
     if kind == "compute-bound":
         return "training step"
@@ -207,17 +181,24 @@ def _bottleneck(kind: VerdictKind, profile: InputProfile, shares: TimeShares) ->
     return working[0] if kind == "input-bound" and len(working) == 1 else None
 
 
-def _too_short(waited: float) -> str:
-    return f"Training waited {seconds(waited)} in all, which is too little to improve."
-
-
 def _headline(profile: InputProfile, kind: VerdictKind, shares: TimeShares, gain: float) -> str:
     if kind == "overhead-bound":
         return _of_overhead(shares)
     if kind == "unclear":
-        return _of_floor(profile, shares)
-    shared = _shared(profile, gain) if shares.other >= COMPUTE_BOUND_BELOW else ""
-    return _of_input(kind, shares.waited, gain) + shared
+        steps = sum(epoch.steps for epoch in profile.steady_epochs)
+        counted = f"{1e6 * shares.counted * shares.seconds / steps:,.0f} µs a step"
+        return (
+            f"The wait for input is unknown, at most {percent(shares.counted)} of the time, because the machine was "
+            f"busy: training waited {counted}, but {1e6 * profile.floor_seconds:,.0f} µs for a batch that was ready. "
+            "Train again on a quiet machine."
+        )
+    said, ratio = _of_input(kind, shares.waited, gain), _ceiling_ratio(profile)
+    if shares.other >= COMPUTE_BOUND_BELOW and ratio is not None and ratio >= SHARED_FROM * gain:
+        said += (
+            " On one constant batch, the step alone was faster still. The difference is not waiting: the step shares "
+            "the CPU with other work, such as preparing input, callbacks, and logs."
+        )
+    return said
 
 
 def _of_overhead(shares: TimeShares) -> str:
@@ -233,22 +214,13 @@ def _of_overhead(shares: TimeShares) -> str:
     return f"Neither input nor the training step limits training: {waits} {listed(parts)}.{little}"
 
 
-def _of_floor(profile: InputProfile, shares: TimeShares) -> str:
-    steps = sum(epoch.steps for epoch in profile.steady_epochs)
-    counted = f"{1e6 * shares.counted * shares.seconds / steps:,.0f} µs a step"
-    return (
-        f"The wait for input is unknown, at most {percent(shares.counted)} of the time, because the machine was busy: "
-        f"training waited {counted}, but {1e6 * profile.floor_seconds:,.0f} µs for a batch that was ready. "
-        "Train again on a quiet machine."
-    )
-
-
 def _of_input(kind: VerdictKind, judged: float, gain: float) -> str:
     faster = f"faster input would make training up to {times(gain)} as fast"
     waits = f"training waits {percent(judged)} of its time for input"
     if kind == "compute-bound":
         waits = waits if judged >= TOLD_FROM else "training does not wait for its input"
-        return f"The training step sets the pace: {waits}, and {faster if gain >= 1.005 else _NO_GAIN}."
+        faster = faster if gain >= 1.005 else "faster input would gain nothing"
+        return f"The training step sets the pace: {waits}, and {faster}."
     if gain < (WORTH_ACTING if kind == "input-bound" else 1.005):
         return (
             f"{waits.capitalize()}, but was no faster on one constant batch, so other work slowed down both. "
@@ -261,17 +233,6 @@ def _of_input(kind: VerdictKind, judged: float, gain: float) -> str:
     )
 
 
-def _shared(profile: InputProfile, gain: float) -> str:
-    """Explain a rate on constant data that is far above the possible gain."""
-    ratio = _ceiling_ratio(profile)
-    if ratio is None or ratio < SHARED_FROM * gain:
-        return ""
-    return (
-        " On one constant batch, the step alone was faster still. The difference is not waiting: the step shares the "
-        "CPU with other work, such as preparing input, callbacks, and logs."
-    )
-
-
 @dataclass(frozen=True)
 class Situation:
     """Input of the advice rules.
@@ -279,7 +240,6 @@ class Situation:
     Attributes:
       kind: kind of the verdict. Only a training that waits for input gets advice on input.
       gain: possible speedup with free input, the upper bound of every gain from better input.
-      split: training split from its manifest; None without a manifest.
     """
 
     profile: InputProfile
@@ -294,7 +254,8 @@ def advise(now: Situation) -> tuple[str, ...]:
     # A user's input function has neither tiers nor shards.
     of_the_feed = reading.ReadShards.name in now.profile.plan.step_names
     is_worth_it = now.kind in ("input-bound", "balanced") and now.gain >= WORTH_ACTING
-    tried = _of_trials(now) if is_worth_it else []
+    most = f"Training would be at most {times(now.gain)} as fast."
+    tried = [f"{told(one)} {most}" for one in now.profile.trials if one.helps] if is_worth_it else []
     cached = _keep_in_memory(now) if of_the_feed else None
     shards = _write_more_shards(now) if of_the_feed else None
     cheaper = _speed_up_what_is_left(now) if of_the_feed else _speed_up_input_function(now)
@@ -303,12 +264,6 @@ def advise(now: Situation) -> tuple[str, ...]:
     grown = None if now.kind in ("overhead-bound", "unclear") else _grow_the_batch(now)
     untried = [f"{sentence} This was not tried." for sentence in (*input_rules, grown) if sentence]
     return (*filter(None, overhead_rules), *tried, *untried)
-
-
-def _of_trials(now: Situation) -> list[str]:
-    """Return a sentence for each change that helped, with the gain that was measured."""
-    most = f"Training would be at most {times(now.gain)} as fast."
-    return [f"{told(one)} {most}" for one in now.profile.trials if one.helps]
 
 
 def working_steps(profile: InputProfile) -> tuple[str, ...]:

@@ -35,10 +35,7 @@ _log = logging.getLogger(__name__)
 def run(options: TrainingJob, name: str, make: Callable[[Place], Mapping[str, Any]]) -> None:
     """Run a job to its end. The chief's output becomes the output of this process.
 
-    Args:
-      options: settings of the job.
-      name: name of the job, the same for all attempts of a step.
-      make: returns the object of the job.
+    `name` is the same for all attempts of a step. `make` returns the object of the job.
 
     Raises:
       InfeedError: the client is not installed, the cluster refuses the job, or the job fails.
@@ -68,12 +65,7 @@ def _stopped_by_sigterm() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Cluster:
-    """The client of Kubernetes.
-
-    Attributes:
-      client: module of the client.
-      namespace: namespace of this pod, or that of the kubeconfig.
-    """
+    """The module of the Kubernetes client, and the namespace of this pod or of the kubeconfig."""
 
     client: Any
     namespace: str
@@ -105,12 +97,8 @@ class _Cluster:
     def ask(self, request: Callable[[], Any], what: str, *, missing: bool = False) -> Any:
         """Return the answer of the API server; with `missing`, None for an object that does not exist.
 
-        Args:
-          request: call of the client.
-          what: verb and resource, for errors.
-
         Raises:
-          InfeedError: the server refuses the request, or does not answer for minutes.
+          InfeedError: the server refuses the request (`what`: verb and resource), or does not answer for minutes.
         """
         until = time.monotonic() + _PATIENCE
         while True:
@@ -147,25 +135,16 @@ class _Job:
     place: Place
 
     def create(self, body: Mapping[str, Any]) -> None:
-        api, resource = self.cluster.client.CustomObjectsApi(), self._resource
-        self._ask(lambda: api.create_namespaced_custom_object(*resource, body), "create")
+        self._ask("create", body)
 
     def get(self) -> Any:
         """Return the object, or None if it does not exist."""
-        api, resource = self.cluster.client.CustomObjectsApi(), self._resource
-        return self._ask(lambda: api.get_namespaced_custom_object(*resource, self.place.name), "get", missing=True)
+        return self._ask("get", self.place.name, missing=True)
 
     def delete(self, *, wait: bool = True) -> None:
-        """Delete the job and its pods, if it exists. With `wait`, return when they are gone.
-
-        Raises:
-          InfeedError: the job is still there after minutes.
-        """
-        api, resource = self.cluster.client.CustomObjectsApi(), self._resource
+        """Delete the job and its pods, if any. With `wait`, raise InfeedError if they are still there after minutes."""
         body = self.cluster.client.V1DeleteOptions(propagation_policy="Foreground")
-        self._ask(
-            lambda: api.delete_namespaced_custom_object(*resource, self.place.name, body=body), "delete", missing=True
-        )
+        self._ask("delete", self.place.name, missing=True, body=body)
         until = time.monotonic() + _GONE
         while wait and self.get() is not None:
             if time.monotonic() > until:
@@ -198,12 +177,11 @@ class _Job:
         found = self.cluster.ask(read, "get pods/log", missing=True)
         return found.data.decode(errors="replace").splitlines() if found else []
 
-    def _ask(self, request: Callable[[], Any], verb: str, *, missing: bool = False) -> Any:
-        return self.cluster.ask(request, f"{verb} {self.api.plural}.{self.api.group}", missing=missing)
-
-    @property
-    def _resource(self) -> tuple[str, str, str, str]:
-        return self.api.group, self.api.version, self.place.namespace, self.api.plural
+    def _ask(self, verb: str, *arguments: Any, missing: bool = False, **options: Any) -> Any:
+        request = getattr(self.cluster.client.CustomObjectsApi(), f"{verb}_namespaced_custom_object")
+        resource = self.api.group, self.api.version, self.place.namespace, self.api.plural
+        what = f"{verb} {self.api.plural}.{self.api.group}"
+        return self.cluster.ask(lambda: request(*resource, *arguments, **options), what, missing=missing)
 
 
 @dataclass
@@ -219,11 +197,7 @@ class _Follower:
     _lines: deque[str] = field(default_factory=lambda: deque(maxlen=4 * _TAIL))
 
     def follow(self) -> None:
-        """Return when the job has completed.
-
-        Raises:
-          InfeedError: the job failed, took too long, or was deleted.
-        """
+        """Return when the job has completed. Raise InfeedError if it failed, took too long, or was deleted."""
         until = time.monotonic() + (self.timeout or float("inf"))
         while True:
             found = self.job.get()

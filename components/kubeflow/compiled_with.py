@@ -35,7 +35,6 @@ def warn(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def version_of(package: str) -> str | None:
-    """Return the installed version of a package, if any."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -12,7 +12,7 @@ import os
 import posixpath
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from infeed.components.dataset import files
@@ -24,17 +24,12 @@ from infeed.components.units import size
 VARIABLE = "INFEED_READING"
 """Environment variable of the steps; the value `direct` turns the setting on."""
 POINTER = "direct.txt"
-_OURS = "infeed.components."
-_WRITERS = "infeed.components.example_gen."
 
 
 def replaced(uris: PathMap, message: Any, executor: str) -> PathMap:
     """Return the mapping with folders in the store in place of the local paths of Examples.
 
-    Args:
-      uris: local path of each artifact. The launcher's files are there.
-      message: ExecutorInput.
-      executor: import path of the executor's class. If it is not of this package, its Examples are downloaded.
+    If the executor, an import path, is not of this package, its Examples are downloaded.
 
     Raises:
       InfeedError: the disk has no room for a download.
@@ -43,11 +38,11 @@ def replaced(uris: PathMap, message: Any, executor: str) -> PathMap:
     for uri in _examples(message, "inputs", uris):
         if os.path.isfile(pointer := os.path.join(paths[uri], POINTER)):
             place = files.read_bytes(pointer).decode()
-            if executor.startswith(_OURS):
+            if executor.startswith("infeed.components."):
                 paths[uri] = place
             else:
                 download(place, paths[uri])
-    if os.environ.get(VARIABLE) == "direct" and executor.startswith(_WRITERS):
+    if os.environ.get(VARIABLE) == "direct" and executor.startswith("infeed.components.example_gen."):
         for uri in _examples(message, "outputs", uris):
             # Not a sibling whose name begins like the artifact's: the launcher would download it as well.
             place = f"{posixpath.dirname(uri)}/direct/{files.name(uri)}"
@@ -57,11 +52,7 @@ def replaced(uris: PathMap, message: Any, executor: str) -> PathMap:
 
 
 def download(uri: str, path: str) -> None:
-    """Copy a folder from the store to this disk.
-
-    Raises:
-      InfeedError: the disk has no room.
-    """
+    """Copy a folder from the store to this disk. Raise InfeedError if the disk has no room."""
     needed = disk.bytes_of(uri)
     os.makedirs(path, exist_ok=True)
     free = min(shutil.disk_usage(path).free, disk.limit_of() or sys.maxsize)
@@ -77,10 +68,8 @@ def download(uri: str, path: str) -> None:
 def _examples(message: Any, kind: str, uris: PathMap) -> Iterator[str]:
     """Yield the URIs of the mapped Examples among the inputs or outputs."""
     for found in message.get(kind, {}).get("artifacts", {}).values():
-        yield from (one["uri"] for one in found.get("artifacts", []) if one["uri"] in uris.paths and _is_examples(one))
-
-
-def _is_examples(artifact: Mapping[str, Any]) -> bool:
-    described = artifact.get("type", {})
-    lines = described.get("instanceSchema", "").splitlines()
-    return "title: tfx.Examples" in lines or described.get("schemaTitle") == "tfx.Examples"
+        for artifact in found.get("artifacts", []):
+            described = artifact.get("type", {})
+            is_named = "title: tfx.Examples" in described.get("instanceSchema", "").splitlines()
+            if artifact["uri"] in uris.paths and (is_named or described.get("schemaTitle") == "tfx.Examples"):
+                yield artifact["uri"]

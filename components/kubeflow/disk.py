@@ -26,8 +26,7 @@ def limit_of(environment: Mapping[str, str] = os.environ) -> int | None:
 def remedy(*, direct: bool) -> str:
     """Return what to do about a disk that is too small.
 
-    Args:
-      direct: whether the step would read Examples from the store with `deploy.reading: direct`.
+    `direct` is whether the step would read Examples from the store with `deploy.reading: direct`.
     """
     more = ", or set deploy.reading: direct" if direct else ""
     return f"raise ephemeral_storage, or mount ephemeral_volumes at /gcs, /s3 or /minio{more}"
@@ -36,13 +35,9 @@ def remedy(*, direct: bool) -> str:
 def check_inputs(
     places: Iterable[str], limit: int | None, where: str = "deploy.resources", *, direct: bool = False
 ) -> None:
-    """Raise InfeedError if the inputs of a step take more than its limit.
+    """Raise InfeedError if the inputs of a step, paths or URIs, take more than its limit in bytes; None for no limit.
 
-    Args:
-      places: paths or URIs of the inputs.
-      limit: limit in bytes; None for no limit.
-      where: setting of the step, for the error.
-      direct: see `remedy`.
+    `where` is the setting of the step, for the error. For `direct` see `remedy`.
     """
     if limit is None:
         return

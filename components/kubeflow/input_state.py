@@ -41,9 +41,7 @@ def state_of(input_base: str, input_config: str, range_config: str = "") -> Inpu
     """Return the state of an input.
 
     Args:
-      input_base: folder of the input.
-      input_config: the Input proto as JSON.
-      range_config: the RangeConfig proto as JSON; empty for none.
+      input_config, range_config: the protos as JSON; the range may be empty.
 
     Raises:
       InfeedError: the folder cannot be read.

@@ -59,10 +59,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def wait_for_names(environ: Mapping[str, str]) -> None:
-    """Wait until the names of all machines in TF_CONFIG resolve. A pod gets a name when Kubernetes has scheduled it.
+    """Wait until the names of all machines in TF_CONFIG resolve. Raise InfeedError if one does not within an hour.
 
-    Raises:
-      InfeedError: a name does not resolve within an hour.
+    A pod gets a name when Kubernetes has scheduled it.
     """
     until = time.monotonic() + _STARTS
     for address in json.loads(environ["TF_CONFIG"])["cluster"]["worker"]:

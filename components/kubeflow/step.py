@@ -40,10 +40,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run TFX's entry point with local paths in the project's folder, in this pod or on the machines of a job.
 
     The artifacts keep their URIs with `--in-place`, for platforms without a launcher, and if a Beam option names a
-    cluster's runner, because workers do not see the disk of the pod.
-
-    Args:
-      arguments: command line of TFX's entry point; `--in-place` or `--job` comes first.
+    cluster's runner, because workers do not see the disk of the pod. `--in-place` or `--job` comes first.
     """
     arguments = [word for word in arguments if not word.startswith(project_archive.OPTION)]
     if arguments[0] == _JOB:
@@ -59,21 +56,16 @@ def main(arguments: Sequence[str]) -> None:
     message, place = message_of(arguments)
     uris = PathMap({}) if in_place else path_map(arguments, message)
     _make_room(message, uris)
-    disk.check_inputs(_inputs(message, uris), disk.limit_of(), direct=direct.VARIABLE not in os.environ)
+    inputs = [uris.paths[one["uri"]] for one in artifacts(message, "inputs") if one["uri"] in uris.paths]
+    disk.check_inputs(inputs, disk.limit_of(), direct=direct.VARIABLE not in os.environ)
     uris = direct.replaced(uris, message, arguments[arguments.index(_EXECUTOR) + 1])
-    of_tfx, shown = ui.split(uris.to_local(_unpacked(message)))
+    if values := message["inputs"].get("parameterValues"):
+        message["inputs"]["parameterValues"] = {name: unpack(value) for name, value in values.items()}
+    of_tfx, shown = ui.split(uris.to_local(message))
     _run_tfx([*arguments[:place], json.dumps(of_tfx), *arguments[place + 1 :]])
-    _finish_output(message["outputs"]["outputFile"], uris, ui.fill(shown, _places(of_tfx)))
-
-
-def _inputs(message: Any, uris: PathMap) -> Iterator[str]:
-    return (uris.paths[one["uri"]] for one in artifacts(message, "inputs") if one["uri"] in uris.paths)
-
-
-def _places(message: Any) -> dict[str, str]:
-    """Return the place of the first artifact of each input and output, by name."""
-    given = [message[kind].get("artifacts", {}) for kind in ("inputs", "outputs")]
-    return {name: found["artifacts"][0]["uri"] for kind in given for name, found in kind.items() if found["artifacts"]}
+    given = [of_tfx[kind].get("artifacts", {}) for kind in ("inputs", "outputs")]
+    first = {name: found["artifacts"][0]["uri"] for kind in given for name, found in kind.items() if found["artifacts"]}
+    _finish_output(message["outputs"]["outputFile"], uris, ui.fill(shown, first))
 
 
 def message_of(arguments: Sequence[str]) -> tuple[Any, int]:
@@ -102,12 +94,6 @@ def _run_job(job: Any, arguments: Sequence[str]) -> None:
     for path in PathMap.of(outputs).paths.values():  # the launcher uploads them; they stay empty here
         os.makedirs(path, exist_ok=True)
     cluster_job.run(options, name, lambda place: job_object(options, pod, place, command))
-
-
-def _unpacked(message: Any) -> Any:
-    """Return the message with the parameters that the compiler compressed."""
-    values = {name: unpack(value) for name, value in message["inputs"].get("parameterValues", {}).items()}
-    return {**message, "inputs": {**message["inputs"], **({"parameterValues": values} if values else {})}}
 
 
 def artifacts(message: Any, kind: str, *, later: bool = False) -> Iterator[Any]:

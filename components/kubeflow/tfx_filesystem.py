@@ -18,12 +18,10 @@ from tfx.dsl.io.filesystem import PathType
 from infeed.components.dataset import files
 from infeed.components.seams import tfx as tfx_seam
 
-_PRIORITY = 0  # the lowest number wins; TensorFlow's plugin has 10
-
 
 def register() -> None:
     """Register the plugin. Repeated calls have no effect."""
-    tfx_seam.add_filesystem(StoreFilesystem, _PRIORITY)
+    tfx_seam.add_filesystem(StoreFilesystem, 0)  # the lowest priority wins; TensorFlow's plugin has 10
 
 
 class StoreFilesystem(filesystem.Filesystem):

@@ -69,11 +69,9 @@ class TrainingJob:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job runs, and for whom.
+    """Name of a job, where it runs, and for whom.
 
     Attributes:
-      name: name of the job.
-      namespace: namespace of the job.
       service_account: service account of the machines; None for the namespace's default.
       owner: the step's pod as an ownerReference. Kubernetes deletes the job with the pod.
     """
@@ -86,15 +84,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Api:
-    """The custom resource of a job.
-
-    Attributes:
-      group: API group.
-      version: API version.
-      plural: name of the resource in paths.
-      kind: name of the resource in objects.
-      completed: condition of a successful job.
-    """
+    """The custom resource of a job: `plural` in paths, `kind` in objects. `completed` is the condition of success."""
 
     group: str
     version: str
@@ -110,16 +100,13 @@ APIS: Mapping[Kind, Api] = {
 
 
 def job_object(options: TrainingJob, pod: Mapping[str, Any], place: Place, command: Sequence[str]) -> dict[str, Any]:
-    """Return the JobSet or TrainJob.
+    """Return the JobSet or TrainJob, whose machines run `command`.
 
-    Args:
-      options: machines of the job.
-      pod: PodTemplateSpec of a machine, with one container.
-      place: name, namespace and owner.
-      command: command line of every machine.
+    `pod` is the PodTemplateSpec of a machine, with one container.
     """
     api = APIS[options.kind]
-    container = {**pod["spec"]["containers"][0], "command": [_literal(word) for word in command]}
+    literal = [word.replace("$", "$$") for word in command]  # Kubernetes replaces $(NAME), and $$ by $
+    container = {**pod["spec"]["containers"][0], "command": literal}
     container["env"] = [*_cluster(options.machines, place), *container.get("env", ())]
     spec = {**pod["spec"], **_given(serviceAccountName=place.service_account)}
     describe = _train_job if options.kind == "trainjob" else _job_set
@@ -134,11 +121,6 @@ def job_object(options: TrainingJob, pod: Mapping[str, Any], place: Place, comma
         ),
         "spec": describe(options, {**pod, "spec": spec}, container),
     }
-
-
-def _literal(word: str) -> str:
-    """Return a word of a command so that Kubernetes leaves it as it is: it replaces $(NAME), and $$ by $."""
-    return word.replace("$", "$$")
 
 
 def _cluster(machines: int, place: Place) -> list[dict[str, Any]]:
@@ -184,5 +166,4 @@ def _train_job(options: TrainingJob, pod: Mapping[str, Any], container: Mapping[
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value}

@@ -26,28 +26,23 @@ MODEL_REPORT, STATISTICS, PICTURES = "ui_model_report", "ui_statistics", "ui_pic
 _WRITTEN = {REPORT: ("report", "report.html"), MODEL_REPORT: ("evaluation", "model_report.html")}
 _PAGES = (*_WRITTEN, STATISTICS, PICTURES)
 _TYPES = {METRICS: "system.Metrics", MATRIX: "system.ClassificationMetrics", **dict.fromkeys(_PAGES, "system.HTML")}
-_EVALUATOR = "infeed.components.evaluation.component.EvaluatorExecutor"
-_EXAMPLE_GEN = "infeed.components.example_gen.executor.Executor"
-_INPUT_REPORT = "infeed.components.input_report.component.InputReportExecutor"
-_STATISTICS_GEN = "infeed.components.statistics.component.StatisticsExecutor"
 _CLASSES = "classes"
 _INFEED = (sys.executable, "-c", "from infeed.pipelines.cli import main; main()")
 _SHEET = "<!doctype html><title>Pictures</title><img alt='contact sheet' src='data:image/png;base64,{}'>"
 
 
 def outputs_of(executor: str, classes: Sequence[str], *, pictures: bool = False) -> dict[str, Any]:
-    """Return the artifacts that the step of an executor shows, as ArtifactSpecs by output name.
+    """Return the artifacts that the step of an executor, an import path, shows, as ArtifactSpecs by output name.
 
     Args:
-      executor: import path of the executor's class.
       classes: names of the classes in order of their index; empty for a regression.
       pictures: whether the Examples of the step hold pictures.
     """
     names = {
-        _EVALUATOR: of_evaluation(classes),
-        _EXAMPLE_GEN: [PICTURES] if pictures else [],
-        _INPUT_REPORT: [REPORT],
-        _STATISTICS_GEN: [STATISTICS],
+        "infeed.components.evaluation.component.EvaluatorExecutor": of_evaluation(classes),
+        "infeed.components.example_gen.executor.Executor": [PICTURES] if pictures else [],
+        "infeed.components.input_report.component.InputReportExecutor": [REPORT],
+        "infeed.components.statistics.component.StatisticsExecutor": [STATISTICS],
     }
     return specs_of(names.get(executor, []), classes)
 
@@ -80,9 +75,7 @@ def split(message: Any) -> tuple[Any, dict[str, Any]]:
 def write_shown(message: str, **places: str) -> None:
     """Write the artifacts of this module for a step without TFX, and name them in its ExecutorOutput.
 
-    Args:
-      message: ExecutorInput of the step, as JSON.
-      places: local folders of the artifacts that are shown, by TFX's names: `evaluation`, `examples`.
+    `message` is the ExecutorInput. `places` are local folders by TFX's names: `evaluation`, `examples`.
     """
     whole, shown = split(json.loads(message))
     uris = PathMap.of(artifact["uri"] for artifact in shown.values())  # the launcher uploads the pages
@@ -92,11 +85,9 @@ def write_shown(message: str, **places: str) -> None:
 
 
 def fill(shown: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
-    """Write the artifacts of this module, and return them for the ExecutorOutput.
+    """Write the artifacts of this module, by output name and with local paths, and return them for the ExecutorOutput.
 
-    Args:
-      shown: artifacts by output name, with local paths.
-      places: places of the inputs and the other outputs of the step, by name.
+    `places` are the places of the inputs and the other outputs of the step, by name.
     """
     filled = {}
     for name, artifact in shown.items():
@@ -145,10 +136,7 @@ def confusion_matrix(evaluation: str, classes: Sequence[str]) -> dict[str, Any]:
             for cell in matrix.entries:
                 if cell.actual_class_id >= 0:
                     counts[cell.actual_class_id][cell.predicted_class_id] += cell.num_weighted_examples
-    return {
-        "annotationSpecs": [{"displayName": name} for name in classes],
-        "rows": [{"row": row} for row in counts],
-    }
+    return {"annotationSpecs": [{"displayName": name} for name in classes], "rows": [{"row": row} for row in counts]}
 
 
 def _values(evaluation: str) -> Iterator[tuple[str, Any]]:

@@ -20,6 +20,7 @@ from infeed.components import schema
 from infeed.components.annotations import Count
 from infeed.components.dataset.column_files import CachedColumn, ColumnFile, ColumnIndex, FileWriter, mapped
 from infeed.components.dataset.manifest import Column
+from infeed.components.dataset.records import from_offsets
 from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.spill import Kind, SpilledFeature
 
@@ -34,7 +35,6 @@ class FeatureSpec:
     """Type and shape of a feature.
 
     Attributes:
-      type: `float32`, `int64` or `bytes`.
       shape: shape of a row: `()` for one value, `(n,)` for n values, None for a varying number, delivered as `Ragged`.
       nulls: number of rows without a value.
     """
@@ -45,7 +45,6 @@ class FeatureSpec:
 
     @property
     def width(self) -> int:
-        """Number of values in a row of fixed shape."""
         return self.shape[0] if self.shape else 1
 
 
@@ -119,12 +118,7 @@ class _Lists:
 
 
 class Features:
-    """Features of all rows of a split, by name. After pickling, another process opens the same files.
-
-    Args:
-      entry: folder of the files.
-      index: index of the files.
-    """
+    """Features of all rows of a split, by name. After pickling, another process opens the same files."""
 
     def __init__(self, entry: str, index: ColumnIndex) -> None:
         self.entry, self._index = entry, index
@@ -137,7 +131,6 @@ class Features:
 
     @property
     def rows(self) -> int:
-        """Number of records in the split."""
         return self._index.rows
 
     @property
@@ -152,7 +145,6 @@ class Features:
 
     @property
     def bytes(self) -> int:
-        """Size of all columns, in bytes."""
         return sum(file.bytes for column in self._index.columns for file in column.files)
 
     def batches_a_call(self, batch: int) -> int:
@@ -184,16 +176,11 @@ def _opened(stem: str, column: CachedColumn) -> RowTaker:
     values = mapped(f"{stem}.values", "uint8" if is_text else column.type, column.values, column.shape * (not is_text))
     if not is_text and not column.ragged:
         return _Packed(values)
-    items = _binary(values, splits.pop()) if is_text else pa.array(values)
+    items = from_offsets(values, splits.pop()) if is_text else pa.array(values)
     if not column.ragged:
         return _Strings(items, column.shape[0])
     buffers = [None, pa.py_buffer(splits[0])]
     return _Lists(pa.Array.from_buffers(pa.large_list(items.type), column.levels[0] - 1, buffers, children=[items]))
-
-
-def _binary(values: npt.NDArray[Any], splits: Ints) -> pa.Array:
-    buffers = [None, pa.py_buffer(splits), pa.py_buffer(values)]
-    return pa.Array.from_buffers(pa.large_binary(), len(splits) - 1, buffers)
 
 
 def pack_columns(
@@ -202,10 +189,8 @@ def pack_columns(
     """Write the columns of an entry.
 
     Args:
-      features: spilled features by name.
       records: number of records in each file.
       declared: columns of the whole dataset, which apply to all its splits.
-      folder: output folder.
     """
     specs = {name: _spec_of(features[name], declared.get(name)) for name in sorted(features)}
     optional = {name for name in specs if _is_optional(features[name], declared.get(name))}
@@ -277,15 +262,12 @@ def _write_alone(feature: SpilledFeature, spec: FeatureSpec, stem: str) -> Cache
     values = FileWriter(f"{stem}.values")
     for begin in range(0, len(feature.data), _ITEMS):
         values.add(feature.data[begin : begin + _ITEMS])
-    ends = [_write_splits(lengths, f"{stem}.splits.{level}") for level, lengths in enumerate(_lengths(feature))]
+    lengths = [feature.counts, feature.sizes] if is_text else [feature.counts]
+    ends = [_write_splits(of_level, f"{stem}.splits.{level}") for level, of_level in enumerate(lengths)]
     files = (values.written(), *(file for _, file in ends))
     shape = (spec.width,) if is_text and spec.shape is not None else ()
     levels = tuple(count for count, _ in ends)
     return CachedColumn("string" if is_text else feature.kind, spec.shape is None, shape, values.items, levels, files)
-
-
-def _lengths(feature: SpilledFeature) -> list[Ints]:
-    return [feature.counts, feature.sizes] if feature.kind == "bytes" else [feature.counts]
 
 
 def _write_splits(lengths: Ints, path: str) -> tuple[int, ColumnFile]:

@@ -155,8 +155,21 @@ class LoadedDataset:
     @property
     def plan(self) -> LoadPlan:
         """Plan of the batches. `print(data.plan)` shows each decision and its reason."""
-        features, folder = self._features, str(Path(self._features.entry).parent)
-        return LoadPlan.of(self._found, folder, (features.rows, len(features.placed), features.bytes), self._options)
+        found, features, options = self._found, self._features, self._options
+        return LoadPlan(
+            place=found.place,
+            split=found.split,
+            files=len(found.files),
+            file_bytes=found.bytes,
+            records=features.rows,
+            features=len(features.placed),
+            column_bytes=features.bytes,
+            folder=str(Path(features.entry).parent),
+            batch_size=options.batch_size,
+            seed=options.seed,
+            shuffle=options.shuffle,
+            steps_per_epoch=self.steps_per_epoch,
+        )
 
     @property
     def steps_per_epoch(self) -> int:
@@ -241,11 +254,8 @@ class LoadedDataset:
         self._check(label)
         if self._maps:
             do = "map the dataset with TensorFlow: data.tf().map(function)"
-            raise InfeedError(
-                "the map calls Python, and the threads of tf.data call none",
-                where="infeed.load(...).map(...).tf()",
-                do=do,
-            )
+            what = "the map calls Python, and the threads of tf.data call none"
+            raise InfeedError(what, where="infeed.load(...).map(...).tf()", do=do)
         self._delivery.warn_of_empty_text(self._found.place)
         return to_tensorflow(self._features, self.rows(epochs), self._delivery.recipe(pack=pack, label=label), label)
 
@@ -309,9 +319,8 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
             raise _no_column(name, first.columns if first else {}, found.place)
     if not (features and sum(records)):
         what = "there is no record to read" if not sum(records) else "no record holds a value"
-        raise InfeedError(
-            what, where=f"{found.place}, split {found.split}", do="check what wrote it, or choose another split"
-        )
+        do = "check what wrote it, or choose another split"
+        raise InfeedError(what, where=f"{found.place}, split {found.split}", do=do)
     index = pack_columns(features, records, columns, folder)
     shutil.rmtree(spills)
     return index
@@ -319,6 +328,5 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
 
 def _no_column(name: str, known: Mapping[str, Any], place: str) -> InfeedError:
     shown = ", ".join(sorted(known)[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
-    return InfeedError(
-        f"there is no column {name!r}", where=place, do=f"name one of {shown or 'those that records have'}"
-    )
+    do = f"name one of {shown or 'those that records have'}"
+    return InfeedError(f"there is no column {name!r}", where=place, do=do)

@@ -27,9 +27,6 @@ def dataset_columns(
 
     Args:
       found: split to load, with the files of the other splits.
-      own: features of this split.
-      records: number of records in this split.
-      wanted: names of features; None for all.
     """
     if found.schema:
         return {column.name: column for column in found.schema if wanted is None or column.name in wanted}
@@ -44,7 +41,11 @@ def dataset_columns(
         for name in counted.keys() - features.keys():
             counted[name].add_missing(rows)
         before += rows
-    return {name: _column(name, feature) for name, feature in counted.items()}
+    columns = {}
+    for name, feature in counted.items():  # as ingest: a missing value does not change the shape of single values
+        fixed = feature.most and (feature.least == feature.most or feature.most == 1)
+        columns[name] = Column(name, _TYPES[feature.kind], (feature.most,) if fixed else None, feature.nulls)
+    return columns
 
 
 def add_missing_features(
@@ -65,9 +66,3 @@ def _other_splits(found: SplitFiles, wanted: Sequence[str] | None) -> Iterator[t
             _log.warning("split %r is not readable, so columns that only this split has are omitted: %s", split, error)
             continue
         yield features, sum(held)
-
-
-def _column(name: str, feature: FeatureCounts) -> Column:
-    """Describe a feature as ingest does: a missing value is a null, and does not change the shape of single values."""
-    fixed = feature.least == feature.most or feature.most == 1
-    return Column(name, _TYPES[feature.kind], (feature.most,) if fixed and feature.most else None, feature.nulls)

@@ -36,8 +36,6 @@ class Arrays(Protocol):
 
 
 class NumpyArrays:
-    """Operations on NumPy arrays."""
-
     def fill(self, values: Any, kind: Kind, fill: Any) -> Any:
         if kind == "float32":
             return np.where(np.isnan(values), np.float32(fill), values)
@@ -53,13 +51,6 @@ class NumpyArrays:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Delivery of the features of a split.
-
-    Attributes:
-      placed: location of each feature, by name.
-      fills: fill value of each feature, by name.
-    """
-
     placed: Mapping[str, PlacedFeature]
     fills: Mapping[str, Any] = field(default_factory=dict)
 
@@ -68,9 +59,7 @@ class Delivery:
         """Choose the fill values.
 
         Args:
-          placed: location of each feature, by name.
           rule: as in LoadOptions.on_missing.
-          place: location of the dataset, for errors.
 
         Raises:
           InfeedError: a value for a column does not fit, or `rule` is "error" and a value is missing.
@@ -80,7 +69,11 @@ class Delivery:
             marked = cls.of(placed, "mark", place).fills
             return cls(placed, {**marked, **{name: value for name, value in given.items() if placed[name].is_optional}})
         if rule == "error":
-            _check_complete(placed, place)
+            for name, one in placed.items():
+                if one.is_optional and one.spec.nulls:
+                    what = f"{counted(one.spec.nulls, 'cell')} of column {name!r} are missing"
+                    do = f"choose a value: on_missing={{{name!r}: ...}}, or leave the column out"
+                    raise InfeedError(what, where=place, do=do)
         if rule == "ragged":
             return cls(placed)
         optional = {name: one.spec.type for name, one in placed.items() if one.is_optional}
@@ -167,8 +160,6 @@ class Recipe:
     """Recipe of a batch.
 
     Attributes:
-      alone: location of each separate feature, by name.
-      fills: fill values by name.
       packed: features and slices to join, by type.
     """
 
@@ -191,14 +182,15 @@ class Recipe:
         found = {name: columns[column][pick] if pick else columns[column] for name, column, pick in self._picks}
         for name, fill in self.fills.items():
             found[name] = arrays.fill(found[name], self.alone[name].spec.type, fill)
-        joined = {
-            kind: arrays.join([_part(part, columns, found) for part in parts]) for kind, parts in self.packed.items()
-        }
+        joined = {}
+        for kind, parts in self.packed.items():
+            joined[kind] = arrays.join(
+                [
+                    found.pop(part) if isinstance(part, str) else columns[part.column][:, part.start : part.stop]
+                    for part in parts
+                ]
+            )
         return found | joined if joined else found
-
-
-def _part(part: str | PlaceRange, columns: Sequence[Any], found: dict[str, Any]) -> Any:
-    return found.pop(part) if isinstance(part, str) else columns[part.column][:, part.start : part.stop]
 
 
 def _fill(name: str, value: Any, placed: Mapping[str, PlacedFeature]) -> Any:
@@ -223,11 +215,3 @@ def _fill(name: str, value: Any, placed: Mapping[str, PlacedFeature]) -> Any:
         return int(value)
     do = {"bytes": "give text or bytes", "float32": "give a number", "int64": "give a whole number of 64 bits"}
     raise InfeedError(f"{value!r} does not fit into {one.spec.type}", where=where, do=do[one.spec.type])
-
-
-def _check_complete(placed: Mapping[str, PlacedFeature], place: str) -> None:
-    for name, one in placed.items():
-        if one.is_optional and one.spec.nulls:
-            what = f"{counted(one.spec.nulls, 'cell')} of column {name!r} are missing"
-            do = f"choose a value: on_missing={{{name!r}: ...}}, or leave the column out"
-            raise InfeedError(what, where=place, do=do)

@@ -11,22 +11,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import google_crc32c
-import numpy as np
-
 from infeed.components.dataset import files, names
 from infeed.components.dataset.checksums import Expected
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Column, Manifest
 from infeed.components.dataset.reading import check_listed, flat_files
-from infeed.components.dataset.records import mask_checksums
+from infeed.components.dataset.records import HEADER_BYTES, is_header
 from infeed.components.errors import InfeedError
 
 _GLOB = re.compile(r"[*?\[]")
 _ENDS = re.compile(r"([-.]?\d+-of-\d+|[._]tfrecords?|\.gz)+$", re.IGNORECASE)  # end of a file name, after the split
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d+)-of-(?P<count>\d+)")
 _GZIP_MAGIC = b"\x1f\x8b"
-_LENGTH_BYTES, _HEAD_BYTES = 8, 12  # sizes in the header of a record
 _DEFAULT = "train"
 
 
@@ -77,26 +73,26 @@ def find_split(where: str, split: str | None = None) -> SplitFiles:
     if folder.startswith(names.SPLIT_FOLDER) and files.is_folder(place):
         place, split = place.rpartition("/")[0] or ".", split or folder.removeprefix(names.SPLIT_FOLDER)
     if files.exists(files.join(place, names.MANIFEST)) and _has_splits(place):
-        found = _of_manifest(place, split)
+        manifest = Manifest.read(place)
+        name = _choose(manifest.splits, split, place)
+        expected = tuple(shard.expected(place) for shard in manifest.splits[name].shards)
+        check_listed(names.split_dir(place, name), {files.name(one.path) for one in expected})
+        others = {} if manifest.schema else _others(_folders(place), name)
+        listed = tuple(files.stat(one.path) for one in expected)
+        found = SplitFiles(place, name, listed, expected, manifest.schema, others)
     else:
         by_split = _by_split(place)
         name = _choose(by_split, split, place)
         found = SplitFiles(place, name, tuple(by_split[name]), others=_others(by_split, name))
         if files.is_folder(place):  # a file or a pattern may select some of the files
             _check_numbers(found)
-    _check_compression(found.files)
+    packed = [file.path.endswith(names.GZIP_SUFFIX) for file in found.files]
+    if len(set(packed)) > 1:
+        one, other = (found.files[packed.index(is_packed)].path for is_packed in (True, False))
+        what = f"it is compressed, and {files.name(other)} beside it is not"
+        raise InfeedError(what, where=one, do="compress all files, or none")
     _check_beginnings(found)
     return found
-
-
-def _of_manifest(root: str, split: str | None) -> SplitFiles:
-    manifest = Manifest.read(root)
-    name = _choose(manifest.splits, split, root)
-    expected = tuple(shard.expected(root) for shard in manifest.splits[name].shards)
-    check_listed(names.split_dir(root, name), {files.name(one.path) for one in expected})
-    found = tuple(files.stat(one.path) for one in expected)
-    others = {} if manifest.schema else _others(_folders(root), name)
-    return SplitFiles(root, name, found, expected, manifest.schema, others)
 
 
 def _others(by_split: Mapping[str, Sequence[FileStat]], name: str) -> dict[str, tuple[FileStat, ...]]:
@@ -140,16 +136,12 @@ def _matching(pattern: str) -> Mapping[str, list[FileStat]]:
     below = pattern[len(folder) + len(slash) :]
     by_split: dict[str, list[FileStat]] = {}
     for file in files.glob(folder or slash or ".", below):
-        by_split.setdefault(_split_in(files.name(file.path)), []).append(file)
+        # mnist-train.tfrecord-00000-of-00002 -> train
+        last = _ENDS.sub("", files.name(file.path)).rpartition("-")[2]
+        by_split.setdefault("all" if not last or last.isdigit() else last, []).append(file)
     if not by_split:
         raise InfeedError("no file matches the pattern", where=pattern, do="check its folder and its letters")
     return by_split
-
-
-def _split_in(name: str) -> str:
-    """Return the split in a file name: `mnist-train.tfrecord-00000-of-00002` -> `train`; else `all`."""
-    last = _ENDS.sub("", name).rpartition("-")[2]
-    return "all" if not last or last.isdigit() else last
 
 
 def _choose(splits: Mapping[str, object], asked: str | None, place: str) -> str:
@@ -174,34 +166,17 @@ def _check_numbers(found: SplitFiles) -> None:
             raise InfeedError(what, where=f"{found.place}, split {found.split}", do=do)
 
 
-def _check_compression(found: tuple[FileStat, ...]) -> None:
-    """Raise InfeedError if only some of the files are compressed."""
-    packed = [file.path.endswith(names.GZIP_SUFFIX) for file in found]
-    if len(set(packed)) > 1:
-        one, other = found[packed.index(True)].path, files.name(found[packed.index(False)].path)
-        raise InfeedError(
-            f"it is compressed, and {other} beside it is not", where=one, do="compress all files, or none"
-        )
-
-
 def _check_beginnings(found: SplitFiles) -> None:
     """Raise InfeedError for a compressed file without .gz, or, without a manifest, a file that is not a TFRecord."""
     for file in found.files:
         if file.path.endswith(names.GZIP_SUFFIX) or not file.size:
             continue
         with files.open_input(file.path) as opened:
-            head = bytes(opened.read(_HEAD_BYTES))
+            head = bytes(opened.read(HEADER_BYTES))
         if head.startswith(_GZIP_MAGIC):
             what, do = "it is compressed by gzip, which its name does not tell", "add .gz to its name"
-        elif not (found.expected or _is_head(head)):
+        elif not (found.expected or is_header(head)):
             what, do = "it does not begin as a TFRecord file does", "name TFRecords alone, or write the file again"
         else:
             continue
         raise InfeedError(what, where=file.path, do=do)
-
-
-def _is_head(head: bytes) -> bool:
-    """Return whether the bytes are a length and its checksum."""
-    length, checksum = head[:_LENGTH_BYTES], head[_LENGTH_BYTES:]
-    wanted = mask_checksums(np.array([google_crc32c.value(length)], np.uint32))[0]
-    return int.from_bytes(checksum, "little") == int(wanted)

@@ -102,10 +102,15 @@ def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: 
     several = features.batches_a_call(order.batch.part)
     if several > 1 and order.shuffled and recipe.is_dense:  # without a shuffle, the last batch may be short
         # For small batches, passing each from thread to thread costs more than the gather, so pass several at a time.
-        calls = _calls(columns, order, several).map(tf.autograph.experimental.do_not_convert(gather_several))
+        calls = columns.training_calls(order.rows, order.batch, several, start_step=order.start_step)
+        calls = calls.map(tf.autograph.experimental.do_not_convert(gather_several))
         batches = _ended(columns, calls.prefetch(_CALLS_AHEAD).unbatch(), order)
     else:
-        batches = columns.mapped(_row_numbers(columns, order), gather).prefetch(tf.data.AUTOTUNE)
+        if order.shuffled:
+            rows = _ended(columns, columns.training_rows(order.rows, order.batch, start_step=order.start_step), order)
+        else:
+            rows = columns.evaluation_rows(order.rows, order.batch).skip(order.start_step)
+        batches = columns.mapped(rows, gather).prefetch(tf.data.AUTOTUNE)
     return batches.with_options(options)
 
 
@@ -120,7 +125,6 @@ class TensorFlowArrays:
     rows: int | None
 
     def fill(self, values: Any, kind: Kind, fill: Any) -> Any:
-        """As `Arrays.fill`."""
         import tensorflow as tf
 
         if kind == "float32":
@@ -129,23 +133,10 @@ class TensorFlowArrays:
         return tf.reshape(filled, [-1 if self.rows is None else self.rows])
 
     def join(self, parts: Sequence[Any]) -> Any:
-        """As `Arrays.join`."""
         import tensorflow as tf
 
         columns = [part if len(part.shape) == 2 else part[:, tf.newaxis] for part in parts]
         return columns[0] if len(columns) == 1 else tf.concat(columns, axis=1)
-
-
-def _calls(columns: Any, order: BatchOrder, several: int) -> tf.data.Dataset:
-    """Return the row numbers of `several` batches at a time, int64 [batches, batch]; `columns` is the feed's module."""
-    return columns.training_calls(order.rows, order.batch, several, start_step=order.start_step)
-
-
-def _row_numbers(columns: Any, order: BatchOrder) -> tf.data.Dataset:
-    """Return the row numbers of one batch at a time, int64 [batch]."""
-    if not order.shuffled:
-        return columns.evaluation_rows(order.rows, order.batch).skip(order.start_step)
-    return _ended(columns, columns.training_rows(order.rows, order.batch, start_step=order.start_step), order)
 
 
 def _ended(columns: Any, batches: tf.data.Dataset, order: BatchOrder) -> tf.data.Dataset:

@@ -25,11 +25,7 @@ class BatchMap:
 
     @classmethod
     def of(cls, function: str | Callable[..., Any]) -> BatchMap:
-        """Import a function that is given by name.
-
-        Raises:
-          InfeedError: there is no such function.
-        """
+        """Import a function that is given by name. Raises InfeedError if there is no such function."""
         loaded = user_code.load(function, _WHERE) if isinstance(function, str) else function
         own = loaded.__wrapped__ if isinstance(function, str) else loaded  # type: ignore[attr-defined]
         return cls(own, takes_seed(own))

@@ -14,7 +14,6 @@ from infeed.components.checks import about, as_tuples, at_least, refused, requir
 from infeed.components.errors import InfeedError, OptionError
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.load.delivery import Rule
-from infeed.components.load.find import SplitFiles
 from infeed.components.load.order import BatchOrder
 from infeed.components.units import counted, size
 
@@ -82,7 +81,6 @@ class LoadOptions:
 
     @property
     def worker(self) -> WorkerContext:
-        """Which worker this is."""
         assert isinstance(self.workers, WorkerContext), "made by `__post_init__`"
         return self.workers
 
@@ -111,12 +109,7 @@ class LoadPlan:
     """Plan of the batches. The printed plan has a line for each decision and its reason.
 
     Attributes:
-      place: location of the records.
-      files: number of TFRecord files.
-      file_bytes: size of these files.
-      features: number of features that are read.
       column_bytes: size of the columns in `folder`.
-      steps_per_epoch: number of global batches.
     """
 
     place: str
@@ -132,27 +125,7 @@ class LoadPlan:
     shuffle: bool
     steps_per_epoch: int
 
-    @classmethod
-    def of(cls, found: SplitFiles, folder: str, sizes: tuple[int, int, int], options: LoadOptions) -> LoadPlan:
-        """Return the plan. `sizes` are the number of records, the number of features, and the bytes of the columns."""
-        rows, features, column_bytes = sizes
-        return cls(
-            place=found.place,
-            split=found.split,
-            files=len(found.files),
-            file_bytes=found.bytes,
-            records=rows,
-            features=features,
-            column_bytes=column_bytes,
-            folder=folder,
-            batch_size=options.batch_size,
-            seed=options.seed,
-            shuffle=options.shuffle,
-            steps_per_epoch=options.order(rows).steps_per_epoch,
-        )
-
     def describe(self) -> str:
-        """Return the plan as text."""
         order = f"a new order of all rows each epoch, by seed {self.seed}" if self.shuffle else "the order of the files"
         short = "whole batches" if self.shuffle else "the last batch may be short"
         return "\n".join(

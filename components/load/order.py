@@ -23,8 +23,7 @@ from infeed.components.checks import at_least, refused, require
 from infeed.components.feed.options import GlobalBatch
 
 Ints = npt.NDArray[np.int64]
-# The feed folds this number into the seed of an epoch to get the seed of its order.
-_ORDER = 2
+_ORDER = 2  # the feed folds this number into the seed of an epoch to get the seed of its order
 Words = npt.NDArray[np.uint32]
 Seed = tuple[int, int]
 _ROUNDS = 10
@@ -76,11 +75,7 @@ class BatchOrder:
         return self.batch.steps(self.rows) if self.shuffled else -(-self.rows // self.batch.size)
 
     def __len__(self) -> int:
-        """Return the number of batches.
-
-        Raises:
-          TypeError: the order is endless.
-        """
+        """Return the number of batches. Raises TypeError if the order is endless."""
         if self._end is None:
             raise TypeError("an endless order has no length")
         return self._end - self.start_step

@@ -74,11 +74,8 @@ class FeatureCounts:
         if other.kind != self.kind:
             self.add_missing(other.rows)
             return
-        self.rows, self.values, self.nulls = (
-            self.rows + other.rows,
-            self.values + other.values,
-            self.nulls + other.nulls,
-        )
+        self.rows, self.values = self.rows + other.rows, self.values + other.values
+        self.nulls += other.nulls
         self.least, self.most = min(self.least, other.least), max(self.most, other.most)
 
 
@@ -100,7 +97,6 @@ class SpilledFeature(FeatureCounts):
             self._append("values", items.to_numpy(zero_copy_only=False))
 
     def add_missing(self, rows: int) -> None:
-        """Append records that lack the feature."""
         super().add_missing(rows)
         self._append("counts", np.zeros(rows, np.int64))
 
@@ -134,19 +130,13 @@ def spill_records(
     """Read all records once, and return the features sorted by name and the number of records in each file.
 
     Args:
-      paths: TFRecord files.
-      folder: output folder of the values.
       wanted: names of features; None for all.
       threads: number of decoding threads; None for one per core.
 
     Raises:
       InfeedError: a file is corrupt, a record is not a tf.Example, or a feature changes its type.
     """
-
-    def added(number: int, kind: Kind) -> SpilledFeature:
-        return SpilledFeature(kind, stem=f"{folder}/{number}")
-
-    return _read_features(paths, added, wanted, threads)
+    return _read_features(paths, lambda number, kind: SpilledFeature(kind, stem=f"{folder}/{number}"), wanted, threads)
 
 
 def count_features(
@@ -165,44 +155,29 @@ def _read_features(
     features: dict[str, F] = {}
     held = [0] * len(paths)
     for block in decoded_blocks(paths, threads):
-        _add(features, block, sum(held), new, wanted, paths[block.file])
+        for name, column in block.columns.items():
+            if wanted is not None and name not in wanted:
+                continue
+            kind = _KINDS[column.type.value_type]
+            if name not in features:
+                features[name] = new(len(features), kind)
+                features[name].add_missing(sum(held))
+            if features[name].kind != kind:
+                number = next(number for number, one in enumerate(column) if one.is_valid)
+                what = f"feature {name!r} is {kind}, and {features[name].kind} in the records before"
+                raise InfeedError(what, where=f"{paths[block.file]}, record {block.first + number}", do=REMEDY)
+            features[name].add(column)
+        for name in features.keys() - block.columns.keys():
+            features[name].add_missing(block.records)
         held[block.file] += block.records
     return dict(sorted(features.items())), held
-
-
-def _add(
-    features: dict[str, F],
-    block: DecodedBlock,
-    before: int,
-    new: Callable[[int, Kind], F],
-    wanted: Sequence[str] | None,
-    path: str,
-) -> None:
-    """Add a block of records to the features; `before` records precede the block."""
-    for name, column in block.columns.items():
-        if wanted is not None and name not in wanted:
-            continue
-        kind = _KINDS[column.type.value_type]
-        feature = features.get(name)
-        if feature is None:
-            feature = features[name] = new(len(features), kind)
-            feature.add_missing(before)
-        if feature.kind != kind:
-            number = next(number for number, one in enumerate(column) if one.is_valid)
-            what = f"feature {name!r} is {kind}, and {feature.kind} in the records before"
-            raise InfeedError(what, where=f"{path}, record {block.first + number}", do=REMEDY)
-        feature.add(column)
-    for name in features.keys() - block.columns.keys():
-        features[name].add_missing(block.records)
 
 
 class DecodedBlock(NamedTuple):
     """Block of adjacent records of a file.
 
     Attributes:
-      file: number of the file.
       first: number of the first record in its file.
-      records: number of records.
       columns: lists, [records], by feature name.
     """
 
@@ -216,7 +191,6 @@ def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator
     """Decode all records of the files in order. Memory holds one block per thread and one more.
 
     Args:
-      paths: TFRecord files.
       threads: number of decoding threads; None for one per core.
 
     Raises:

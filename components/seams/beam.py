@@ -58,9 +58,6 @@ def allow_copies(copies: ModuleType) -> None:
     2.63 made the last two arguments of the class required, and tft passes them since 1.17. Beam 2.62 would do for tft,
     but its Dask runner takes no size of partitions, and its cloudpickle holds Dask at 2024.8. Any other tft or class is
     left alone.
-
-    Args:
-      copies: the module `COPYING_MODULE`.
     """
     if not metadata.version("tensorflow-transform").startswith("1.16."):
         return

@@ -46,11 +46,7 @@ ANALYSIS = Seam(
                 f"{_TFT}.beam.beam_nodes": ("CreateSavedModel",),
                 f"{_TFT}.beam.common": ("get_unique_temp_path",),
                 f"{_TFT}.graph_context": ("TFGraphContext",),
-                f"{_TFT}.graph_tools": (
-                    "SourcedTensorsVisitor",
-                    "get_analyzers_fingerprint",
-                    "get_dependent_inputs",
-                ),
+                f"{_TFT}.graph_tools": ("SourcedTensorsVisitor", "get_analyzers_fingerprint", "get_dependent_inputs"),
                 f"{_TFT}.impl_helper": ("get_traced_transform_fn",),
                 f"{_TFT}.nodes": ("Traverser", "Visitor"),
                 f"{_TFT}.saved.saved_transform_io_v2": ("SavedModelLoader",),
@@ -109,11 +105,7 @@ def joined_boundaries(boundaries: Any) -> tuple[Any, ...]:
 
 
 def vocabulary_order(ordering: int) -> str:
-    """Return what a vocabulary is ordered by: `frequency` or `mutual_information`, also `weighted_`; empty if unknown.
-
-    Args:
-      ordering: `vocab_ordering_type` of an operation.
-    """
+    """Return the order of a vocabulary: `frequency` or `mutual_information`, also `weighted_`; empty if unknown."""
     from tensorflow_transform import analyzers
 
     kinds = vars(analyzers._VocabOrderingType).items()
@@ -209,8 +201,6 @@ def annotations_of(graph: Any, features: Any, *, final: bool) -> Callable[[], Ma
     """Return what tft's `metadata_fn` does, which traces the function once more: it returns annotations of features.
 
     Args:
-      graph: traced function.
-      features: what the function returns.
       final: whether the results of all analyzers are known. If not, only names of features are returned.
 
     Returns:
@@ -223,10 +213,7 @@ def annotations_of(graph: Any, features: Any, *, final: bool) -> Callable[[], Ma
     own, _ = tf2_utils.strip_and_get_tensors_and_control_dependencies(flat)  # of the user, as annotated
     by_name = schema_inference._get_tensor_value_to_key_map(tf.nest.pack_sequence_as(features, own, True))
     ranges = schema_inference._TF_METADATA_TENSOR_COLLECTION
-    limits = [
-        schema_inference._TF_METADATA_TENSOR_MIN_COLLECTION,
-        schema_inference._TF_METADATA_TENSOR_MAX_COLLECTION,
-    ]
+    limits = [schema_inference._TF_METADATA_TENSOR_MIN_COLLECTION, schema_inference._TF_METADATA_TENSOR_MAX_COLLECTION]
     protos = [
         schema_inference._TF_METADATA_EXTRA_ANNOTATION_TYPE_URL,
         schema_inference._TF_METADATA_EXTRA_ANNOTATION_PROTO,

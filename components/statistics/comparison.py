@@ -42,7 +42,6 @@ class ColumnChange:
     """The change of one column.
 
     Attributes:
-      name: name of the column.
       before, after: statistics. None if the column does not exist.
       measure: measure of the distance. None if the columns cannot be compared.
       distance: from 0, equal, to 1, disjoint. None if one side has no values.

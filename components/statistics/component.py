@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import tfx.components
-from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
 from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils
@@ -31,7 +30,11 @@ class StatisticsExecutor(EngineExecutor):
     """Write `Split-NAME/FeatureStats.pb` for each split, or fall back to TFX's executor."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        request = StatisticsRequest.of(exec_properties.get(STATS_OPTIONS), _schema(input_dict))
+        schema = None
+        if input_dict.get(SCHEMA):
+            path = io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(input_dict[SCHEMA]))
+            schema = io_utils.SchemaReader().read(path)
+        request = StatisticsRequest.of(exec_properties.get(STATS_OPTIONS), schema)
         examples = artifact_utils.get_single_instance(input_dict[EXAMPLES])
         reason = request.beyond or beyond(examples, exec_properties)
         if reason:
@@ -40,19 +43,17 @@ class StatisticsExecutor(EngineExecutor):
             return
         output = artifact_utils.get_single_instance(output_dict[STATISTICS])
         splits = _splits(examples, exec_properties)
-        _record(output, examples, splits)
+        # The properties that TFX's executor sets and that readers expect.
+        output.split_names = artifact_utils.encode_split_names(splits)
+        output.span = examples.span
+        output.set_string_custom_property("stats_dashboard_link", "")
+        output.set_json_value_custom_property(SAMPLE_RATES, json_utils.dumps(dict.fromkeys(splits, 1.0)))
         each = ChosenMap("describes", limits.STATISTICS_BYTES, self.cluster(output))
         tables = tables_of([(examples.uri, split) for split in splits], map_fn=each)
         for split, table in zip(splits, tables, strict=True):
             found = describe(table, request)
             target = files.join(artifact_utils.get_split_uri([output], split), FILE)
             files.write_bytes(target, found.SerializeToString(deterministic=True))
-
-
-def _schema(input_dict: Artifacts) -> schema_pb2.Schema | None:
-    if not input_dict.get(SCHEMA):
-        return None
-    return io_utils.SchemaReader().read(io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(input_dict[SCHEMA])))
 
 
 def beyond(examples: types.Artifact, exec_properties: Mapping[str, Any]) -> str:
@@ -65,11 +66,7 @@ def beyond(examples: types.Artifact, exec_properties: Mapping[str, Any]) -> str:
 
 
 def _splits(examples: types.Artifact, exec_properties: Mapping[str, Any]) -> list[str]:
-    """Return the splits to describe.
-
-    Raises:
-      InfeedError: `exclude_splits` is not a list, or excludes all splits.
-    """
+    """Return the splits to describe. Raise InfeedError if `exclude_splits` is not a list, or excludes all splits."""
     excluded = json_utils.loads(exec_properties.get(EXCLUDE_SPLITS) or "null") or []
     if not isinstance(excluded, list):
         raise InfeedError(f"exclude_splits is {excluded!r}", where="StatisticsGen", do="use a list of split names")
@@ -80,14 +77,6 @@ def _splits(examples: types.Artifact, exec_properties: Mapping[str, Any]) -> lis
             f"all splits are excluded: {', '.join(names) or 'none'}", where="exclude_splits", do="exclude fewer splits"
         )
     return chosen
-
-
-def _record(output: types.Artifact, examples: types.Artifact, splits: Sequence[str]) -> None:
-    """Set the properties of the output that TFX's executor sets and that readers expect."""
-    output.split_names = artifact_utils.encode_split_names(list(splits))
-    output.span = examples.span
-    output.set_string_custom_property("stats_dashboard_link", "")
-    output.set_json_value_custom_property(SAMPLE_RATES, json_utils.dumps(dict.fromkeys(splits, 1.0)))
 
 
 class StatisticsGen(tfx.components.StatisticsGen):

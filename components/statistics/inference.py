@@ -24,12 +24,9 @@ def describe(table: TableStatistics, request: StatisticsRequest) -> statistics_p
 
 
 def infer_schema(root: str, splits: Sequence[str], map_fn: MapFn) -> schema_pb2.Schema:
-    """Infer the schema of a dataset from the statistics of its splits, as SchemaGen does.
+    """Infer the schema of a dataset from the statistics of its splits, in the order of the manifest, as SchemaGen does.
 
-    Args:
-      root: folder of the dataset.
-      splits: names of the splits, in the order of the manifest.
-      map_fn: reads the records of splits that carry no statistics.
+    `map_fn` reads the records of splits that carry no statistics.
     """
     import tensorflow_data_validation as tfdv  # takes seconds
 
@@ -47,8 +44,7 @@ def keep_columns(schema: schema_pb2.Schema, splits: Iterable[statistics_pb2.Data
 
     TFDV treats such a column as dropped and deprecates it, so that a parsing spec of the schema lacks it.
     """
-    held = [_columns_with_values(statistics) for statistics in splits]
-    everywhere = set.intersection(*held)
+    everywhere = set.intersection(*map(_columns_with_values, splits))
     for feature in schema.feature:
         if feature.name not in everywhere:
             for part in ("lifecycle_stage", "presence", "shape"):
@@ -56,11 +52,6 @@ def keep_columns(schema: schema_pb2.Schema, splits: Iterable[statistics_pb2.Data
 
 
 def _columns_with_values(statistics: statistics_pb2.DatasetFeatureStatisticsList) -> set[str]:
-    """Return the names of the columns with a value in some row."""
-    found = (feature for dataset in statistics.datasets for feature in dataset.features)
-    return {feature.path.step[0] for feature in found if _common(feature).num_non_missing}
-
-
-def _common(feature: statistics_pb2.FeatureNameStatistics) -> statistics_pb2.CommonStatistics:
-    kind = feature.WhichOneof("stats")
-    return getattr(feature, kind).common_stats if kind else statistics_pb2.CommonStatistics()
+    features = (feature for dataset in statistics.datasets for feature in dataset.features)
+    found = ((one.path.step[0], one.WhichOneof("stats"), one) for one in features)
+    return {name for name, kind, one in found if kind and getattr(one, kind).common_stats.num_non_missing}

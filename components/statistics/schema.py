@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tfx.components
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
-from tfx import types
 from tfx.components.schema_gen import executor
 from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils
@@ -29,17 +27,11 @@ class SchemaExecutor(executor.Executor):
         excluded = json_utils.loads(exec_properties.get(EXCLUDE_SPLITS) or "null") or []
         statistics = artifact_utils.get_single_instance(input_dict[STATISTICS])
         schema = text_format.Parse(files.read_bytes(path), schema_pb2.Schema())
-        keep_columns(schema, _statistics_of(statistics, excluded))
+        splits = [name for name in artifact_utils.decode_split_names(statistics.split_names) if name not in excluded]
+        folders = (artifact_utils.get_split_uri([statistics], split) for split in splits)
+        found = (files.read_bytes(files.join(folder, FILE)) for folder in folders)
+        keep_columns(schema, map(statistics_pb2.DatasetFeatureStatisticsList.FromString, found))
         files.write_bytes(path, text_format.MessageToString(schema).encode())
-
-
-def _statistics_of(
-    artifact: types.Artifact, excluded: Iterable[str]
-) -> Iterator[statistics_pb2.DatasetFeatureStatisticsList]:
-    for split in artifact_utils.decode_split_names(artifact.split_names):
-        if split not in excluded:
-            found = files.read_bytes(files.join(artifact_utils.get_split_uri([artifact], split), FILE))
-            yield statistics_pb2.DatasetFeatureStatisticsList.FromString(found)
 
 
 class SchemaGen(tfx.components.SchemaGen):

@@ -19,9 +19,8 @@ from infeed.components.errors import InfeedError
 from infeed.pipelines.console.exit_codes import Command, interruptible
 from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
-from infeed.pipelines.image.build import BASE, BuiltImage, ImageOptions, OnStep, build_image
+from infeed.pipelines.image.build import BASE, BuiltImage, ImageOptions, OnStep, build_image, remember
 from infeed.pipelines.image.context import Accelerator
-from infeed.pipelines.image.record import remember
 from infeed.pipelines.project.config_file import TEMPLATES, Project, read_project
 
 

@@ -16,7 +16,7 @@ from infeed.pipelines.compile.native import compile_native
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import OutputFile
 from infeed.pipelines.console.terminal import quiet, show_facts
-from infeed.pipelines.image.record import last_built
+from infeed.pipelines.image.build import last_built
 from infeed.pipelines.job.compiled import CompiledJob, Schema, Target, leaves
 from infeed.pipelines.job.disks import tight_disks
 from infeed.pipelines.job.project import archive_beside

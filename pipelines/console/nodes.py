@@ -160,12 +160,7 @@ def show_nodes(
     table = TableView(log_path, label=label, loading=loading, delay=_SECONDS_UNSHOWN if transient else 0.0)
     # `quiet` redirects stdout and stderr to the log; Live must not draw them above the table.
     with Live(
-        table,
-        console=console,
-        refresh_per_second=4,
-        redirect_stdout=False,
-        redirect_stderr=False,
-        transient=transient,
+        table, console=console, refresh_per_second=4, redirect_stdout=False, redirect_stderr=False, transient=transient
     ) as live:
 
         def on_change(nodes: Sequence[NodeReport]) -> None:
@@ -220,9 +215,6 @@ class TableView:
         self._nodes: Sequence[NodeReport] = ()
         self._changed: dict[str, tuple[NodeReport, float]] = {}  # latest report of a node, and its time
 
-    def __call__(self, nodes: Sequence[NodeReport]) -> None:
-        self.update(nodes)
-
     def update(self, nodes: Sequence[NodeReport]) -> bool:
         """Take over the nodes, and return whether one has another state."""
         before = [node.state for node in self._nodes]
@@ -237,7 +229,9 @@ class TableView:
             return
         table = Table(box=None, pad_edge=False, show_footer=True, header_style="dim", footer_style="dim")
         table.add_column("node", footer="total", min_width=24)
-        table.add_column("state", footer=self._count(), min_width=len(self.loading))
+        ended = sum(node.state not in (NodeState.WAITING, NodeState.RUNNING) for node in self._nodes)
+        count = f"{ended} of {len(self._nodes)}" if self._nodes else self.loading
+        table.add_column("state", footer=count, min_width=len(self.loading))
         table.add_column("time", footer=stopwatch(self.clock() - self._opened), justify="right", min_width=10)
         noted = any(node.note for node in self._nodes) and options.max_width >= _NOTES_FROM
         if noted:
@@ -247,10 +241,6 @@ class TableView:
         live = [f"{node.name}: {node.progress}" for node in self._nodes if node.progress]
         log = [Text(f"{self.label}: {self.log_path}", style="dim", overflow="fold")] if self.log_path else []
         yield Group(table, *map(Text, live), *log)
-
-    def _count(self) -> str:
-        ended = sum(node.state not in (NodeState.WAITING, NodeState.RUNNING) for node in self._nodes)
-        return f"{ended} of {len(self._nodes)}" if self._nodes else self.loading
 
     def _time(self, node: NodeReport) -> str:
         if node.state is NodeState.RUNNING:
@@ -276,7 +266,16 @@ class LineView:
         with self._mutex:
             self._nodes = nodes
             for node in nodes:
-                self._show(node, self._clock())
+                now = self._clock()
+                state, note = self._shown.get(node.name, (NodeState.WAITING, ""))
+                if node.state is not state:
+                    self._started[node.name] = now
+                unprinted = now - self._printed.get(node.name, now)
+                due = node.state is NodeState.RUNNING and unprinted >= _SECONDS_OF_PROGRESS
+                if node.state is not state or node.note not in ("", note) or due:
+                    self._console.out(_line(node, now - self._started.get(node.name, now)), highlight=False)
+                    self._printed[node.name] = now
+                self._shown[node.name] = (node.state, node.note)
 
     def __enter__(self) -> LineView:
         threading.Thread(target=self._tick, daemon=True).start()
@@ -288,16 +287,6 @@ class LineView:
     def _tick(self) -> None:
         while not self._ended.wait(_SECONDS_OF_TICK):
             self(self._nodes)
-
-    def _show(self, node: NodeReport, now: float) -> None:
-        state, note = self._shown.get(node.name, (NodeState.WAITING, ""))
-        if node.state is not state:
-            self._started[node.name] = now
-        due = node.state is NodeState.RUNNING and now - self._printed.get(node.name, now) >= _SECONDS_OF_PROGRESS
-        if node.state is not state or node.note not in ("", note) or due:
-            self._console.out(_line(node, now - self._started.get(node.name, now)), highlight=False)
-            self._printed[node.name] = now
-        self._shown[node.name] = (node.state, node.note)
 
 
 def format_state(state: NodeState) -> Text:

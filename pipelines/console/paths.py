@@ -118,10 +118,8 @@ def check_paths(parameters: Iterable[click.Parameter], context: click.Context) -
         title = parameter.opts[0] if isinstance(parameter, click.Option) else name.upper()
         for path in given if isinstance(given, tuple) else (given,):
             parameter.type.check(path, f"{title} {path}" if path else title)
-            is_artifact = name != "data" and type(parameter.type) in (
-                InputPath,
-                InputFolder,
-            )  # data is in a store or on a volume
+            # Data is in a store or on a volume.
+            is_artifact = name != "data" and type(parameter.type) in (InputPath, InputFolder)
             here += [path] if is_artifact and os.path.exists(path) else []
     disk.check_inputs(here, disk.limit_of())
 

@@ -41,7 +41,11 @@ def choose(question: str, choices: Sequence[Choice]) -> str:
       KeyboardInterrupt: Ctrl-C, or the end of the input.
     """
     console = Terminal()
-    console.print(_table(choices))
+    table = Table("", "column", *choices[0].facts, "likely", box=None, header_style="bold", pad_edge=False)
+    for number, choice in enumerate(choices[:_SHOWN], start=1):
+        name = Text(choice.name, style="bold" if choice.likely else "")
+        table.add_row(str(number), name, *(Text(fact) for fact in choice.facts.values()), Text(choice.likely))
+    console.print(table)
     if len(choices) > _SHOWN:
         console.print(f"and {len(choices) - _SHOWN:,} more, which you can name")
     default = choices[0].name if choices[0].likely else None
@@ -56,18 +60,9 @@ def choose(question: str, choices: Sequence[Choice]) -> str:
 
 def _answer(given: str, choices: Sequence[Choice]) -> str:
     names = [choice.name for choice in choices]
-    if given in names:  # a name may well be a number
-        return given
-    if given.strip() in names:
-        return given.strip()
+    for name in (given, given.strip()):  # a name may well be a number
+        if name in names:
+            return name
     if given.strip().isdecimal() and 1 <= int(given) <= len(names):
         return names[int(given) - 1]
     raise click.UsageError(f"there is no {given!r}: give a number from 1 to {len(names)}, or a name")
-
-
-def _table(choices: Sequence[Choice]) -> Table:
-    table = Table("", "column", *choices[0].facts, "likely", box=None, header_style="bold", pad_edge=False)
-    for number, choice in enumerate(choices[:_SHOWN], start=1):
-        name = Text(choice.name, style="bold" if choice.likely else "")
-        table.add_row(str(number), name, *(Text(fact) for fact in choice.facts.values()), Text(choice.likely))
-    return table

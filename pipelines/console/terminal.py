@@ -53,12 +53,7 @@ class Terminal(Console):
 
 
 def command_line(*words: object, program: str = "") -> str:
-    """Return a command to paste, quoted for a POSIX shell.
-
-    Args:
-      words: arguments, not quoted.
-      program: program to run; by default this program, as it was called.
-    """
+    """Return a command to paste, quoted for a POSIX shell; `program` is by default this program, as it was called."""
     own = "infeed" if shutil.which("infeed") else os.path.relpath(sys.argv[0])
     return shlex.join([program or own, *map(str, words)])
 
@@ -100,8 +95,11 @@ def quiet(log_path: str | Path | None, verbose: bool = False) -> Iterator[Consol
         _point_to(log.fileno(), log.fileno())
         try:
             copying = _copying(log_path, errors) if verbose and log_path else contextlib.nullcontext()
+            # Rich measures the width on stdin, stdout and stderr; now only stdin may be a terminal.
+            has_width = terminal.isatty() and not os.isatty(_STDIN)
+            width = os.get_terminal_size(terminal.fileno()).columns if has_width else None
             with copying, _python_logging_to(log):
-                yield _console(terminal)
+                yield Terminal(file=terminal, width=width)
         finally:
             _flush()
             _point_to(screen, errors)
@@ -146,12 +144,6 @@ def _log(path: str | Path | None) -> TextIO:
         return os.fdopen(os.dup(_STDERR), "a", encoding="utf-8", buffering=1)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     return Path(path).open("a", encoding="utf-8", buffering=1)
-
-
-def _console(terminal: TextIO) -> Console:
-    # Rich measures the width on stdin, stdout and stderr; after the redirection, only stdin may be a terminal.
-    width = os.get_terminal_size(terminal.fileno()).columns if terminal.isatty() and not os.isatty(_STDIN) else None
-    return Terminal(file=terminal, width=width)
 
 
 @contextlib.contextmanager

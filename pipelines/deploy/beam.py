@@ -190,12 +190,7 @@ class Beam:
         return next((name for name in ("dataflow", "flink", "spark") if getattr(self, name)), "")
 
     def flags(self, *, image: str, root: str, vertex: VertexOptions | None = None) -> list[Flag]:
-        """Return Beam's options of the nodes that pass over data.
-
-        Args:
-          image: container image of the steps, which the workers run as well.
-          root: folder of everything that the pipeline writes.
-          vertex: options of Vertex AI, if it runs the pipeline.
+        """Return Beam's options of the nodes that pass over data; `vertex` is given if Vertex AI runs the pipeline.
 
         Raises:
           InfeedError: a setting of the runner is missing.
@@ -220,8 +215,6 @@ def check_places(runner: str, root: str, data: str = "gs://") -> None:
 
     Args:
       runner: name of a runner that is not local, such as `FlinkRunner`.
-      root: folder of everything that the pipeline writes.
-      data: path of the data, if known.
     """
     if not root.startswith("gs://"):
         raise InfeedError(

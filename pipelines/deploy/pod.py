@@ -146,11 +146,7 @@ def quantity(text: str, name: str) -> float:
     """
     match = _QUANTITY.fullmatch(text)
     if not match:
-        raise InfeedError(
-            f"{name} is {text!r}",
-            where="deploy.resources",
-            do=_AS_QUANTITY,
-        )
+        raise InfeedError(f"{name} is {text!r}", where="deploy.resources", do=_AS_QUANTITY)
     return float(match[1]) * _UNITS[match[2]]
 
 

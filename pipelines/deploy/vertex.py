@@ -158,14 +158,7 @@ def check_accelerator(machine: Any) -> None:
 
 
 def custom_job(options: VertexOptions, training: Training, *, name: str, image: str) -> dict[str, Any]:
-    """Return the CustomJob for `Trainer(custom_job=...)`, with its project and region.
-
-    Args:
-      options: project, region, account, network, labels and key.
-      training: machines of the job.
-      name: display name of the job.
-      image: container image of every machine.
-    """
+    """Return the CustomJob for `Trainer(custom_job=...)`, with its project and region."""
     return {
         "project": options.project,
         "region": options.region,
@@ -216,16 +209,15 @@ def job_spec(options: VertexOptions, training: Training, *, image: str) -> dict[
 def worker_pool(training: Training, *, image: str, replicas: int) -> dict[str, Any]:
     """Return a WorkerPoolSpec. TFX adds the command of the Trainer's executor to `container_spec`."""
     return {
-        "machine_spec": machine_spec(training),
+        "machine_spec": {
+            "machine_type": training.machine,
+            **accelerator(training),
+            **_given(tpu_topology=training.tpu_topology),
+        },
         "replica_count": replicas,
         "disk_spec": {"boot_disk_type": "pd-ssd", "boot_disk_size_gb": training.disk_gb},
         "container_spec": {"image_uri": image},
     }
-
-
-def machine_spec(training: Training) -> dict[str, Any]:
-    """Return the MachineSpec of one machine."""
-    return {"machine_type": training.machine, **accelerator(training), **_given(tpu_topology=training.tpu_topology)}
 
 
 def serving_args(options: VertexOptions, endpoint: Endpoint) -> dict[str, Any]:

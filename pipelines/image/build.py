@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import json
 import os
 import re
 import subprocess
@@ -16,10 +17,12 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infeed.components import schema
+from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.pipelines.containers import Build, Engine, find_engine
 from infeed.pipelines.image.context import Accelerator, beam_sdk, make_context
@@ -118,6 +121,24 @@ def build_image(project: Path | None, options: ImageOptions, log: Path, on_step:
     )
 
 
+def remember(built: BuiltImage, project: str) -> None:
+    """Record the built image of a project, so that `infeed compile` can use its digest."""
+    files.write_bytes(_record(project), json.dumps(dataclasses.asdict(built), indent=1).encode())
+
+
+def last_built(tag: str, project: str) -> BuiltImage | None:
+    """Return the last build of the project if it built `tag` and the digest is known."""
+    try:
+        built = schema.read_json(BuiltImage, files.read_bytes(_record(project)))
+    except (FileNotFoundError, ValueError, InfeedError):  # no record, or a record of another release
+        return None
+    return built if built.tag == tag and "@" in built.image else None
+
+
+def _record(project: str) -> str:
+    return str(Path("runs", project, "image.json"))
+
+
 def _by_digest(base: str, digest: str) -> str:
     """Convert `debian:13` to `debian@sha256:...` if the digest is known."""
     return f"{re.sub(r'(:[^:/]+)?(@.*)?$', '', base, count=1)}@{digest}" if digest else base
@@ -136,22 +157,12 @@ _Follow = Callable[[Sequence[str]], _Ended]
 
 
 def _build(
-    engine: Engine,
-    options: ImageOptions,
-    digest: str,
-    project: Path | None,
-    scratch: Path,
-    log: Path,
-    follow: _Follow,
+    engine: Engine, options: ImageOptions, digest: str, project: Path | None, scratch: Path, log: Path, follow: _Follow
 ) -> None:
     context = scratch / "context"
     context.mkdir()
     make_context(
-        context,
-        project,
-        accelerator=options.accelerator,
-        exclude=options.exclude,
-        with_project=options.with_project,
+        context, project, accelerator=options.accelerator, exclude=options.exclude, with_project=options.with_project
     )
     labels = {f"{_LABELS}.name": options.base.partition("@")[0]} | ({f"{_LABELS}.digest": digest} if digest else {})
     # docker looks up a name in the registry again. The others use the local image, which may never have been pushed.
@@ -202,13 +213,10 @@ def _follow(command: Sequence[str], write: Callable[[str], object], on_step: OnS
             process.terminate()
             process.wait()  # the engine reads a folder that the caller is about to remove
             raise
-    return _Ended(process.returncode, tuple(steps), _last_words(lines))
-
-
-def _last_words(lines: Iterable[str]) -> str:
-    """Return the last line that contains "error", because engines print a summary after the error."""
     spoken = [line for line in lines if line]
-    return ([line for line in spoken if _ERROR.search(line)] or spoken or [""])[-1]
+    # Engines print a summary after the error.
+    words = ([line for line in spoken if _ERROR.search(line)] or spoken or [""])[-1]
+    return _Ended(process.returncode, tuple(steps), words)
 
 
 def pip_secrets(folder: Path) -> dict[str, str]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from importlib.metadata import PackagePath, distribution
 from pathlib import Path
@@ -49,11 +49,8 @@ def make_context(
     """Write the build context into the empty `folder`; the Dockerfile explains its layout.
 
     Args:
-      folder: build context for the container engine.
       project: the user's folder, or None if all functions are in installed packages, as in templates.
-      accelerator: "gpu" adds CUDA's libraries, about 4 GB.
-      exclude: names or patterns of project files to exclude from the image.
-      with_project: whether the image holds the project's files, and not only what they need.
+      accelerator, exclude, with_project: as in `ImageOptions`.
 
     Raises:
       InfeedError: the project is too large for code.
@@ -64,11 +61,19 @@ def make_context(
         (folder / name).write_text((files / name).read_text("utf-8"), "utf-8")
     stack = "".join((files / lock).read_text("utf-8") for lock in locks)
     (folder / "requirements.txt").write_text(stack, "utf-8")
-    (folder / "build-requirements.txt").write_text("".join(_entries(stack, *_BUILD_TOOLS)), "utf-8")
+    entries = re.findall(r"^\S[^\n]*\n(?:[ ][^\n]*\n)*", stack, re.M)  # a line with the version, then lines with hashes
+    tools = "".join(entry for entry in entries if entry.startswith(_BUILD_TOOLS))
+    (folder / "build-requirements.txt").write_text(tools, "utf-8")
     (folder / "constraints.txt").write_text("\n".join(_PIN.findall(stack)) + "\n", "utf-8")
     (folder / "package").mkdir()
     package_wheel(folder / "package")
-    _copy_project(project if with_project else None, folder / "project", exclude)
+    if project and with_project:
+        ignored = ignoring(exclude)
+        do = "exclude it with --exclude {}, or keep data outside the project's folder"
+        check_size(project, ignored, _MOST_BYTES, do)
+        shutil.copytree(project, folder / "project", ignore=ignored)
+    else:
+        (folder / "project").mkdir()
     wanted = project / "requirements.txt" if project else None
     (folder / "project-requirements.txt").write_bytes(wanted.read_bytes() if wanted and wanted.is_file() else b"")
 
@@ -79,21 +84,6 @@ def beam_sdk() -> str:
     pinned = re.search(r"^apache-beam==(\S+)", lock, re.M)
     assert pinned, "TFX needs Beam"
     return f"docker.io/apache/beam_python{PYTHON}_sdk:{pinned[1]}"
-
-
-def _entries(lock: str, *names: str) -> Iterable[str]:
-    """Return the entries of some packages in a lock file: a line with the version, then lines with hashes."""
-    return (entry for entry in re.findall(r"^\S[^\n]*\n(?:[ ][^\n]*\n)*", lock, re.M) if entry.startswith(names))
-
-
-def _copy_project(project: Path | None, target: Path, exclude: Sequence[str]) -> None:
-    if project is None:
-        target.mkdir()
-        return
-    ignored = ignoring(exclude)
-    do = "exclude it with --exclude {}, or keep data outside the project's folder"
-    check_size(project, ignored, _MOST_BYTES, do)
-    shutil.copytree(project, target, ignore=ignored)
 
 
 def package_wheel(folder: Path) -> Path:
@@ -130,7 +120,11 @@ def _from_installed(folder: Path) -> Path:
     """Rebuild the wheel: a zip of the installed files (PEP 427) without the scripts and bytecode that pip made."""
     package = distribution(NAME)
     path = folder / f"{NAME.replace('-', '_')}-{package.version}-py3-none-any.whl"
-    files = [file for file in package.files or () if _came_from_the_wheel(file)]
+    files = [
+        file
+        for file in package.files or ()
+        if ".." not in file.parts and file.suffix != ".pyc" and file.name not in _LOCAL
+    ]
     record = next(file for file in package.files or () if file.name == "RECORD")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for file in files:
@@ -145,7 +139,3 @@ def _entry(file: PackagePath) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(file.as_posix())
     entry.external_attr = 0o644 << 16
     return entry
-
-
-def _came_from_the_wheel(file: PackagePath) -> bool:
-    return ".." not in file.parts and file.suffix != ".pyc" and file.name not in _LOCAL

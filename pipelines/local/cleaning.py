@@ -22,10 +22,7 @@ from infeed.pipelines.local.outcome import keeping_last_run, open_store
 _METADATA = "metadata.sqlite"
 # NODE/OUTPUT/EXECUTION, relative to the folder of artifacts. Roots may have moved since a run, so only this counts.
 _PLACE = re.compile(r"([^/]+/[^/]+/\d+)(?:/\d+)?/?$")
-_MARKS = {
-    "ModelBlessing": "blessed",
-    "PushedModel": "pushed",
-}  # property of an artifact type that is 1 for a good model
+_MARKS = {"ModelBlessing": "blessed", "PushedModel": "pushed"}  # property of an artifact that is 1 for a good model
 
 
 @dataclass(frozen=True)
@@ -60,15 +57,23 @@ def plan_cleaning(root: str, keep: int) -> Cleaning:
     places = tuple(place for place in found if place not in needed)
     remembered = {run.name for run in runs if run in runs[:keep] or executions[run.name] & good}
     old = tuple(run for run in read_runs(root) if run.run_id not in remembered)
-    return Cleaning(root, places, sum(_size(os.path.join(root, "artifacts", place)) for place in places), old)
+    folders = (os.path.join(root, "artifacts", place) for place in places)
+    files = (os.path.join(parent, name) for folder in folders for parent, _, names in os.walk(folder) for name in names)
+    return Cleaning(root, places, sum(os.lstat(file).st_size for file in files), old)
 
 
 def clean(cleaning: Cleaning) -> None:
     """Remove what was planned. The caller has held the lock on the root since before the planning."""
-    metadata = str(Path(cleaning.root, _METADATA))
     if cleaning.places:
+        from ml_metadata.proto.metadata_store_pb2 import Artifact
+
+        metadata, places = str(Path(cleaning.root, _METADATA)), set(cleaning.places)
         with keeping_last_run(cleaning.root, metadata):
-            _mark_deleted(open_store(metadata), set(cleaning.places))
+            store = open_store(metadata)
+            gone = [artifact for artifact in store.get_artifacts() if _place(artifact) in places]
+            for artifact in gone:
+                artifact.state = Artifact.DELETED
+            store.put_artifacts(gone)
     for place in cleaning.places:
         shutil.rmtree(os.path.join(cleaning.root, "artifacts", place))
     for run in cleaning.runs:
@@ -120,16 +125,3 @@ def _places(root: str) -> Iterator[str]:
         node, output, execution = folder.relative_to(artifacts).parts
         if execution.isdigit() and not output.startswith(".") and folder.is_dir() and not folder.is_symlink():
             yield f"{node}/{output}/{execution}"
-
-
-def _mark_deleted(store: Any, places: set[str]) -> None:
-    from ml_metadata.proto.metadata_store_pb2 import Artifact
-
-    gone = [artifact for artifact in store.get_artifacts() if _place(artifact) in places]
-    for artifact in gone:
-        artifact.state = Artifact.DELETED
-    store.put_artifacts(gone)
-
-
-def _size(folder: str) -> int:
-    return sum(os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(folder) for name in names)

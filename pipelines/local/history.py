@@ -24,11 +24,10 @@ from infeed.components.errors import InfeedError
 from infeed.components.locks import alone, is_held
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
-from infeed.pipelines.local.outcome import RunOutcome, latest_outputs
+from infeed.pipelines.local.outcome import RunOutcome, latest_outputs, settings_of
 
 _log = logging.getLogger(__name__)
 _FOLDER, _LOCK = "history", ".lock"
-_FOUND_IN_DATA = ("survey", "notes")  # not a choice of the user
 _DIGITS = 12  # of the fingerprint
 
 
@@ -87,8 +86,7 @@ def is_running(root: str) -> bool:
 def begin(config: PipelineConfig) -> PastRun:
     """Write the entry of a run that starts now. The caller holds the lock on the root."""
     number = max((int(path.stem) for path in _files(config.root)), default=0) + 1
-    said = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in _FOUND_IN_DATA}
-    run = PastRun(number, datetime.now().isoformat(), schema.to_plain(said))
+    run = PastRun(number, datetime.now().isoformat(), settings_of(config))
     _write(run, config.root)
     return run
 
@@ -97,13 +95,7 @@ def finish(run: PastRun, config: PipelineConfig, report: RunReport, outcome: Run
     """Complete the entry of a run with its nodes, its data and its outcome."""
     rows, fingerprint = _data(config, report)
     ended = dataclasses.replace(
-        run,
-        ended=True,
-        seconds=report.seconds,
-        nodes=report.nodes,
-        outcome=outcome,
-        rows=rows,
-        fingerprint=fingerprint,
+        run, ended=True, seconds=report.seconds, nodes=report.nodes, outcome=outcome, rows=rows, fingerprint=fingerprint
     )
     _write(ended, config.root)
 

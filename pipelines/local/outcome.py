@@ -29,7 +29,6 @@ from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunR
 from infeed.pipelines.local.scores import Scores, read_scores, reasons
 
 _ROOMS = [Path(__file__).resolve().parents[2] / room for room in ("components", "pipelines", "templates")]
-_OF_THE_DATA = ("survey", "notes")  # excluded from the digest: they follow from the data files
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,7 @@ def read_outcome(config: PipelineConfig) -> RunOutcome:
     blessing = outputs["Evaluator", "blessing"]
     evaluation = outputs["Evaluator", "evaluation"].uri
     blessed = bool(blessing.properties.get("blessed"))
+    model_report = os.path.join(evaluation, HTML)
     return RunOutcome(
         **vars(read_scores(evaluation, config)),
         blessed=blessed,
@@ -89,12 +89,8 @@ def read_outcome(config: PipelineConfig) -> RunOutcome:
         wait_uncertainty=float(report.properties.get("wait_uncertainty", 0.0)),
         bottleneck=str(report.properties.get("bottleneck", "")),
         report=os.path.join(report.uri, "report.html"),
-        model_report=_existing(os.path.join(evaluation, HTML)),
+        model_report=model_report if os.path.exists(model_report) else "",
     )
-
-
-def _existing(path: str) -> str:
-    return path if os.path.exists(path) else ""
 
 
 def open_store(path: str) -> Any:
@@ -116,21 +112,17 @@ def latest_outputs(config: PipelineConfig) -> dict[tuple[str, str], NodeOutput]:
         pipeline, _, node = context.name.rpartition(".")
         executions = store.get_executions_by_context(context.id) if pipeline == config.name else []
         succeeded = [e for e in executions if e.last_known_state in (mlmd.Execution.COMPLETE, mlmd.Execution.CACHED)]
-        if succeeded:
-            latest = max(succeeded, key=lambda execution: execution.id)
-            outputs |= {(node, key): artifact for key, artifact in _outputs_of(latest.id, store, mlmd)}
+        if not succeeded:
+            continue
+        latest = max(execution.id for execution in succeeded)
+        events = [e for e in store.get_events_by_execution_ids([latest]) if e.type == mlmd.Event.OUTPUT]
+        artifacts = {found.id: found for found in store.get_artifacts_by_id([event.artifact_id for event in events])}
+        for event in events:
+            artifact = artifacts[event.artifact_id]
+            values = artifact.custom_properties.items()
+            properties = {name: getattr(value, value.WhichOneof("value")) for name, value in values}
+            outputs[node, event.path.steps[0].key] = NodeOutput(artifact.uri, properties)
     return outputs
-
-
-def _outputs_of(execution_id: int, store: Any, mlmd: Any) -> list[tuple[str, NodeOutput]]:
-    events = [e for e in store.get_events_by_execution_ids([execution_id]) if e.type == mlmd.Event.OUTPUT]
-    found = {artifact.id: artifact for artifact in store.get_artifacts_by_id([event.artifact_id for event in events])}
-    return [(event.path.steps[0].key, _artifact(found[event.artifact_id])) for event in events]
-
-
-def _artifact(artifact: Any) -> NodeOutput:
-    values = artifact.custom_properties
-    return NodeOutput(artifact.uri, {name: getattr(v, v.WhichOneof("value")) for name, v in values.items()})
 
 
 @dataclass(frozen=True)
@@ -162,11 +154,7 @@ class LastRun:
 
 
 def same_run(config: PipelineConfig, made_of: str) -> LastRun | None:
-    """Return the last run if a run of `config` would find every node in the cache, else None.
-
-    Args:
-      made_of: digest of the new run; see `digest_of`.
-    """
+    """Return the last run if a run of `config`, with the digest `made_of`, would find every node in the cache."""
     try:
         last = schema.read_json(LastRun, _file(config.root).read_bytes())
     except (OSError, ValueError):  # the file is missing, or another version wrote it
@@ -178,12 +166,7 @@ def same_run(config: PipelineConfig, made_of: str) -> LastRun | None:
 def remember(
     config: PipelineConfig, made_of: str, report: RunReport, outcome: RunOutcome, resolvers: Collection[str]
 ) -> None:
-    """Write `last_run.json` after a complete, successful run.
-
-    Args:
-      made_of: digest of the run, computed before it started.
-      resolvers: names of the resolver nodes, which are never cached.
-    """
+    """Write `last_run.json` after a complete, successful run; `made_of` was computed before the run started."""
     names = tuple(node.name for node in report.nodes)
     outputs = {output.uri: None for (node, _), output in latest_outputs(config).items() if node in names}
     _write(
@@ -218,15 +201,23 @@ def digest_of(config: PipelineConfig) -> str:
     """
     if not config.enable_cache or config.warm_start or "://" in f"{config.data} {config.root}":
         return ""
-    named = config.user_functions
-    said = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in _OF_THE_DATA}
+    libraries = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
+    sources = sorted(source for room in _ROOMS for source in room.rglob("*.py"))
     parts = [
-        json.dumps(schema.to_plain(said), sort_keys=True),
-        *(user_code.digest(function, option) for option, function in named.items()),
+        json.dumps(settings_of(config), sort_keys=True),
+        *(user_code.digest(function, option) for option, function in config.user_functions.items()),
         *_data_files(config),
-        *_environment(),
+        sys.version,
+        *sorted(found.name for library in libraries for found in Path(library).glob("*.dist-info")),
+        *(f"{source} {_digest_of_file(source)}" for source in sources),
     ]
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def settings_of(config: PipelineConfig) -> dict[str, Any]:
+    """Return the settings of a run as plain values, without those that follow from the data files."""
+    fields = (f.name for f in dataclasses.fields(config) if f.name not in ("survey", "notes"))
+    return {name: schema.to_plain(getattr(config, name)) for name in fields}
 
 
 def _file(root: str) -> Path:
@@ -244,14 +235,6 @@ def _data_files(config: PipelineConfig) -> Iterator[str]:
     for name in sorted(filter(os.path.isfile, {*names, *of_features})):
         known = os.stat(name)
         yield f"{name} {known.st_size} {known.st_mtime_ns}"
-
-
-def _environment() -> Iterator[str]:
-    yield sys.version
-    libraries = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
-    yield from sorted(found.name for library in libraries for found in Path(library).glob("*.dist-info"))
-    for source in sorted(source for room in _ROOMS for source in room.rglob("*.py")):
-        yield f"{source} {_digest_of_file(source)}"
 
 
 def _digest_of_file(path: str | Path) -> str:

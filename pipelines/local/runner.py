@@ -11,7 +11,6 @@ import logging
 import re
 import time
 import traceback
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -49,7 +48,6 @@ def run_local(
 
     Args:
       pipeline: pipeline with a metadata connection, for example from `sqlite_metadata_connection_config`.
-      on_change: called with all nodes at the start and after every change of state.
       from_node: run this node, ignoring the cache, and the nodes after it. The upstream outputs come from the newest
         run in which all upstream nodes succeeded, even if that run failed later.
       run_id: name of the run in ML Metadata; by default the time.
@@ -57,7 +55,9 @@ def run_local(
     Raises:
       InfeedError: `from_node` is not a node of the pipeline, or no earlier run has the required outputs.
     """
-    _check_name(from_node, [component.id for component in pipeline.components])
+    known = [component.id for component in pipeline.components]
+    if from_node is not None and from_node not in known:
+        raise InfeedError(f"there is no node {from_node!r} to start from", do=f"use one of: {', '.join(known)}")
     with local_runner():
         report: RunReport = _VisibleRunner(on_change, from_node, run_id or datetime.now().isoformat()).run(pipeline)
     return report
@@ -65,9 +65,7 @@ def run_local(
 
 class _VisibleRunner(tfx_runner.IrBasedRunner):
     def __init__(self, on_change: OnChange, from_node: str | None, run_id: str) -> None:
-        self._on_change = on_change
-        self._from_node = from_node
-        self._run_id = run_id
+        self._on_change, self._from_node, self._run_id = on_change, from_node, run_id
 
     def run_with_ir(self, pipeline: Any, run_options: Any = None, **kwargs: Any) -> RunReport:
         run_id = {constants.PIPELINE_RUN_ID_PARAMETER_NAME: self._run_id}
@@ -77,29 +75,20 @@ class _VisibleRunner(tfx_runner.IrBasedRunner):
         store = metadata.Metadata(getattr(connection, connection.WhichOneof("connection_config")))
         if self._from_node:
             start_from(self._from_node, pipeline, store)
-        return self._run_nodes(pipeline, deployment, store)
-
-    def _run_nodes(self, pipeline: Any, deployment: Any, store: metadata.Metadata) -> RunReport:
-        nodes = [node.pipeline_node for node in pipeline.nodes]
-        tracker = RunTracker([_before_the_run(node) for node in nodes], self._on_change)
-        for node in nodes:
-            if _is_skipped(node):
+        nodes = {node.pipeline_node.node_info.id: node.pipeline_node for node in pipeline.nodes}
+        skipped = {name for name, node in nodes.items() if node.execution_options.HasField("skip")}
+        states = {name: NodeState.SKIPPED if name in skipped else NodeState.WAITING for name in nodes}
+        tracker = RunTracker([NodeReport(name, state) for name, state in states.items()], self._on_change)
+        for name, node in nodes.items():
+            if name in skipped:
                 continue
-            with tracker.following(node.node_info.id) as progress:
+            with tracker.following(name) as progress:
                 report = _run_node(node, pipeline, deployment, store)
             report = replace(report, note=progress.result)
             tracker.post(report)
             if report.state is NodeState.FAILED:
                 break
         return tracker.report()
-
-
-def _is_skipped(node: Any) -> bool:
-    return bool(node.execution_options.HasField("skip"))
-
-
-def _before_the_run(node: Any) -> NodeReport:
-    return NodeReport(node.node_info.id, NodeState.SKIPPED if _is_skipped(node) else NodeState.WAITING)
 
 
 def _run_node(node: Any, pipeline: Any, deployment: Any, store: metadata.Metadata) -> NodeReport:
@@ -125,25 +114,13 @@ def _launch(node: Any, pipeline: Any, deployment: Any, store: metadata.Metadata)
     ).launch()
     if info is None or info.execution_id is None:  # a false condition registers no execution
         return NodeReport(name, NodeState.SKIPPED)
-    return _outcome(name, info.execution_id, store)
-
-
-def _outcome(name: str, execution_id: int, store: metadata.Metadata) -> NodeReport:
-    """Read the state from ML Metadata: the launcher does not report whether the node ran, was cached, or failed."""
-    with store:
-        [execution] = store.store.get_executions_by_id([execution_id])
+    with store:  # the launcher does not report whether the node ran, was cached, or failed
+        [execution] = store.store.get_executions_by_id([info.execution_id])
     state = _STATES[execution.last_known_state]
-    return NodeReport(name, state, error=_recorded_error(execution) if state is NodeState.FAILED else None)
-
-
-def _recorded_error(execution: Any) -> str:
+    if state is not NodeState.FAILED:
+        return NodeReport(name, state)
     message = tfx_seam.result_message(execution)
-    return last_error(message) if message else "failed before its executor started"
-
-
-def _check_name(name: str | None, known: Sequence[str]) -> None:
-    if name is not None and name not in known:
-        raise InfeedError(f"there is no node {name!r} to start from", do=f"use one of: {', '.join(known)}")
+    return NodeReport(name, state, error=last_error(message) if message else "failed before its executor started")
 
 
 def start_from(name: str, pipeline: Any, store: metadata.Metadata) -> None:
@@ -155,7 +132,10 @@ def start_from(name: str, pipeline: Any, store: metadata.Metadata) -> None:
       InfeedError: no earlier run has all the outputs.
     """
     nodes = [node.pipeline_node for node in pipeline.nodes]
-    upstream = _upstream(name, nodes)
+    upstream = set[str]()
+    for node in reversed(nodes):  # the compiler sorts them topologically
+        if node.node_info.id in {name, *upstream}:
+            upstream.update(node.upstream_nodes)
     partial_run_utils.mark_pipeline(pipeline, [n.node_info.id for n in nodes if n.node_info.id not in upstream])
     for node in nodes:
         if node.node_info.id == name:  # the user names a node probably because of a change that the cache ignores
@@ -165,17 +145,14 @@ def start_from(name: str, pipeline: Any, store: metadata.Metadata) -> None:
             partial_run_utils.snapshot(store, pipeline, _lender(upstream, pipeline.pipeline_info.id, store.store))
 
 
-def _upstream(name: str, nodes: Sequence[Any]) -> set[str]:
-    found = {name}
-    for node in reversed(nodes):  # the compiler sorts them topologically
-        if node.node_info.id in found:
-            found.update(node.upstream_nodes)
-    return found - {name}
-
-
 def _lender(needed: set[str], pipeline_name: str, store: Any) -> str:
     """Return the newest run in which all of `needed` succeeded; TFX itself takes the newest run, even a failed one."""
-    succeeded = {node: _successes(compiler_utils.node_context_name(pipeline_name, node), store) for node in needed}
+    succeeded = {}
+    for node in needed:
+        name = compiler_utils.node_context_name(pipeline_name, node)
+        context = store.get_context_by_type_and_name(constants.NODE_CONTEXT_TYPE_NAME, name)
+        executions = store.get_executions_by_context(context.id) if context else []
+        succeeded[node] = {one.id for one in executions if execution_lib.is_execution_successful(one)}
     runs = store.get_contexts_by_type(constants.PIPELINE_RUN_CONTEXT_TYPE_NAME)
     for run in sorted(runs, key=lambda run: run.id, reverse=True):
         executed = {execution.id for execution in store.get_executions_by_context(run.id)}
@@ -187,12 +164,6 @@ def _lender(needed: set[str], pipeline_name: str, store: Any) -> str:
         where=f"pipeline {pipeline_name!r}",
         do="run the whole pipeline once, or start from an earlier node",
     )
-
-
-def _successes(node_context: str, store: Any) -> set[int]:
-    context = store.get_context_by_type_and_name(constants.NODE_CONTEXT_TYPE_NAME, node_context)
-    executions = store.get_executions_by_context(context.id) if context else []
-    return {execution.id for execution in executions if execution_lib.is_execution_successful(execution)}
 
 
 def root_cause(error: BaseException) -> str:

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from infeed.components.evaluation import intervals
 from infeed.components.evaluation.intervals import Interval, Matrix
@@ -55,15 +54,23 @@ class Scores:
 
 def read_scores(folder: str, config: PipelineConfig) -> Scores:
     """Read the scores of the overall slice from an evaluation that TFMA or our Evaluator wrote."""
+    import tensorflow_model_analysis as tfma
+
     from infeed.pipelines.judging import MATRIX, ROWS, measured  # takes seconds
 
-    values = _values(folder)
+    values = {
+        entry.key.name: entry.value
+        for record in tfma.load_metrics(folder)
+        for entry in record.metric_keys_and_values
+        if not entry.key.is_diff and entry.key.model_name != tfma.BASELINE_KEY
+    }
     rows = int(values[ROWS].double_value.value)
     given = {name: value.double_value.value for name, value in values.items() if value.HasField("double_value")}
     metrics = {name: given[name] for name in measured(config) if name in given}
     if config.train.task == "regression":
         return make_scores(config, rows, *of_errors(metrics, given, rows))
-    matrix = _matrix(values[MATRIX])
+    (found,) = values[MATRIX].multi_class_confusion_matrix_at_thresholds.matrices
+    matrix = {(cell.actual_class_id, cell.predicted_class_id): cell.num_weighted_examples for cell in found.entries}
     return make_scores(config, rows, *of_classes(metrics, matrix, config))
 
 
@@ -72,32 +79,15 @@ def reasons(uri: str, blessing: Blessing) -> tuple[str, ...]:
     import tensorflow_model_analysis as tfma
 
     validation = tfma.load_validation_result(uri)
-    failures = [failure for of_slice in validation.metric_validations_per_slice for failure in of_slice.failures]
-    return tuple(_reason(failure, blessing) for failure in failures)
-
-
-def _reason(failure: Any, blessing: Blessing) -> str:
-    value = failure.metric_value.double_value.value
     worse = "below" if blessing.higher_is_better else "above"
-    if failure.metric_key.is_diff:
-        return f"its {blessing.metric} is {abs(value):.4g} {worse} that of the last blessed model"
-    return f"its {blessing.metric} of {value:.4g} is {worse} {blessing.bound:.4g}"
-
-
-def _values(folder: str) -> dict[str, Any]:
-    import tensorflow_model_analysis as tfma
-
-    return {
-        entry.key.name: entry.value
-        for record in tfma.load_metrics(folder)
-        for entry in record.metric_keys_and_values
-        if not entry.key.is_diff and entry.key.model_name != tfma.BASELINE_KEY
-    }
-
-
-def _matrix(value: Any) -> Matrix:
-    (matrix,) = value.multi_class_confusion_matrix_at_thresholds.matrices
-    return {(cell.actual_class_id, cell.predicted_class_id): cell.num_weighted_examples for cell in matrix.entries}
+    found = []
+    for failure in (one for of_slice in validation.metric_validations_per_slice for one in of_slice.failures):
+        value = failure.metric_value.double_value.value
+        if failure.metric_key.is_diff:
+            found.append(f"its {blessing.metric} is {abs(value):.4g} {worse} that of the last blessed model")
+        else:
+            found.append(f"its {blessing.metric} of {value:.4g} is {worse} {blessing.bound:.4g}")
+    return tuple(found)
 
 
 Parts = tuple[dict[str, float], dict[str, Interval | None], dict[str, Guess]]

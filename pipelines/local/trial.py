@@ -106,14 +106,15 @@ def _check_files(features: Sequence[Feature]) -> None:
 def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature]) -> None:
     if not all(map(_is_known, features)):
         return
-    taken = sorted(_inputs_among(features, options), key=lambda feature: feature.output_name)
+    taken = [one for one in features if not isinstance(one, Label) and one.output_name != options.feed.weight]
+    taken.sort(key=lambda feature: feature.output_name)
     inputs = {feature.output_name: _spec(feature, options, survey) for feature in taken}
     classes = survey.classes if options.task == "classification" else ()
     model_inputs = {name: tf.TensorSpec(spec.shape[1:], spec.dtype, name) for name, spec in inputs.items()}
     spec = ModelSpec(model_inputs, options.task, classes, _vocabulary_sizes(features, survey), options.hparams)
     try:
         model, pick = make_model(options, spec, inputs)
-        given = pick({name: _zeros(one) for name, one in inputs.items()})
+        given = pick({name: tf.zeros([_ROWS, *one.shape[1:]], one.dtype) for name, one in inputs.items()})
         label = tf.zeros([_ROWS], tf.int64 if classes else tf.float32)
         output = model(given, training=False)
         model.compute_loss(given, label, output)
@@ -121,8 +122,9 @@ def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature
     except InfeedError:
         raise
     except Exception as error:  # whatever Keras makes of the user's layers, loss and metrics
+        reason = str(error).strip().partition("\n")[0]
         raise InfeedError(
-            f"the model cannot be trained: {type(error).__name__}: {_first_line(error)}",
+            f"the model cannot be trained: {type(error).__name__}: {reason}",
             where=options.model_fn,
             do=f"check its layers, loss and metrics; labels are {'int64, a class each' if classes else 'float32'}",
         ) from error
@@ -138,11 +140,6 @@ def _check_measured(output: Any, model: keras.Model, options: TrainOptions, clas
             where=options.model_fn,
             do="end it in a softmax, or compile it with a cross-entropy that says from_logits=True",
         )
-
-
-def _inputs_among(features: Sequence[Feature], options: TrainOptions) -> list[Feature]:
-    """Return the features that are neither the label nor the example weight."""
-    return [one for one in features if not isinstance(one, Label) and one.output_name != options.feed.weight]
 
 
 def _spec(feature: Feature, options: TrainOptions, survey: Survey) -> tf.TensorSpec:
@@ -173,11 +170,3 @@ def _vocabulary_sizes(features: Sequence[Feature], survey: Survey) -> dict[str, 
 
 def _columns(survey: Survey) -> Mapping[str, Any]:
     return {column.name: column for column in survey.columns} if isinstance(survey, TableSurvey) else {}
-
-
-def _zeros(spec: tf.TensorSpec) -> tf.Tensor:
-    return tf.zeros([_ROWS, *spec.shape[1:]], spec.dtype)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

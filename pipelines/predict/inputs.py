@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import sys
@@ -13,14 +14,15 @@ import pyarrow as pa
 
 from infeed.components.dataset import example_types, files, names
 from infeed.components.dataset.bounds import FolderBounds
-from infeed.components.dataset.options import MAX_ROW_MB
+from infeed.components.dataset.options import MAX_ROW_MB, IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import batches_of, input_shards, known_columns
 from infeed.components.evaluation.predictions.saved_model import Signature, check_inputs, features_of
-from infeed.components.example_gen.formats import kind_of_name, table_kind
+from infeed.components.example_gen.formats import default_settings, kind_of_name, table_kind
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, is_companion
-from infeed.pipelines.predict.as_trained import open_as_trained
-from infeed.pipelines.project.sources import is_picture, source_of
+from infeed.components.example_gen.sources.numbers import NumberFormat
+from infeed.pipelines.config import Source
+from infeed.pipelines.project.sources import is_picture, open_table, source_of
 
 IMAGE = "image/encoded"
 _BATCH = 256
@@ -33,7 +35,6 @@ class Batch(NamedTuple):
     """Consecutive inputs.
 
     Attributes:
-      names: names of the inputs.
       cells: cells of the inputs that fit the model, by column.
       wrong: error of each other input, by position.
       rows: all columns of the readable rows of a table; None for other inputs.
@@ -55,16 +56,15 @@ def are_datasets(inputs: Sequence[str]) -> bool:
     Raises:
       InfeedError: some inputs are datasets, and some are not.
     """
-    kinds = {path: files.is_folder(path) and _has_splits(path) for path in inputs}
+    kinds = {
+        path: files.is_folder(path) and any(name.startswith(names.SPLIT_FOLDER) for name in files.list_folders(path))
+        for path in inputs
+    }
     if len(set(kinds.values())) > 1:
         other = next(path for path, is_dataset in kinds.items() if not is_dataset)
         what = "this is not a dataset of tf.Examples, but another input is"
         raise InfeedError(what, where=other, do="predict for datasets and for files in two commands")
     return any(kinds.values())
-
-
-def _has_splits(folder: str) -> bool:
-    return any(name.startswith(names.SPLIT_FOLDER) for name in files.list_folders(folder))
 
 
 def examples(roots: Sequence[str], signature: Signature) -> Iterator[Batch]:
@@ -163,7 +163,6 @@ def rows(
 
     Args:
       inputs: files, and folders of files.
-      specs: TensorSpec of each column.
       settings: options of the format of the files.
       trained: options of the training files, by format.
     """
@@ -209,6 +208,39 @@ def _rows_of_table(
             )
 
 
+def open_as_trained(
+    path: str,
+    source: Source,
+    settings: Mapping[str, Any],
+    trained: Mapping[str, Mapping[str, Any]],
+    specs: Mapping[str, Any],
+) -> tuple[OpenedSource, Mapping[str, Any]]:
+    """Open a table, and return it with the options that it is read with.
+
+    The options of the training files apply, so that `$3,356.21` is parsed as in training. If the file cannot be read
+    with them, for example because its delimiter differs, it is read without them. `settings` take precedence.
+    """
+    reject = IngestOptions(on_bad_row="reject")
+    known = {**_known(source, trained, specs), **default_settings(path, source)}
+    if known:
+        with contextlib.suppress(InfeedError):  # the next call reports errors of the file itself
+            return open_table(path, source, {**known, **settings}, reject), {**known, **settings}
+    return open_table(path, source, settings, reject), settings
+
+
+def _known(source: Source, trained: Mapping[str, Mapping[str, Any]], specs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the training files for the model's columns; for another format, only `numbers`."""
+    numbers = {name: example for options in trained.values() for name, example in options.get("numbers", {}).items()}
+    known = {name: value for name, value in trained.get(source, {}).items() if name != "columns"}
+    if known.get("thousands") or known.get("decimal"):
+        # Otherwise one cell that is not a number would turn its whole column into text.
+        signs = str(NumberFormat(known.get("thousands") or "", known.get("decimal", ".")))
+        numbers = {**{name: signs for name, spec in specs.items() if spec.dtype.is_floating}, **numbers}
+    for option, columns in (("numbers", numbers), ("types", known.get("types", {}))):
+        known[option] = {name: value for name, value in columns.items() if name in specs}
+    return {name: value for name, value in known.items() if value != {}}
+
+
 def _blocks(table: OpenedSource) -> Iterator[tuple[pa.RecordBatch, list[BadRow]]]:
     """Yield the rows of a table with the bad rows among them."""
     for task in table.tasks:
@@ -251,13 +283,12 @@ def _fitted(name: str, column: pa.Array, spec: Any, wrong: dict[int, str], notes
     as_it_is = is_text or is_list or has_words or spec.shape.rank != 1
     values = (column if as_it_is else example_types.to_values(column)).to_pylist()
     fitted = [None if is_list and value is None else _try(fit, value) for value in values]
-    for place, one in enumerate(fitted):
+    for place, (value, one) in enumerate(zip(values, fitted, strict=True)):
         if isinstance(one, ValueError):
-            wrong.setdefault(place, f"column {name!r}: {_shown(values[place])} is not {_WORDS[fit]}")
-        elif isinstance(one, int) and isinstance(values[place], float) and one != values[place]:
-            notes[place] = (
-                f"column {name!r}: {values[place]} is rounded to {one}, because the model takes whole numbers"
-            )
+            shown = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            wrong.setdefault(place, f"column {name!r}: {shown!r} is not {_WORDS[fit]}")
+        elif isinstance(one, int) and isinstance(value, float) and one != value:
+            notes[place] = f"column {name!r}: {value} is rounded to {one}, because the model takes whole numbers"
     return fitted
 
 
@@ -267,10 +298,6 @@ def _try(fit: Callable[[Any], Any], value: Any) -> Any:
         return [fit(one) for one in value] if isinstance(value, list) else fit(value)
     except ValueError as error:
         return error
-
-
-def _shown(value: Any) -> str:
-    return repr(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
 
 
 def _as_float(value: Any) -> float:

@@ -129,11 +129,8 @@ def write_answers(
     """Write all predictions in the order of the inputs. The file appears once it is complete.
 
     Args:
-      answered: batches of inputs, with an answer for each input.
       types: types of the prediction columns; see `prediction_types`.
-      columns: columns of the table to write.
       output: path of the file; its suffix names the format.
-      overwrite: replace an existing file.
 
     Raises:
       InfeedError: the output is not writable, a column is missing, or the columns of two tables differ.
@@ -171,14 +168,12 @@ class _Tables:
         self.written = Written(
             total.rows + len(kept), total.without_answer + without, total.left_out + len(batch.unread)
         )
-        return pa.table({**self._carried(batch), **arrays})
-
-    def _carried(self, batch: Batch) -> dict[str, pa.Array]:
         if batch.rows is None:
-            return {PATH: pa.array(batch.names, pa.string())}
+            return pa.table({PATH: pa.array(batch.names, pa.string()), **arrays})
         place = batch.names[0].rpartition(", row ")[0] if batch.names else "the table"
         names = self._columns.of(batch.rows.schema.names, place)
-        return {name: batch.rows.column(batch.rows.schema.get_field_index(name)) for name in names}
+        carried = {name: batch.rows.column(batch.rows.schema.get_field_index(name)) for name in names}
+        return pa.table({**carried, **arrays})
 
 
 @contextmanager

@@ -13,12 +13,7 @@ from infeed.components.dataset.encode import encode_examples
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
-from infeed.components.evaluation.predictions.saved_model import (
-    Arrays,
-    SavedModel,
-    Signature,
-    model_folder,
-)
+from infeed.components.evaluation.predictions.saved_model import Arrays, SavedModel, Signature, model_folder
 from infeed.pipelines.predict.inputs import IMAGE, Batch, are_datasets, examples, pictures, rows
 from infeed.pipelines.predict.output import (
     Answer,
@@ -64,7 +59,7 @@ def predict(model_path: str, inputs: Sequence[str], settings: Mapping[str, Any] 
     Raises:
       InfeedError: the model or an input does not exist, a table lacks a column, or the inputs are of the wrong kind.
     """
-    call, batches = _question(_folder(model_path, inputs), inputs, settings or {})
+    call, batches = _question(model_path, inputs, settings or {})
     for batch, answers in _answered(call, batches):
         yield from _predictions(batch, answers)
 
@@ -87,7 +82,8 @@ def write_table(
       InfeedError: see `predict` and `write_answers`.
     """
     check_output(output, overwrite)
-    call, batches = _question(_folder(model_path, inputs), inputs, settings)
+    call, batches = _question(model_path, inputs, settings)
+    outputs = (call if isinstance(call, Signature) else call.raw).outputs
 
     def watched() -> Answered:
         for batch, answers in _answered(call, batches):
@@ -96,20 +92,12 @@ def write_table(
                     on_remark(prediction)
             yield batch, answers
 
-    return write_answers(watched(), prediction_types(_outputs(call)), columns, output, overwrite)
+    return write_answers(watched(), prediction_types(outputs), columns, output, overwrite)
 
 
 def _predictions(batch: Batch, answers: Sequence[Answer]) -> Iterator[Prediction]:
     for place, (name, answer) in enumerate(zip(batch.names, answers, strict=True)):
         yield Prediction(name, *answer, note=batch.notes.get(place))
-
-
-def _folder(model_path: str, inputs: Sequence[str]) -> str:
-    folder = model_folder(model_path)  # before TensorFlow, which takes seconds to load
-    missing = next((path for path in inputs if not files.exists(path)), None)
-    if missing is not None:
-        raise InfeedError("there is no such file or folder", where=missing, do="check the path")
-    return folder
 
 
 def _answered(call: Call, batches: Iterator[Batch]) -> Answered:
@@ -134,8 +122,12 @@ def write(
     return write_predictions(inputs, model_path, output, options, processes=processes)
 
 
-def _question(folder: str, inputs: Sequence[str], settings: Mapping[str, Any]) -> tuple[Call, Iterator[Batch]]:
+def _question(model_path: str, inputs: Sequence[str], settings: Mapping[str, Any]) -> tuple[Call, Iterator[Batch]]:
     """Return the signature to call, and the batches of inputs."""
+    folder = model_folder(model_path)  # before TensorFlow, which takes seconds to load
+    missing = next((path for path in inputs if not files.exists(path)), None)
+    if missing is not None:
+        raise InfeedError("there is no such file or folder", where=missing, do="check the path")
     by_example = are_datasets(inputs)
     model = SavedModel.load(folder)
     if by_example:
@@ -167,22 +159,18 @@ class RawSignature:
 
     def __call__(self, cells: Mapping[str, Any]) -> Arrays:
         """Call the raw signature, or tf.Examples if a cell is a missing integer or a list that raw does not take."""
-        if not any(_needs_example(column, self.raw.inputs[name]) for name, column in cells.items()):
+        if not any(
+            cell is None or (isinstance(cell, list) and self.raw.inputs[name].shape.rank == 1)
+            for name, column in cells.items()
+            for cell in column
+        ):
             return self.raw(cells)
         known = {name: [None if value == "" else value for value in column] for name, column in cells.items()}
         [argument] = self.examples.inputs
         return self.examples({argument: encode_examples(pa.RecordBatch.from_pydict(known)).to_pylist()})
 
 
-def _needs_example(column: Sequence[Any], spec: Any) -> bool:
-    return any(cell is None or (isinstance(cell, list) and spec.shape.rank == 1) for cell in column)
-
-
 Call = Signature | RawSignature
-
-
-def _outputs(call: Call) -> Mapping[str, Any]:
-    return (call if isinstance(call, Signature) else call.raw).outputs
 
 
 def ask(call: Call, cells: Mapping[str, Any]) -> list[Answer]:

@@ -87,16 +87,13 @@ def _of_column(cells: pa.Array) -> CellShapes:
 
 
 def _counted(numbers: pa.StringArray, counts: Ints) -> dict[str, tuple[int, str]]:
-    encoded = _shape(numbers).dictionary_encode()
+    """Return count and first cell of each shape."""
+    shapes = pc.replace_substring_regex(numbers, "^([^0-9]*)0", "\\1\x01")
+    for pattern, by in _SHAPING:
+        shapes = pc.replace_substring_regex(shapes, pattern, by)
+    encoded = pc.replace_substring(shapes, "\x01", "0").dictionary_encode()
     which = encoded.indices.to_numpy()
     _, firsts = np.unique(which, return_index=True)
     sums = np.bincount(which, weights=counts, minlength=len(firsts)).astype(np.int64)
     examples = numbers.take(pa.array(firsts, pa.int64())).to_pylist()
     return dict(zip(encoded.dictionary.to_pylist(), zip(sums.tolist(), examples, strict=True), strict=True))
-
-
-def _shape(values: pa.StringArray) -> pa.StringArray:
-    marked = pc.replace_substring_regex(values, "^([^0-9]*)0", "\\1\x01")
-    for pattern, by in _SHAPING:
-        marked = pc.replace_substring_regex(marked, pattern, by)
-    return pc.replace_substring(marked, "\x01", "0")

@@ -19,12 +19,7 @@ _LONGEST = 40  # characters of a value in a message
 
 
 class CodedColumn:
-    """Cells of a column of some rows.
-
-    Args:
-      name: name of the column.
-      cells: cells of the rows.
-      is_time: whether the values are dates or timestamps.
+    """Cells of a column of some rows; `is_time` tells whether the values are dates or timestamps.
 
     Attributes:
       present: bool [rows], whether the row has a value; NaN, an empty text and an empty list count as missing.
@@ -39,31 +34,25 @@ class CodedColumn:
         self.is_list = bool(len(cells.lengths)) and bool(cells.lengths.max() > 1)
         self.present: Bools = cells.lengths > 0
         self.values: Any = cells.values
-        if not self.is_list:
-            self._drop_nothings()
+        if self.is_list:
+            return
+        there = cells.byte_lengths > 0 if self.is_text else ~np.isnan(cells.values)
+        if not there.all():  # drop NaNs and empty texts
+            self.present = self.present.copy()
+            self.present[self.present] = there
+            self.values = pc.filter(self.values, pa.array(there)) if self.is_text else self.values[there]
 
     def take(self, rows: Ints) -> CodedColumn:
         return CodedColumn(self.name, self._cells.take(rows), self.is_time)
 
-    def _drop_nothings(self) -> None:
-        there = self._cells.byte_lengths > 0 if self.is_text else ~np.isnan(self.values)
-        if there.all():
-            return
-        self.present = self.present.copy()
-        self.present[self.present] = there
-        self.values = self.values.filter(pa.array(there)) if self.is_text else self.values[there]
-
     @cached_property
     def _coded(self) -> tuple[Ints, Any]:
-        if not self.is_text:
-            return self._coded_numbers()
-        encoded = self.values.dictionary_encode()
-        order = pc.sort_indices(encoded.dictionary).to_numpy()
-        ranks = np.empty(len(order), np.int64)
-        ranks[order] = np.arange(len(order))
-        return ranks[encoded.indices.to_numpy()], encoded.dictionary.take(pa.array(order))
-
-    def _coded_numbers(self) -> tuple[Ints, Any]:
+        if self.is_text:
+            encoded = self.values.dictionary_encode()
+            order = pc.sort_indices(encoded.dictionary).to_numpy()
+            ranks = np.empty(len(order), np.int64)
+            ranks[order] = np.arange(len(order))
+            return ranks[encoded.indices.to_numpy()], encoded.dictionary.take(pa.array(order))
         ascending = self.values[self.order]
         is_first = np.ones(len(ascending), bool)
         is_first[1:] = ascending[1:] != ascending[:-1]
@@ -115,7 +104,7 @@ class CodedColumn:
     def lists(self) -> tuple[Ints, CodedColumn]:
         """Return, for a column of lists, the row of each value, and the values as a flat column."""
         rows = np.repeat(np.arange(len(self.present)), np.maximum(self._cells.lengths, 0))
-        return _with_values(rows, _flat(self.name, self.values))
+        return _items(self.name, rows, self.values)
 
     def words(self) -> tuple[Ints, CodedColumn] | None:
         """Return the row of each lowercase word, and the words as a column; None if the values are not texts."""
@@ -123,15 +112,15 @@ class CodedColumn:
             return None
         words = pc.split_pattern_regex(pc.utf8_lower(texts), r"[^\p{L}\p{N}]+")
         rows = np.repeat(np.flatnonzero(self.present), pc.list_value_length(words).to_numpy())
-        return _with_values(rows, _flat(self.name, words.flatten().cast(pa.large_binary())))
+        return _items(self.name, rows, words.flatten().cast(pa.large_binary()))
 
 
-def _with_values(rows: Ints, items: CodedColumn) -> tuple[Ints, CodedColumn]:
-    return rows[items.present], items
-
-
-def _flat(name: str, values: Any) -> CodedColumn:
+def _items(name: str, rows: Ints, values: Any) -> tuple[Ints, CodedColumn]:
+    """Return the row of each value that is not missing, and the values as a flat column."""
     ones = np.ones(len(values), np.int64)
     if isinstance(values, np.ndarray):
-        return CodedColumn(name, Cells("int" if values.dtype == np.int64 else "float", ones, values, ones[:0]))
-    return CodedColumn(name, Cells("bytes", ones, values, pc.binary_length(values).to_numpy().astype(np.int64)))
+        cells = Cells("int" if values.dtype == np.int64 else "float", ones, values, ones[:0])
+    else:
+        cells = Cells("bytes", ones, values, pc.binary_length(values).to_numpy().astype(np.int64))
+    items = CodedColumn(name, cells)
+    return rows[items.present], items

@@ -121,9 +121,7 @@ class Project:
 
     Attributes:
       name: name of the pipeline.
-      folder: folder of the config file.
       package: package of a template, which holds its functions; None for other projects.
-      settings: settings of the file.
     """
 
     name: str
@@ -147,9 +145,7 @@ class Project:
 
     def value(self, given: Any, survey: Survey, option: str) -> Any:
         """Return the value of a setting, or the result of the function that it names."""
-        if not isinstance(given, str):
-            return given
-        return user_code.load(self.reference(given), option)(survey)
+        return user_code.load(self.reference(given), option)(survey) if isinstance(given, str) else given
 
 
 def read_project(name_or_path: str) -> Project:
@@ -170,23 +166,15 @@ def read_project(name_or_path: str) -> Project:
             f"there is no template or config file {name_or_path!r}",
             do=f"use one of the templates ({', '.join(TEMPLATES)}), or the path of a config.yaml",
         )
-    settings = _read_settings(path)
-    return Project(settings.name or name, path.parent, package, settings)
-
-
-def _read_settings(path: Path) -> Settings:
     try:
-        return schema.read(Settings, _read_mapping(path), "")
+        plain = read_yaml(path)
+        if not isinstance(plain, dict):
+            raise InfeedError("the file has no settings", do="copy the config.yaml of a template")
+        settings = schema.read(Settings, plain, "")
     except InfeedError as error:
         where = f"{path}, {error.where}" if error.where else str(path)
         raise InfeedError(error.what, where=where, do=error.do) from error
-
-
-def _read_mapping(path: Path) -> dict[str, Any]:
-    settings = read_yaml(path)
-    if not isinstance(settings, dict):
-        raise InfeedError("the file has no settings", do="copy the config.yaml of a template")
-    return settings
+    return Project(settings.name or name, path.parent, package, settings)
 
 
 def read_yaml(path: Path) -> Any:

@@ -46,7 +46,10 @@ def config_schema() -> str:
     properties = schemas["settings"]["properties"]
     for name in ("ingest", "features", "augment", "normalise", "blessing"):
         properties[name] |= _optional(schemas[name])
-    properties["train"] |= _optional({**schemas["train"], "properties": _training(schemas)})
+    # `train` holds the options of training and of its feed side by side.
+    together = schemas["train"]["properties"] | schemas["feed"]["properties"]
+    del together["feed"]
+    properties["train"] |= _optional({**schemas["train"], "properties": together})
     properties["hparams"] |= {"type": "object"}
     for name in _BY_FUNCTION:
         value = {key: properties[name].pop(key) for key in list(properties[name]) if key != "description"}
@@ -59,12 +62,6 @@ def config_schema() -> str:
     properties["label"].pop("anyOf")
     made = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "config.yaml of tfx-infeed"}
     return json.dumps(_numbers_as_text(made | schemas["settings"] | {"$defs": definitions}))
-
-
-def _training(schemas: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of training and of its feed, which `train` holds side by side."""
-    together = schemas["train"]["properties"] | schemas["feed"]["properties"]
-    return {name: one for name, one in together.items() if name != "feed"}
 
 
 def _optional(part: Mapping[str, Any]) -> dict[str, Any]:

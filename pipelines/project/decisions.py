@@ -6,7 +6,6 @@ Every skipped column gets a note. The config overrides decisions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from infeed.components import schema
@@ -54,21 +53,30 @@ def choose_blessing(survey: Survey, given: Any) -> Blessing:
     Raises:
       InfeedError: the metric does not fit the task, the class does not exist, or the bound must be given.
     """
-    chosen = (
-        {name: value for name, value in given.items() if value is not None} if isinstance(given, Mapping) else given
-    )
-    if isinstance(chosen, dict):
-        chosen.setdefault("metric", _metric(survey))
-        metric = chosen["metric"]
-        if metric not in get_args(Metric):
-            chosen.setdefault("bound", 0)  # schema.read reports the error
-        else:
-            _check(metric, survey)
-            if metric in _SEE_CLASSES and len(survey.classes) == 2:
-                chosen.setdefault("positive", _rarest(survey))
-            _check_class(chosen.get("positive"), survey)
-            if "bound" not in chosen:
-                chosen["bound"] = _guess(metric, chosen.get("positive"), survey)
+    if not isinstance(given, Mapping):
+        return schema.read(Blessing, given, "blessing")
+    chosen = {name: value for name, value in given.items() if value is not None}
+    two = len(survey.classes) == 2
+    if "metric" not in chosen:
+        of_classes = ("auc" if two else "f1") if is_imbalanced(survey) else "accuracy"
+        chosen["metric"] = "mse" if survey.task == "regression" else of_classes
+    metric = chosen["metric"]
+    if metric not in get_args(Metric):
+        chosen.setdefault("bound", 0)  # schema.read reports the error
+        return schema.read(Blessing, chosen, "blessing")
+    if (metric == "mse") != (survey.task == "regression") or (metric == "auc" and not two):
+        kind = f"a classification of {len(survey.classes)} classes" if survey.classes else "a regression"
+        what = f"metric is {metric!r}, and this is {kind}"
+        do = f"use one of {'accuracy, recall, precision, f1' if survey.classes else 'mse'}{', auc' if two else ''}"
+        raise InfeedError(what, where="blessing.metric", do=do)
+    if metric in _SEE_CLASSES and two:
+        chosen.setdefault("positive", survey.classes[survey.class_rows.index(min(survey.class_rows))])
+    positive = chosen.get("positive")
+    if positive is not None and positive not in survey.classes:
+        do = f"use one of {', '.join(map(repr, survey.classes[:20]))}"
+        raise InfeedError(f"there is no class {positive!r}", where="blessing.positive", do=do)
+    if "bound" not in chosen:
+        chosen["bound"] = _guess(metric, positive, survey)
     return schema.read(Blessing, chosen, "blessing")
 
 
@@ -85,18 +93,6 @@ def why(survey: Survey, blessing: Blessing) -> str:
 def is_imbalanced(survey: Survey) -> bool:
     """Return whether the majority class makes up most of the rows."""
     return survey.task == "classification" and survey.guess > _IMBALANCED
-
-
-def _metric(survey: Survey) -> str:
-    if survey.task == "regression":
-        return "mse"
-    if not is_imbalanced(survey):
-        return "accuracy"
-    return "auc" if len(survey.classes) == 2 else "f1"
-
-
-def _rarest(survey: Survey) -> str:
-    return survey.classes[survey.class_rows.index(min(survey.class_rows))]
 
 
 def _guess(metric: str, positive: str | None, survey: Survey) -> float:
@@ -116,63 +112,20 @@ def _guess(metric: str, positive: str | None, survey: Survey) -> float:
     return survey.guess
 
 
-def _check(metric: str, survey: Survey) -> None:
-    fits = (metric == "mse") == (survey.task == "regression") and (metric != "auc" or len(survey.classes) == 2)
-    if not fits:
-        what = f"a classification of {len(survey.classes)} classes" if survey.classes else "a regression"
-        allowed = "mse" if not survey.classes else "accuracy, recall, precision, f1"
-        raise InfeedError(
-            f"metric is {metric!r}, and this is {what}",
-            where="blessing.metric",
-            do=f"use one of {allowed}" + (", auc" if len(survey.classes) == 2 else ""),
-        )
+def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Complete the given training options by a schedule for the approximate number of training rows.
 
-
-def _check_class(positive: Any, survey: Survey) -> None:
-    if positive is not None and positive not in survey.classes:
-        raise InfeedError(
-            f"there is no class {positive!r}",
-            where="blessing.positive",
-            do=f"use one of {', '.join(map(repr, survey.classes[:20]))}",
-        )
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The training schedule.
-
-    Attributes:
-      batch_size: rows of a global batch.
-      epochs: maximum number of epochs.
-      patience: epochs without a better validation loss before training stops. None never stops.
-      reason: reason in words.
-    """
-
-    batch_size: int
-    epochs: int
-    patience: int | None
-    reason: str
-
-    def fill(self, train: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the training options of the config, completed by this schedule."""
-        chosen = {"batch_size": self.batch_size, "epochs": self.epochs, "patience": self.patience}
-        return {**chosen, **{name: value for name, value in train.items() if value is not None or name not in chosen}}
-
-
-def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> Schedule:
-    """Choose a schedule for the number of rows, keeping given values.
-
-    Args:
-      survey: survey of the data.
-      rows: approximate number of training rows.
-      given: given `batch_size`, `epochs` and `patience`. None is a valid `patience`.
+    Returns:
+      The options, and the reason for the schedule. None is a valid `patience`.
     """
     unit = "pictures" if isinstance(survey, ImageSurvey) else "rows"
-    said = {name: given[name] for name in ("batch_size", "epochs", "patience") if given.get(name) is not None}
-    batch_size = _count(said.get("batch_size")) or _batch_size(rows, _LARGEST_BATCH[unit])
+    said = [name for name in ("batch_size", "epochs", "patience") if given.get(name) is not None]
+    # The largest power of two that leaves enough steps in an epoch.
+    power = 1 << (max(rows // _STEPS_PER_EPOCH, 1).bit_length() - 1)
+    batch_size = _count(given.get("batch_size")) or min(max(power, _SMALLEST_BATCH), _LARGEST_BATCH[unit])
     steps = max(rows // batch_size, 1)
     most = min(max(_MOST_EPOCHS[unit], _FEWEST_STEPS // steps), 100)
-    epochs = _count(said.get("epochs")) or min(max(_STEPS // steps, _LEAST_EPOCHS), most)
+    epochs = _count(given.get("epochs")) or min(max(_STEPS // steps, _LEAST_EPOCHS), most)
     # Given epochs are not stopped early.
     patience = given.get("patience", None if "epochs" in said else max(2, round(_PATIENCE * epochs)))
     stops = f", fewer after {patience} in a row without a better validation loss" if patience else ""
@@ -180,7 +133,9 @@ def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> Sche
         f"batches of {batch_size:,} and {'at most ' if patience else ''}{epochs:,} epochs{stops}: an epoch of about "
         f"{rows:,} {unit} is {steps:,} steps, {epochs * steps:,} in all{', given ' if said else ''}{' and '.join(said)}"
     )
-    return Schedule(batch_size, epochs, patience, reason)
+    chosen = {"batch_size": batch_size, "epochs": epochs, "patience": patience}
+    kept = {name: value for name, value in given.items() if value is not None or name not in chosen}
+    return {**chosen, **kept}, reason
 
 
 def _count(given: Any) -> int:
@@ -188,47 +143,43 @@ def _count(given: Any) -> int:
     return given if isinstance(given, int) and given > 0 else 0
 
 
-def _batch_size(rows: int, largest: int) -> int:
-    """Return the largest power of two that leaves enough steps in an epoch."""
-    power = 1 << (max(rows // _STEPS_PER_EPOCH, 1).bit_length() - 1)
-    return min(max(power, _SMALLEST_BATCH), largest)
-
-
 def notes(
     survey: Survey, data: str, features: Sequence[Feature], blessing: Blessing, function: str | None = None
 ) -> Iterator[Note]:
     """Yield (topic, text) notes about the data, the label, and used, skipped or suspicious columns.
 
-    Args:
-      function: the user's preprocessing_fn, which receives all columns.
+    A `function` is the user's preprocessing_fn, which receives all columns.
     """
     if isinstance(survey, ImageSurvey):
         yield from _of_pictures(survey, data, features)
     else:
-        yield "data", f"{data}: {survey.rows:,} rows"
-        for pattern in survey.unlabeled_files:
-            yield "left out", f"{pattern}: no {survey.label.name} to score a model by; use it with `infeed predict`"
-        if survey.beside:
-            yield "left out", f"{_listed(survey.beside)}: the name contains no split"
-        yield "label", _label(survey)
-        if survey.numbers_remark:
-            yield "numbers", survey.numbers_remark
-        yield from (("left out", f"{name}: {why}") for name, why in survey.not_read.items())
-        if function:
-            yield "learned from", f"what {function} makes of the columns"
-        else:
-            yield from _of_columns(survey, features)
+        yield from _of_table(survey, data, features, function)
     if survey.rejected:
         what = ("picture" if isinstance(survey, ImageSurvey) else "row") + "s" * (survey.rejected > 1)
-        yield (
-            "bad rows",
-            f"{survey.rejected:,} {what} rejected, in rejected.jsonl beside the examples{_unlabeled(survey)}",
-        )
+        unlabeled = f"; {survey.unlabeled:,} of them without a label" if survey.unlabeled else ""
+        yield "bad rows", f"{survey.rejected:,} {what} rejected, in rejected.jsonl beside the examples{unlabeled}"
     yield "judged by", why(survey, blessing)
 
 
-def _unlabeled(survey: Survey) -> str:
-    return f"; {survey.unlabeled:,} of them without a label" if survey.unlabeled else ""
+def _of_table(survey: TableSurvey, data: str, features: Sequence[Feature], function: str | None) -> Iterator[Note]:
+    yield "data", f"{data}: {survey.rows:,} rows"
+    for pattern in survey.unlabeled_files:
+        yield "left out", f"{pattern}: no {survey.label.name} to score a model by; use it with `infeed predict`"
+    if survey.beside:
+        yield "left out", f"{_listed(survey.beside)}: the name contains no split"
+    yield "label", _label(survey)
+    if survey.numbers_remark:
+        yield "numbers", survey.numbers_remark
+    yield from (("left out", f"{name}: {why}") for name, why in survey.not_read.items())
+    if function:
+        yield "learned from", f"what {function} makes of the columns"
+        return
+    used = {column for feature in features for column in feature.inputs}
+    names = [column.name for column in survey.columns if column.name in used]
+    yield "learned from", f"{len(names)} of {len(survey.columns)} columns: {_listed(names)}"
+    unused = [column for column in survey.columns if column.name not in used and not column.is_withheld]
+    yield from _grouped("left out", {column.name: _left_out(column) for column in unused})
+    yield from _grouped("note", {c.name: _remark(c) for c in survey.columns if c.name in used})
 
 
 def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:
@@ -245,24 +196,17 @@ def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) ->
     size = f"{survey.height} x {survey.width} px, {'gray' if survey.channels == 1 else 'RGB'}"
     others = survey.rows - survey.most
     yield "data", f"{data}: {survey.rows:,} pictures of {size}" + (f"; {others:,} of other sizes" if others else "")
-    for feature in features:
-        if isinstance(feature, DecodeImage):
-            yield from _size_of(feature, survey)
+    for feature in (one for one in features if isinstance(one, DecodeImage)):
+        if others or (feature.height, feature.width) != (survey.height, survey.width):
+            rules = [rule for rule in _RESIZED if rule != feature.resize]
+            yield (
+                "size",
+                f"every picture becomes {feature.height} x {feature.width} px; other sizes are "
+                f"{_RESIZED[feature.resize]}: --resize {' or '.join(rules)} changes that",
+            )
     if survey.layout.unused:
         yield "left out", f"{survey.layout.unused}: not used to train or score; use it with `infeed predict`"
     yield "label", _classes(survey)
-
-
-def _size_of(feature: DecodeImage, survey: ImageSurvey) -> Iterator[Note]:
-    """Yield how images of other sizes are resized for the model."""
-    is_another = (feature.height, feature.width) != (survey.height, survey.width)
-    if is_another or survey.most < survey.rows:
-        others = [rule for rule in _RESIZED if rule != feature.resize]
-        yield (
-            "size",
-            f"every picture becomes {feature.height} x {feature.width} px; other sizes are {_RESIZED[feature.resize]}: "
-            f"--resize {' or '.join(others)} changes that",
-        )
 
 
 def _label(survey: TableSurvey) -> str:
@@ -292,15 +236,6 @@ def _classes(survey: Survey) -> str:
 def _shown(name: str) -> str:
     """Quote a class name with spaces at the ends, because ` yes` differs from `yes`."""
     return name if name == name.strip() and name else repr(name)
-
-
-def _of_columns(survey: TableSurvey, features: Sequence[Feature]) -> Iterator[Note]:
-    used = {column for feature in features for column in feature.inputs}
-    names = [column.name for column in survey.columns if column.name in used]
-    yield "learned from", f"{len(names)} of {len(survey.columns)} columns: {_listed(names)}"
-    unused = [column for column in survey.columns if column.name not in used and not column.is_withheld]
-    yield from _grouped("left out", {column.name: _left_out(column) for column in unused})
-    yield from _grouped("note", {c.name: _remark(c) for c in survey.columns if c.name in used})
 
 
 def _left_out(column: ColumnSurvey) -> str:

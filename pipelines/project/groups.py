@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -40,27 +40,16 @@ def find_groups(
 
     Args:
       rows: cells of each column of a sample, including the label.
-      label: label column.
-      task: classification or regression.
       columns: statistics of the candidate columns over the whole table.
       splits: int64 [rows], split number of each row, 0 for train; None if files do not name splits.
     """
     target = CodedColumn(label, rows[label])
     if target.is_list:
         return ()
-    found = _groups(rows, target, task, columns, splits)
-    return tuple(sorted(found, key=lambda group: -group.agreement))
-
-
-def _groups(
-    rows: Mapping[str, Cells],
-    target: CodedColumn,
-    task: Task,
-    columns: Mapping[str, ColumnStatistics],
-    splits: Ints | None,
-) -> Iterator[Group]:
+    found = []
     for name, column in columns.items():
-        if name not in rows or not _may_be(column):
+        many = _LEAST_VALUES <= column.counts.distinct <= column.present / _LEAST_ROWS
+        if name not in rows or not many or column.type == "float" or column.lengths.maximum != 1:
             continue
         who, identifies = _WHO.search(name), _IDENTIFIER.search(name)
         if not who and not identifies and column.type == "int":
@@ -72,45 +61,31 @@ def _groups(
         least = _AGREEMENT[identifies is not None]
         near = _agreement(values // 2, target, both, task) if agreement >= least else 0.0
         if who or (agreement >= least and near < _NEIGHBORS * agreement):
-            yield Group(name, agreement, None if splits is None else _shared(coded, splits))
-
-
-def _may_be(column: ColumnStatistics) -> bool:
-    """Return whether the column has many values, and each occurs several times."""
-    many = _LEAST_VALUES <= column.counts.distinct <= column.present / _LEAST_ROWS
-    return many and column.type != "float" and column.lengths.maximum == 1
-
-
-def _shared(column: CodedColumn, splits: Ints) -> float:
-    """Return the share of the values in other splits that train also has."""
-    of_row = splits[column.present]
-    in_train, in_others = (np.unique(column.numbers[mine]) for mine in (of_row == 0, of_row > 0))
-    return float(np.isin(in_others, in_train).mean()) if len(in_others) else 0.0
+            shared = None
+            if splits is not None:
+                of_row = splits[coded.present]
+                in_train, in_others = (np.unique(coded.numbers[mine]) for mine in (of_row == 0, of_row > 0))
+                shared = float(np.isin(in_others, in_train).mean()) if len(in_others) else 0.0
+            found.append(Group(name, agreement, shared))
+    return tuple(sorted(found, key=lambda group: -group.agreement))
 
 
 def _agreement(values: Ints, target: CodedColumn, both: npt.NDArray[np.bool_], task: Task) -> float:
     """Return the excess agreement in the label of two rows with the same value: from 0, by chance, to 1, always."""
     there = both[target.present]
     rows = np.bincount(values)
-    if int((rows * (rows - 1)).sum()) < 2 * _LEAST_PAIRS:
+    pairs_of_rows = int((rows * (rows - 1)).sum())
+    if pairs_of_rows < 2 * _LEAST_PAIRS:
         return 0.0
-    of_rows = _of_quantity if task == "regression" else _of_classes
-    return max(0.0, of_rows(values, rows, target, there))
-
-
-def _of_classes(values: Ints, rows: Ints, target: CodedColumn, there: npt.NDArray[np.bool_]) -> float:
-    """Compute Cohen's kappa of pairs."""
+    if task == "regression":  # the share of the label's variance between the values
+        wanted = np.asarray(target.values[there], np.float64)
+        means = np.bincount(values, weights=wanted) / np.maximum(rows, 1)
+        within = float(((wanted - means[values]) ** 2).sum()) / max(1, int(np.maximum(rows - 1, 0).sum()))
+        total = float(wanted.var())
+        return max(0.0, 1 - within / total) if total else 0.0
+    # Cohen's kappa of pairs.
     labels = target.numbers[there]
     pairs = np.unique(values * (int(labels.max()) + 1) + labels, return_counts=True)[1]
-    within = float((pairs * (pairs - 1)).sum() / (rows * (rows - 1)).sum())
+    within = float((pairs * (pairs - 1)).sum() / pairs_of_rows)
     chance = float(((np.bincount(labels) / len(labels)) ** 2).sum())
-    return (within - chance) / (1 - chance) if chance < 1 else 0.0
-
-
-def _of_quantity(values: Ints, rows: Ints, target: CodedColumn, there: npt.NDArray[np.bool_]) -> float:
-    """Compute the share of the label's variance between the values."""
-    wanted = np.asarray(target.values[there], np.float64)
-    means = np.bincount(values, weights=wanted) / np.maximum(rows, 1)
-    within = float(((wanted - means[values]) ** 2).sum()) / max(1, int(np.maximum(rows - 1, 0).sum()))
-    total = float(wanted.var())
-    return 1 - within / total if total else 0.0
+    return max(0.0, (within - chance) / (1 - chance)) if chance < 1 else 0.0

@@ -6,10 +6,9 @@ settings.options, settings.shares  # IngestOptions, and the share of each split
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
 from infeed.components import schema
@@ -89,17 +88,19 @@ class IngestSettings:
           OptionError: an option is out of range.
         """
         balance = Balance(self.balance, self.balance_split, self.balance_by) if self.balance else None
-        shared = {name: getattr(self, name) for name in NAMES if name in help_of(IngestOptions)}
-        return IngestOptions(
-            **{
-                **shared,
-                "shards": _shards(self.shards, self.target_shard_mb),
-                "shuffle_seed": None if self.no_shuffle else self.shuffle_seed,
-                "split_by": next(iter(self._rules), None),
-                "balance": balance,
-                "statistics": not self.no_statistics,
-            }
-        )
+        shards = ShardOptions(count=self.shards)
+        if self.target_shard_mb is not None:  # no extra shards are made for readers
+            target = self.target_shard_mb * 1_000_000
+            least = min(target, shards.min_bytes)
+            shards = replace(shards, target_bytes=target, min_bytes=least, readers_per_host=1)
+        own = {
+            "shards": shards,
+            "shuffle_seed": None if self.no_shuffle else self.shuffle_seed,
+            "split_by": next(iter(self._rules), None),
+            "balance": balance,
+            "statistics": not self.no_statistics,
+        }
+        return IngestOptions(**{name: getattr(self, name) for name in NAMES if name in help_of(IngestOptions)} | own)
 
     @property
     def shares(self) -> dict[str, int] | None:
@@ -132,11 +133,8 @@ class IngestSettings:
                 raise InfeedError(f"{name} without {needed}", do=f"give {needed} as well")
         if len(self._rules) > 1:
             names = ", ".join(_named(name, where) for name in ("split_by", "split_label", "split_time"))
-            raise InfeedError(
-                f"split by {' and by '.join(rule.how for rule in self._rules)}",
-                where=where,
-                do=f"give one of {names} and {_named('split_name', where)}",
-            )
+            what = f"split by {' and by '.join(rule.how for rule in self._rules)}"
+            raise InfeedError(what, where=where, do=f"give one of {names} and {_named('split_name', where)}")
         try:
             _ = self.options
         except OptionError as error:
@@ -183,14 +181,5 @@ def _named(name: str, where: str) -> str:
     return f"{where}.{name}" if where else f"--{name.replace('_', '-')}"
 
 
-def _shards(count: int | None, target_mb: int | None) -> ShardOptions:
-    """Return the shard options; with an explicit target size, no extra shards are made for readers."""
-    if target_mb is None:
-        return ShardOptions(count=count)
-    target = target_mb * 1_000_000
-    least = min(target, ShardOptions().min_bytes)
-    return ShardOptions(count=count, target_bytes=target, min_bytes=least, readers_per_host=1)
-
-
-NAMES = tuple(f.name for f in dataclasses.fields(IngestSettings))
+NAMES = tuple(f.name for f in fields(IngestSettings))
 HELP = {**help_of(IngestOptions), **help_of(IngestSettings)}  # of each setting

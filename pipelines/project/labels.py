@@ -33,7 +33,6 @@ class Candidate(NamedTuple):
     """Column that could be the label.
 
     Attributes:
-      name: name of the column.
       type: type in a tf.Example: "int", "float" or "bytes".
       distinct: number of different values; an estimate above 10,000.
       examples: some values, the commonest first.
@@ -61,16 +60,6 @@ class LabelNeededError(InfeedError):
         self.candidates = tuple(candidates)
 
 
-def one_run_each(targets: Sequence[str], names: Sequence[str]) -> str:
-    """Return the advice for several targets: a run per target, without the other targets as inputs."""
-    inputs = [name for name in names if name not in targets]
-    columns = ",".join([*inputs, targets[0]]) if len(inputs) <= _SHOWN else "..."
-    return (
-        f"run once for each of {', '.join(map(repr, targets))}, with --columns that leave the others out: "
-        f"--label {quote(targets[0])} --columns {quote(columns)}"
-    )
-
-
 def single_values_needed(name: str, names: Sequence[str], path: str) -> InfeedError:
     """Return the error of a label with several values per row."""
     others = ",".join(one for one in names if one != name) if len(names) <= _SHOWN else "..."
@@ -86,8 +75,6 @@ def label_needed(table: Table, path: str, label: str | None, numbers: Collection
     """Return the error of a missing label, or of a label that is not a column.
 
     Args:
-      table: the table.
-      path: path of the table.
       label: given label; None if no label is given.
       numbers: text columns that are read as numbers.
     """
@@ -95,7 +82,13 @@ def label_needed(table: Table, path: str, label: str | None, numbers: Collection
     targets = [part.strip() for part in (label or "").split(",")]
     if len(targets) > 1 and set(targets) <= set(names):
         what = f"{label!r} names {len(targets)} columns, and a model learns one"
-        return LabelNeededError(what, where=path, do=one_run_each(targets, names), candidates=())
+        inputs = [name for name in names if name not in targets]
+        columns = ",".join([*inputs, targets[0]]) if len(inputs) <= _SHOWN else "..."
+        do = (
+            f"run once for each of {', '.join(map(repr, targets))}, with --columns that leave the others out: "
+            f"--label {quote(targets[0])} --columns {quote(columns)}"
+        )
+        return LabelNeededError(what, where=path, do=do, candidates=())
     found = candidates(table.columns, table.statistics()[0], numbers)
     likely = [one for one in found if one.reasons][:_LIKELY]
     what = "no label is given" if label is None else f"there is no column {label!r} to learn"
@@ -121,20 +114,18 @@ def candidates(
     lists = {column.name for column in columns if column.is_list}
     proposed = infer_features({column.name: found[column.name].type for column in columns}, found)
     useful = [one.column for one in proposed if (one.features or one.column in numbers) and one.column not in lists]
-    weighed = [_candidate(found[name], last=name == columns[-1].name, is_number=name in numbers) for name in useful]
+    weighed = []
+    for column in (found[name] for name in useful):
+        counts = column.counts
+        named = _NAMES.fullmatch(column.name) is not None
+        few = column.type != "float" and 2 <= counts.distinct <= MAX_INTEGER_CLASSES and not column.missing
+        signs = (
+            (named, _BY_NAME, "its name"),
+            (column.name == columns[-1].name, _BY_PLACE, "the last column"),
+            (few, _BY_VALUES, f"{counts.distinct} different values"),
+        )
+        reasons = tuple(why for holds, _, why in signs if holds)
+        weight = sum(weight for holds, weight, _ in signs if holds)
+        type_ = "float" if column.name in numbers else column.type
+        weighed.append(Candidate(column.name, type_, counts.distinct, sample_of(column), reasons, weight))
     return sorted(weighed, key=lambda one: -one.weight)
-
-
-def _candidate(column: ColumnStatistics, *, last: bool, is_number: bool) -> Candidate:
-    counts = column.counts
-    named = _NAMES.fullmatch(column.name) is not None
-    few = column.type != "float" and 2 <= counts.distinct <= MAX_INTEGER_CLASSES and not column.missing
-    signs = (
-        (named, _BY_NAME, "its name"),
-        (last, _BY_PLACE, "the last column"),
-        (few, _BY_VALUES, f"{counts.distinct} different values"),
-    )
-    reasons = tuple(why for holds, _, why in signs if holds)
-    weight = sum(weight for holds, weight, _ in signs if holds)
-    type_ = "float" if is_number else column.type
-    return Candidate(column.name, type_, counts.distinct, sample_of(column), reasons, weight)

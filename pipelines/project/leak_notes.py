@@ -1,16 +1,23 @@
-"""Notes about columns that give the label away, and the error of a strict run."""
+"""Notes about leakage, and the errors of a strict run.
+
+Columns may give the label away, and rows of train may occur in a scoring split.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
+from infeed.components.dataset.splits import ByColumns, ByName, ByTime, SplitBy
 from infeed.components.errors import InfeedError
 from infeed.components.transform.feature import Feature
-from infeed.pipelines.surveys import ColumnSurvey, Leak, Survey, TableSurvey
+from infeed.pipelines.surveys import ColumnSurvey, Group, ImageSurvey, Leak, Repeats, Survey, TableSurvey
 
 _SHOWN = 12  # columns by name
+_SHOWN_GROUPS = 3  # others mostly mean the same rows
+_AGREES = 0.5
+_MANY_COPIES = 0.05  # of the rows, where all of them fall into one split
 
 
 @dataclass(frozen=True)
@@ -18,8 +25,6 @@ class LeaksInUse:
     """Columns that (may) give the label away and would be learned from.
 
     Attributes:
-      survey: findings about the data.
-      features: features of the columns.
       function: the user's preprocessing_fn, which gets all columns.
       by_survey: whether a function chooses the features from the survey.
       keep: columns that are known at prediction time.
@@ -57,13 +62,9 @@ class LeaksInUse:
 
     def _found(self) -> Iterator[tuple[ColumnSurvey, Leak]]:
         used = {column for feature in self.features for column in feature.inputs}
-        for column in self._columns:
+        for column in self.survey.columns if isinstance(self.survey, TableSurvey) else ():
             if column.leak and (column.name in used or self.function or column.is_withheld):
                 yield column, column.leak
-
-    @property
-    def _columns(self) -> Sequence[ColumnSurvey]:
-        return self.survey.columns if isinstance(self.survey, TableSurvey) else ()
 
     def _words(self, column: ColumnSurvey, leak: Leak) -> str:
         if column.name in self.keep:
@@ -77,3 +78,92 @@ class LeaksInUse:
         if self.by_survey:
             place = "leave it out: --columns names the columns to use"
         return f"{gives}; unless it is known at prediction time, {place}"
+
+
+def spread_notes(survey: Survey, rule: SplitBy | None, keep: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield notes (topic, text) about groups of rows and repeated rows that the splits divide.
+
+    Args:
+      survey: survey of the data.
+      rule: rule that assigns rows to splits. None for the hash of the whole row.
+      keep: columns whose values are the same at prediction time.
+    """
+    if isinstance(survey, TableSurvey):
+        yield from (("groups", f"{_finding(group)}; {_remedy(group)}") for group in _groups(survey, rule, keep))
+        if words := _repeated(survey.repeats, rule):
+            yield "repeated rows", words
+    else:
+        if survey.repeats.contrary:
+            words = f"{survey.repeats.contrary:,} are in several classes with the same content{_example(survey)}"
+            yield "repeated pictures", words
+        if survey.repeats.divided:
+            yield "repeated pictures", f"{_copies(survey)}; remove the copies"
+
+
+def check_spread(survey: Survey, rule: SplitBy | None, keep: Collection[str], data: str) -> None:
+    """Check that the splits do not divide groups of rows.
+
+    Raises:
+      InfeedError: groups of rows are divided, or rows of train occur in files of another split.
+    """
+    if not isinstance(survey, TableSurvey):
+        if survey.patterns and survey.repeats.divided:
+            raise InfeedError(_copies(survey), where=data, do="remove the copies from all splits but one")
+        return
+    found = _groups(survey, rule, keep)
+    if found:
+        do = f"{_remedy(found[0])}; if the same ones come at prediction time: --keep {quote(found[0].column)}"
+        raise InfeedError(_finding(found[0]), where=data, do=do)
+    if survey.repeats.shared:
+        raise InfeedError(_shared(survey.repeats), where=data, do="remove these rows from one of the files")
+
+
+def _copies(survey: ImageSurvey) -> str:
+    place = "the folders of several splits" if survey.patterns else "train and in the other splits"
+    may = "are" if survey.patterns else "may be"
+    return f"{survey.repeats.divided:,} pictures with the same content {may} in {place}{_example(survey)}"
+
+
+def _example(survey: ImageSurvey) -> str:
+    return f", such as {' and '.join(survey.repeats.example)}"
+
+
+def _groups(survey: TableSurvey, rule: SplitBy | None, keep: Collection[str]) -> list[Group]:
+    """Return the groups that the splits divide. Times and names divide rows on purpose."""
+    if isinstance(rule, ByColumns | ByTime | ByName):
+        return []
+    return [group for group in survey.groups if group.column not in keep and group.shared != 0][:_SHOWN_GROUPS]
+
+
+def _finding(group: Group) -> str:
+    agree = ", and agree in the label more than other rows do" if group.agreement >= _AGREES else ""
+    if group.shared is None:
+        return f"rows of one {group.column} are in train and in the other splits{agree}"
+    return f"{group.shared:.1%} of the values of {group.column} in the other splits are in train too{agree}"
+
+
+def _remedy(group: Group) -> str:
+    do = f"use --split-by {quote(group.column)}" if group.shared is None else f"divide the files by {group.column}"
+    return f"to score values of {group.column} that training has not seen, {do}"
+
+
+def _repeated(repeats: Repeats, rule: SplitBy | None) -> str:
+    if repeats.shared:
+        return f"{_shared(repeats)}; remove these rows from one of the files"
+    if isinstance(rule, ByColumns):
+        return ""
+    # The hash sends rows that are equal in all columns to one split.
+    torn = repeats.alike + (repeats.copies if rule else 0)
+    of_rows = f"of {repeats.rows:,} rows equal another row in all columns"
+    if torn:
+        where = "and may stand in train and in the other splits"
+        return f"{torn:,} {of_rows} that are learned from, {where}; unless they are other cases, remove the repeats"
+    many = repeats.copies and repeats.copies >= _MANY_COPIES * repeats.rows
+    return f"{repeats.copies:,} {of_rows}; equal rows are in one split" if many else ""
+
+
+def _shared(repeats: Repeats) -> str:
+    return (
+        f"{repeats.shared:,} of {repeats.scored:,} rows in the files of the other splits equal a row of train in all "
+        "columns that are learned from"
+    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +48,6 @@ def find_leaks(rows: Mapping[str, Cells], label: str, task: Task, times: Collect
     Args:
       rows: cells of each column, including the label, in the order of the rows.
       label: the label column. Rows without a label are ignored.
-      task: whether the label is a class or a quantity.
       times: columns of dates and timestamps.
     """
     target = CodedColumn(label, rows[label])
@@ -62,18 +60,6 @@ def find_leaks(rows: Mapping[str, Cells], label: str, task: Task, times: Collect
     return {name: leak for name, leak in found if leak}
 
 
-@dataclass(frozen=True)
-class _Shares:
-    """The shares of the rows of a class, and of all other rows, that have a property."""
-
-    within: float
-    outside: float
-    name: str
-
-    def __str__(self) -> str:
-        return f"in {self.within:.1%} of the rows of {self.name} and in {self.outside:.1%} of the others"
-
-
 class _Classes:
     """Finds columns that give a class away."""
 
@@ -82,7 +68,10 @@ class _Classes:
         self._rows = np.bincount(self._labels)
 
     def leak_of(self, column: CodedColumn) -> Leak | None:
-        return self._filled(column) or self._by_values(column) or self._partly_filled(column)
+        gain, of_class = self._largest_gain(column.present)
+        if _score(gain) >= _FILLED:
+            return Leak(f"it is filled {self._shares(column.present, of_class)}", _score(gain))
+        return self._by_values(column) or self._partly_filled(column)
 
     def _by_values(self, column: CodedColumn) -> Leak | None:
         if 2 * np.count_nonzero(column.present) < len(column.present):
@@ -108,12 +97,6 @@ class _Classes:
         share = labels.mean()
         changes = np.count_nonzero(np.diff(labels[column.order]))
         return bool(changes > _AT_RANDOM * 2 * share * (1 - share) * len(labels) + 2 * _CATEGORIES)
-
-    def _filled(self, column: CodedColumn) -> Leak | None:
-        gain, of_class = self._largest_gain(column.present)
-        if _score(gain) < _FILLED:
-            return None
-        return Leak(f"it is filled {self._shares(column.present, of_class)}", _score(gain))
 
     def _largest_gain(self, has: npt.NDArray[np.bool_]) -> tuple[float, int]:
         """Return the largest gain of the classes, and the class. Of two classes, the one with the property."""
@@ -176,18 +159,19 @@ class _Classes:
         if (times := int(column.values.nbytes) // _ITEM_BYTES) > 0:
             rows = np.arange(0, len(self._labels), times + 1)
             return _Classes(self._label.take(rows))._in_items(column.take(rows))
-        items = column.lists() if column.is_list else column.words()
-        return self._item_of_one_class(*items, sure=column.is_list) if items else None
-
-    def _item_of_one_class(self, rows: npt.NDArray[np.int64], items: CodedColumn, *, sure: bool) -> Leak | None:
+        found = column.lists() if column.is_list else column.words()
+        if not found:
+            return None
+        rows, items = found
         once = np.unique(items.numbers * len(self._labels) + rows)
         item, row = once // len(self._labels), once % len(self._labels)
-        gain, found, of_class = CrossTable.within(item, self._labels[row], self._rows).purest()
+        gain, value, of_class = CrossTable.within(item, self._labels[row], self._rows).purest()
         if _score(gain) < _NEARLY_ALL or len(row) == 0:
             return None
         has = np.zeros(len(self._labels), bool)
-        has[row[item == found]] = True
-        return Leak(f"{items.shown(found)} is in it {self._shares(has, of_class)}", _score(gain), sure=sure)
+        has[row[item == value]] = True
+        words = f"{items.shown(value)} is in it {self._shares(has, of_class)}"
+        return Leak(words, _score(gain), sure=column.is_list)
 
     def _sorted(self, column: CodedColumn, table: CrossTable) -> Leak | None:
         """Detect values that a few thresholds divide into the classes."""
@@ -210,21 +194,20 @@ class _Classes:
         chance = (self._rows[one] / self._rows.sum()) ** filled.sum()
         if not pure or chance > _CHANCE or filled[one] < _PART * self._rows[one]:
             return None
-        return Leak(
-            f"it is filled {self._shares(column.present, one)}", float(filled[one] / self._rows[one]), sure=False
-        )
+        words = f"it is filled {self._shares(column.present, one)}"
+        return Leak(words, float(filled[one] / self._rows[one]), sure=False)
 
-    def _shares(self, has: npt.NDArray[np.bool_], of_class: int) -> _Shares:
-        mine = self._labels == of_class
-        return _Shares(float(has[mine].mean()), float(has[~mine].mean()), self._label.shown(of_class))
+    def _shares(self, has: npt.NDArray[np.bool_], of_class: int) -> str:
+        mine, name = self._labels == of_class, self._label.shown(of_class)
+        within, outside = float(has[mine].mean()), float(has[~mine].mean())
+        return f"in {within:.1%} of the rows of {name} and in {outside:.1%} of the others"
 
 
 class _Quantity:
     """Finds columns that give a quantity away."""
 
     def __init__(self, label: CodedColumn) -> None:
-        self._label = label
-        self._values = label.quantities()
+        self._label, self._values = label, label.quantities()
 
     def leak_of(self, column: CodedColumn) -> Leak | None:
         if self._values is None or column.is_list or 2 * np.count_nonzero(column.present) < len(column.present):
@@ -237,28 +220,20 @@ class _Quantity:
         orders = self._label.numbers[column.present]
         if min(column.different, len(np.unique(orders))) <= _CATEGORIES:
             return None  # two counts agree by nature, such as rooms and a price by the room
-        return _computed(given, wanted) or _ordered(column.numbers, orders)
-
-
-def _computed(given: Floats, wanted: Floats) -> Leak | None:
-    fit = _r_squared(given, wanted)
-    if fit < _LINEAR:
-        return None
-    slope, offset = np.polyfit(wanted, given, 1)
-    none = abs(offset) < _ROUNDED * abs(slope) * float(wanted.std())
-    if none and abs(slope - 1) < _ROUNDED:
-        return Leak("it equals the label but for the rounding", fit)
-    return Leak(f"it is the label x {slope:.4g}" + ("" if none else f" {offset:+.4g}"), fit)
-
-
-def _ordered(numbers: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> Leak | None:
-    ranks = np.unique(wanted, return_inverse=True)[1].reshape(-1)
-    fit = _r_squared(numbers, ranks)
-    if fit >= _LINEAR:
-        return Leak("it orders the rows as the label does", fit)
-    near = smooth(numbers, ranks.astype(np.float64))
-    words = "rows next to each other by it have nearly the same label"
-    return Leak(words, near, sure=False) if near >= _SMOOTH and len(numbers) >= _ASKED_ROWS else None
+        fit = _r_squared(given, wanted)
+        if fit >= _LINEAR:
+            slope, offset = np.polyfit(wanted, given, 1)
+            none = abs(offset) < _ROUNDED * abs(slope) * float(wanted.std())
+            if none and abs(slope - 1) < _ROUNDED:
+                return Leak("it equals the label but for the rounding", fit)
+            return Leak(f"it is the label x {slope:.4g}" + ("" if none else f" {offset:+.4g}"), fit)
+        ranks = np.unique(orders, return_inverse=True)[1].reshape(-1)
+        fit = _r_squared(column.numbers, ranks)
+        if fit >= _LINEAR:
+            return Leak("it orders the rows as the label does", fit)
+        near = smooth(column.numbers, ranks.astype(np.float64))
+        words = "rows next to each other by it have nearly the same label"
+        return Leak(words, near, sure=False) if near >= _SMOOTH and len(ranks) >= _ASKED_ROWS else None
 
 
 def _r_squared(one: npt.NDArray[np.generic], other: npt.NDArray[np.generic]) -> float:
@@ -275,14 +250,10 @@ def _identifies(column: CodedColumn) -> bool:
     rows = len(column.numbers)
     if column.different < rows:
         return False
-    steps = np.diff(column.numbers)
-    if (
-        (steps > 0).all()
-        or (steps < 0).all()
-        or re.search(r"(^|[_\W])(id|nr|no|key|index|row|uuid)$", column.name.lower())
-    ):
+    steps, values = np.diff(column.numbers), column.values
+    named = re.search(r"(^|[_\W])(id|nr|no|key|index|row|uuid)$", column.name.lower())
+    if named or (steps > 0).all() or (steps < 0).all():
         return True
-    values = column.values
     if column.is_text or values.dtype != np.int64:
         return False
     span = float(values.max()) - float(values.min()) + 1

@@ -58,7 +58,6 @@ class NumberColumn:
     """The cells of a text column.
 
     Attributes:
-      name: name of the column.
       formats: formats that fit. Several if they are ambiguous.
       cells: number of present cells.
       matching: number of cells that fit.
@@ -85,22 +84,20 @@ class NumberColumn:
     def advice(self, source: Source, settings: Mapping[str, Any], *, may_miss: bool = True) -> str:
         """Return a description of the cells and how to read them, or "" if they are read already.
 
-        Args:
-          source: format of the files.
-          settings: options of the format.
-          may_miss: whether a row may lack a value in the column. The label must not.
+        A row may lack a value in the column if it `may_miss`. The label must not.
         """
-        if self.settled:
-            return ""
-        if self.matching == self.cells and not self.written:
+        if self.settled or (self.matching == self.cells and not self.written):
             return ""
         ways = [self._flags(source, one) for one in self.formats]
         looks = f"{self.written:,} of {self.cells:,} cells look like {self.example!r}"
         if not self.written:
             looks = f"{self.matching:,} of {self.cells:,} cells are numbers"
         if self.matching == self.cells:
-            meant = f", which may be {' or '.join(str(_value(self.example, one)) for one in self.formats)}"
-            return f"{looks}{meant if len(ways) > 1 else ''}: read them with {' or with '.join(ways)}"
+            if len(ways) > 1:
+                example = pa.array([self.example])
+                values = " or ".join(str(one.plain(example)[0].as_py()) for one in self.formats)
+                looks += f", which may be {values}"
+            return f"{looks}: read them with {' or with '.join(ways)}"
         return f"{looks}, and {self._misfits(source, settings, ways[0], may_miss)}"
 
     def _misfits(self, source: Source, settings: Mapping[str, Any], way: str, may_miss: bool) -> str:
@@ -108,9 +105,8 @@ class NumberColumn:
         typed = _flag("types", {self.name: "float"}) if source == "csv" and "numbers" not in way else ""
         limit = f" --bad-row-limit {number}" if number > IngestOptions().bad_row_limit else ""
         reject = " ".join(filter(None, (way, typed, f"--on-bad-row reject{limit}")))
-        words = (
-            f"{number:,} such as {shown} {'do' if self.written else 'are'} not: to set their rows aside, use {reject}"
-        )
+        do = "do" if self.written else "are"
+        words = f"{number:,} such as {shown} {do} not: to set their rows aside, use {reject}"
         is_word = number == sum(self.misfits.values()) and not re.search(r"\d", "".join(self.misfits))
         if not may_miss or source != "csv" or not is_word or len(self.misfits) > _FEW:
             return words
@@ -130,11 +126,6 @@ def number_columns(
     """Return the text columns that are mostly numbers.
 
     An ambiguous column takes the format of the unambiguous ones, if they agree.
-
-    Args:
-      shapes: shapes of the text columns.
-      source: format of the files.
-      settings: options of the format.
     """
     if not hasattr(options_of(source, {}), "numbers"):
         return {}
@@ -247,10 +238,6 @@ def _settle(column: NumberColumn, decimal: str | None, commas: bool) -> NumberCo
         decimal = "."
     chosen = tuple(form for form in formats if form.decimal == decimal)
     return replace(column, formats=chosen) if len(chosen) == 1 else column
-
-
-def _value(example: str, form: NumberFormat) -> str:
-    return str(form.plain(pa.array([example]))[0].as_py())
 
 
 def _flag(name: str, value: Any) -> str:

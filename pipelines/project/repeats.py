@@ -1,17 +1,24 @@
-"""Count rows that repeat other rows: a copy in both train and test inflates the score."""
+"""Count rows and pictures that repeat others.
+
+A copy in both train and test inflates the score. A copied picture in another class contradicts the label.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from infeed.components.dataset import files
 from infeed.components.dataset.statistics.cells import MISSING, Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.value_counts import hashed
-from infeed.pipelines.surveys import Repeats
+from infeed.components.example_gen.sources.folders import FileRef
+from infeed.pipelines.surveys import RepeatedPictures, Repeats
 
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
@@ -19,6 +26,9 @@ _MORE = 3  # required multiple of the number expected by chance
 _FEW = 5  # rows; fewer are reported only if chance explains none
 _NONE = 0.05  # rows expected by chance that count as none
 _NEARLY_ALL = 0.8
+# Compared at the start of files of equal size; compressed pictures that agree in this much are equal.
+_COMPARED_BYTES = 1 << 16
+_EXAMPLES = 2  # names of copied pictures
 
 
 def find_repeats(
@@ -32,8 +42,7 @@ def find_repeats(
       splits: int64 [rows], split number of each row, 0 for train; None if files do not name splits.
     """
     number = len(next(iter(rows.values())).lengths) if rows else 0
-    # Copies of a row may differ in a row number.
-    features = {name: column for name, column in features.items() if not _names_rows(column)}
+    features = {name: column for name, column in features.items() if not _numbers_rows(column)}
     if not features or number < 2:
         return Repeats(number)
     row, like = _counted(_row_hashes(rows, features, number))
@@ -61,7 +70,8 @@ def _row_hashes(rows: Mapping[str, Cells], names: Collection[str], number: int) 
     found = np.zeros(number, np.uint64)
     for name in names:
         if name in rows:
-            found = _next(found) + _cell_hashes(rows[name])
+            # Mix the hashes, so that equal values in two columns do not cancel out.
+            found = found * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1) + _cell_hashes(rows[name])
     return found
 
 
@@ -72,16 +82,10 @@ def _cell_hashes(cells: Cells) -> Hashes:
         return values
     starts = np.cumsum(counts) - counts
     places = np.arange(len(values)) - np.repeat(starts, counts)
-    sums = np.concatenate(
-        [[np.uint64(0)], np.cumsum(values * (places.astype(np.uint64) * np.uint64(2) + np.uint64(1)))]
-    )
+    weighted = values * (places.astype(np.uint64) * np.uint64(2) + np.uint64(1))
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(weighted)])
     found = sums[starts + counts] - sums[starts]
     return np.where(cells.lengths == MISSING, np.uint64(0), found + counts.astype(np.uint64))
-
-
-def _next(hashes: Hashes) -> Hashes:
-    """Mix the hashes, so that equal values in two columns do not cancel out."""
-    return hashes * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
 
 
 def _chance(columns: Collection[ColumnStatistics], others: int) -> float:
@@ -89,7 +93,8 @@ def _chance(columns: Collection[ColumnStatistics], others: int) -> float:
     return min(1.0, others * math.prod(_equal(column) for column in columns))
 
 
-def _names_rows(column: ColumnStatistics) -> bool:
+def _numbers_rows(column: ColumnStatistics) -> bool:
+    """Return whether the column may number the rows, so that copies of a row differ in it."""
     least = column.rows if column.counts.exact else 0.9 * column.rows  # beyond 10,000 values it is an estimate
     return column.type == "int" and column.counts.distinct >= least
 
@@ -106,3 +111,33 @@ def _equal(column: ColumnStatistics) -> float:
 
 def _are_many(found: int, chance: float) -> bool:
     return found > _MORE * chance and (found >= _FEW or chance < _NONE)
+
+
+def find_repeated_pictures(images: Sequence[FileRef], patterns: Mapping[str, str]) -> RepeatedPictures:
+    """Find copies by comparing the contents of files of equal size; other files are not read.
+
+    Args:
+      images: all pictures.
+      patterns: file pattern of each split that has its own folder; empty if the shares divide the pictures.
+    """
+    sizes = defaultdict[int, list[FileRef]](list)
+    for image in images:
+        sizes[image.size].append(image)
+    contents = defaultdict[tuple[int, bytes], list[FileRef]](list)
+    for size, alike in sizes.items():
+        for image in alike if size and len(alike) > 1 else ():
+            with files.open_input(image.path) as file:
+                contents[size, hashlib.sha256(file.read(_COMPARED_BYTES)).digest()].append(image)
+    folders = [pattern.partition("/")[0] + "/" for pattern in patterns.values()]
+
+    def split_of(image: FileRef) -> str:
+        return next((folder for folder in folders if image.filename.startswith(folder)), "")
+
+    groups = [group for group in contents.values() if len(group) > 1]
+    divided = [group for group in groups if not folders or len(set(map(split_of, group))) > 1]
+    contrary = [group for group in groups if len({image.text for image in group}) > 1]
+    return RepeatedPictures(
+        divided=sum(map(len, divided)),
+        contrary=sum(map(len, contrary)),
+        example=tuple(image.filename for group in [*contrary, *divided][:1] for image in group[:_EXAMPLES]),
+    )

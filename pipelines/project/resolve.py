@@ -17,7 +17,6 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
 from infeed.components.dataset.spans import Spans, has_spans, split_path
-from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import default_settings, options_of
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
@@ -30,10 +29,9 @@ from infeed.pipelines.config import Blessing, PipelineConfig, Source, local_root
 from infeed.pipelines.project.config_file import Project, Settings
 from infeed.pipelines.project.decisions import choose_blessing, choose_schedule, notes, nothing_to_learn_from
 from infeed.pipelines.project.ingest_settings import IngestSettings, over, read_ingest
-from infeed.pipelines.project.leak_notes import LeaksInUse
+from infeed.pipelines.project.leak_notes import LeaksInUse, check_spread, spread_notes
 from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
 from infeed.pipelines.project.splits import shares_of, splits_note, stratified, trained_on
-from infeed.pipelines.project.spread import check_spread, spread_notes
 from infeed.pipelines.project.survey import survey_images, survey_table
 from infeed.pipelines.surveys import (
     IMAGE_COLUMNS,
@@ -51,25 +49,16 @@ _WHOLE_IN_FLOAT32 = 1 << 24  # up to here float32 holds every whole number
 # With 20 rows, one hash in 150 leaves one of the splits empty.
 _MIN_ROWS = 20
 
-# Settings that the pipeline config has too. Other settings, such as `deploy`, are copied unchanged.
-_DECIDED = {
-    "name",
-    "root",
-    "source",
-    "data",
-    "source_options",
-    "ingest",
-    "features",
-    "preprocessing_fn",
-    "train",
-    "blessing",
-}
-
 
 def _names(kind: Any) -> list[str]:
     return [one.name for one in dataclasses.fields(kind)]
 
 
+# Settings that the pipeline config has too, and that are decided here. Others, such as `deploy`, are copied unchanged.
+_DECIDED = {
+    *("name", "root", "source", "data", "source_options"),
+    *("ingest", "features", "preprocessing_fn", "train", "blessing"),
+}
 _AS_GIVEN = {*_names(PipelineConfig)} & {*_names(Settings)} - _DECIDED
 
 
@@ -98,38 +87,50 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     given, settings = overrides or Overrides(), project.settings
     check_strategy({**settings.train, **given.train}.get("strategy", "auto"))
     user_code.resolve(project.reference(settings.model), "model")
-    name, root = _name_and_root(project, given)
+    # Each data set has its own pipeline, because models of different data cannot be compared.
+    name = f"{project.name}-{Path(os.path.realpath(given.data)).stem}" if given.data else project.name
+    root = files.absolute(given.root or settings.root or os.path.join("runs", name))
     data = given.data or settings.data
     data = files.absolute(str(materialise(data, Path(local_root(root, name)) / "data")) if data in BUNDLED else data)
     source = source_of(data, settings.source) if given.data else settings.source
-    span_data, data = (data, _window(data, settings.spans)) if has_spans(data) else ("", data)
-    named, source_options = _label(project, given), _source_options(project, given, source)
+    span_data = data if has_spans(data) else ""
+    if span_data:  # read the files of the latest spans, such as `taxi/{span-1/*.csv,span-2/*.csv}`
+        folder, pattern = split_path(data)
+        data = files.join(folder, Spans(pattern, settings.spans).pattern_of_window(folder))
+    # The label of a template applies only to the template's own data.
+    own = settings.label if not project.package or given.data in (None, settings.data) else None
+    named = given.label or (",".join(own) if isinstance(own, tuple) else own)
+    source_options = _source_options(settings, given, source)
     asked = _ingest_settings(project, given)
-    ingest = asked.options
-    keep, resize = (*settings.keep, *given.keep), given.resize or settings.resize
+    ingest, keep = asked.options, (*settings.keep, *given.keep)
     by_survey = isinstance(settings.features, str)
-    survey = _survey(source, data, named, given.task or settings.task, source_options, ingest, keep, by_survey, resize)
-    label = survey.label.name if isinstance(survey, TableSurvey) else named or LABEL_OF_PICTURES
+    survey = _survey(source, data, named, given, settings, source_options, ingest)
     if isinstance(survey, TableSurvey):
+        label = survey.label.name
         required = tuple(dict.fromkeys((*ingest.required, label)))
         ingest = dataclasses.replace(ingest, required=required, words=survey.words)
-    _check_enough(survey, data)
-    source_options = _with_numbers(source_options, survey)
-    function = _preprocessing_fn(project)
+        if numbers := {**source_options.get("numbers", {}), **survey.numbers}:
+            source_options = {**source_options, "numbers": numbers}
+    else:
+        label = named or LABEL_OF_PICTURES
+    function = settings.preprocessing_fn
+    if function is not None:
+        function = project.reference(f"{function}:preprocessing_fn" if function.endswith(".py") else function)
+        user_code.resolve(function, "preprocessing_fn")
     features = _features(project, survey, label, data) if settings.features is not None else ()
     if isinstance(survey, TableSurvey) and function is None and source != "tfrecord":  # records are written unchanged
         ingest = dataclasses.replace(ingest, fractions=_fractions(survey, features, of_spans=bool(span_data)))
     blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
     _check_label(features, label, blessing, own=function is not None)
-    schema.check_known(settings.train, (*_names(TrainOptions), *_names(FeedOptions)), "train")
-    said = {**settings.train, **given.train}
+    schema.check_known(settings.train, [*_names(TrainOptions), *_names(FeedOptions)], "train")
     shares = shares_of(survey, asked, ingest)
     ingest = stratified(survey, label, shares, ingest)
     leaks = LeaksInUse(survey, features, function, by_survey, keep)
     if settings.strict if given.strict is None else given.strict:
         leaks.check(data)
         check_spread(survey, ingest.split_by, keep, data)
-    schedule = choose_schedule(survey, trained_on(survey, shares), said)
+    said = {"source_options": {source: source_options} if source_options else {}, **settings.train, **given.train}
+    train, schedule = choose_schedule(survey, trained_on(survey, shares), said)
     return PipelineConfig(
         name=name,
         root=root,
@@ -138,9 +139,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         span_data=span_data,
         source_options={**default_settings(data, source), **source_options},
         features=features,
-        train=_train_options(
-            project, schedule.fill(said), survey, label, features, {source: source_options} if source_options else {}
-        ),
+        train=_train_options(project, train, survey, label, features),
         blessing=blessing,
         survey=survey,
         ingest=ingest,
@@ -152,43 +151,21 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
             splits_note(survey, shares, ingest),
             *leaks.notes(),
             *spread_notes(survey, ingest.split_by, keep),
-            ("training", schedule.reason),
+            ("training", schedule),
         ),
         **{name: getattr(settings, name) for name in _AS_GIVEN},
     )
 
 
-def _name_and_root(project: Project, given: Overrides) -> tuple[str, str]:
-    """Give each data set its own pipeline, because models of different data cannot be compared."""
-    name = f"{project.name}-{Path(os.path.realpath(given.data)).stem}" if given.data else project.name
-    return name, files.absolute(given.root or project.settings.root or os.path.join("runs", name))
-
-
-def _label(project: Project, given: Overrides) -> str | None:
-    """Return the given label. The label of a template applies only to the template's own data."""
-    is_own = not project.package or given.data in (None, project.settings.data)
-    own = project.settings.label if is_own else None
-    return given.label or (own if own is None or isinstance(own, str) else ",".join(own))
-
-
-def _window(data: str, last: int | None) -> str:
-    """Return the pattern of the files of the spans to read, such as `taxi/{span-1/*.csv,span-2/*.csv}`."""
-    root, pattern = split_path(data)
-    return files.join(root, Spans(pattern, last).pattern_of_window(root))
-
-
-def _source_options(project: Project, given: Overrides, source: Source) -> dict[str, Any]:
+def _source_options(settings: Settings, given: Overrides, source: Source) -> dict[str, Any]:
     """Return the options of the file, which apply only to the format of its own data."""
-    settings, options = project.settings, dict(given.source_options)
+    options = dict(given.source_options)
     if source == settings.source:
         delimiter = {"delimiter": settings.delimiter} if settings.delimiter else {}
         options = {**settings.source_options, **delimiter, **options}
     if source == "images" and options:
-        raise InfeedError(
-            f"pictures take no option {min(options)!r}",
-            where="source_options",
-            do="leave it out; it is for tables",
-        )
+        what = f"pictures take no option {min(options)!r}"
+        raise InfeedError(what, where="source_options", do="leave it out; it is for tables")
     try:
         options_of(source, options, "--set" if options == given.source_options else "source_options")
     except InfeedError as error:
@@ -197,36 +174,24 @@ def _source_options(project: Project, given: Overrides, source: Source) -> dict[
     return options
 
 
-def _with_numbers(source_options: Mapping[str, Any], survey: Survey) -> dict[str, Any]:
-    """Add the number formats of the survey to the source options."""
-    numbers = {**source_options.get("numbers", {}), **survey.numbers} if isinstance(survey, TableSurvey) else {}
-    return {**source_options, **({"numbers": numbers} if numbers else {})}
-
-
 def _fractions(survey: TableSurvey, features: Sequence[Feature], *, of_spans: bool) -> tuple[str, ...]:
     """Return integer columns that are features as quantities, so that the model also accepts 0.5.
 
     A column with integers beyond 2^24 is unchanged, because float32 cannot represent them. With spans, float columns
     are included, because all values of one span may be integers.
     """
-    takers = {column.name: [one for one in features if column.name in one.inputs] for column in survey.columns}
-    whole = [one for one in survey.columns if one.type == "int" and one.statistics and _fits_float(one.statistics)]
-    whole += [one for one in survey.columns if one.type == "float" and of_spans]
-    return tuple(
-        one.name for one in whole if takers[one.name] and all("float" in feature.takes for feature in takers[one.name])
-    )
-
-
-def _fits_float(found: ColumnStatistics) -> bool:
-    return max(abs(found.minimum or 0), abs(found.maximum or 0)) <= _WHOLE_IN_FLOAT32
+    found = [(one.name, one.statistics) for one in survey.columns if one.type == "int"]
+    names = [name for name, of in found if of and max(abs(of.minimum or 0), abs(of.maximum or 0)) <= _WHOLE_IN_FLOAT32]
+    names += [one.name for one in survey.columns if one.type == "float" and of_spans]
+    takers = {name: [feature.takes for feature in features if name in feature.inputs] for name in names}
+    return tuple(name for name, takes in takers.items() if takes and all("float" in kinds for kinds in takes))
 
 
 def _ingest_settings(project: Project, given: Overrides) -> IngestSettings:
     in_file, at_top = dict(project.settings.ingest), project.settings.at_top
     if twice := [name for name in at_top if name in in_file]:
-        raise InfeedError(
-            f"{twice[0]} is set at the top of the file and under ingest", where=f"ingest.{twice[0]}", do="keep one"
-        )
+        what = f"{twice[0]} is set at the top of the file and under ingest"
+        raise InfeedError(what, where=f"ingest.{twice[0]}", do="keep one")
     if is_function(str(in_file.get("filter", ""))):
         in_file["filter"] = project.reference(in_file["filter"])
     read_ingest({**at_top, **in_file}, "ingest")
@@ -238,33 +203,31 @@ def _survey(
     source: Source,
     data: str,
     label: str | None,
-    task: Task | None,
+    given: Overrides,
+    settings: Settings,
     source_options: Mapping[str, Any],
     ingest: IngestOptions,
-    keep: Sequence[str],
-    by_survey: bool,
-    resize: Resize | None,
 ) -> Survey:
+    keep, resize = (*settings.keep, *given.keep), given.resize or settings.resize
     if source == "images":
         if keep:
             raise InfeedError(f"pictures have no column {keep[0]!r}", where="keep", do="leave it out; it is for tables")
-        return survey_images(data, ingest, resize or "stretch")
-    if resize:
-        raise InfeedError(f"a table has no pictures to {resize}", where="resize", do="leave it out; it is for pictures")
-    return survey_table(data, label, task, source, source_options, ingest, keep, withhold=by_survey)
-
-
-def _check_enough(survey: Survey, data: str) -> None:
+        survey: Survey = survey_images(data, ingest, resize or "stretch")
+    else:
+        if resize:
+            what = f"a table has no pictures to {resize}"
+            raise InfeedError(what, where="resize", do="leave it out; it is for pictures")
+        task, by_survey = given.task or settings.task, isinstance(settings.features, str)
+        survey = survey_table(data, label, task, source, source_options, ingest, keep, withhold=by_survey)
     if survey.rows < _MIN_ROWS:
         there = "is only 1 row" if survey.rows == 1 else f"are only {survey.rows} rows"
-        raise InfeedError(
-            f"there {there}: too few for training and evaluation",
-            where=data,
-            do=f"give at least {_MIN_ROWS}",
-        )
+        what = f"there {there}: too few for training and evaluation"
+        raise InfeedError(what, where=data, do=f"give at least {_MIN_ROWS}")
+    return survey
 
 
 def _features(project: Project, survey: Survey, label: str, data: str) -> tuple[Feature, ...]:
+    """Return the features, checked against the survey, so that Transform does not fail after ingesting all rows."""
     features = project.value(project.settings.features, survey, "features")
     if not isinstance(features, list | tuple) or not all(
         isinstance(feature, Mapping | Feature) for feature in features
@@ -276,37 +239,27 @@ def _features(project: Project, survey: Survey, label: str, data: str) -> tuple[
         )
     if all(isinstance(feature, Mapping) for feature in features):
         features = features_from_json(features)
-    _check_features(features, survey, data)
-    alone = project.settings.preprocessing_fn is None and bool(features)
-    if alone and isinstance(survey, TableSurvey) and all(isinstance(feature, Label) for feature in features):
-        raise nothing_to_learn_from(survey, data)
-    return tuple(features)
-
-
-def _check_features(features: Sequence[Feature], survey: Survey, data: str) -> None:
-    """Check features against the survey, so that Transform does not fail after ingesting all rows."""
-    types = _types(survey)
+    if isinstance(survey, TableSurvey):
+        types: Mapping[str, str] = {column.name: column.type for column in (*survey.columns, survey.label)}
+    else:
+        types = {name: IMAGE_COLUMNS[name] for name in survey.written}
     check_features(features, types)
-    _check_values(features, survey, data)
+    columns = {column.name: column for column in survey.columns} if isinstance(survey, TableSurvey) else {}
+    _check_values(features, columns, data)
     try:
         check_types(features, types)
     except InfeedError as error:
         raise with_sample(error, survey) from None
-    _check_found(features, survey)
-
-
-def _preprocessing_fn(project: Project) -> str | None:
-    """Return the preprocessing function.
-
-    Raises:
-      InfeedError: the file, module or function does not exist.
-    """
-    text = project.settings.preprocessing_fn
-    if text is None:
-        return None
-    reference = project.reference(f"{text}:preprocessing_fn" if text.endswith(".py") else text)
-    user_code.resolve(reference, "preprocessing_fn")
-    return reference
+    for feature in features:  # may be impossible, such as a vocabulary that is empty over all rows
+        column = columns.get(feature.column)
+        if column and column.statistics and feature.needs and feature.analyses_raw:
+            found = [need.of(column.statistics) for need in feature.needs]
+            if all(answer is not None for answer in found):
+                feature.domain(found)
+    alone = project.settings.preprocessing_fn is None and bool(features)
+    if alone and isinstance(survey, TableSurvey) and all(isinstance(feature, Label) for feature in features):
+        raise nothing_to_learn_from(survey, data)
+    return tuple(features)
 
 
 def _check_label(features: Sequence[Feature], label: str, blessing: Blessing, *, own: bool) -> None:
@@ -324,31 +277,8 @@ def _check_label(features: Sequence[Feature], label: str, blessing: Blessing, *,
         )
 
 
-def _types(survey: Survey) -> Mapping[str, str]:
-    """Return the type of each column in a tf.Example."""
-    if isinstance(survey, TableSurvey):
-        return {column.name: column.type for column in (*survey.columns, survey.label)}
-    return {name: IMAGE_COLUMNS[name] for name in survey.written}
-
-
-def _columns(survey: Survey) -> Mapping[str, ColumnSurvey]:
-    return {column.name: column for column in survey.columns} if isinstance(survey, TableSurvey) else {}
-
-
-def _check_found(features: Sequence[Feature], survey: Survey) -> None:
-    """Check features that may be impossible, such as a vocabulary that is empty over all rows."""
-    columns = _columns(survey)
-    for feature in features:
-        column = columns.get(feature.column)
-        if column and column.statistics and feature.needs and feature.analyses_raw:
-            found = [need.of(column.statistics) for need in feature.needs]
-            if all(answer is not None for answer in found):
-                feature.domain(found)
-
-
-def _check_values(features: Sequence[Feature], survey: Survey, data: str) -> None:
+def _check_values(features: Sequence[Feature], columns: Mapping[str, ColumnSurvey], data: str) -> None:
     """Check that features of one value a row get no lists, and that no column is empty."""
-    columns = _columns(survey)
     for feature, name in ((one, name) for one in features for name in one.columns):
         column = columns.get(name)
         if not column:
@@ -365,12 +295,7 @@ def _check_values(features: Sequence[Feature], survey: Survey, data: str) -> Non
 
 
 def _train_options(
-    project: Project,
-    train: dict[str, Any],
-    survey: Survey,
-    label: str,
-    features: Sequence[Feature],
-    source_options: Mapping[str, Mapping[str, Any]],
+    project: Project, train: dict[str, Any], survey: Survey, label: str, features: Sequence[Feature]
 ) -> TrainOptions:
     settings = project.settings
     feed = {name: train.pop(name) for name in _names(FeedOptions) if name in train}
@@ -394,7 +319,6 @@ def _train_options(
             "normalise": _read_part(Normalise, settings.normalise, "normalise"),
             # A column of a table may well be called "image".
             "images": [f.output_name for f in features if isinstance(f, DecodeImage) and f.scale == "bytes"],
-            "source_options": source_options,
             **train,
         },
         "train",

@@ -66,15 +66,10 @@ class Sample:
 
 
 class Sampler:
-    """Sampler of the blocks of a file.
+    """Sampler of at most `rows` rows of the blocks of a file, whose name decides which rows it draws."""
 
-    Args:
-      seed: seed, different for each file of a table.
-      rows: maximum number of rows of the sample.
-    """
-
-    def __init__(self, seed: str, rows: int = ROWS) -> None:
-        self._random = np.random.default_rng(zlib.crc32(seed.encode("utf-8", "surrogateescape")))
+    def __init__(self, name: str, rows: int = ROWS) -> None:
+        self._random = np.random.default_rng(zlib.crc32(name.encode("utf-8", "surrogateescape")))
         self._rows = rows
         self._parts: list[Sample] = []
         self._threshold = 1.0
@@ -99,9 +94,8 @@ def merge(parts: Sequence[Sample], rows: int = ROWS) -> Sample:
         return Sample(np.empty(0), {}, np.empty(0, np.int64))
     names = [name for name in thinned[0].cells if all(name in part.cells for part in thinned)]
     cells = {name: concat([part.cells[name] for part in thinned]) for name in names}
-    keys, numbers = (
-        np.concatenate(found) for found in zip(*((part.keys, part.files) for part in thinned), strict=True)
-    )
+    keys = np.concatenate([part.keys for part in thinned])
+    numbers = np.concatenate([part.files for part in thinned])
     return Sample(keys, cells, numbers, threshold).cut(rows)
 
 

@@ -66,35 +66,26 @@ def source_of(data: str, source: Source) -> Source:
     """
     if not (is_pattern(data) or files.exists(data)):
         return source
-    return _checked_pictures(data) if source == "images" else _kind_of_table(data, source)
-
-
-def _checked_pictures(data: str) -> Source:
-    shown = formats_shown(data)
-    tables = [kind for kind in shown if kind in EXAMPLE_GENS and kind != "images"]
-    if tables and "images" not in shown and not is_list_of_images(data):
-        raise InfeedError(f"this is a table ({tables[0]}), but the source is images", where=data, do=_OTHER["table"])
-    return "images"
-
-
-def _kind_of_table(data: str, source: Source) -> Source:
+    if source == "images":
+        shown = formats_shown(data)
+        tables = [kind for kind in shown if kind in EXAMPLE_GENS and kind != "images"]
+        if tables and "images" not in shown and not is_list_of_images(data):
+            what = f"this is a table ({tables[0]}), but the source is images"
+            raise InfeedError(what, where=data, do=_OTHER["table"])
+        return source
     try:
-        shown = guess_format(data)
+        kind = guess_format(data)
     except UnknownFormatError:
         return source
-    if shown == "text":
-        _check_no_classes(data)
-        return source  # a .txt may well hold a CSV
-    if shown == "images":
+    if kind == "text":  # a .txt may well hold a CSV
+        if files.is_folder(data) and default_pattern(data) == CLASS_FOLDERS:
+            ingest = f"infeed ingest {shlex.quote(data)} OUTPUT --format text --set unit=file"
+            do = f"{ingest}, and then use --data OUTPUT --label label/text"
+            raise InfeedError("the folders hold text files, not tables", where=data, do=do)
+        return source
+    if kind == "images":
         raise InfeedError("these are pictures, but the source is a table", where=data, do=_OTHER["images"])
-    return cast(Source, shown)
-
-
-def _check_no_classes(data: str) -> None:
-    if files.is_folder(data) and default_pattern(data) == CLASS_FOLDERS:
-        ingest = f"infeed ingest {shlex.quote(data)} OUTPUT --format text --set unit=file"
-        do = f"{ingest}, and then use --data OUTPUT --label label/text"
-        raise InfeedError("the folders hold text files, not tables", where=data, do=do)
+    return cast(Source, kind)
 
 
 def is_picture(path: str) -> bool:
@@ -110,14 +101,7 @@ def open_table(
     *,
     sampled: bool = False,
 ) -> OpenedSource:
-    """Open a file, or all files of a folder.
-
-    Args:
-      path: local path, or gs://...
-      source: format of the files.
-      settings: options of the format, such as the delimiter of a CSV.
-      options: handling of bad rows.
-      sampled: see `formats.open_source`.
+    """Open a file, or all files of a folder; for `sampled` see `formats.open_source`.
 
     Raises:
       InfeedError: there is no file, or a file has another format.
@@ -136,15 +120,10 @@ def open_splits(
     *,
     sampled: bool = False,
 ) -> OpenedSource:
-    """Open the files of splits like `open_table`.
-
-    Args:
-      patterns: split -> pattern of its files below `path`.
-    """
+    """Open the files of splits like `open_table`; `patterns` maps a split to the pattern of its files below `path`."""
     named = dict[str | None, str](patterns.items())
-    return reopenable(
-        open_patterns(source, path, named, options, settings, "--set", sampled=sampled, every=True), without_records
-    )
+    opened = open_patterns(source, path, named, options, settings, "--set", sampled=sampled, every=True)
+    return reopenable(opened, without_records)
 
 
 def open_data(config: PipelineConfig, *, sampled: bool = False, every: bool = False) -> OpenedSource:
@@ -180,30 +159,25 @@ def _check_there(path: str, source: Source) -> None:
 
 
 def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
-    """Find the images of a folder or of a CSV.
-
-    Args:
-      root: folder or CSV.
-      options: handling of CSV rows without an image or label.
+    """Find the images of a folder or of a CSV; `options` decide about CSV rows without an image or label.
 
     Raises:
       InfeedError: there are no images, images are not in class folders or are too deep, or see `find_images`.
     """
+    options = options or IngestOptions()
     if files.exists(root) and not files.is_folder(root):
         if is_picture(root):
             raise InfeedError("the data is one picture", where=root, do="give the folder of the folders of the classes")
-        return _listed(root, options or IngestOptions())
+        return _listed(root, options)
     folders = _split_folders(root)
     if TRAIN not in folders:
         _check_depth(root)
-        return _listed(root, options or IngestOptions())
+        return _listed(root, options)
     splits = {split: f"{folder}/{CLASS_FOLDERS}" for split, folder in folders.items()}
-    bounds = FolderBounds(root, allow=(options or IngestOptions()).allow_outside)
-    found = [
-        list_images(root, pattern, files.glob(root, pattern), BadRows(), bounds).refs for pattern in splits.values()
-    ]
+    bounds = FolderBounds(root, allow=options.allow_outside)
+    found = [list_images(root, pattern, files.glob(root, pattern), BadRows(), bounds) for pattern in splits.values()]
     others = [name for name in files.list_folders(root) if name not in folders.values() and not files.is_hidden(name)]
-    return Layout(tuple(ref for refs in found for ref in refs), splits, ", ".join(others))
+    return Layout(tuple(ref for listed in found for ref in listed.refs), splits, ", ".join(others))
 
 
 def _listed(root: str, options: IngestOptions) -> Layout:
@@ -211,12 +185,8 @@ def _listed(root: str, options: IngestOptions) -> Layout:
     index = find_images(root, BadRows("reject", sys.maxsize), allow_outside=options.allow_outside)
     unlabeled = [row for row in index.bad_rows if row.column == "label"]
     if unlabeled and options.on_bad_row == "fail":
-        number = len(index.images) + len(unlabeled)
-        raise InfeedError(
-            f"{len(unlabeled):,} of {number:,} pictures have no label",
-            where=unlabeled[0].where,
-            do=set_aside(len(unlabeled)),
-        )
+        what = f"{len(unlabeled):,} of {len(index.images) + len(unlabeled):,} pictures have no label"
+        raise InfeedError(what, where=unlabeled[0].where, do=set_aside(len(unlabeled)))
     bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
     for row in index.bad_rows:
         bad_rows.report(row)
@@ -251,14 +221,10 @@ def _check_depth(root: str) -> None:
         return
     first = files.relative(below[0], root)
     if "/" in first:
-        raise InfeedError(
-            f"the pictures are deeper than one folder per class: {first}",
-            where=root,
-            do="give the folder whose folders are the classes",
-        )
-    raise InfeedError(
-        f"the pictures have no classes: {first} lies in the folder itself", where=root, do=_DO.format(root)
-    )
+        what = f"the pictures are deeper than one folder per class: {first}"
+        raise InfeedError(what, where=root, do="give the folder whose folders are the classes")
+    what = f"the pictures have no classes: {first} lies in the folder itself"
+    raise InfeedError(what, where=root, do=_DO.format(root))
 
 
 # The real data that scikit-learn and SciPy carry, written once in the form a user's own data would have.
@@ -317,12 +283,10 @@ def _sentences(module: Path) -> Iterator[str]:
                     yield sentence
 
 
-DIGITS, BREAST_CANCER = "bundled:digits", "bundled:breast_cancer"
-SCIPY_SENTENCES = "bundled:scipy_sentences"
 BUNDLED: Mapping[str, tuple[str, Callable[[Path], None]]] = {
-    DIGITS: ("digits", write_digits),
-    BREAST_CANCER: ("breast_cancer.csv", write_breast_cancer),
-    SCIPY_SENTENCES: ("scipy_sentences.csv", write_scipy_sentences),
+    "bundled:digits": ("digits", write_digits),
+    "bundled:breast_cancer": ("breast_cancer.csv", write_breast_cancer),
+    "bundled:scipy_sentences": ("scipy_sentences.csv", write_scipy_sentences),
 }
 
 

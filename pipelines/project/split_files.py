@@ -40,9 +40,7 @@ class SplitFiles:
 def find_split_files(folder: str, kind: str) -> SplitFiles:
     """Find the splits that files and folders in `folder` name; there are none without train and another split.
 
-    Args:
-      folder: value of `data`; a file or a pattern has no splits.
-      kind: format of the files.
+    A file or a pattern in place of the folder has no splits.
 
     Raises:
       InfeedError: no pattern matches exactly the files of a split.

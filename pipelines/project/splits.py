@@ -14,32 +14,18 @@ from infeed.pipelines.surveys import Survey, TableSurvey
 
 # Twentieths of the rows for train, eval and test, up to so many rows. Few rows need larger shares to be scored on at
 # all. The ranges of a hash nest, so that rows of train stay in train while a table grows.
-_SHARES = (
-    (60, (10, 5, 5)),
-    (1_000, (12, 4, 4)),
-    (10_000, (14, 3, 3)),
-    (1_000_000, (16, 2, 2)),
-)
+_SHARES = ((60, (10, 5, 5)), (1_000, (12, 4, 4)), (10_000, (14, 3, 3)), (1_000_000, (16, 2, 2)))
 _SHARES_OF_MANY = (18, 1, 1)
 _SURELY_SEEN = 7  # rows of a class expected in a split: the hash leaves the split without the class once in 1,000 times
 _ROWS_OF_A_CLASS = 8  # on average: of fewer, exact shares would be rounded to nothing in the last split
 _FEW_SCORED = 100  # rows, of which an accuracy is known to about 10 %
 
 Note = tuple[str, str]
-_DOES = {
-    TRAIN: "trained on",
-    EVAL: "decides when training stops",
-    TEST: "scored once, at the end",
-}
+_DOES = {TRAIN: "trained on", EVAL: "decides when training stops", TEST: "scored once, at the end"}
 
 
 def shares_of(survey: Survey, asked: IngestSettings, options: IngestOptions) -> dict[str, int]:
-    """Return the shares of the splits, as requested or as they fit the number of rows.
-
-    Args:
-      survey: survey of the data.
-      asked: shares in the config and on the command line.
-      options: options of ingest.
+    """Return the shares of the splits, as `asked` in the config and on the command line, or as they fit the rows.
 
     Raises:
       InfeedError: the splits are not usable, or a rule does not fit them.
@@ -55,19 +41,13 @@ def shares_of(survey: Survey, asked: IngestSettings, options: IngestOptions) -> 
             shares = dict(list(shares.items())[: len(rule.cuts) + 1])
     _check_names(shares, patterns, rule)
     if rule and not shares:
-        folders = ", ".join(map(_place, patterns.values()))
-        raise InfeedError(
-            f"split by {rule.how}, but {folders} are splits already", where="ingest", do="leave the rule out"
-        )
+        what = f"split by {rule.how}, but {', '.join(map(_place, patterns.values()))} are splits already"
+        raise InfeedError(what, where="ingest", do="leave the rule out")
     if shares:
         check_splits(Buckets(tuple(shares.items())), rule)
-    balanced = set(options.balance.splits) if options.balance else set()
-    if balanced - {TRAIN}:
-        raise InfeedError(
-            f"the split {min(balanced - {TRAIN})!r} would be balanced, which makes its score too good",
-            where="balance_split",
-            do="balance train only",
-        )
+    if options.balance and (scored := set(options.balance.splits) - {TRAIN}):
+        what = f"the split {min(scored)!r} would be balanced, which makes its score too good"
+        raise InfeedError(what, where="balance_split", do="balance train only")
     return shares
 
 
@@ -77,24 +57,19 @@ def _named_in(survey: Survey, column: str) -> dict[str, int]:
     found = next((one.statistics for one in columns if one.name == column), None)
     if not found or not found.counts.exact:
         return {}
-    rows = {
-        value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value): count
-        for value, count in found.counts.items()
-    }
+    counts = found.counts.items()
+    rows = {v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v): count for v, count in counts}
     return {name: rows[name] for name in (*SPLITS, *sorted(set(rows) - set(SPLITS))) if name in rows}
 
 
 def _check_names(shares: Mapping[str, int], patterns: Mapping[str, str], rule: SplitBy | None) -> None:
-    both = [name for name in shares if name in patterns and name != TRAIN]
-    if both:
-        raise InfeedError(
-            f"split {both[0]!r} already has files", where=_place(patterns[both[0]]), do="leave it out of the shares"
-        )
+    if both := [name for name in shares if name in patterns and name != TRAIN]:
+        where = _place(patterns[both[0]])
+        raise InfeedError(f"split {both[0]!r} already has files", where=where, do="leave it out of the shares")
     names = {*shares, *patterns}
     if isinstance(rule, ByTime) and not rule.cuts:
-        raise InfeedError(
-            "split_time without cut", where=f"column {rule.column!r}", do="give --cut as well, or cut under ingest"
-        )
+        do = "give --cut as well, or cut under ingest"
+        raise InfeedError("split_time without cut", where=f"column {rule.column!r}", do=do)
     strangers, missing = sorted(names - set(SPLITS)), [name for name in (TRAIN, EVAL) if name not in names]
     if patterns and shares and TRAIN not in shares:
         missing = [TRAIN]
@@ -108,16 +83,12 @@ def _check_names(shares: Mapping[str, int], patterns: Mapping[str, str], rule: S
 
 
 def choose_shares(rows: int, patterns: Collection[str]) -> dict[str, int]:
-    """Choose shares for all splits without their own files.
+    """Return shares of the rows, by split: of train, and of each split without files of its own in `patterns`.
 
-    Args:
-      rows: number of rows to divide.
-      patterns: splits with their own files.
-
-    Returns:
-      Split -> share, including train. Empty if every split has its own files.
+    Empty if every split has its own files.
     """
-    wanted = dict(zip(SPLITS, _shares(rows), strict=True))
+    fitting = next((shares for most, shares in _SHARES if rows < most), _SHARES_OF_MANY)
+    wanted = dict(zip(SPLITS, fitting, strict=True))
     if set(patterns) >= set(SPLITS):
         return {}
     given = sum(share for name, share in wanted.items() if name in patterns and name != TRAIN)
@@ -126,10 +97,6 @@ def choose_shares(rows: int, patterns: Collection[str]) -> dict[str, int]:
         for name, share in wanted.items()
         if name == TRAIN or name not in patterns
     }
-
-
-def _shares(rows: int) -> tuple[int, int, int]:
-    return next((shares for most, shares in _SHARES if rows < most), _SHARES_OF_MANY)
 
 
 def stratified(survey: Survey, label: str, shares: Mapping[str, int], options: IngestOptions) -> IngestOptions:
@@ -148,20 +115,20 @@ def trained_on(survey: Survey, shares: Mapping[str, int]) -> int:
 
 
 def splits_note(survey: Survey, shares: Mapping[str, int], options: IngestOptions) -> Note:
-    """Describe the content and the purpose of each split.
-
-    Args:
-      survey: survey of the data.
-      shares: split -> share of the divided rows.
-      options: rule that assigns rows to splits.
-    """
-    patterns = survey.patterns
+    """Describe the content and the purpose of each split."""
+    patterns, rule = survey.patterns, options.split_by
     names = [name for name in SPLITS if name in {*patterns, *shares}]
     words = "; ".join(f"{name}{_made_of(name, patterns, shares, options)}: {_DOES[name]}" for name in names)
     if TEST not in names:
         words += ", and is scored, so the score is too good"
-    if rule := options.split_by:
-        words += f"; {_by(rule)}"
+    if isinstance(rule, ByColumns):
+        words += f"; rows that agree in {', '.join(rule.columns)} are in one split"
+    elif isinstance(rule, ByLabel):
+        words += f"; each has its share of every {rule.column}"
+    elif isinstance(rule, ByTime):
+        words += f"; rows go by the time in {rule.column}"
+    elif rule:
+        words += f"; {rule.column} names them"
     if TEST not in names:
         return "splits", words
     scored = survey.undivided * shares[TEST] // sum(shares.values()) if TEST in shares else survey.rows_of[TEST]
@@ -178,14 +145,6 @@ def _made_of(name: str, patterns: Mapping[str, str], shares: Mapping[str, int], 
         return ""
     share = f"{shares[name] / sum(shares.values()):.0%}"
     return f" ({share} of {_place(patterns[TRAIN])})" if patterns else f" ({share})"
-
-
-def _by(rule: SplitBy) -> str:
-    if isinstance(rule, ByColumns):
-        return f"rows that agree in {', '.join(rule.columns)} are in one split"
-    if isinstance(rule, ByLabel):
-        return f"each has its share of every {rule.column}"
-    return f"rows go by the time in {rule.column}" if isinstance(rule, ByTime) else f"{rule.column} names them"
 
 
 def _place(pattern: str) -> str:

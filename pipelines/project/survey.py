@@ -28,16 +28,15 @@ from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, 
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec
-from infeed.components.transform.infer import MAX_INTEGER_CLASSES, Proposal, infer_features, infer_task
+from infeed.components.transform.infer import MAX_INTEGER_CLASSES, infer_features, infer_task
 from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.image import Resize
 from infeed.pipelines.config import EVAL, TEST, Source
 from infeed.pipelines.project.groups import find_groups
 from infeed.pipelines.project.labels import label_needed, single_values_needed
 from infeed.pipelines.project.leaks import find_leaks
-from infeed.pipelines.project.number_columns import NumberColumn, number_columns, read_as, remark
-from infeed.pipelines.project.repeated_pictures import find_repeated_pictures
-from infeed.pipelines.project.repeats import find_repeats
+from infeed.pipelines.project.number_columns import number_columns, read_as, remark
+from infeed.pipelines.project.repeats import find_repeated_pictures, find_repeats
 from infeed.pipelines.project.sources import find_layout, open_splits, set_aside
 from infeed.pipelines.project.split_files import SplitFiles, find_split_files
 from infeed.pipelines.project.tables import Column, Table, check_named
@@ -59,15 +58,12 @@ def survey_table(
     keep: Collection[str] = (),
     withhold: bool = True,
 ) -> TableSurvey:
-    """Survey a table in one pass.
+    """Survey a table, a file or a folder of files, in one pass.
 
     Args:
-      path: file or folder of files.
       label: label column. None if not chosen yet.
       task: task of the label. None infers it: text and up to 20 distinct integers are classes.
-      source: format of the files.
       settings: options of the format, such as the delimiter of a CSV.
-      options: handling of bad rows.
       keep: columns to keep even if they give the label away.
       withhold: whether to propose no feature of other columns that certainly give the label away.
 
@@ -85,20 +81,26 @@ def survey_table(
         raise InfeedError(f"the label {label!r} is not among the columns", where="columns", do="add it to the columns")
     if label is None or label not in names:
         raise label_needed(table, path, label, read_as(number_columns(table.shapes(), source, settings)))
-    _check_kept(keep, names, path)
-    options = replace(options, words=_booleans(table.columns, label))
-    if options.words:
+    if unknown := [name for name in keep if name not in names]:
+        what = f"there is no column {unknown[0]!r} to keep{schema.nearest(unknown[0], names)}"
+        raise InfeedError(what, where=path, do="name a column of the table in --keep, or keep in the config")
+    if any(column.name == label and column.type == "bool" for column in table.columns):
+        options = replace(options, words=(label,))  # so that the classes are named true and false, not 1 and 0
         opened = partial(Table, path, source, options=_with_label(options, label), patterns=patterns)
         table = opened(settings)
     written = number_columns(table.shapes(), source, settings)
-    numbers = _numbers(written, table.statistics()[0][label], task)
+    numbers = read_as(written)
+    few = table.statistics()[0][label].counts.distinct <= MAX_INTEGER_CLASSES
+    if task == "classification" or (task is None and few):  # a label of few values, such as 10% and 20%, stays a class
+        numbers.pop(label, None)
     table, numbers = _with_numbers(table, numbers, opened, settings)
     found, rejected = table.statistics()
     others = {name: one for name, one in written.items() if name not in numbers}
     advice = {name: one.advice(source, settings, may_miss=name != label) for name, one in others.items()}
     surveyed, of_label = _surveys(table.columns, found, label, advice), found[label]
     target = surveyed.pop(label)
-    learned = _checked_task(target, task or infer_task(of_label), names, path)
+    learned = task or infer_task(of_label)
+    _check_task(target, learned, names, path)
     sample, splits, times = table.sample().cells, table.sampled_splits(), _times(table.columns, surveyed)
     leaks = find_leaks(sample, label, learned, times)
     divided = {name: _divided_by(column, options.split_by) for name, column in surveyed.items()}
@@ -110,7 +112,7 @@ def survey_table(
         target,
         learned,
         target.rows,
-        classes=tuple(_in_words(value) for value, _ in counts),
+        classes=tuple(v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v, _ in counts),
         class_rows=tuple(rows for _, rows in counts),
         rejected=rejected,
         unlabeled=table.incomplete[label],
@@ -162,14 +164,6 @@ def _divided_by(column: ColumnSurvey, rule: SplitBy | None) -> ColumnSurvey:
     return column
 
 
-def _numbers(written: Mapping[str, NumberColumn], label: ColumnStatistics, task: Task | None) -> dict[str, str]:
-    """Return the default option `numbers`. A label of a few values, such as 10% and 20%, stays a class."""
-    numbers = read_as(written)
-    if task == "classification" or (task is None and label.counts.distinct <= MAX_INTEGER_CLASSES):
-        numbers.pop(label.name, None)
-    return numbers
-
-
 def _with_numbers(
     table: Table, numbers: dict[str, str], opened: Callable[[Mapping[str, Any]], Table], settings: Mapping[str, Any]
 ) -> tuple[Table, dict[str, str]]:
@@ -182,25 +176,6 @@ def _with_numbers(
     except InfeedError:
         as_good = False
     return (read, numbers) if as_good else (table, {})
-
-
-def _booleans(columns: Sequence[Column], label: str) -> tuple[str, ...]:
-    """Return the label if it is boolean, so that its classes are named true and false, not 1 and 0."""
-    return tuple(column.name for column in columns if column.name == label and column.type == "bool")
-
-
-def _in_words(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _check_kept(keep: Collection[str], names: Sequence[str], path: str) -> None:
-    for name in keep:
-        if name not in names:
-            raise InfeedError(
-                f"there is no column {name!r} to keep{schema.nearest(name, names)}",
-                where=path,
-                do="name a column of the table in --keep, or keep in the config",
-            )
 
 
 def _times(columns: Sequence[Column], surveyed: Mapping[str, ColumnSurvey]) -> set[str]:
@@ -222,12 +197,9 @@ def _withheld(surveyed: Mapping[str, ColumnSurvey], keep: Collection[str]) -> di
 
 
 def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = "stretch") -> ImageSurvey:
-    """Survey images by their headers, or by their whole files if damaged ones are rejected, to count them.
+    """Survey the images of class folders or of a CSV by their headers.
 
-    Args:
-      path: folder of class folders, or a CSV of images.
-      options: handling of invalid files.
-      resize: rule to resize images of other sizes.
+    Their whole files are read if damaged ones are rejected, to count them.
 
     Raises:
       InfeedError: there are no images, a class folder is empty, a file is not an image, or there is a single class.
@@ -265,10 +237,9 @@ def _filtered(sized: Sequence[Sized], options: IngestOptions) -> Sequence[Sized]
     """Return the images that pass the filter. A filter function may need pixels, so all images pass."""
     if options.filter is None or is_function(options.filter):
         return sized
-    classes = sorted({image.text for image, _ in sized if image.text is not None})
-    numbers = {text: number for number, text in enumerate(classes)}
     heights, widths, channels = zip(*(size for _, size in sized), strict=True)
     texts = [image.text for image, _ in sized]
+    numbers = {text: number for number, text in enumerate(sorted({text for text in texts if text is not None}))}
     columns = {
         "image/filename": [image.filename for image, _ in sized],
         "image/height": heights,
@@ -282,11 +253,7 @@ def _filtered(sized: Sequence[Sized], options: IngestOptions) -> Sequence[Sized]
 
 
 def _sized(images: Sequence[FileRef], options: IngestOptions) -> list[Sized]:
-    """Return the images with their sizes, without rejected ones.
-
-    Raises:
-      InfeedError: an image is invalid, or all are rejected.
-    """
+    """Return the images with their sizes, without rejected ones; raise InfeedError if all are rejected."""
     bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
     small = folders.bounded(images, options.max_row_mb, bad_rows)
     sizes = ((image, _size_or_none(image.path, options, bad_rows)) for image in small)
@@ -301,7 +268,10 @@ def _size_or_none(path: str, options: IngestOptions, bad_rows: BadRows) -> tuple
         if options.on_bad_row == "reject":
             data = files.read_bytes(path)
             codec.check_whole(data, codec.header_of(data, path), path)
-        return _size(path, options.max_row_mb)
+        with files.open_input(path) as file:
+            height, width, channels = codec.upright_size(file, path)
+        codec.check_size(height, width, channels, path, options.max_row_mb)
+        return height, width, 1 if channels == 1 else 3  # gray pictures are decoded as gray, others as RGB
     except InfeedError as error:
         if options.on_bad_row == "fail":
             do = f"{error.do}, or set such files aside: --on-bad-row reject"
@@ -310,80 +280,54 @@ def _size_or_none(path: str, options: IngestOptions, bad_rows: BadRows) -> tuple
         return None
 
 
-def _size(path: str, most_mb: int) -> tuple[int, int, int]:
-    """Return height, width and channels to decode to: gray images as gray, others as RGB."""
-    with files.open_input(path) as file:
-        height, width, channels = codec.upright_size(file, path)
-    codec.check_size(height, width, channels, path, most_mb)
-    return height, width, 1 if channels == 1 else 3
-
-
-def _checked_task(label: ColumnSurvey, learned: Task, names: Sequence[str], path: str) -> Task:
+def _check_task(label: ColumnSurvey, learned: Task, names: Sequence[str], path: str) -> None:
     where = f"{path}, column {label.name!r}"
     if label.is_list:
         raise single_values_needed(label.name, names, path)
     if label.missing:
-        raise InfeedError(
-            f"{label.missing:,} of {label.rows:,} rows have no label",
-            where=where,
-            do=set_aside(label.missing),
-        )
+        what = f"{label.missing:,} of {label.rows:,} rows have no label"
+        raise InfeedError(what, where=where, do=set_aside(label.missing))
     if label.distinct == 1 and label.rows > 1:
         raise InfeedError("every row has the same label", where=where, do="name a column whose values differ")
     if learned == "regression" and label.type == "bytes":
         raise InfeedError("a text cannot be a quantity", where=where, do=label.advice or "use --task classification")
     if learned == "classification" and label.type == "float":
-        raise InfeedError(
-            "a class cannot be a number with a fraction",
-            where=where,
-            do="write the classes as whole numbers or as words, or use --task regression",
-        )
-    if learned == "classification" and (label.distinct is None or _are_names(label)):
-        classes = f"more than {MAX_DISTINCT:,}" if label.distinct is None else f"{label.distinct:,}"
-        raise InfeedError(
-            f"there are {classes} classes in {label.rows:,} rows: too few rows per class",
-            where=where,
-            do=f"{label.advice}; or name another label, join rare classes"
-            if label.advice
-            else "name another label, join rare classes"
-            + ("" if label.type == "bytes" else ", or learn it as a quantity: --task regression"),
-        )
-    return learned
-
-
-def _are_names(label: ColumnSurvey) -> bool:
-    distinct = label.distinct or 0
-    return distinct > MAX_INTEGER_CLASSES and label.rows < _MIN_ROWS_OF_A_CLASS * distinct
+        do = "write the classes as whole numbers or as words, or use --task regression"
+        raise InfeedError("a class cannot be a number with a fraction", where=where, do=do)
+    distinct = label.distinct or 0  # None is more than are counted
+    are_names = distinct > MAX_INTEGER_CLASSES and label.rows < _MIN_ROWS_OF_A_CLASS * distinct
+    if learned == "classification" and (label.distinct is None or are_names):
+        classes = f"{distinct:,}" if distinct else f"more than {MAX_DISTINCT:,}"
+        what = f"there are {classes} classes in {label.rows:,} rows: too few rows per class"
+        do = "name another label, join rare classes"
+        if label.advice:
+            do = f"{label.advice}; or {do}"
+        elif label.type != "bytes":
+            do += ", or learn it as a quantity: --task regression"
+        raise InfeedError(what, where=where, do=do)
 
 
 def _surveys(
     columns: Sequence[Column], found: Mapping[str, ColumnStatistics], label: str, advice: Mapping[str, str]
 ) -> dict[str, ColumnSurvey]:
-    """Describe each column, and propose features for each except the label.
-
-    Args:
-      advice: advice for columns of numbers written as text, which replaces the proposal's.
-    """
-    proposals = infer_features({name: column.type for name, column in found.items()}, found, label)
-    proposals = [one._replace(advice=advice.get(one.column) or one.advice) for one in proposals]
+    """Describe each column, and propose features for each except the label; `advice` replaces the proposal's."""
     lists = {column.name: column.is_list for column in columns}
-    return {one.column: _survey(found[one.column], lists[one.column], one) for one in proposals}
-
-
-def _survey(found: ColumnStatistics, is_list: bool, proposal: Proposal) -> ColumnSurvey:
-    commonest = next(found.counts.items(), (None, 0))[1] if found.counts.exact else 0
-    return ColumnSurvey(
-        name=found.name,
-        type=found.type,
-        rows=found.rows,
-        missing=found.missing + (0 if is_list else found.nans + found.infinities),
-        distinct=found.counts.distinct if found.counts.exact else None,
-        mean=found.mean or 0.0,
-        std=found.std or 0.0,
-        commonest=commonest,
-        is_list=is_list,
-        features=proposal.features,
-        useless="" if proposal.features else proposal.reason,
-        advice=proposal.advice,
-        statistics=found,
-    )
+    surveyed = {}
+    for proposal in infer_features({name: column.type for name, column in found.items()}, found, label):
+        name, of = proposal.column, found[proposal.column]
+        surveyed[name] = ColumnSurvey(
+            name=of.name,
+            type=of.type,
+            rows=of.rows,
+            missing=of.missing + (0 if lists[name] else of.nans + of.infinities),
+            distinct=of.counts.distinct if of.counts.exact else None,
+            mean=of.mean or 0.0,
+            std=of.std or 0.0,
+            commonest=next(of.counts.items(), (None, 0))[1] if of.counts.exact else 0,
+            is_list=lists[name],
+            features=proposal.features,
+            useless="" if proposal.features else proposal.reason,
+            advice=advice.get(name) or proposal.advice,
+            statistics=of,
+        )
+    return surveyed

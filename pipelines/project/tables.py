@@ -101,23 +101,9 @@ class _Found:
         )
 
 
-@dataclass(frozen=True)
-class _Numbered:
-    """A task, and its index among the tasks of its file."""
-
-    task: Task
-    number: int
-
-
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The result of one task.
-
-    Attributes:
-      incomplete: rows without a value in a required column, by column.
-      findings: findings about types, if they were inferred from a sample.
-      last_bad: last bad row, with its line counted from the start of the task.
-    """
+    """The result of one task. The line of `last_bad` is counted from the start of the task."""
 
     found: _Found
     incomplete: Counter[str]
@@ -127,29 +113,26 @@ class _Part:
 
 @dataclass(frozen=True)
 class _ReadTask:
-    """Reads a task of a source, in any process.
-
-    Attributes:
-      rows: maximum number of sampled rows.
-    """
+    """Reads a task, given with its index among the tasks of its file, in any process, and samples up to `rows` rows."""
 
     source: OpenedSource
     options: IngestOptions
     rows: int
 
-    def __call__(self, numbered: _Numbered) -> _Part:
-        path, number = numbered.task.payload.file.path, numbered.number
+    def __call__(self, numbered: tuple[Task, int]) -> _Part:
+        task, number = numbered
+        path = _path_of(task)
         bad_rows = BadRows(self.options.on_bad_row, self.options.bad_row_limit, relative=True)
         sampler, gatherer = Sampler(f"{path} {number}" if number else path, self.rows), Gatherer()
         bad, shapes = list[BadRow](), dict[str, CellShapes]()
         try:
-            for batch in self.source.read(numbered.task.payload, bad_rows=bad_rows):
+            for batch in self.source.read(task.payload, bad_rows=bad_rows):
                 block = choose_columns(choose_rows(batch, self.options, path, bad_rows), self.options)
                 cells = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}
                 typed = {name: one for name, one in cells.items() if one is not None}
                 gatherer.add(block.num_rows, typed)
                 sampler.add(block.num_rows, typed)
-                shapes = _united(shapes, shapes_of(block, but=_given_up(shapes)))
+                shapes = _united(shapes, shapes_of(block, but=[name for name, one in shapes.items() if one.given_up]))
                 bad += bad_rows.take()
         except AstrayError:
             bad_rows.found = Findings(astray=True)
@@ -164,7 +147,6 @@ class Table:
 
     Args:
       path: file or folder of files.
-      source: format of the files.
       settings: options of the format, such as the delimiter of a CSV.
       options: filter, columns, and handling of bad rows.
       patterns: split -> pattern of its files below `path`. Empty for all files.
@@ -197,9 +179,13 @@ class Table:
             self._read_as.append(user_code.digest(options.filter, "filter"))
         self._known: _Look | None = None
         self._files = self._find_files()
-        look = self._kept_look()
-        self._added = self._open_added(look) if look else {}
-        self._known = look if look and self._added is not None else None
+        self._look_file = _place(f"look-{_digest([*self._read_as, path])}.json")
+        try:
+            look: _Look | None = schema.read_json(_Look, files.read_bytes(self._look_file))
+        except (OSError, ValueError):  # there is none, or another version wrote it
+            look = None
+        added = self._open_added(look) if look else None
+        self._known, self._added = (None, {}) if added is None else (look, added)
         self.incomplete: Counter[str] = Counter()
         if self._known:
             self._set_columns(self._known.columns, self._known.left_out)
@@ -283,15 +269,18 @@ class Table:
         shapes = reduce(_united, [of_file.shapes for of_file in parts], dict[str, CellShapes]())
         found = _Found(statistics, sample, shapes, sum(one.rejected for one in parts))
         if not found.rejected:
-            self._keep_look(found)
+            if len(self._files) > 1:
+                self._keep(self._files, found)
+            if _is_worth_keeping(self._files):
+                _write(self._look_file, _Look(self._every, self._files, self.left_out))
         return found
 
     def _read_files(self) -> list[_Found]:
         """Read each file. Files with bad rows are not cached, so that every survey reports those rows."""
         found = {file: kept for file in self._files if (kept := self._kept([file]))}
-        added = {file: source for file, source in (self._added or {}).items() if file not in found}
-        for file, source in added.items():
-            found |= self._read(source, [file], sum(one.rejected for one in found.values()))
+        for file, source in self._added.items():
+            if file not in found:
+                found |= self._read(source, [file], sum(one.rejected for one in found.values()))
         if rest := [file for file in self._files if file not in found]:
             found |= self._read(self._whole, rest, sum(one.rejected for one in found.values()))
         for file in self._files:
@@ -309,20 +298,20 @@ class Table:
         self.incomplete.clear()
         if whole.sample is None:
             return self._read_files()
-        _check_filter(whole, self._options)
+        try:
+            choose_rows(pa.RecordBatch.from_pylist([], schema=whole.schema), self._options, "", BadRows())
+        except InfeedError as error:  # the filter may fit the types of all rows
+            raise OtherKindsError(None) from error
         found = self._read(whole, self._files, 0)
         for file in self._files:
             self._keep([file], found[file])
         return [found[file] for file in self._files]
 
     def _read(self, source: OpenedSource, of: Sequence[files.FileStat], rejected: int) -> dict[files.FileStat, _Found]:
-        """Read some files on a suitable number of processes.
-
-        Args:
-          rejected: bad rows of other files, which count toward the limit.
-        """
+        """Read some files on a suitable number of processes; `rejected` bad rows of others count toward the limit."""
         by_path = {file.path: file for file in of}
-        tasks = _numbered(task for task in source.tasks if task.payload.file.path in by_path)
+        chosen = (task for task in source.tasks if _path_of(task) in by_path)
+        tasks = [(task, number) for _, group in groupby(chosen, key=_path_of) for number, task in enumerate(group)]
         read = _ReadTask(
             replace(source, tasks=(), reopen=None, sample=None),
             self._options,
@@ -332,13 +321,13 @@ class Table:
         work = Work("looks through", len(tasks), sum(file.size for file in of), limits.SURVEY_BYTES, noun="task")
         with choose(work) as engine:
             parts = zip(tasks, engine.map(read, tasks), strict=True)
-            for path, group in groupby(parts, key=lambda pair: pair[0].task.payload.file.path):
+            for path, group in groupby(parts, key=lambda pair: _path_of(pair[0][0])):
                 tree = Tree(_add_parts)
-                for numbered, part in group:
+                for (task, _), part in group:
                     rejected += part.found.rejected
-                    findings.append((numbered.task.order, part.findings))
+                    findings.append((task.order, part.findings))
                     if part.last_bad:
-                        line = shifted(part.last_bad, line_offsets(findings).get(numbered.task.order, 0))
+                        line = shifted(part.last_bad, line_offsets(findings).get(task.order, 0))
                         check_limit(rejected, self._options.bad_row_limit, line.where)
                     tree.add(part)
                 of_file = tree.result()
@@ -350,42 +339,23 @@ class Table:
         return found
 
     def _kept(self, of: Sequence[files.FileStat]) -> _Found | None:
-        if not _is_worth_keeping(of) or (statistics := kept_statistics(self._key(of), _cache())) is None:
+        key = self._key(of) if _is_worth_keeping(of) else ""
+        statistics = kept_statistics(key, _cache()) if key else None
+        if statistics is None:
             return None
         try:
-            shapes = schema.read_json(_Shapes, files.read_bytes(self._shapes_file(of))).columns
-            return _Found(statistics, from_bytes(files.read_bytes(self._sample_file(of))), shapes)
+            shapes = schema.read_json(_Shapes, files.read_bytes(_place(f"shapes-{key}.json"))).columns
+            return _Found(statistics, from_bytes(files.read_bytes(_place(f"sample-{key}.arrow"))), shapes)
         except (OSError, ValueError):  # there is none, or it is damaged
             return None
 
     def _keep(self, of: Sequence[files.FileStat], found: _Found) -> None:
         if _is_worth_keeping(of) and not found.rejected:
-            keep_statistics(found.statistics, self._key(of), _cache())
+            key = self._key(of)
+            keep_statistics(found.statistics, key, _cache())
             with suppress(OSError, InfeedError):  # where the folder cannot be written
-                files.write_bytes(self._sample_file(of), to_bytes(found.sample))
-            _write(self._shapes_file(of), _Shapes(found.shapes))
-
-    def _sample_file(self, of: Sequence[files.FileStat]) -> str:
-        return files.join(_cache(), f"sample-{self._key(of)}.arrow")
-
-    def _keep_look(self, found: _Found) -> None:
-        if len(self._files) > 1:
-            self._keep(self._files, found)
-        if _is_worth_keeping(self._files):
-            _write(self._look_file, _Look(self._every, self._files, self.left_out))
-
-    def _kept_look(self) -> _Look | None:
-        try:
-            return schema.read_json(_Look, files.read_bytes(self._look_file))
-        except (OSError, ValueError):  # there is none, or another version wrote it
-            return None
-
-    @property
-    def _look_file(self) -> str:
-        return files.join(_cache(), f"look-{_digest([*self._read_as, self._path])}.json")
-
-    def _shapes_file(self, of: Sequence[files.FileStat]) -> str:
-        return files.join(_cache(), f"shapes-{self._key(of)}.json")
+                files.write_bytes(_place(f"sample-{key}.arrow"), to_bytes(found.sample))
+            _write(_place(f"shapes-{key}.json"), _Shapes(found.shapes))
 
     def _key(self, of: Sequence[files.FileStat]) -> str:
         return _digest([*self._read_as, repr(self._every), *map(repr, of)])
@@ -416,31 +386,9 @@ def _united(some: Mapping[str, CellShapes], others: Mapping[str, CellShapes]) ->
     return {**some, **{name: some.get(name, CellShapes()) + one for name, one in others.items()}}
 
 
-def _given_up(shapes: Mapping[str, CellShapes]) -> list[str]:
-    return [name for name, one in shapes.items() if one.given_up]
-
-
 def _write(path: str, found: _Look | _Shapes) -> None:
     with suppress(OSError, InfeedError):  # where the folder cannot be written
         files.write_bytes(path, json.dumps(schema.to_plain(found)).encode())
-
-
-def _check_filter(whole: OpenedSource, options: IngestOptions) -> None:
-    """Raise OtherKindsError if the filter does not fit the types of the sample. It may fit those of all rows."""
-    try:
-        choose_rows(pa.RecordBatch.from_pylist([], schema=whole.schema), options, "", BadRows())
-    except InfeedError as error:
-        raise OtherKindsError(None) from error
-
-
-def _numbered(tasks: Iterable[Task]) -> list[_Numbered]:
-    seen = Counter[str]()
-    numbered = []
-    for task in tasks:
-        path = task.payload.file.path
-        numbered.append(_Numbered(task, seen[path]))
-        seen[path] += 1
-    return numbered
 
 
 def _add_parts(one: _Part, other: _Part) -> _Part:
@@ -453,6 +401,14 @@ def _is_worth_keeping(of: Sequence[files.FileStat]) -> bool:
 
 def _cache() -> str:
     return str(Path(CACHE_DIR).expanduser())
+
+
+def _place(name: str) -> str:
+    return files.join(_cache(), name)
+
+
+def _path_of(task: Task) -> str:
+    return task.payload.file.path  # type: ignore[no-any-return]
 
 
 def _digest(words: Iterable[str]) -> str:

@@ -66,6 +66,8 @@ class Figures:
     @classmethod
     def of(cls, column: ColumnStatistics) -> Figures:
         moments = _of_lengths(column) if column.type == "bytes" else _of_numbers(column)
+        frequent = itertools.islice(column.counts.items(), _TOP)
+        top = (Top(label(value), count, count / column.values) for value, count in frequent)
         return cls(
             name=column.name,
             type=column.type,
@@ -79,7 +81,7 @@ class Figures:
             infinities=column.infinities,
             distinct=column.counts.distinct + column.counts.uncounted,
             is_exact=column.counts.exact,
-            top=tuple(_top(column)),
+            top=tuple(one for one in top if one.share >= _SELDOM),
             **moments,
         )
 
@@ -101,12 +103,6 @@ def _of_lengths(column: ColumnStatistics) -> dict[str, Any]:
     lengths = column.byte_lengths
     known = (lengths.minimum, lengths.mean, lengths.maximum) if lengths.number else (None, None, None)
     return {**dict(zip(("minimum", "mean", "maximum"), known, strict=True)), "median": None, "std": None}
-
-
-def _top(column: ColumnStatistics) -> list[Top]:
-    found = itertools.islice(column.counts.items(), _TOP)
-    tops = (Top(label(value), count, count / column.values) for value, count in found)
-    return [top for top in tops if top.share >= _SELDOM]
 
 
 def label(value: object) -> str:
@@ -155,8 +151,11 @@ def columns_table(title: str, figures: Sequence[Figures]) -> Table:
     table = _table(title, "type", *_FIGURES, *(["a row"] if lists else []))
     table.add_column("most frequent", overflow="ellipsis", no_wrap=True)
     for one in figures:
-        row = [one.name, one.type, *_cells(one), *([_per_row(one)] if lists else []), _most_frequent(one)]
-        table.add_row(*map(Text, row))
+        low, high = one.least_per_row, one.most_per_row
+        per_row = [str(low) if low == high else f"{low} to {high}"] if lists else []
+        top = [f"{one.top[0].value} ({percent(one.top[0].share)})"] if one.top else []
+        odd = [f"{count:,} {name}" for count, name in ((one.nans, "NaN"), (one.infinities, "infinite")) if count]
+        table.add_row(*map(Text, [one.name, one.type, *_cells(one), *per_row, ", ".join([*top, *odd])]))
     return table
 
 
@@ -176,17 +175,6 @@ def _cells(one: Figures) -> Iterable[str]:
     yield from lengths
     yield shown(one.std)
     yield f"{shown(one.maximum)}{unit}" if one.maximum is not None else ""
-
-
-def _per_row(one: Figures) -> str:
-    low, high = one.least_per_row, one.most_per_row
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def _most_frequent(one: Figures) -> str:
-    odd = [f"{count:,} {name}" for count, name in ((one.nans, "NaN"), (one.infinities, "infinite")) if count]
-    top = [f"{one.top[0].value} ({percent(one.top[0].share)})"] if one.top else []
-    return ", ".join([*top, *odd])
 
 
 def changes_table(changes: Sequence[ColumnChange]) -> Table:

@@ -66,7 +66,8 @@ def chart_of(sides: Sequence[ColumnStatistics]) -> Chart | None:
     if len(values := np.unique(np.concatenate([one.finite for one in finite]))) == 1:
         return Chart(False, (Bar(shown(values[0]), tuple(float(len(one.finite) > 0) for one in numbers)),))
     edges, ends = _edges(finite, whole=sides[0].type == "int")
-    shares = [_shares(one, edges) for one in numbers]
+    counts = [np.diff(one.rank(edges)) for one in numbers]
+    shares = [(of / max(1, int(of.sum()))).tolist() for of in counts]
     return Chart(True, tuple(map(Bar, _spans(edges, sides[0].type == "int"), zip(*shares, strict=True))), ends)
 
 
@@ -110,11 +111,6 @@ def _finite_at(numbers: Distribution, fraction: float) -> float:
     """Return a quantile, clipped to the finite numbers."""
     value = float(numbers.at([fraction])[0])
     return value if math.isfinite(value) else float(numbers.finite[0 if value < 0 else -1])
-
-
-def _shares(numbers: Distribution, edges: Floats) -> list[float]:
-    counts = np.diff(numbers.rank(edges))
-    return (counts / max(1, int(counts.sum()))).tolist()  # type: ignore[no-any-return]
 
 
 def _spans(edges: Floats, whole: bool) -> Iterable[str]:
@@ -203,8 +199,7 @@ def _card(titles: Sequence[str], change: ColumnChange) -> Card:
     both = {title: side for title, side in zip(titles, (change.before, change.after), strict=True) if side}
     sides = list(both.values())
     figures = {title: Figures.of(side) for title, side in both.items()}
-    chart = chart_of(sides if len(sides) == 2 else sides[:1])
-    return Card(change.name, sides[-1].type, figures, chart, change)
+    return Card(change.name, sides[-1].type, figures, chart_of(sides), change)
 
 
 def _order(change: ColumnChange) -> tuple[bool, float, str]:

@@ -20,12 +20,9 @@ def evaluate(
     """Write TFMA's files and the blessing, and return whether the model is blessed.
 
     Args:
-      config: config of the project.
       dataset: folder of the dataset; `config.judged_on` names the split.
       model: folder of a SavedModel, or of numbered versions: then the newest is evaluated.
-      output: folder of the evaluation.
       baseline: like `model`, the model to compare with; None for none.
-      overwrite: whether to replace an evaluation at `output`.
 
     Raises:
       InfeedError: the model or the dataset does not fit the config.

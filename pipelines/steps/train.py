@@ -64,13 +64,9 @@ def train(
     """Train on a dataset, and export the model. A killed training resumes from the checkpoint in `run`.
 
     Args:
-      config: config of the project.
-      dataset: folder of the dataset.
       graph: folder of the transform graph.
-      output: folder of the SavedModel.
       run: folder of the measurements, the TensorBoard logs and the checkpoints.
       base_model: folder of a SavedModel with the initial weights; None for random weights.
-      overwrite: whether to replace a model at `output`.
     """
     # In the order in which TFX hands options over: a model that follows the order of `hparams` has its weights in it.
     options = json.loads(json.dumps(config.train.to_dict(), sort_keys=True))

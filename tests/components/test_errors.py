@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 import traceback
 
 import pytest
 
-from infeed.components.errors import InfeedError, infeed_error
+from infeed.components.errors import InfeedError, infeed_error, naming_extras, required
 
 NAME = "infeed.components.errors.InfeedError"
 JAVA = "\n\tat java.base/java.util.concurrent.FutureTask.report(FutureTask.java:122)\nCaused by: java.io.IOException: x"
@@ -87,3 +88,26 @@ def test_an_error_is_pickled_whole() -> None:
     for error in ERRORS:
         copy = pickle.loads(pickle.dumps(error))
         assert (copy.what, copy.where, copy.do, str(copy)) == (error.what, error.where, error.do, str(error))
+
+
+def test_what_is_installed_is_given():
+    assert required("json") is json
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("tensorflow.keras", r"TensorFlow is not installed\n  do:    pip install 'tfx-infeed\[tf\]'"),
+        ("tfx.v1", r"TFX is not installed\n  do:    pip install 'tfx-infeed\[tfx\]'"),
+        ("torch", r"PyTorch is not installed\n  do:    pip install torch"),
+    ],
+)
+def test_what_is_not_installed_is_named(monkeypatch, module, said):
+    monkeypatch.setitem(sys.modules, module, None)  # also where a test before has imported it
+    with pytest.raises(InfeedError, match=said):
+        required(module)
+
+
+def test_a_module_that_no_extra_brings_is_the_users_own_matter():
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"), naming_extras():
+        import no_such_module  # noqa: F401

@@ -1,4 +1,4 @@
-"""Limits of cgroups are tested with `feed/test_capacity_machine.py`, which reads them through `Machine.here`."""
+"""Limits of cgroups are tested with `feed/test_capacity.py`, which reads them through `Machine.here`."""
 
 from __future__ import annotations
 

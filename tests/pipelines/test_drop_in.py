@@ -55,11 +55,11 @@ def home(tmp_path_factory):
     """Three columns of the table, with empty cells, and the user's module."""
     import pandas
 
-    from infeed.pipelines.project.sources import BREAST_CANCER, materialise
+    from infeed.pipelines.project.sources import materialise
 
     root = tmp_path_factory.mktemp("drop_in")
     (root / "data").mkdir()
-    table = pandas.read_csv(materialise(BREAST_CANCER, root))
+    table = pandas.read_csv(materialise("bundled:breast_cancer", root))
     table[list(COLUMNS)].to_csv(root / "data" / "table.csv", index=False)
     (root / "code").mkdir()
     (root / "code" / "user.py").write_text(MODULE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from infeed.components.dataset import example_types
 from infeed.components.dataset.manifest import ColumnType
-from infeed.components.dataset.records import data_of, values_of
+from infeed.components.dataset.records import data_of, from_lengths, item_places, values_of
 
 Ints = npt.NDArray[np.int64]
 MAX_BYTES = 1_024  # longer values are not counted
@@ -72,25 +72,14 @@ class Cells:
     def take(self, rows: Ints) -> Cells:
         if len(rows) == len(self.lengths) and (np.diff(rows) == 1).all():
             return self
-        if self._one_each():
+        if len(self.values) == len(self.lengths) and (self.lengths == 1).all():
             lengths, places = np.ones(len(rows), np.int64), rows
         else:
-            lengths = self.lengths[rows]
-            places = self._places(rows, np.maximum(lengths, 0))
+            lengths, counts = self.lengths[rows], np.maximum(self.lengths, 0)
+            places = item_places((np.cumsum(counts) - counts)[rows], counts[rows])
         if isinstance(self.values, np.ndarray):
-            return Cells(self.kind, lengths, self.values[places], _NO_INTS)
-        return Cells(self.kind, lengths, self.values.take(pa.array(places)), self.byte_lengths[places])
-
-    def _one_each(self) -> bool:
-        return len(self.values) == len(self.lengths) and bool((self.lengths == 1).all())
-
-    def _places(self, rows: Ints, taken: Ints) -> Ints:
-        """Return the indices of the values of these rows."""
-        counts = np.maximum(self.lengths, 0)
-        starts = (np.cumsum(counts) - counts)[rows]
-        if (taken <= 1).all():
-            return np.asarray(starts[taken > 0], np.int64)
-        return np.asarray(np.repeat(starts - np.cumsum(taken) + taken, taken) + np.arange(taken.sum()), np.int64)
+            return Cells(self.kind, lengths, self.values.take(places), _NO_INTS)  # twice as fast as [places]
+        return Cells(self.kind, lengths, self.values.take(pa.array(places)), self.byte_lengths.take(places))
 
 
 def concat(parts: Sequence[Cells]) -> Cells:
@@ -120,17 +109,13 @@ def _without_long(items: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Ints
     lengths = pc.binary_length(items).to_numpy(zero_copy_only=False).astype(np.int64)
     long = lengths > MAX_BYTES
     if long.any():
-        stand_ins = pa.array(list(_stand_ins(items, lengths, np.flatnonzero(long))), pa.large_binary())
+        data, stops = data_of(items), np.cumsum(lengths)
+        bounds = zip((stops - lengths)[long].tolist(), stops[long].tolist(), strict=True)
+        values = (data[start:stop] for start, stop in bounds)
+        are_text = [_is_utf8(value[:_HEAD], whole=False) and _is_utf8(value) for value in values]
+        stand_ins = pa.array([b"" if is_text else NOT_UTF8 for is_text in are_text], pa.large_binary())
         items = stand_ins if long.all() else pc.replace_with_mask(items, pa.array(long), stand_ins)
     return items, lengths
-
-
-def _stand_ins(items: pa.LargeBinaryArray, lengths: Ints, places: Ints) -> Iterator[bytes]:
-    """Yield a replacement for each long value that records whether it is text, mostly from its first bytes."""
-    data, stops = data_of(items), np.cumsum(lengths)
-    for start, stop in zip((stops - lengths)[places].tolist(), stops[places].tolist(), strict=True):
-        is_text = _is_utf8(data[start : min(start + _HEAD, stop)], whole=False) and _is_utf8(data[start:stop])
-        yield b"" if is_text else NOT_UTF8
 
 
 def are_utf8(values: pa.LargeBinaryArray) -> npt.NDArray[np.bool_]:
@@ -160,11 +145,7 @@ def pack(array: npt.NDArray[Any]) -> str:
 
 
 def unpack(text: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Decode numbers from text.
-
-    Raises:
-      ValueError: the text is not base64, or its length does not fit the type.
-    """
+    """Decode numbers from text. Raises ValueError if the text is not base64, or its length does not fit the type."""
     wanted = np.dtype(dtype)
     try:
         data = base64.b64decode(text, validate=True)
@@ -197,13 +178,7 @@ def unpack_values(texts: tuple[str, ...], kind: ColumnType) -> Values:
     # Check each length, so that a forged one cannot overflow the sum.
     if ((lengths < 0) | (lengths > len(data))).any() or int(lengths.sum()) != len(data):
         raise ValueError("packed values do not match their lengths")
-    return bytes_array(data.tobytes(), np.concatenate([[0], np.cumsum(lengths)]))
-
-
-def bytes_array(data: bytes, offsets: npt.NDArray[np.int64]) -> pa.LargeBinaryArray:
-    """Return values cut from `data` at `offsets`: [n + 1]."""
-    buffers = [None, pa.py_buffer(offsets.astype(np.int64, copy=False)), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+    return from_lengths(data.tobytes(), lengths)
 
 
 def empty_values(kind: ColumnType) -> Values:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infeed.components import schema
 from infeed.components.annotations import Count
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.statistics.cells import MAX_BYTES, Cells, are_utf8
@@ -36,10 +34,7 @@ class Lengths:
     """Statistics of lengths: of the number of values of rows, or of the number of bytes of values.
 
     Attributes:
-      number: number of lengths.
       minimum, maximum: 0 if there are none.
-      total: sum.
-      quantiles: quantile sketch.
     """
 
     number: int = 0
@@ -79,9 +74,7 @@ class ColumnStatistics:
     Statistics of numbers cover only finite numbers. -0.0 counts as 0.0.
 
     Attributes:
-      name: name of the column.
       type: type in a tf.Example.
-      rows: number of rows, with or without the feature.
       missing: rows without the feature.
       lengths: number of values of rows with the feature. 0 is an empty list.
       zeros: values equal to 0, or empty bytes.
@@ -89,29 +82,26 @@ class ColumnStatistics:
       nans, positive_infinities, negative_infinities: number of non-finite values.
       minimum, maximum: of numbers. None for bytes, and if there are no numbers.
       total: exact sum of the numbers.
-      squares: exact sum of the squares.
       byte_lengths: lengths of the values of a bytes column.
-      quantiles: quantile sketch of the numbers. Empty for bytes.
-      counts: number of occurrences of each value.
     """
 
     name: str
     type: ColumnType
     rows: int
     missing: int
-    lengths: Lengths
-    zeros: int
-    invalid_utf8: int
-    nans: int
-    positive_infinities: int
-    negative_infinities: int
-    minimum: float | None
-    maximum: float | None
-    total: ExactSum
-    squares: ExactSum
-    byte_lengths: Lengths
-    quantiles: QuantileSketch
-    counts: ValueCounts
+    lengths: Lengths = field(default_factory=Lengths)
+    zeros: int = 0
+    invalid_utf8: int = 0
+    nans: int = 0
+    positive_infinities: int = 0
+    negative_infinities: int = 0
+    minimum: float | None = None
+    maximum: float | None = None
+    total: ExactSum = field(default_factory=ExactSum)
+    squares: ExactSum = field(default_factory=ExactSum)
+    byte_lengths: Lengths = field(default_factory=Lengths)
+    quantiles: QuantileSketch = field(default_factory=QuantileSketch)
+    counts: ValueCounts = field(kw_only=True)
 
     @classmethod
     def of(cls, name: str, column: pa.Array, *, empty_lists: bool = False) -> ColumnStatistics:
@@ -131,27 +121,19 @@ class ColumnStatistics:
 
     @classmethod
     def of_cells(cls, name: str, cells: Cells) -> ColumnStatistics:
-        there = cells.lengths >= 0
+        there, rows = cells.lengths >= 0, len(cells.lengths)
         present = cells.lengths if there.all() else cells.lengths[there]
-        of_rows = cls.none(name, cells.kind, len(cells.lengths))
-        of_rows = dataclasses.replace(of_rows, missing=of_rows.rows - len(present), lengths=Lengths.of(present))
         of_values = _of_bytes(cells) if cells.kind == "bytes" else _of_numbers(cells.values)
-        return dataclasses.replace(of_rows, **of_values)
+        counts = of_values.pop("counts", None) or ValueCounts.none(cells.kind)
+        return cls(name, cells.kind, rows, rows - len(present), Lengths.of(present), counts=counts, **of_values)
 
     @classmethod
     def none(cls, name: str, kind: ColumnType, rows: int = 0) -> ColumnStatistics:
         """Return the statistics of rows that all lack the feature."""
-        no = dict.fromkeys(("zeros", "invalid_utf8", "nans", "positive_infinities", "negative_infinities"), 0)
-        bounds = {"minimum": None, "maximum": None, "total": ExactSum(), "squares": ExactSum()}
-        parts = {"lengths": Lengths(), "byte_lengths": Lengths(), "quantiles": QuantileSketch()}
-        return cls(name, kind, rows, rows, **no, **bounds, **parts, counts=ValueCounts.none(kind))  # type: ignore[arg-type]
+        return cls(name, kind, rows, rows, counts=ValueCounts.none(kind))
 
     def __add__(self, other: ColumnStatistics) -> ColumnStatistics:
-        """Merge the statistics of two sets of rows.
-
-        Raises:
-          ValueError: the columns have different names or types.
-        """
+        """Merge the statistics of two sets of rows. Raises ValueError if the columns have different names or types."""
         if (self.name, self.type) != (other.name, other.type):
             raise ValueError(f"column {self.name!r} is {self.type}, but {other.name!r} is {other.type}")
         summed = {name: getattr(self, name) + getattr(other, name) for name in _SUMMED}
@@ -209,25 +191,12 @@ class ColumnStatistics:
         return dataclasses.replace(self, lengths=lengths, byte_lengths=byte_lengths, quantiles=quantiles)
 
     def plain(self) -> dict[str, Any]:
-        """Return the statistics as JSON types."""
         found = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
         for name in ("total", "squares"):
             found[name] = {"units": str(found[name].units), "scale": found[name].scale}
         for name in ("lengths", "byte_lengths"):
             found[name] = {**vars(found[name]), "quantiles": found[name].quantiles.plain()}
         return {**found, "quantiles": self.quantiles.plain(), "counts": self.counts.plain()}
-
-    def to_json(self) -> str:
-        return json.dumps(self.plain())
-
-    @classmethod
-    def from_json(cls, text: bytes) -> ColumnStatistics:
-        """Parse statistics, and check types, ranges and consistency of all values.
-
-        Raises:
-          ValueError: a value is invalid.
-        """
-        return schema.read_json(StoredColumn, text).statistics()
 
 
 @dataclass(frozen=True)
@@ -260,8 +229,6 @@ class StoredLengths:
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """The statistics of a column as stored in a file."""
-
     name: str
     type: ColumnType
     rows: Count
@@ -281,11 +248,7 @@ class StoredColumn:
     counts: StoredCounts
 
     def statistics(self) -> ColumnStatistics:
-        """Decode and check the statistics.
-
-        Raises:
-          ValueError: a value is invalid.
-        """
+        """Decode and check the statistics. Raises ValueError if a value is invalid."""
         dtype = np.int64 if self.type == "int" else np.float32
         plain = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
         plain |= {"total": self.total.sum(), "squares": self.squares.sum()}
@@ -317,24 +280,24 @@ def _check(found: ColumnStatistics) -> None:
 
 def _of_numbers(values: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if values.dtype == np.float32:
-        found |= {
-            "nans": int(np.count_nonzero(np.isnan(values))),
-            "positive_infinities": int(np.count_nonzero(values == np.inf)),
-            "negative_infinities": int(np.count_nonzero(values == -np.inf)),
-        }
-        values = values[np.isfinite(values)] if any(found.values()) else values
-        values = values + np.float32(0)  # -0.0 becomes 0.0
     if not len(values):
         return found
     if values.dtype == np.float32:
-        distinct, counts = _runs(np.sort(values))
+        ascending = np.sort(values)  # NaN goes last
+        if not (np.isfinite(ascending[0]) and np.isfinite(ascending[-1])):
+            found = {
+                "nans": int(np.count_nonzero(np.isnan(values))),
+                "positive_infinities": int(np.count_nonzero(values == np.inf)),
+                "negative_infinities": int(np.count_nonzero(values == -np.inf)),
+            }
+            return {**found, **_of_numbers(values[np.isfinite(values)])}
+        distinct, counts = _runs(ascending)
+        distinct = distinct + np.float32(0)  # -0.0 becomes 0.0
         total, squares = sums_of_floats(values)
     else:
         distinct, counts = _counted_ints(values, int(values.min()), int(values.max()))
         total, squares = sums_of_ints(values)
     return {
-        **found,
         "zeros": int(counts[distinct == 0].sum()),
         "minimum": distinct[0].item(),
         "maximum": distinct[-1].item(),

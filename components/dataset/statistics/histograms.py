@@ -59,8 +59,6 @@ class Distribution:
         Args:
           values: finite, ascending and distinct.
           counts: int64 [n], number of occurrences of each.
-          below, above: numbers of negative and positive infinities.
-          nans: number of NaNs.
         """
         ends = [([-np.inf], [below], below), (values, counts, len(values)), ([np.inf], [above], above)]
         parts = [(some, of_each) for some, of_each, there in ends if there]
@@ -177,19 +175,13 @@ def quantile_histogram(numbers: Distribution, buckets: int = BUCKETS) -> Histogr
         return Histogram((), numbers.nans)
     bounds = numbers.at(np.arange(buckets + 1) / buckets)
     ranks = numbers.rank(bounds)
-    counts = _shared(np.diff(ranks).astype(np.float64), bounds[1:])
     lows, highs = bounds[:-1], bounds[1:]
+    _, which, sizes = np.unique(highs, return_inverse=True, return_counts=True)
+    which = which.reshape(-1)
+    counts = (np.bincount(which, weights=np.diff(ranks)) / sizes)[which]
     first = (lows == lows[0]) & (highs == highs[0])  # they include the smallest number
     counts[first] += ranks[0] / first.sum()
     return Histogram(tuple(map(Bucket, lows.tolist(), highs.tolist(), counts.tolist())), numbers.nans)
-
-
-def _shared(counts: Floats, highs: Floats) -> Floats:
-    """Replace each count by the mean of the buckets with the same upper bound."""
-    _, which, sizes = np.unique(highs, return_inverse=True, return_counts=True)
-    which = which.reshape(-1)
-    shared: Floats = (np.bincount(which, weights=counts) / sizes)[which]
-    return shared
 
 
 def jensen_shannon(first: Histogram, second: Histogram) -> float | None:
@@ -198,16 +190,17 @@ def jensen_shannon(first: Histogram, second: Histogram) -> float | None:
     JSD(P, Q) = (KL(P, M) + KL(Q, M)) / 2 with M = (P + Q) / 2 (Lin, "Divergence measures based on the Shannon entropy",
     1991). Both histograms are divided at the bounds of both, assuming that the numbers of a bucket are spread evenly. A
     bucket of a single value stays one, and so does NaN. TFDV drops NaN if the bounds differ, and counts it twice if
-    both
-    have it. Returns None if one histogram has no buckets.
+    both have it. Returns None if one histogram has no buckets.
     """
     if not (first.buckets and second.buckets):
         return None
     both = (*first.buckets, *second.buckets)
     bounds = np.unique([bound for bucket in both for bound in (bucket.low, bucket.high) if bucket.low < bucket.high])
     points = sorted({bucket.low for bucket in both if bucket.low == bucket.high})
-    shares = [_masses(histogram, bounds, points) for histogram in (first, second)]
-    return _divergence(*(mass / mass.sum() for mass in shares))
+    masses = [_masses(histogram, bounds, points) for histogram in (first, second)]
+    shares = [mass / mass.sum() for mass in masses]
+    middle = (shares[0] + shares[1]) / 2
+    return float(sum(_kullback_leibler(share, middle) for share in shares) / 2)
 
 
 def _masses(histogram: Histogram, bounds: Floats, points: Sequence[float]) -> Floats:
@@ -220,11 +213,6 @@ def _masses(histogram: Histogram, bounds: Floats, points: Sequence[float]) -> Fl
         between = np.diff(np.interp(bounds, edges, upto))
     alone = {bucket.low: bucket.count for bucket in histogram.buckets if bucket.low == bucket.high}
     return np.concatenate([between, [alone.get(point, 0) for point in points], [histogram.nans]])
-
-
-def _divergence(first: Floats, second: Floats) -> float:
-    middle = (first + second) / 2
-    return float(sum(_kullback_leibler(share, middle) for share in (first, second)) / 2)
 
 
 def _kullback_leibler(share: Floats, of: Floats) -> float:

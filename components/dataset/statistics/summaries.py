@@ -15,6 +15,7 @@ sketches. With at most 2,048 distinct values it is exact, and independent of the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,6 +32,7 @@ Floats = npt.NDArray[np.float32]
 _FLOAT_SCALE = 149  # the smallest positive float32 is 2^-149
 _FRACTION_BITS = 23
 _EXPONENTS = 255
+_BITS = 63  # of the size of an int64
 _HALF = 32  # bits of half an int64
 _LOW = (1 << _HALF) - 1
 _CHUNK = 1 << 24  # values at a time, so that no partial sum overflows and memory is bounded
@@ -49,13 +51,6 @@ class ExactSum:
         scale = max(self.scale, other.scale)
         return ExactSum((self.units << (scale - self.scale)) + (other.units << (scale - other.scale)), scale)
 
-    def __float__(self) -> float:
-        """Return the nearest float64, like `math.fsum`. Infinite if out of range."""
-        try:
-            return float(self.fraction)
-        except OverflowError:
-            return float("inf") if self.units > 0 else float("-inf")
-
     @property
     def fraction(self) -> Fraction:
         return Fraction(self.units, 1 << self.scale)
@@ -66,7 +61,10 @@ def sums_of_ints(values: Ints) -> tuple[ExactSum, ExactSum]:
     total = squares = 0
     for chunk in _chunks(values):
         total += _sum(chunk)
-        squares += _squares(chunk)
+        high, low = chunk >> _HALF, chunk & _LOW
+        squares += _sum_unsigned(low.view(np.uint64) ** np.uint64(2))
+        if high.any():
+            squares += (_sum(high * high) << 2 * _HALF) + (_sum(high * low) << (_HALF + 1))
     return ExactSum(total), ExactSum(squares)
 
 
@@ -74,6 +72,12 @@ def sums_of_floats(values: Floats) -> tuple[ExactSum, ExactSum]:
     """Return the sum of finite values and the sum of their squares."""
     total = squares = 0
     for chunk in _chunks(values):
+        if (units := _as_ints(chunk)) is not None:
+            ints, scale = units
+            of_ints, of_squares = sums_of_ints(ints)
+            total += of_ints.units << (_FLOAT_SCALE - scale)
+            squares += of_squares.units << 2 * (_FLOAT_SCALE - scale)
+            continue
         exponents, significands = _split_floats(np.ascontiguousarray(chunk))
         sizes = np.abs(significands)
         total += _binned(exponents, significands, 1)
@@ -82,6 +86,18 @@ def sums_of_floats(values: Floats) -> tuple[ExactSum, ExactSum]:
         upper = square >> 24
         squares += (_binned(exponents, upper, 2) << 24) + _binned(exponents, square - (upper << 24), 2)
     return ExactSum(total, _FLOAT_SCALE), ExactSum(squares, 2 * _FLOAT_SCALE)
+
+
+def _as_ints(values: Floats) -> tuple[Ints, int] | None:
+    """Return values * 2^scale as integers, and the scale. None if the smallest and the largest are too far apart."""
+    sizes = np.abs(values)
+    smallest = sizes.min(initial=np.inf, where=sizes > 0)
+    if np.isinf(smallest):
+        return np.zeros(0, np.int64), _FLOAT_SCALE
+    scale = min(_FRACTION_BITS + 1 - math.frexp(smallest)[1], _FLOAT_SCALE)
+    if math.frexp(sizes.max())[1] + scale >= _BITS:
+        return None
+    return (values.astype(np.float64) * 2.0**scale).astype(np.int64), scale
 
 
 def _split_floats(values: Floats) -> tuple[Ints, Ints]:
@@ -102,14 +118,6 @@ def _binned(exponents: Ints, parts: Ints, power: int) -> int:
 
 def _sum(values: Ints) -> int:
     return (int((values >> _HALF).sum()) << _HALF) + int((values & _LOW).sum())
-
-
-def _squares(values: Ints) -> int:
-    high, low = values >> _HALF, values & _LOW
-    if not high.any():
-        return _sum_unsigned(low.view(np.uint64) ** np.uint64(2))
-    lows = _sum_unsigned(low.view(np.uint64) ** np.uint64(2))
-    return (_sum(high * high) << 2 * _HALF) + (_sum(high * low) << (_HALF + 1)) + lows
 
 
 def _sum_unsigned(values: npt.NDArray[np.uint64]) -> int:
@@ -193,9 +201,6 @@ class QuantileSketch:
     def at(self, fractions: Iterable[float]) -> list[Any]:
         """Return the quantile at each fraction, like NumPy's quantiles with method `inverted_cdf`.
 
-        Args:
-          fractions: each from 0 to 1.
-
         Raises:
           ValueError: there are no values.
         """
@@ -216,7 +221,7 @@ class QuantileSketch:
 
     def collapse(self) -> QuantileSketch:
         """Merge into one run, as stored in a file, at the cost of half a part of additional error."""
-        return QuantileSketch((self._whole().cut(),)) if self.runs else self
+        return QuantileSketch((self._whole().cut(),)) if len(self.runs) > 1 else self
 
     def plain(self) -> list[dict[str, Any]]:
         return [run.plain() for run in self.runs]
@@ -227,19 +232,13 @@ class QuantileSketch:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as stored in a file."""
-
     values: str
     weights: str
     error: Count
     height: Count
 
     def run(self, dtype: npt.DTypeLike) -> Run:
-        """Decode and check the run.
-
-        Raises:
-          ValueError: the values are not ascending, or a weight is below 1.
-        """
+        """Decode and check the run. Raises ValueError if the values are not ascending, or a weight is below 1."""
         found = Run(unpack(self.values, dtype), unpack(self.weights, np.int64), self.error, self.height)
         if len(found.values) != len(found.weights) or not 0 < len(found.values) <= CAPACITY:
             raise ValueError(f"a run has {len(found.values)} values and {len(found.weights)} weights")

@@ -24,7 +24,6 @@ from infeed.components.dataset.statistics.column_statistics import ColumnStatist
 from infeed.components.dataset.statistics.histograms import (
     BUCKETS,
     Bucket,
-    Distribution,
     Histogram,
     lengths_of,
     numbers_of,
@@ -101,8 +100,6 @@ def to_proto(
 
     Args:
       columns: columns of the split. Columns that no row has are skipped unless `absent` is set, as in TFDV.
-      rows: number of rows of the split.
-      options: defaults to TFDV's defaults.
     """
     options = options or ProtoOptions()
     found = statistics_pb2.DatasetFeatureStatisticsList()
@@ -119,8 +116,10 @@ def _feature(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.
     common = _common(column, options)
     if column.type == "bytes" and column.name in options.images:
         feature.type = statistics_pb2.FeatureNameStatistics.BYTES
-        feature.bytes_stats.CopyFrom(_measured(column))
-        feature.bytes_stats.common_stats.CopyFrom(common)
+        lengths, found = column.byte_lengths, feature.bytes_stats
+        found.avg_num_bytes, found.min_num_bytes = lengths.mean, lengths.minimum
+        found.max_num_bytes = found.max_num_bytes_int = lengths.maximum
+        found.common_stats.CopyFrom(common)
     elif column.type == "bytes" or (column.type == "int" and column.name in options.categories):
         feature.string_stats.CopyFrom(_counted(column, options))
         feature.string_stats.common_stats.CopyFrom(common)
@@ -148,27 +147,19 @@ def _numbers(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.
         return found
     numbers = numbers_of(column)
     if numbers.total:
-        _set_moments(found, column)
+        found.num_zeros = column.zeros
+        # With infinities, TFDV writes no mean and a deviation of 0.
+        found.mean = math.nan if column.infinities else column.mean
+        found.std_dev = 0.0 if column.infinities else column.std
         found.min, found.max = float(numbers.values[0]), float(numbers.values[-1])
         found.median = float(numbers.at([0.5])[0])
-    found.histograms.append(_standard(numbers, options))
+    standard = standard_histogram(numbers, options.num_histogram_buckets)
+    if numbers.total and not len(numbers.finite):  # TFDV's form if every number is infinite
+        standard = Histogram((Bucket(math.inf, -math.inf, numbers.total),), numbers.nans)
+    found.histograms.append(_histogram(standard, statistics_pb2.Histogram.STANDARD))
     quantiles = quantile_histogram(numbers, options.num_quantiles_histogram_buckets)
     found.histograms.append(_histogram(quantiles, statistics_pb2.Histogram.QUANTILES))
     return found
-
-
-def _set_moments(found: statistics_pb2.NumericStatistics, column: ColumnStatistics) -> None:
-    """Set mean and deviation. With infinities, TFDV writes no mean and a deviation of 0."""
-    found.num_zeros = column.zeros
-    found.mean = math.nan if column.infinities else column.mean
-    found.std_dev = 0.0 if column.infinities else column.std
-
-
-def _standard(numbers: Distribution, options: ProtoOptions) -> statistics_pb2.Histogram:
-    histogram = standard_histogram(numbers, options.num_histogram_buckets)
-    if numbers.total and not len(numbers.finite):  # TFDV's form if every number is infinite
-        histogram = Histogram((Bucket(math.inf, -math.inf, numbers.total),), numbers.nans)
-    return _histogram(histogram, statistics_pb2.Histogram.STANDARD)
 
 
 def _histogram(histogram: Histogram, kind: int) -> statistics_pb2.Histogram:
@@ -176,16 +167,6 @@ def _histogram(histogram: Histogram, kind: int) -> statistics_pb2.Histogram:
     for bucket in histogram.buckets:
         found.buckets.add(low_value=bucket.low, high_value=bucket.high, sample_count=bucket.count)
     return found
-
-
-def _measured(column: ColumnStatistics) -> statistics_pb2.BytesStatistics:
-    lengths = column.byte_lengths
-    return statistics_pb2.BytesStatistics(
-        avg_num_bytes=lengths.mean,
-        min_num_bytes=lengths.minimum,
-        max_num_bytes=lengths.maximum,
-        max_num_bytes_int=lengths.maximum,
-    )
 
 
 def _counted(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.StringStatistics:
@@ -196,7 +177,10 @@ def _counted(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.
         digits = sum(len(str(value)) * count for value, count in column.counts.items())
         found.avg_length = digits / column.values
     most = max(options.num_top_values, options.num_rank_histogram_buckets)
-    for rank, (label, count) in enumerate(itertools.islice(_labeled(column), most)):
+    labeled = ((label_of(value), count) for value, count in column.counts.items())
+    long = [(TOO_LONG, column.counts.uncounted)] if column.counts.uncounted else []
+    ordered = heapq.merge(long, labeled, key=lambda pair: -pair[1])
+    for rank, (label, count) in enumerate(itertools.islice(ordered, most)):
         if count < options.frequency_threshold:
             break
         if rank < options.num_top_values:
@@ -210,12 +194,6 @@ def _counted(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.
 def distinct(column: ColumnStatistics) -> int:
     """Return the number of distinct values. Each value too long to be counted counts as distinct."""
     return column.counts.distinct + column.counts.uncounted
-
-
-def _labeled(column: ColumnStatistics) -> Iterator[tuple[str, int]]:
-    """Yield (label, count), the most frequent first. Values too long to be counted share one label."""
-    long, rest = column.counts.uncounted, ((label_of(value), count) for value, count in column.counts.items())
-    return heapq.merge([(TOO_LONG, long)] if long else [], rest, key=lambda pair: -pair[1])
 
 
 def label_of(value: object) -> str:
@@ -233,7 +211,6 @@ class StatisticsRequest:
     """The statistics that a StatisticsGen was asked for.
 
     Attributes:
-      proto: options of the proto.
       columns: names of the columns to describe. None for all.
       beyond: the option that only TFDV's own code supports, or "".
     """
@@ -256,11 +233,8 @@ class StatisticsRequest:
         given: dict[str, Any] = json.loads(stats_options) if stats_options else {}
         if _SCHEMA in given:
             if schema is not None:
-                raise InfeedError(
-                    "both the input schema and stats_options hold a schema",
-                    where="StatisticsGen",
-                    do="use only one of them",
-                )
+                do = "use only one of them"
+                raise InfeedError("both the input schema and stats_options hold a schema", where="StatisticsGen", do=do)
             schema = json_format.Parse(given[_SCHEMA], schema_pb2.Schema())
         proto = ProtoOptions(**{ours: given[theirs] for theirs, ours in _SHAPES.items() if theirs in given})
         reasons = [*_unsupported_options(given), *(_unsupported_in_schema(schema, given) if schema else ())]
@@ -307,10 +281,10 @@ def _unsupported_in_schema(schema: schema_pb2.Schema, given: Mapping[str, Any]) 
 def _with_kinds(proto: ProtoOptions, schema: schema_pb2.Schema) -> ProtoOptions:
     """Add the image columns and the categorical integer columns of a schema."""
     images = (feature.name for feature in schema.feature if feature.HasField("image_domain"))
-    categories = (feature.name for feature in schema.feature if _is_category(feature))
+    categories = (
+        feature.name
+        for feature in schema.feature
+        if feature.type == schema_pb2.INT
+        and (feature.HasField("bool_domain") or (feature.HasField("int_domain") and feature.int_domain.is_categorical))
+    )
     return dataclasses.replace(proto, images=frozenset(images), categories=frozenset(categories))
-
-
-def _is_category(feature: schema_pb2.Feature) -> bool:
-    says = feature.HasField("bool_domain") or (feature.HasField("int_domain") and feature.int_domain.is_categorical)
-    return feature.type == schema_pb2.INT and bool(says)

@@ -69,7 +69,6 @@ class ValueCounts:
 
     @classmethod
     def none(cls, kind: ColumnType) -> ValueCounts:
-        """Return the counts of a column without values."""
         return cls(empty_values(kind), np.empty(0, np.int64), 0)
 
     def __add__(self, other: ValueCounts) -> ValueCounts:
@@ -104,10 +103,8 @@ class ValueCounts:
     def items(self) -> Iterator[tuple[Any, int]]:
         """Yield (value, count), the most frequent first, and equally frequent larger values first as in tft."""
         order = np.lexsort((np.arange(len(self.counts)), self.counts))[::-1]
-        values = _as_list(self.values)
-        return (
-            (values[place], count) for place, count in zip(order.tolist(), self.counts[order].tolist(), strict=True)
-        )
+        values = self.values.tolist() if isinstance(self.values, np.ndarray) else list(values_of(self.values))
+        return zip((values[place] for place in order.tolist()), self.counts[order].tolist(), strict=True)
 
     def _within_bound(self) -> ValueCounts:
         if len(self.values) <= (MAX_DISTINCT if self.hashes is None else FREQUENT):
@@ -140,8 +137,6 @@ class ValueCounts:
 
 @dataclass(frozen=True)
 class StoredCounts:
-    """Counts as stored in a file."""
-
     values: tuple[str, ...]
     counts: str
     total: Count
@@ -150,11 +145,7 @@ class StoredCounts:
     uncounted: Count
 
     def counted(self, kind: ColumnType) -> ValueCounts:
-        """Decode and check the counts.
-
-        Raises:
-          ValueError: the values are not ascending, or a count is impossible.
-        """
+        """Decode and check the counts. Raises ValueError if the values are not ascending, or a count is impossible."""
         values, counts = unpack_values(self.values, kind), unpack(self.counts, np.int64)
         hashes = None if self.hashes is None else unpack(self.hashes, np.uint64)
         if len(values) != len(counts) or len(values) > MAX_DISTINCT or not _ascend(values):
@@ -174,11 +165,6 @@ def _ascend(values: Values) -> bool:
     return bool(len(values) < 2 or pc.all(pc.greater(values[1:], values[:-1])).as_py())
 
 
-def _as_list(values: Values) -> list[Any]:
-    found: list[Any] = values.tolist() if isinstance(values, np.ndarray) else list(values_of(values))
-    return found
-
-
 def _take(values: Values, places: Ints) -> Values:
     return values[places] if isinstance(values, np.ndarray) else values.take(pa.array(places))
 
@@ -194,9 +180,8 @@ def _united(parts: list[Values], counts: Ints) -> tuple[Values, Ints]:
 
 
 def _counted(which: Ints, counts: Ints, distinct: int) -> Ints:
-    return np.bincount(which, weights=counts, minlength=distinct).astype(
-        np.int64
-    )  # float64 weights are exact up to 2^53
+    # float64 weights are exact up to 2^53.
+    return np.bincount(which, weights=counts, minlength=distinct).astype(np.int64)
 
 
 def _smallest(hashes: Hashes) -> Hashes:

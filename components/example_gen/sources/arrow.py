@@ -28,9 +28,11 @@ from infeed.components.example_gen.sources.columnar import (
     RowGroups,
     cut,
     decoded_type,
+    nesting,
     open_columnar,
     opening_errors,
     plan_groups,
+    reading_errors,
 )
 from infeed.components.example_gen.sources.reader_process import Limits
 
@@ -51,7 +53,8 @@ def open_arrow(
 ) -> OpenedSource:
     """Open Arrow files with compatible columns; see `open_columnar`."""
     reader = Reader("arrow", read_layout, decode_batches, mapped=True)
-    return open_columnar(reader, root, patterns, options, arrow or ArrowOptions())
+    found = inputs.find(root, patterns, companions=False)
+    return open_columnar(reader, root, found, options, arrow or ArrowOptions())
 
 
 def read_layout(path: str, block_bytes: int) -> FileLayout:
@@ -61,7 +64,7 @@ def read_layout(path: str, block_bytes: int) -> FileLayout:
     columns = schemas.FileSchema(path, pa.schema([(field.name, decoded_type(field.type)) for field in flat]))
     if head.is_stream:
         return FileLayout(columns, (RowGroups(path, (), 1),))
-    with _open(path, head.fields_to_read([0] if len(head.schema) else [])) as reader, _reading_errors(path):
+    with _open(path, head.fields_to_read([0] if len(head.schema) else [])) as reader, reading_errors("Arrow", path):
         rows = [reader.get_batch(number).num_rows for number in range(reader.num_record_batches)]
     of_row = files.stat(path).size / max(sum(rows), 1)
     return FileLayout(
@@ -76,29 +79,28 @@ def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> It
       InfeedError: a batch cannot be decoded, or a decoded row exceeds `limits.row`.
     """
     head = _read_head(what.path)
-    fields = [number for number, name in enumerate(head.schema.names) if _holds_any(name, wanted)] or [0]
-    with _open(what.path, head.fields_to_read(fields)) as reader, _reading_errors(what.path):
+    tops = {top for name in wanted for top in nesting(name)}
+    fields = [number for number, name in enumerate(head.schema.names) if name in tops] or [0]
+    with _open(what.path, head.fields_to_read(fields)) as reader, reading_errors("Arrow", what.path):
         row = what.first_row
         for batch in _batches(reader, what.groups):
             batch.validate(full=True)
             for start in range(0, batch.num_rows, _ROWS_PER_SLICE):
                 flat = schemas.flatten_batch(batch.slice(start, _ROWS_PER_SLICE))
-                yield from cut(_chosen(flat, wanted), limits, what.path, row + start)
+                names = [name for name in wanted if name in flat.schema.names]
+                columns = [flat.column(name) for name in names] or [pa.nulls(flat.num_rows)]  # keeps the number of rows
+                chosen = pa.RecordBatch.from_arrays(columns, names=names or [wanted[0]])
+                yield from cut(chosen, limits, what.path, row + start)
             row += batch.num_rows
 
 
 @dataclass(frozen=True)
 class _Head:
-    """The schema of a file, and how to read its batches.
-
-    Attributes:
-      is_stream: whether the file is in the stream format, without an index of its batches.
-      in_place: whether batches are read in place, from the mapped file. Compressed batches are not.
-    """
+    """The schema of a file, and how to read its batches."""
 
     schema: pa.Schema
-    is_stream: bool
-    in_place: bool
+    is_stream: bool  # in the stream format, without an index of its batches
+    in_place: bool  # batches are read in place, from the mapped file, as they are not compressed
 
     def fields_to_read(self, fields: Sequence[int]) -> Sequence[int]:
         """Return the fields to read, or none for all: to read some, Arrow copies the batch."""
@@ -106,23 +108,12 @@ class _Head:
 
 
 def _read_head(path: str) -> _Head:
-    with _open(path) as reader, _reading_errors(path):
+    with _open(path) as reader, reading_errors("Arrow", path):
         is_stream = not isinstance(reader, pa.ipc.RecordBatchFileReader)
         before = pa.total_allocated_bytes()
         first = next(_batches(reader, [0] if is_stream or reader.num_record_batches else []), None)
         # Arrow does not say whether a batch is compressed, but decompression allocates memory.
         return _Head(reader.schema, is_stream, first is None or pa.total_allocated_bytes() == before)
-
-
-def _holds_any(field: str, wanted: Sequence[str]) -> bool:
-    return any(name == field or name.startswith(f"{field}.") for name in wanted)
-
-
-def _chosen(flat: pa.RecordBatch, wanted: Sequence[str]) -> pa.RecordBatch:
-    """Return the wanted columns. If the file has none of them, the first is null, which keeps the number of rows."""
-    names = [name for name in wanted if name in flat.schema.names]
-    columns = [flat.column(name) for name in names] or [pa.nulls(flat.num_rows)]
-    return pa.RecordBatch.from_arrays(columns, names=names or [wanted[0]])
 
 
 def _batches(reader: _Reader, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -140,17 +131,14 @@ def _open(path: str, fields: Sequence[int] = ()) -> Iterator[_Reader]:
     with files.open_input(path, mapped=True) as file:
         with opening_errors("Arrow", path):
             magic = bytes(file.read(len(_FILE_MAGIC)))
-            _check_version(magic, path)
+            if magic.startswith(_FEATHER_1_MAGIC):
+                what = "the file is Feather 1, which Arrow no longer writes"
+                raise InfeedError(what, where=path, do="write it as Feather 2")
             file.seek(0)
             reader = (pa.ipc.open_file if magic == _FILE_MAGIC else pa.ipc.open_stream)(file, options=options)
             if magic != _FILE_MAGIC:
                 _check_end(file, path)
         yield reader
-
-
-def _check_version(magic: bytes, path: str) -> None:
-    if magic.startswith(_FEATHER_1_MAGIC):
-        raise InfeedError("the file is Feather 1, which Arrow no longer writes", where=path, do="write it as Feather 2")
 
 
 def _check_end(file: pa.NativeFile, path: str) -> None:
@@ -161,17 +149,5 @@ def _check_end(file: pa.NativeFile, path: str) -> None:
     file.seek(first_batch)
     if not is_whole:
         raise InfeedError(
-            "not Arrow, or truncated: its end is missing",
-            where=path,
-            do="write the file again, or remove it",
+            "not Arrow, or truncated: its end is missing", where=path, do="write the file again, or remove it"
         )
-
-
-@contextmanager
-def _reading_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        if isinstance(error, MemoryError):
-            raise
-        raise InfeedError(f"cannot read the Arrow file: {error}", where=path, do="write the file again") from error

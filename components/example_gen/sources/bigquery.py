@@ -94,7 +94,10 @@ def read_stream(
     """Yield the rows of one stream. A broken connection is resumed after the last row."""
     where = f"{what.where}, stream {what.name.rpartition('/')[2]}"
     with _storage_client(asked, where) as client:
-        yield from conform(_receive(client, what), schema, where, bad_rows)
+        arrow = pa.ipc.read_schema(pa.py_buffer(what.arrow_schema))
+        sent = (answer.arrow_record_batch.serialized_record_batch for answer in client.read_rows(what.name))
+        batches = (pa.ipc.read_record_batch(pa.py_buffer(batch), arrow) for batch in sent)
+        yield from conform(batches, schema, where, bad_rows)
 
 
 def fingerprint(queries: inputs.Patterns, asked: BigQueryOptions) -> str:
@@ -103,7 +106,11 @@ def fingerprint(queries: inputs.Patterns, asked: BigQueryOptions) -> str:
     for query in queries.values():
         with _api_errors(query):
             client = _query_client(asked)
-            tables = [_table_of(query)] if is_table(query) else _tables_of(client, query)
+            if is_table(query):
+                tables: list[Any] = [_table_of(query)]
+            else:  # a dry run is free of charge
+                job = client.query(query, job_config=bigquery.QueryJobConfig(dry_run=True))
+                tables = sorted(job.referenced_tables, key=str)
             modified = [f"{table}\t{client.get_table(table).modified}" for table in tables]
             lines.append("\n".join([query, *modified]))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
@@ -112,7 +119,12 @@ def fingerprint(queries: inputs.Patterns, asked: BigQueryOptions) -> str:
 def _open_session(query: str, asked: BigQueryOptions) -> Any:
     with _api_errors(query):
         client = _query_client(asked)
-        table = _table_of(query) if is_table(query) else _result_of(client, query)
+        if is_table(query):
+            table: Any = _table_of(query)
+        else:
+            job = client.query(query)
+            job.result(max_results=0)
+            table = job.destination
         session = types.ReadSession(
             table=f"projects/{table.project}/datasets/{table.dataset_id}/tables/{table.table_id}",
             data_format=types.DataFormat.ARROW,
@@ -126,12 +138,6 @@ def _open_session(query: str, asked: BigQueryOptions) -> Any:
         )
 
 
-def _receive(client: BigQueryReadClient, what: Stream) -> Iterator[pa.RecordBatch]:
-    schema = pa.ipc.read_schema(pa.py_buffer(what.arrow_schema))
-    for response in client.read_rows(what.name):
-        yield pa.ipc.read_record_batch(pa.py_buffer(response.arrow_record_batch.serialized_record_batch), schema)
-
-
 def _table_of(name: str) -> bigquery.TableReference:
     try:
         return bigquery.TableReference.from_string(name.strip())
@@ -139,19 +145,6 @@ def _table_of(name: str) -> bigquery.TableReference:
         raise InfeedError(
             "the table has no project or dataset", where=name, do="name it project.dataset.table"
         ) from None
-
-
-def _result_of(client: bigquery.Client, query: str) -> Any:
-    """Run a query and return its result table."""
-    job = client.query(query)
-    job.result(max_results=0)
-    return job.destination
-
-
-def _tables_of(client: bigquery.Client, query: str) -> list[Any]:
-    """Return the tables that a query reads, by a dry run, which is free of charge."""
-    job = client.query(query, job_config=bigquery.QueryJobConfig(dry_run=True))
-    return sorted(job.referenced_tables, key=str)
 
 
 def _query_client(asked: BigQueryOptions) -> bigquery.Client:

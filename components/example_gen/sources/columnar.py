@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -55,17 +54,12 @@ class ColumnOptions:
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Neighboring row groups (Parquet) or record batches (Arrow) of a file.
-
-    Attributes:
-      first_row: number of the first row in the file, from 1.
-      deleted: int64, numbers of rows of the file that are not read, from 1.
-    """
+    """Neighboring row groups (Parquet) or record batches (Arrow) of a file. Its rows are numbered from 1."""
 
     path: str
     groups: tuple[int, ...]
     first_row: int
-    deleted: Ints | None = None
+    deleted: Ints | None = None  # int64, numbers of the rows that are not read
 
 
 @dataclass(frozen=True)
@@ -78,19 +72,12 @@ class FileLayout:
 
 @dataclass(frozen=True)
 class Reader:
-    """The reader of a format, as module-level functions that run in the child process.
+    """The reader of a format, as module-level functions that run in the child process."""
 
-    Attributes:
-      format: name in `formats.FORMATS`.
-      read_layout: reads the layout of a file, given its path and the bytes of a task.
-      decode: yields flat batches of a file: `(groups, columns, limits)`.
-      mapped: whether the child maps local files, whose address space then counts against its memory.
-    """
-
-    format: str
-    read_layout: Callable[[str, int], FileLayout]
-    decode: Callable[[RowGroups, Sequence[str], Limits], Iterator[pa.RecordBatch]]
-    mapped: bool = False
+    format: str  # name in `formats.FORMATS`
+    read_layout: Callable[[str, int], FileLayout]  # given the path of a file and the bytes of a task
+    decode: Callable[[RowGroups, Sequence[str], Limits], Iterator[pa.RecordBatch]]  # flat batches of some columns
+    mapped: bool = False  # the child maps local files, whose address space then counts against its memory
 
     def memory(self, path: str, limits: Limits) -> int:
         """Return the memory limit of the child in bytes."""
@@ -98,7 +85,7 @@ class Reader:
 
 
 def open_columnar(
-    reader: Reader, root: str, patterns: inputs.Patterns, options: IngestOptions, columns: ColumnOptions
+    reader: Reader, root: str, found: inputs.Found, options: IngestOptions, columns: ColumnOptions
 ) -> OpenedSource:
     """Open columnar files with compatible columns.
 
@@ -106,13 +93,6 @@ def open_columnar(
       InfeedError: a file cannot be read, a column does not exist or has a type that a tf.Example cannot hold, or the
         types of two files conflict.
     """
-    return open_found(reader, root, inputs.find(root, patterns, companions=False), options, columns)
-
-
-def open_found(
-    reader: Reader, root: str, found: inputs.Found, options: IngestOptions, columns: ColumnOptions
-) -> OpenedSource:
-    """Open like `open_columnar`, given the files of each split."""
     limits = Limits.of(options)
 
     def look(path: str) -> FileLayout:
@@ -121,9 +101,8 @@ def open_found(
         return layout
 
     layouts = inputs.look(found, look)
-    there, kept = [layout.schema for _, _, layout in layouts], columns.columns
-    _check_kept(kept, there)
-    schema = with_numbers(_unified(there, kept), columns.numbers)
+    unified = _unified([layout.schema for _, _, layout in layouts], columns.columns)
+    schema = with_numbers(unified, columns.numbers)
     read = partial(read_groups, reader=reader, schema=schema, limits=limits, numbers=columns.numbers)
     parts = [(split, file, layout.groups) for split, file, layout in layouts]
     return inputs.of_parts(reader.format, root, schema, parts, read)
@@ -131,25 +110,26 @@ def open_found(
 
 def _unified(found: Sequence[schemas.FileSchema], kept: Sequence[str] | None) -> pa.Schema:
     """Return the schema of the columns to keep. The error for an unsupported column names the option to skip it."""
+    there = list(dict.fromkeys(name for one in found for name in schemas.flatten_schema(one.schema).names))
+    known, names = {top for column in there for top in nesting(column)}, set(kept or ())
+    for name in kept or ():
+        if name not in known:
+            do = f"use some of {', '.join(there[:20])}"
+            raise InfeedError(f"there is no column {name!r}", where="columns", do=do)
     try:
-        return schemas.unify(found, lambda column: kept is None or any(_is_under(column, name) for name in kept))
+        return schemas.unify(found, lambda column: kept is None or is_under_any(column, names))
     except InfeedError as error:
-        columns = {field.name: field.type for one in found for field in one.schema}
-        fitting = [name for name, kind in columns.items() if _is_supported(kind)]
+        columns, fitting = {field.name: field.type for one in found for field in one.schema}, list[str]()
+        for name, kind in columns.items():
+            with suppress(InfeedError):
+                example_types.kind_of(kind)
+                fitting.append(name)
         if len(fitting) == len(columns) or not fitting:
             raise
         flag = f"--set {shlex.quote(f'columns={json.dumps(fitting, ensure_ascii=False)}')}"
         raise InfeedError(
             error.what, where=error.where, do=f"{error.do}: {flag}, columns=[...] of the format's options"
         ) from error
-
-
-def _is_supported(column: pa.DataType) -> bool:
-    try:
-        example_types.kind_of(column)
-    except InfeedError:
-        return False
-    return True
 
 
 @contextmanager
@@ -172,15 +152,24 @@ def opening_errors(form: str, path: str) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def reading_errors(form: str, where: str) -> Iterator[None]:
+    """Turn the errors of Arrow's readers about values into an InfeedError."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise InfeedError(f"cannot read the {form} file: {error}", where=where, do="write the file again") from error
+
+
 def decoded_type(column: pa.DataType) -> pa.DataType:
     """Return the type of a column once dictionaries are decoded."""
     if pa.types.is_dictionary(column):
         return column.value_type
-    return (
-        pa.list_(column.value_type.value_type)
-        if example_types.is_list(column) and pa.types.is_dictionary(column.value_type)
-        else column
-    )
+    if example_types.is_list(column) and pa.types.is_dictionary(column.value_type):
+        return pa.list_(column.value_type.value_type)
+    return column
 
 
 def plan_groups(path: str, sizes: Sequence[Part], block_bytes: int) -> Iterator[RowGroups]:
@@ -201,9 +190,9 @@ def read_groups(
     reader: Reader,
     schema: pa.Schema,
     limits: Limits,
+    numbers: Numbers,
     *,
     bad_rows: BadRows,
-    numbers: Numbers = MappingProxyType({}),
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some row groups in order, converted to `schema`."""
     memory = reader.memory(what.path, limits)
@@ -283,20 +272,12 @@ def _without_dictionary(column: pa.Array) -> pa.Array:
     return pc.if_else(column.is_valid(), lists, pa.scalar(None, lists.type)) if column.null_count else lists
 
 
-def _check_kept(kept: Sequence[str] | None, found: Sequence[schemas.FileSchema]) -> None:
-    there = list(dict.fromkeys(name for one in found for name in schemas.flatten_schema(one.schema).names))
-    for name in kept or ():
-        if not any(_is_under(column, name) for column in there):
-            raise InfeedError(
-                f"there is no column {name!r}", where="columns", do=f"use some of {', '.join(there[:20])}"
-            )
+def nesting(column: str) -> list[str]:
+    """Return the names of a column and of the structs that hold it: `a`, `a.b`, `a.b.c`."""
+    parts = column.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def is_under_any(column: str, names: Set[str]) -> bool:
     """Return whether a column is one of the names or nested in one. Fast for tens of thousands of names."""
-    parts = column.split(".")
-    return any(".".join(parts[:end]) in names for end in range(1, len(parts) + 1))
-
-
-def _is_under(column: str, name: str) -> bool:
-    return column == name or column.startswith(f"{name}.")
+    return not names.isdisjoint(nesting(column))

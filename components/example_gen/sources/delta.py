@@ -65,7 +65,9 @@ def open_delta(
     """
     delta, root = delta or DeltaOptions(), files.absolute(root)
     with _table_errors(root):
-        table = _load(root, delta)
+        table = required("deltalake").DeltaTable(root, version=delta.version, storage_options=_store(root))
+        if delta.timestamp is not None:
+            table.load_as_version(delta.timestamp)
         mapping = table.metadata().configuration.get(_MAPPING, "none")
         if mapping != "none":
             raise InfeedError(
@@ -78,13 +80,6 @@ def open_delta(
     return open_table("delta", root, patterns, listed, names, options, delta)
 
 
-def _load(root: str, delta: DeltaOptions) -> Any:
-    table = required("deltalake").DeltaTable(root, version=delta.version, storage_options=_store(root))
-    if delta.timestamp is not None:
-        table.load_as_version(delta.timestamp)
-    return table
-
-
 def _store(root: str) -> dict[str, str] | None:
     """Return what delta-rs needs to know to find a store of S3 as `files` does."""
     if not root.startswith("s3://"):
@@ -95,7 +90,11 @@ def _store(root: str) -> dict[str, str] | None:
 
 def _files_of(table: Any, root: str) -> list[TableFile]:
     """Return the files in the order of their paths, which does not depend on the order of the log."""
-    deleted = {_path_of(uri, root): rows for uri, rows in _deleted_rows(table)}
+    deleted = dict[str, Ints]()
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        for batch in table.deletion_vectors():
+            kept = zip(batch.column("filepath").to_pylist(), batch.column("selection_vector").to_pylist(), strict=True)
+            deleted |= {_path_of(uri, root): np.flatnonzero(~np.asarray(rows, bool)) + 1 for uri, rows in kept}
     added = table.get_add_actions()
     paths = [_path_of(path, root) for path in added.column("path").to_pylist()]
     values = added.column("partition").to_pylist() if "partition" in added.schema.names else [{}] * len(paths)
@@ -109,16 +108,6 @@ def _path_of(path: str, root: str) -> str:
     """Return the path of a file, which is a URI, relative to the table or absolute."""
     path = unquote(path).removeprefix("file://")
     return path if "://" in path or path.startswith("/") else files.join(root, path)
-
-
-def _deleted_rows(table: Any) -> Iterator[tuple[str, Ints]]:
-    """Yield (path, numbers of the deleted rows) of each file that has a deletion vector."""
-    if "deletionVectors" not in (table.protocol().reader_features or ()):
-        return
-    for batch in table.deletion_vectors():
-        kept = zip(batch.column("filepath").to_pylist(), batch.column("selection_vector").to_pylist(), strict=True)
-        for path, rows in kept:
-            yield path, np.flatnonzero(~np.asarray(rows, bool)) + 1
 
 
 @contextmanager

@@ -32,9 +32,6 @@ from infeed.components.example_gen.sources.streams import Span, TextBlock
 
 Unit = Literal["line", "file"]
 CLASS_FOLDERS, FLAT = "*/*", "*"
-_FIELDS = pa.schema([("label", pa.int64()), ("label/text", pa.string())])
-_TEXT_FIELDS = [pa.field("text", pa.large_string()), pa.field("filename", pa.string())]
-_BINARY_FIELDS = [pa.field("data", pa.large_binary()), pa.field("filename", pa.string())]
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ class Classes:
     @property
     def fields(self) -> list[pa.Field]:
         """The label columns of the schema."""
-        return list(_FIELDS) if self.names else []
+        return [pa.field("label", pa.int64()), pa.field("label/text", pa.string())] if self.names else []
 
     def columns(self, texts: Sequence[str | None]) -> dict[str, list[Any]]:
         """Return the values of the label columns, given the class of each row."""
@@ -113,15 +110,10 @@ def default_pattern(root: str) -> str:
     return CLASS_FOLDERS if any(files.glob(folder, FLAT) for folder in inside) else FLAT
 
 
-def has_classes(pattern: str) -> bool:
-    """Return whether the pattern has a wildcard in the folder of the files."""
-    *_, folder, _ = ["", *pattern.split("/")]
-    return any(sign in folder for sign in "*?[")
-
-
 def refs_of(root: str, pattern: str, found: Iterable[files.FileStat]) -> list[FileRef]:
-    """Return the files with their classes, if the pattern covers class folders."""
-    classes = has_classes(pattern)
+    """Return the files, with their classes if the pattern has a wildcard in the folder of the files."""
+    *_, folder, _ = ["", *pattern.split("/")]
+    classes = any(sign in folder for sign in "*?[")
     return [
         FileRef(root, files.relative(file.path, root), file.size, file.path.rsplit("/", 2)[-2] if classes else None)
         for file in found
@@ -164,16 +156,7 @@ def reading(path: str) -> Iterator[None]:
 
 def plan_blocks(refs: Sequence[FileRef], block_bytes: int) -> Iterator[FileBlock]:
     """Group files in order into blocks of about `block_bytes`."""
-    block: list[FileRef] = []
-    size = 0
-    for ref in refs:
-        if block and size + ref.size > block_bytes:
-            yield FileBlock.of(block)
-            block, size = [], 0
-        block.append(ref)
-        size += ref.size
-    if block:
-        yield FileBlock.of(block)
+    return map(FileBlock.of, streams.grouped(refs, lambda ref: ref.size, block_bytes))
 
 
 @dataclass(frozen=True)
@@ -202,7 +185,7 @@ class _Listed:
 def open_binary(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
     """Open whole files. Columns: data, filename; label and label/text if the pattern covers class folders."""
     listed = _Listed.of(root, patterns)
-    schema = pa.schema([*_BINARY_FIELDS, *listed.classes.fields])
+    schema = pa.schema([("data", pa.large_binary()), ("filename", pa.string()), *listed.classes.fields])
     read = partial(_read_binary, schema=schema, classes=listed.classes, most_mb=options.max_row_mb)
     return listed.open("binary", schema, read, options.block_bytes)
 
@@ -213,15 +196,15 @@ def open_text(
     """Open text files. Columns: text, filename; label and label/text if the pattern covers class folders."""
     text_options = text_options or TextOptions()
     listed = _Listed.of(root, patterns)
-    schema = pa.schema([*_TEXT_FIELDS, *listed.classes.fields])
+    schema = pa.schema([("text", pa.large_string()), ("filename", pa.string()), *listed.classes.fields])
     form = _TextReading(schema, listed.classes, text_options.encoding, options.block_bytes, options.max_row_mb)
     if text_options.unit == "file":
         return listed.open("text", schema, partial(_read_texts, form=form), options.block_bytes)
     by_path = {ref.path: ref for some in listed.refs.values() for ref in some}
 
-    def look(path: str) -> list[_Lines]:
+    def look(path: str) -> list[tuple[Span, FileRef]]:
         spans = streams.find_line_spans(path, form.encoding, form.block_bytes, form.max_row_mb)
-        return [_Lines(span, by_path[path]) for span in spans]
+        return [(span, by_path[path]) for span in spans]
 
     parts = inputs.look(listed.found, look)
     return inputs.of_parts("text", root, schema, parts, partial(_read_lines, form=form))
@@ -241,14 +224,6 @@ def _read_binary(
 
 
 @dataclass(frozen=True)
-class _Lines:
-    """A span of a file with the file's reference."""
-
-    span: Span
-    file: FileRef
-
-
-@dataclass(frozen=True)
 class _TextReading:
     """Settings of the tasks that read text."""
 
@@ -263,21 +238,22 @@ class _TextReading:
         arrays = [pa.array(columns[field.name], field.type) for field in self.schema if field.name != "text"]
         return pa.RecordBatch.from_arrays([texts, *arrays], schema=self.schema)
 
-    def why_bad(self, data: bytes) -> str:
-        """Return why the text of a file is bad, or ""."""
-        if len(data) > self.max_row_mb << 20:
-            return f"the text takes {inputs.too_large(self.max_row_mb)}"
-        return "" if streams.is_utf8(data) else f"not {self.encoding} text"
 
-
-def _read_lines(part: _Lines, form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def _read_lines(part: tuple[Span, FileRef], form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """Yield one row for each line, and report lines that cannot be decoded."""
-    for block in streams.read_blocks(part.span, form.encoding, form.block_bytes, streams.whole_lines, form.max_row_mb):
+    span, file = part
+    for block in streams.read_blocks(span, form.encoding, form.block_bytes, streams.whole_lines, form.max_row_mb):
         if streams.is_utf8(block.data):
             texts = split_lines(block.data)
         else:
-            texts = pa.array(_decodable_lines(block, form.encoding, bad_rows), pa.large_string())
-        yield form.batch(texts, [part.file] * len(texts))
+            good = list[str]()
+            for number, line in streams.numbered_lines(replace(block, data=block.data.replace(b"\r\n", b"\n"))):
+                if streams.is_utf8(line):
+                    good.append(line.decode())
+                else:
+                    bad_rows.report(block.bad_row(number, f"not {form.encoding} text", line))
+            texts = pa.array(good, pa.large_string())
+        yield form.batch(texts, [file] * len(texts))
 
 
 def _read_texts(refs: FileBlock, form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
@@ -285,7 +261,9 @@ def _read_texts(refs: FileBlock, form: _TextReading, *, bad_rows: BadRows) -> It
     texts, kept, size = list[str](), list[FileRef](), 0
     for ref in bounded(refs, form.max_row_mb, bad_rows):
         data = _decompressed(ref.path, form)
-        reason = form.why_bad(data)
+        reason = "" if streams.is_utf8(data) else f"not {form.encoding} text"
+        if len(data) > form.max_row_mb << 20:
+            reason = f"the text takes {inputs.too_large(form.max_row_mb)}"
         if reason:
             bad_rows.report(TextBlock(ref.path, b"", 0, 1, final=True).bad_row(None, reason, data))
             continue
@@ -315,14 +293,3 @@ def split_lines(data: bytes) -> pa.LargeStringArray:
     """Split text into lines without line ends."""
     data = data.replace(b"\r\n", b"\n").removesuffix(b"\n")
     return pc.split_pattern(pa.array([data], pa.large_string()), "\n").values
-
-
-def _decodable_lines(block: TextBlock, encoding: str, bad_rows: BadRows) -> list[str]:
-    texts = []
-    block = replace(block, data=block.data.replace(b"\r\n", b"\n"))
-    for number, line in streams.numbered_lines(block):
-        if streams.is_utf8(line):
-            texts.append(line.decode())
-        else:
-            bad_rows.report(block.bad_row(number, f"not {encoding} text", line))
-    return texts

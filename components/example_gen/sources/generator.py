@@ -83,7 +83,12 @@ def open_generator(
         for split, function in functions.items()
         for number in range(generator.parts)
     ]
-    schema = _schema_of([part for _, part in parts])
+    rows = list(islice((row for _, part in parts for row in part.rows()), _SAMPLE))
+    where = parts[0][1].function
+    if not rows:
+        raise InfeedError("no rows in the input", where=where, do="check the function")
+    names = dict.fromkeys(name for row in rows for name in row)  # in the order of their first occurrence
+    schema = pa.schema([infer_field(name, [row.get(name) for row in rows], where, _DO) for name in names])
     read = partial(read_part, schema=schema, block_bytes=options.block_bytes)
     source = Source("generator", fingerprint(functions, generator), 0, 0)
     return OpenedSource(source, schema, inputs.as_tasks(iter(parts)), read)
@@ -95,33 +100,20 @@ def fingerprint(functions: inputs.Patterns, generator: GeneratorOptions) -> str:
     return hashlib.sha256(f"{digests} {generator.parts}".encode()).hexdigest()[:32]
 
 
-def _schema_of(parts: list[GeneratorPart]) -> pa.Schema:
-    """Return the columns of the first rows, in the order of their first occurrence."""
-    rows = list(islice((row for part in parts for row in part.rows()), _SAMPLE))
-    if not rows:
-        raise InfeedError("no rows in the input", where=parts[0].function, do="check the function")
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    where = parts[0].function
-    return pa.schema([infer_field(name, [row.get(name) for row in rows], where, _DO) for name in names])
-
-
 def read_part(
     part: GeneratorPart, schema: pa.Schema, block_bytes: int, *, bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part in batches of about `block_bytes`."""
-    rows, first_row, step = part.rows(), 1, _FIRST_ROWS
+    rows, names, first_row, step = part.rows(), set(schema.names), 1, _FIRST_ROWS
     while some := list(islice(rows, step)):
-        fits = partial(_has_known_columns, names=set(schema.names), where=part.where, bad_rows=bad_rows)
-        cells = [tuple(map(row.get, schema.names)) for row in some if fits(row)]
+        cells = []
+        for row in some:
+            if new := sorted(row.keys() - names):
+                reason = f"the first {_SAMPLE:,} rows have no column {new[0]!r}"
+                bad_rows.report(BadRow(part.where, None, new[0], reason, repr(row)[:_SHOWN]))
+            else:
+                cells.append(tuple(map(row.get, schema.names)))
         batch = to_batch(cells, schema, part.where, bad_rows, first_row)
         yield from conform([batch], schema, part.where, bad_rows, first_row=first_row)
         first_row += len(some)
         step = min(max(1, block_bytes * len(some) // max(batch.nbytes, 1)), _MOST_ROWS)
-
-
-def _has_known_columns(row: Mapping[str, Any], names: set[str], where: str, bad_rows: BadRows) -> bool:
-    new = sorted(row.keys() - names)
-    if new:
-        reason = f"the first {_SAMPLE:,} rows have no column {new[0]!r}"
-        bad_rows.report(BadRow(where, None, new[0], reason, repr(row)[:_SHOWN]))
-    return not new

@@ -55,7 +55,7 @@ def open_hdf5(
     hdf5 = hdf5 or Hdf5Options()
     layout = partial(read_layout, group=hdf5.group, wanted=hdf5.columns)
     reader = Reader("hdf5", layout, partial(decode_rows, group=hdf5.group))
-    return open_columnar(reader, root, patterns, options, hdf5)
+    return open_columnar(reader, root, inputs.find(root, patterns, companions=False), options, hdf5)
 
 
 def read_layout(path: str, block_bytes: int, group: str, wanted: Sequence[str] | None) -> FileLayout:
@@ -65,6 +65,8 @@ def read_layout(path: str, block_bytes: int, group: str, wanted: Sequence[str] |
       InfeedError: the file is not HDF5, has no such group or dataset, or its datasets have different lengths.
     """
     with _datasets(path, group, wanted) as found:
+        for name, one in found.items():
+            _check_rows(one, f"{path}, dataset {name!r}")
         lengths = {name: len(one) for name, one in found.items()}
         check_lengths(lengths, path, "columns")
         columns = [pair for name, one in found.items() for pair in _columns(path, name, one, 0, 0)]
@@ -132,8 +134,6 @@ def _datasets(path: str, group: str, wanted: Sequence[str] | None) -> Iterator[M
                         do = f"use some of {', '.join(list(found)[:20])}"
                         raise InfeedError(f"there is no dataset {name!r} in group {group!r}", where=path, do=do)
                 found = {name: one for name, one in found.items() if wanted is None or name in wanted}
-                for name, one in found.items():
-                    _check_rows(one, f"{path}, dataset {name!r}")
             yield found
 
 

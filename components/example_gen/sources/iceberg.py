@@ -28,7 +28,6 @@ from infeed.components.example_gen.sources.columnar import ColumnOptions
 from infeed.components.example_gen.sources.table_files import TableFile, open_table
 
 _LOG = "metadata/*.metadata.json"
-_HINT = "metadata/version-hint.text"
 _NUMBER = re.compile(r"v?(\d+)")
 _NAME_MAPPING = "schema.name-mapping.default"  # set by tools that add files without the numbers of columns
 _WRITE_AGAIN = "write the table again, for example by CREATE TABLE ... AS SELECT"
@@ -64,11 +63,14 @@ def open_iceberg(
     """
     iceberg, root = iceberg or IcebergOptions(), files.absolute(root)
     with _table_errors(root):
-        table = _load(_metadata_file(root, iceberg.metadata), root)
+        path = _metadata_file(root, iceberg.metadata)
+        metadata = required("pyiceberg.serializers").FromInputFile.table_metadata(_Input(path))
+        io, catalog = _Files(metadata.location, root), required("pyiceberg.catalog.noop").NoopCatalog("none")
+        table = required("pyiceberg.table").StaticTable(("table", path), metadata, path, io, catalog)
         _check_names(table, root)
         scan = table.scan(snapshot_id=iceberg.snapshot)
         listed = sorted(
-            (file_of(task, table.io.moved(task.file.file_path)) for task in scan.plan_files()), key=lambda one: one.path
+            (file_of(task, io.moved(task.file.file_path)) for task in scan.plan_files()), key=lambda one: one.path
         )
         names = [field.name for field in scan.projection().fields]
     return open_table("iceberg", root, patterns, listed, names, options, iceberg)
@@ -99,25 +101,13 @@ class _Files:
         return _Input(self.moved(path))
 
 
-def _load(metadata_file: str, root: str) -> Any:
-    metadata = required("pyiceberg.serializers").FromInputFile.table_metadata(_Input(metadata_file))
-    catalog = required("pyiceberg.catalog.noop").NoopCatalog("none")
-    return required("pyiceberg.table").StaticTable(
-        ("table", metadata_file), metadata, metadata_file, _Files(metadata.location, root), catalog
-    )
-
-
 def _metadata_file(root: str, name: str | None) -> str:
-    """Return the path of the metadata file to read.
-
-    Raises:
-      InfeedError: two files have the last number, as after commits at the same time.
-    """
+    """Return the path of the metadata file. Raises InfeedError if two have the last number, after parallel commits."""
     if name is not None:
         return files.join(root, "metadata", name)
     there = [files.name(file.path) for file in files.glob(root, _LOG)]
     numbers = {one: int(found[1]) for one in there if (found := _NUMBER.match(one))}
-    hint = files.join(root, _HINT)
+    hint = files.join(root, "metadata/version-hint.text")
     last = int(files.read_bytes(hint)) if files.exists(hint) else max(numbers.values(), default=0)
     newest = [one for one, number in numbers.items() if number == last]
     if len(newest) == 1:
@@ -152,11 +142,7 @@ def _check_names(table: Any, root: str) -> None:
 
 
 def file_of(task: Any, path: str) -> TableFile:
-    """Return the file of a scan task, which lies at `path`.
-
-    Raises:
-      InfeedError: the file is not Parquet, or has delete files.
-    """
+    """Return the file of a scan task, at `path`. Raises InfeedError if the file is not Parquet or has delete files."""
     form = task.file.file_format.value
     if form != "PARQUET":
         raise InfeedError(f"a data file has the format {form}", where=path, do=f"{_WRITE_AGAIN}, as Parquet")

@@ -22,14 +22,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from infeed.components.checks import about
-from infeed.components.dataset import example_types, files, schemas
-from infeed.components.dataset.files import FileStat
+from infeed.components.dataset import example_types, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
@@ -40,8 +38,6 @@ from infeed.components.example_gen.sources.numbers import Numbers, formats_of, r
 from infeed.components.example_gen.sources.sampling import Part, PartReader, is_small, parts_of
 from infeed.components.example_gen.sources.streams import Span, SpanCutter, TextBlock
 
-Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
 MOST_LEVELS = 100
 _LF, _CR = ord("\n"), ord("\r")
 _OPEN, _CLOSE = ord("{"), ord("}")
@@ -82,12 +78,7 @@ class _JsonlReading:
     arrow: pa.StructType
     schema: pa.Schema
     options: JsonlOptions
-    block_bytes: int
-    max_row_mb: int
-
-    @classmethod
-    def of(cls, known: kinds.Object, schema: pa.Schema, options: JsonlOptions, ingest: IngestOptions) -> _JsonlReading:
-        return cls(known, kinds.to_arrow(known), schema, options, ingest.block_bytes, ingest.max_row_mb)
+    ingest: IngestOptions
 
 
 def open_jsonl(
@@ -95,17 +86,14 @@ def open_jsonl(
 ) -> OpenedSource:
     """Open JSON Lines files with compatible columns. The first value of a column determines its kind."""
     jsonl = jsonl or JsonlOptions()
-    known, parts, bad = kinds.Object(), list[tuple[str | None, FileStat, list[Span]]](), list[BadRow]()
-    for split, matched in inputs.find(root, patterns).items():
-        for file in matched:
-            with files.unchanged(file):
-                known, spans = scan(file.path, known, jsonl.encoding, options, bad)
-            parts.append((split, file, spans))
-    schema, left_out = _schema_of(kinds.to_arrow(known), root, jsonl)
+    found, known, bad = inputs.find(root, patterns), kinds.Object(), list[BadRow]()
+    parts = inputs.look(found, lambda path: scan(path, known, jsonl.encoding, options, bad))
+    row = kinds.to_arrow(known)
+    schema, left_out = _schema_of(row, root, jsonl)
     if not schema.names:
         inputs.check_any_good(bad)
         raise InfeedError("no row has values", where=root, do="use files with one JSON object a line")
-    read = partial(read_span, form=_JsonlReading.of(known, schema, jsonl, options))
+    read = partial(read_span, form=_JsonlReading(known, row, schema, jsonl, options))
     return inputs.of_parts("jsonl", root, schema, parts, read, decimals=True, left_out=left_out)
 
 
@@ -126,21 +114,22 @@ def open_sampled_jsonl(
         for split, matched in found.items()
         for file in matched
     ]
-    reader = PartReader.of(streams.LINES, jsonl.encoding, options)
+    reader = PartReader(streams.LINES, jsonl.encoding, options.block_bytes, options.max_row_mb)
     sampled, sure = (known, known) if known else _sample_kinds(reader, [part for *_, some in parts for part in some])
+    row = kinds.to_arrow(sampled)
     try:
-        schema, left_out = _schema_of(kinds.to_arrow(sampled), root, jsonl)
+        schema, left_out = _schema_of(row, root, jsonl)
     except InfeedError:  # further rows may hold more columns
         return open_jsonl(root, patterns, options, jsonl)
     if not schema.names:
         return open_jsonl(root, patterns, options, jsonl)
-    read = partial(read_part, form=_JsonlReading.of(sampled, schema, jsonl, options), sure=sure, reader=reader)
+    read = partial(read_part, form=_JsonlReading(sampled, row, schema, jsonl, options), sure=sure, reader=reader)
     opened = inputs.of_parts("jsonl", root, schema, parts, read, decimals=True, left_out=left_out)
 
     def reopen(merged: Any) -> OpenedSource:
         if merged is None:
             return open_jsonl(root, patterns, options, jsonl)
-        return open_sampled_jsonl(root, patterns, options, jsonl, kinds.of_plain_object(merged))
+        return open_sampled_jsonl(root, patterns, options, jsonl, kinds.of_plain(merged))
 
     return replace(opened, sample=Sample(kinds.to_plain(sampled), partial(_merge_kinds, known=sampled)), reopen=reopen)
 
@@ -164,7 +153,7 @@ def _merge_kinds(found: Sequence[Findings], known: kinds.Object) -> Any:
     try:
         for one in found:
             if one.kinds is not None:
-                known = kinds.widen_object(known, kinds.of_plain_object(one.kinds))
+                known = kinds.widen_object(known, kinds.of_plain(one.kinds))
     except MismatchError:
         return None
     return kinds.to_plain(known)
@@ -192,17 +181,11 @@ def read_part(
 
 @dataclass
 class _Learning:
-    """The column kinds that a task finds in its part.
+    """The column kinds that a task finds in its part."""
 
-    Attributes:
-      known: kinds wide enough for the rows so far.
-      sure: certain kinds. A row that contradicts them is a bad row.
-      contradicted: whether a row contradicts the known kinds, but not the certain ones.
-    """
-
-    known: kinds.Object
-    sure: kinds.Object
-    contradicted: bool = False
+    known: kinds.Object  # wide enough for the rows so far
+    sure: kinds.Object  # a row that contradicts these is a bad row
+    contradicted: bool = False  # whether a row contradicts the known kinds, but not the sure ones
 
     def is_bad(self, row: kinds.Object) -> bool:
         """Return whether a row that contradicts the known kinds is a bad row."""
@@ -215,14 +198,16 @@ class _Learning:
 
 
 def _schema_of(row: pa.StructType, root: str, options: JsonlOptions) -> tuple[pa.Schema, dict[str, str]]:
-    """Return the flat schema, and the reasons of columns that a tf.Example cannot hold.
-
-    Raises:
-      InfeedError: a tf.Example can hold none of the columns.
-    """
+    """Return the flat schema, and why columns are left out. Raises InfeedError if a tf.Example can hold no column."""
     flat = _flat(pa.RecordBatch.from_pylist([], schema=pa.schema(list(row))), options).schema
-    left_out = {one.name: _why_left_out(one.type) for one in flat if schemas.is_nested(one.type)}
-    kept = [one for one in flat if one.name not in left_out]
+    kept, left_out = list[pa.Field](), dict[str, str]()
+    for one in flat:
+        if not schemas.is_nested(one.type):
+            kept.append(one)
+        elif example_types.is_list(one.type.value_type):
+            left_out[one.name] = "its rows hold lists of lists; --set flatten=true joins them"
+        else:
+            left_out[one.name] = "its rows hold lists of objects; --set flatten=true makes a column of each field"
     if left_out and not kept:
         name, why = next(iter(left_out.items()))
         raise InfeedError(f"no usable column: {why}", where=f"{root}, column {name!r}", do="add --set flatten=true")
@@ -230,71 +215,53 @@ def _schema_of(row: pa.StructType, root: str, options: JsonlOptions) -> tuple[pa
     return with_numbers(schema, options.numbers), left_out
 
 
-def _why_left_out(column: pa.DataType) -> str:
-    of_lists = example_types.is_list(column.value_type)
-    what, makes = ("lists of lists", "joins them") if of_lists else ("lists of objects", "makes a column of each field")
-    return f"its rows hold {what}; --set flatten=true {makes}"
-
-
 def _flat(batch: pa.RecordBatch, options: JsonlOptions) -> pa.RecordBatch:
     flat = schemas.flatten_batch(batch)
     return schemas.flatten_lists(flat) if options.flatten else flat
 
 
-def scan(
-    path: str, known: kinds.Object, encoding: str, options: IngestOptions, bad: list[BadRow]
-) -> tuple[kinds.Object, list[Span]]:
-    """Read one file, widen `known` to hold its rows, and find where to cut the file.
-
-    Args:
-      bad: list that receives the first bad row.
-    """
+def scan(path: str, known: kinds.Object, encoding: str, options: IngestOptions, bad: list[BadRow]) -> list[Span]:
+    """Read one file, and find where to cut it. Widens `known` to hold its rows, and adds the first bad row to `bad`."""
     bad_rows = BadRows(options.on_bad_row, sys.maxsize)
     cutter = SpanCutter(Span(path), options.block_bytes, streams.LINES)
-    for block in _blocks(Span(path), encoding, options.block_bytes, options.max_row_mb):
-        known = _widen(known, block, bad_rows)
+    for block in _blocks(Span(path), encoding, options):
+        known.update(_widen(known, block, bad_rows))
         bad += bad_rows.take()[: not bad]
         cutter.add(block)
-    return known, cutter.spans() if streams.is_plain(path, encoding) else [Span(path)]
+    return cutter.spans() if streams.is_plain(path, encoding) else [Span(path)]
 
 
 def read_span(span: Span, form: _JsonlReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a span in order, and report lines that do not fit the schema."""
-    for block in _blocks(span, form.options.encoding, form.block_bytes, form.max_row_mb):
+    for block in _blocks(span, form.options.encoding, form.ingest):
         yield _fill_schema(list(_read(block, form, bad_rows)), block, form, bad_rows)
 
 
 def _fill_schema(
     read: Sequence[pa.RecordBatch], block: TextBlock, form: _JsonlReading, bad_rows: BadRows
 ) -> pa.RecordBatch:
-    """Convert the rows of a block to the schema."""
-    batch = _flat(_one_batch(pa.Table.from_batches(read)), form.options)
+    batch = _flat(streams.one_batch(pa.Table.from_batches(read)), form.options)
     batch, unfit = read_numbers(batch, form.options.numbers)
-    kept = _report_unfit(unfit, block, batch, bad_rows) if unfit else batch
-    return schemas.fill(kept, form.schema)
+    if unfit:
+        lines = [(number, line) for number, line in streams.numbered_lines(block) if line.strip()]
+        for row, (column, reason) in sorted(unfit.items()):
+            # Another bad line hides which line is which row.
+            number, line = lines[row] if len(lines) == batch.num_rows else (None, b"")
+            bad_rows.report(block.bad_row(number, reason, line, column))
+        batch = batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), list(unfit))))
+    return schemas.fill(batch, form.schema)
 
 
-def _report_unfit(
-    unfit: dict[int, tuple[str, str]], block: TextBlock, batch: pa.RecordBatch, bad_rows: BadRows
-) -> pa.RecordBatch:
-    """Report unfit rows and drop them. Line numbers are known unless another line is bad."""
-    lines = [(number, line) for number, line in streams.numbered_lines(block) if line.strip()]
-    for row, (column, reason) in sorted(unfit.items()):
-        number, line = lines[row] if len(lines) == batch.num_rows else (None, b"")
-        bad_rows.report(block.bad_row(number, reason, line, column))
-    return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), list(unfit))))
-
-
-def _blocks(span: Span, encoding: str, block_bytes: int, max_row_mb: int) -> Iterator[TextBlock]:
-    return streams.read_blocks(span, encoding, block_bytes, streams.whole_lines, max_row_mb)
+def _blocks(span: Span, encoding: str, options: IngestOptions) -> Iterator[TextBlock]:
+    return streams.read_blocks(span, encoding, options.block_bytes, streams.whole_lines, options.max_row_mb)
 
 
 def _widen(known: kinds.Object, block: TextBlock, bad_rows: BadRows, learning: _Learning | None = None) -> kinds.Object:
     """Widen `known` to hold the rows of a block. A block with a bad line is halved repeatedly."""
-    table = _parse(block, None)
-    if table is not None:
+    batch = _parse(block, None)
+    if batch is not None:
         with suppress(MismatchError):  # the line and column are found below
-            return kinds.widen_object(known, {one.name: kinds.kind_of_arrow(one.type) for one in table.schema})
+            return kinds.widen_object(known, {one.name: kinds.kind_of_arrow(one.type) for one in batch.schema})
     if _is_small(block):
         return _parse_lines(block, known, bad_rows, learning)[1]
     for half in _halves(block):
@@ -307,9 +274,9 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a block, halved if necessary. Stops once `learning` has wider kinds than `form`."""
     schema = pa.schema(list(form.arrow))
-    table = _parse(block, schema)
-    if table is not None and table.schema.types == schema.types:
-        yield _one_batch(table)
+    batch = _parse(block, schema)
+    if batch is not None and batch.schema.types == schema.types:
+        yield batch
     elif _is_small(block):
         rows, known = _parse_lines(block, learning.known if learning else form.row, bad_rows, learning)
         if learning:
@@ -335,7 +302,7 @@ def _halves(block: TextBlock) -> tuple[TextBlock, TextBlock]:
     return replace(block, data=first), replace(block, data=second, start=block.start + cut, line=line)
 
 
-def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.Table | None:
+def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.RecordBatch | None:
     """Parse all rows with Arrow. Returns None if Arrow cannot parse them or may misread them."""
     rows = count_objects(block.data)
     if not rows:
@@ -351,22 +318,15 @@ def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.Table | None:
             )
     except pa.ArrowInvalid:
         return None
-    return None if table.num_rows != rows or _may_mislead(block.data, table) else table
-
-
-def _may_mislead(data: bytes, table: pa.Table) -> bool:
-    if not streams.is_utf8(data):
-        return True
-    if b"null" in data and _NULL_IN_LIST.search(data):
-        return True
-    return any(_any_beyond_int64(column) for column in schemas.flatten_batch(_one_batch(table)).columns)
-
-
-def _any_beyond_int64(column: pa.Array) -> bool:
-    """Return whether Arrow may have converted integers beyond 64 bits to floats."""
-    items = example_types.items_of(column)
-    largest = pc.max(pc.abs(items)).as_py() if pa.types.is_floating(items.type) else None
-    return largest is not None and largest >= 2.0**63
+    if table.num_rows != rows or not streams.is_utf8(block.data):
+        return None
+    if b"null" in block.data and _NULL_IN_LIST.search(block.data):
+        return None
+    batch = streams.one_batch(table)
+    columns = map(example_types.items_of, schemas.flatten_batch(batch).columns)
+    largest = (pc.max(pc.abs(items)).as_py() for items in columns if pa.types.is_floating(items.type))
+    # An integer beyond 64 bits becomes a float.
+    return None if any(one is not None and one >= 2.0**63 for one in largest) else batch
 
 
 def _parse_lines(
@@ -401,19 +361,14 @@ def _parse_line(line: bytes) -> dict[str, Any]:
         raise MismatchError("", f"not JSON: {error.msg} at character {error.pos + 1}") from None
     except ValueError:  # Python refuses to parse thousands of digits
         raise MismatchError("", "a number has too many digits") from None
-    if _SURROGATE.search(line) and not _is_unicode(row):
-        raise MismatchError("", "invalid Unicode: half of a surrogate pair")
+    if _SURROGATE.search(line):
+        try:
+            json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise MismatchError("", "invalid Unicode: half of a surrogate pair") from None
     if not isinstance(row, dict):
         raise MismatchError("", "not a JSON object")
     return row
-
-
-def _is_unicode(row: Any) -> bool:
-    try:
-        json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -425,18 +380,24 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
-
-
 def count_objects(data: bytes) -> int | None:
     """Count the lines that are not blank. Returns None if a line may not be an object or is too deep."""
     text = np.frombuffer(data, np.uint8)
-    starts, ends = _lines(data, text)
+    ends = np.flatnonzero(text == _LF)
+    if not data.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if b"\r" in data:
+        ends = ends - (text[ends - 1] == _CR)
+    filled = ends > starts
+    starts, ends = starts[filled], ends[filled]
     if not ((text[starts] == _OPEN).all() and (text[ends - 1] == _CLOSE).all()):
         return None
-    return None if _any_deep(data, text, starts, ends) else len(starts)
+    if data.count(b"{") + data.count(b"[") < len(starts) + MOST_LEVELS:  # the fast path for nearly all data
+        return len(starts)
+    opened = np.add.reduceat(text | _BRACE == _OPEN, starts, dtype=np.int64)
+    suspects = np.flatnonzero(opened > MOST_LEVELS)
+    return None if any(is_deep(data[starts[line] : ends[line]]) for line in suspects) else len(starts)
 
 
 def is_deep(line: bytes) -> bool:
@@ -446,23 +407,3 @@ def is_deep(line: bytes) -> bool:
     braces = np.frombuffer(_STRING.sub(b"", line), np.uint8) | _BRACE
     steps = (braces == _OPEN).astype(np.int8) - (braces == _CLOSE)
     return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > MOST_LEVELS)
-
-
-def _lines(data: bytes, text: Bytes) -> tuple[Ints, Ints]:
-    """Return the starts and ends of lines that are not blank, without line ends."""
-    ends = np.flatnonzero(text == _LF)
-    if not data.endswith(b"\n"):
-        ends = np.append(ends, len(data))
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    if b"\r" in data:
-        ends = ends - (text[ends - 1] == _CR)
-    filled = ends > starts
-    return starts[filled], ends[filled]
-
-
-def _any_deep(data: bytes, text: Bytes, starts: Ints, ends: Ints) -> bool:
-    if data.count(b"{") + data.count(b"[") < len(starts) + MOST_LEVELS:  # the fast path for nearly all data
-        return False
-    opened = np.add.reduceat(text | _BRACE == _OPEN, starts, dtype=np.int64)
-    suspects = np.flatnonzero(opened > MOST_LEVELS)
-    return any(is_deep(data[starts[line] : ends[line]]) for line in suspects)

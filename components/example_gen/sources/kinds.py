@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,12 @@ def infer_kind(cells: pa.StringArray) -> CellKind:
         floats = _try_cast(cells, pa.float64())
         if floats is not None and _are_floats_meant(cells, floats):
             return CellKind.FLOAT
-    return _infer_slowly(cells)
+    kind = CellKind.EMPTY
+    for cell in cells.unique():
+        kind = max(kind, kind_of_cell(cell.as_py().encode()))
+        if kind == CellKind.TEXT:
+            break
+    return kind
 
 
 def kind_of_cell(cell: bytes) -> CellKind:
@@ -81,7 +86,14 @@ def convert(cells: pa.StringArray, to: pa.DataType) -> tuple[pa.Array, list[int]
     if pa.types.is_null(to):
         return pa.nulls(len(cells)), []
     converted = None if _may_mislead(cells) else _try_cast(cells, to)
-    return _convert_slowly(cells, to) if converted is None else (converted, [])
+    if converted is not None:
+        return converted, []
+    # Python accepts some cells that Arrow does not: `1_000`, ` 7`, `+2.5`.
+    read: Callable[[bytes], int | float | None] = _int_or_none if pa.types.is_integer(to) else _float_or_none
+    texts = cells.to_pylist()
+    values = [None if text is None else read(text.encode()) for text in texts]
+    unfit = [place for place, text in enumerate(texts) if text is not None and values[place] is None]
+    return pa.array(values, to), unfit
 
 
 def convert_found(cells: pa.StringArray, wanted: CellKind, known: CellKind) -> tuple[pa.Array, CellKind]:
@@ -107,27 +119,6 @@ def _proves_kind(cells: pa.StringArray, values: pa.Array, wanted: CellKind) -> b
         largest = pc.max(pc.abs(values)).as_py()
         return largest is None or largest < 2.0**63
     return True
-
-
-def _infer_slowly(cells: pa.StringArray) -> CellKind:
-    kind = CellKind.EMPTY
-    for cell in cells.unique():
-        kind = max(kind, kind_of_cell(cell.as_py().encode()))
-        if kind == CellKind.TEXT:
-            break
-    return kind
-
-
-def _convert_slowly(cells: pa.StringArray, to: pa.DataType) -> tuple[pa.Array, list[int]]:
-    """Convert cells that Python accepts and Arrow does not: `1_000`, ` 7`, `+2.5`."""
-    read: Callable[[bytes], int | float | None] = _int_or_none if pa.types.is_integer(to) else _float_or_none
-    values: list[int | float | None] = []
-    unfit = []
-    for place, cell in enumerate(cells.to_pylist()):
-        values.append(None if cell is None else read(cell.encode()))
-        if cell is not None and values[-1] is None:
-            unfit.append(place)
-    return pa.array(values, to), unfit
 
 
 def _int_or_none(cell: bytes) -> int | None:
@@ -163,12 +154,9 @@ def _are_floats_meant(cells: pa.StringArray, floats: pa.DoubleArray) -> bool:
     beyond = sizes >= 2.0**63
     if not beyond.any():  # the fast path for nearly all data
         return True
-    return not np.isfinite(sizes[beyond]).any() and _is_infinity_meant(cells, floats)
-
-
-def _is_infinity_meant(cells: pa.StringArray, floats: pa.DoubleArray) -> bool:
-    """Return whether infinities are `inf` or 1e400. Arrow parses an integer of 400 digits as infinity too."""
-    infinite = cells.filter(pc.is_inf(floats)).unique()
+    if np.isfinite(sizes[beyond]).any():
+        return False
+    infinite = cells.filter(pc.is_inf(floats)).unique()  # `inf`, 1e400, or an integer of 400 digits
     return all(kind_of_cell(cell.as_py().encode()) == CellKind.FLOAT for cell in infinite)
 
 
@@ -208,10 +196,16 @@ def kind_of(value: Any, column: str = "") -> JsonKind:
     if isinstance(value, dict):
         return {name: kind_of(inner, f"{column}.{name}".lstrip(".")) for name, inner in value.items()}
     if isinstance(value, list):
-        return ListOf(_kind_of_items(value, column))
+        found = [kind_of(item, column) for item in value]
+        if None in found:
+            raise MismatchError(column, "a list contains null")
+        return ListOf(functools.reduce(lambda known, new: widen(known, new, column), found, None))
     kind = _PYTHON[type(value)]
     if kind == "int" and value not in _INT64:
-        raise MismatchError(column, f"{_abbreviate(str(value))} does not fit into a signed 64-bit integer")
+        digits = str(value)
+        if len(digits) > _SHOWN_DIGITS:
+            digits = f"{digits[:_SHOWN_DIGITS]}... of {len(digits.lstrip('-'))} digits"
+        raise MismatchError(column, f"{digits} does not fit into a signed 64-bit integer")
     return kind
 
 
@@ -236,11 +230,7 @@ def to_arrow(kind: JsonKind) -> pa.DataType:
 
 
 def widen(known: JsonKind, new: JsonKind, column: str = "") -> JsonKind:
-    """Return the narrowest kind that holds values of both kinds, or `known` itself if it does.
-
-    Raises:
-      MismatchError: the kinds conflict.
-    """
+    """Return the narrowest kind for both kinds of values, or `known` itself. Raises MismatchError if they conflict."""
     if new is None or known == new:
         return known
     if known is None:
@@ -283,15 +273,11 @@ def to_plain(kind: JsonKind) -> Any:
     return [to_plain(kind.items)] if isinstance(kind, ListOf) else kind
 
 
-def of_plain_object(plain: dict[str, Any]) -> Object:
-    """Convert the result of `to_plain` back to an object."""
-    return {name: _of_plain(inner) for name, inner in plain.items()}
-
-
-def _of_plain(plain: Any) -> JsonKind:
+def of_plain(plain: Any) -> Any:
+    """Convert the result of `to_plain` back to a kind."""
     if isinstance(plain, dict):
-        return of_plain_object(plain)
-    return ListOf(_of_plain(plain[0])) if isinstance(plain, list) else plain
+        return {name: of_plain(inner) for name, inner in plain.items()}
+    return ListOf(of_plain(plain[0])) if isinstance(plain, list) else plain
 
 
 def fit(value: Any, to: JsonKind) -> Any:
@@ -305,20 +291,7 @@ def fit(value: Any, to: JsonKind) -> Any:
     return float(value) if to == "float" else value
 
 
-def _kind_of_items(items: Iterable[Any], column: str) -> JsonKind:
-    found = [kind_of(item, column) for item in items]
-    if None in found:
-        raise MismatchError(column, "a list contains null")
-    return functools.reduce(lambda known, new: widen(known, new, column), found, None)
-
-
-def _abbreviate(digits: str) -> str:
-    if len(digits) <= _SHOWN_DIGITS:
-        return digits
-    return f"{digits[:_SHOWN_DIGITS]}... of {len(digits.lstrip('-'))} digits"
-
-
 def _in_words(kind: JsonKind) -> str:
     if isinstance(kind, ListOf):
         return "a list"
-    return _WORDS.get(kind, "an object") if isinstance(kind, str) else "an object"
+    return _WORDS[kind] if isinstance(kind, str) else "an object"

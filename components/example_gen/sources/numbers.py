@@ -54,11 +54,7 @@ class NumberFormat:
     @classmethod
     @functools.cache
     def of(cls, example: str) -> NumberFormat:
-        """Parse a format from an example.
-
-        Raises:
-          InfeedError: the example has no number, or its separators are ambiguous.
-        """
+        """Parse a format. Raises InfeedError if the example has no number, or its separators are ambiguous."""
         found = _EXAMPLE.fullmatch(example.strip())
         number = _NUMBER.fullmatch(found["number"]) if found else None
         if not found or not number or (number["thousands"] and number["thousands"] == number["decimal"]):
@@ -69,11 +65,7 @@ class NumberFormat:
         return cls(thousands, decimal or ".", found["before"].strip(), found["after"].strip())
 
     def plain(self, cells: pa.StringArray, *, exact: bool = False) -> pa.StringArray:
-        """Rewrite cells of this format as Python number literals.
-
-        Args:
-          exact: whether cells of another format become "", which is not a number. Otherwise they stay unchanged.
-        """
+        """Rewrite cells of this format as Python number literals. Other cells stay, or become "" if `exact`."""
         if not exact and not self._may_occur(cells):
             return cells
         parts = pc.extract_regex(cells, self._pattern)
@@ -111,11 +103,7 @@ def formats_of(numbers: Numbers) -> dict[str, NumberFormat]:
 
 
 def with_numbers(schema: pa.Schema, numbers: Numbers) -> pa.Schema:
-    """Return the schema with the text columns in `numbers` as float64.
-
-    Raises:
-      InfeedError: a column does not exist.
-    """
+    """Return the schema with the text columns in `numbers` as float64. Raises InfeedError if a column is unknown."""
     for name in formats_of(numbers):
         if name not in schema.names:
             shown = ", ".join(schema.names[:20])

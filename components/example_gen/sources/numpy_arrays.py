@@ -99,11 +99,7 @@ def read_headers(path: str, wanted: Sequence[str] | None = None) -> dict[str, He
 
 
 def check_lengths(lengths: Mapping[str, int], path: str, option: str) -> None:
-    """Raise InfeedError if columns of a file have different lengths.
-
-    Args:
-      option: name of the option that names the columns to read.
-    """
+    """Raise InfeedError if columns of a file have different lengths. `option` is the option that names columns."""
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
         [(commonest, _)] = Counter(lengths.values()).most_common(1)
@@ -161,7 +157,7 @@ def _schema_of(arrays: Mapping[str, Header]) -> pa.Schema:
 
 
 def columns_of(name: str, array: npt.NDArray[Any]) -> list[tuple[str, pa.Array]]:
-    """Return the columns of an array: itself, or each field of a structured array.
+    """Return the columns of an array: itself, with a list for each row if it has further axes, or each of its fields.
 
     Raises:
       InfeedError: a tf.Example cannot hold the array.
@@ -169,25 +165,20 @@ def columns_of(name: str, array: npt.NDArray[Any]) -> list[tuple[str, pa.Array]]
     if array.dtype.names:
         prefix = "" if name == _VALUE else f"{name}."
         return [pair for field in array.dtype.names for pair in columns_of(f"{prefix}{field}", array[field])]
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if flat.dtype.byteorder == ">":
+        flat = flat.astype(flat.dtype.newbyteorder("="))
     try:
-        return [(name, _to_arrow(array))]
+        items = pa.array(flat.tolist(), pa.binary()) if flat.dtype.kind == "S" else pa.array(flat)
+        if array.ndim > 1:
+            items = pa.FixedSizeListArray.from_arrays(items, int(np.prod(array.shape[1:], dtype=np.int64)))
     except pa.ArrowException as error:
         raise InfeedError(
             f"a tf.Example cannot hold an array of {array.dtype}",
             where=name,
             do="cast the array to numbers, text, or bytes, or leave it out: NumpyOptions(arrays=...)",
         ) from error
-
-
-def _to_arrow(array: npt.NDArray[Any]) -> pa.Array:
-    """Convert an array, with a fixed-size list for each row if it has further axes."""
-    flat = np.ascontiguousarray(array).reshape(-1)
-    if flat.dtype.byteorder == ">":
-        flat = flat.astype(flat.dtype.newbyteorder("="))
-    items = pa.array(flat.tolist(), pa.binary()) if flat.dtype.kind == "S" else pa.array(flat)
-    if array.ndim == 1:
-        return items
-    return pa.FixedSizeListArray.from_arrays(items, int(np.prod(array.shape[1:], dtype=np.int64)))
+    return [(name, items)]
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from pyarrow import parquet as pq
 from infeed.components.dataset import files, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import Part
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.sources.columnar import (
@@ -32,6 +31,7 @@ from infeed.components.example_gen.sources.columnar import (
     open_columnar,
     opening_errors,
     plan_groups,
+    reading_errors,
 )
 from infeed.components.example_gen.sources.reader_process import Limits
 
@@ -54,7 +54,8 @@ def open_parquet(
     root: str, patterns: inputs.Patterns, options: IngestOptions, parquet: ParquetOptions | None = None
 ) -> OpenedSource:
     """Open Parquet files with compatible columns; see `open_columnar`."""
-    return open_columnar(READER, root, patterns, options, parquet or ParquetOptions())
+    found = inputs.find(root, patterns, companions=False)
+    return open_columnar(READER, root, found, options, parquet or ParquetOptions())
 
 
 def read_layout(path: str, block_bytes: int) -> FileLayout:
@@ -76,42 +77,23 @@ def decode_groups(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Ite
     """
     path = what.path
     with _open(path) as file:
-        names = set(wanted).intersection(schemas.flatten_schema(file.schema_arrow).names)
-        rows = _rows_of_a_batch(file, what, names, limits.block)
+        metadata, names = file.metadata, set(wanted).intersection(schemas.flatten_schema(file.schema_arrow).names)
+        groups = [metadata.row_group(group) for group in what.groups]
+        chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+        chunks = [chunk for chunk in chunks if is_under_any(chunk.path_in_schema, names)]
+        # The sizes do not cover repeated values, so the number of values counts if it is larger.
+        size = sum(group.total_byte_size for group in groups)
+        size = max(size, NUMBER * sum(chunk.num_values for chunk in chunks), 1)
+        rows = min(max(1, limits.block * sum(group.num_rows for group in groups) // size), _ROWS_PER_BLOCK)
         packed = _dictionary_columns(file, what, names)
-        columns, metadata = sorted(names), file.metadata
-        whole = not files.is_local(path) and _stored_bytes(file, what, names) <= _STORE_READ_AHEAD_OF_ALL
-    with _open(path, packed, max(1, len(names)), metadata, whole=whole) as file:
-        batches = file.iter_batches(rows, list(what.groups), columns, use_threads=False)
+        stored = sum(chunk.total_compressed_size for chunk in chunks)
+        whole = not files.is_local(path) and stored <= _STORE_READ_AHEAD_OF_ALL
+    where = f"{path}, row groups {what.groups[0]} to {what.groups[-1]}"
+    with _open(path, packed, max(1, len(names)), metadata, whole=whole) as file, reading_errors("Parquet", where):
         first_row = what.first_row
-        try:
-            for batch in batches:
-                yield from cut(schemas.flatten_batch(batch), limits, path, first_row)
-                first_row += batch.num_rows
-        except (OSError, pa.ArrowException) as error:
-            if isinstance(error, MemoryError):
-                raise
-            groups = f"{path}, row groups {what.groups[0]} to {what.groups[-1]}"
-            raise InfeedError(
-                f"cannot read the Parquet file: {error}", where=groups, do="write the file again"
-            ) from error
-
-
-def _stored_bytes(file: pq.ParquetFile, what: RowGroups, names: set[str]) -> int:
-    """Return the size of the columns in the file."""
-    groups = [file.metadata.row_group(group) for group in what.groups]
-    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    return sum(chunk.total_compressed_size for chunk in chunks if is_under_any(chunk.path_in_schema, names))
-
-
-def _rows_of_a_batch(file: pq.ParquetFile, what: RowGroups, names: set[str], block_bytes: int) -> int:
-    """Estimate the rows of a block from the file's sizes, or from the number of values if that is larger."""
-    groups = [file.metadata.row_group(group) for group in what.groups]
-    rows = sum(group.num_rows for group in groups)
-    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    values = sum(chunk.num_values for chunk in chunks if is_under_any(chunk.path_in_schema, names))
-    size = max(sum(group.total_byte_size for group in groups), values * NUMBER, 1)
-    return min(max(1, int(rows * block_bytes // size)), _ROWS_PER_BLOCK)
+        for batch in file.iter_batches(rows, list(what.groups), sorted(names), use_threads=False):
+            yield from cut(schemas.flatten_batch(batch), limits, path, first_row)
+            first_row += batch.num_rows
 
 
 def _dictionary_columns(file: pq.ParquetFile, what: RowGroups, names: set[str]) -> list[str]:
@@ -136,11 +118,9 @@ def _open(
     *,
     whole: bool = False,
 ) -> Iterator[pq.ParquetFile]:
-    """Open a file to read `columns` columns.
+    """Open a file to read `columns` columns. Known metadata save a request.
 
-    Args:
-      metadata: metadata of the file, if known, which saves a request.
-      whole: read neighboring columns together, in ranges of up to 32 MB, which all stay in memory.
+    If `whole`, neighboring columns are read together, in ranges of up to 32 MB, which all stay in memory.
     """
     of_column, of_all = _READ_AHEAD, _READ_AHEAD_OF_ALL
     if not files.is_local(path):

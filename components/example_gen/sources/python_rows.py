@@ -53,11 +53,7 @@ def infer_field(name: str, values: Sequence[Any], where: str, do: str) -> pa.Fie
 
 
 def checked(field: pa.Field, where: str, do: str) -> pa.Field:
-    """Return the field unchanged.
-
-    Raises:
-      InfeedError: a tf.Example cannot hold its type.
-    """
+    """Return the field unchanged. Raises InfeedError if a tf.Example cannot hold its type."""
     try:
         example_types.kind_of(field.type)
     except InfeedError as error:
@@ -70,21 +66,19 @@ def to_batch(rows: Sequence[Row], schema: pa.Schema, where: str, bad_rows: BadRo
     try:
         return _convert(rows, schema)
     except UNFIT:
-        return _convert(
-            [row for number, row in enumerate(rows) if _fits(row, schema, where, bad_rows, first_row + number)], schema
-        )
+        kept = list[Row]()
+    for number, row in enumerate(rows, first_row):
+        unfit = [(field, value) for field, value in zip(schema, row, strict=True) if not _fits(value, field.type)]
+        if not unfit:
+            kept.append(row)
+        else:
+            field, value = unfit[0]
+            reason = f"{value!r:.40} does not fit type {field.type}"
+            bad_rows.report(BadRow(where, number, field.name, reason, str(row)[:_SHOWN]))
+    return _convert(kept, schema)
 
 
-def _fits(row: Row, schema: pa.Schema, where: str, bad_rows: BadRows, number: int) -> bool:
-    unfit = [(field, value) for field, value in zip(schema, row, strict=True) if not _fits_column(value, field.type)]
-    if unfit:
-        field, value = unfit[0]
-        reason = f"{value!r:.40} does not fit type {field.type}"
-        bad_rows.report(BadRow(where, number, field.name, reason, str(row)[:_SHOWN]))
-    return not unfit
-
-
-def _fits_column(value: Any, to: pa.DataType) -> bool:
+def _fits(value: Any, to: pa.DataType) -> bool:
     try:
         _to_array([value], to)
     except UNFIT:

@@ -214,8 +214,10 @@ def serve() -> None:
         except EOFError:
             return
         started_with = started_with or _address_space()  # includes the modules that the first request imports
-        allowed = _limit_memory(started_with + memory) - started_with
-        _reply(replies, function, arguments, max(1, allowed))
+        _, most = resource.getrlimit(resource.RLIMIT_AS)  # what the system allows
+        limit = started_with + memory if most == resource.RLIM_INFINITY else min(started_with + memory, most)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+        _reply(replies, function, arguments, max(1, limit - started_with))
 
 
 def _reply(replies: BinaryIO, function: Callable[..., Any], arguments: tuple[Any, ...], allowed: int) -> None:
@@ -223,7 +225,10 @@ def _reply(replies: BinaryIO, function: Callable[..., Any], arguments: tuple[Any
         result = function(*arguments)
         if isinstance(result, Iterator):
             for batch in result:
-                _send(replies, _BATCH, _as_stream(batch))
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, batch.schema) as writer:
+                    writer.write_batch(batch)
+                _send(replies, _BATCH, sink.getvalue())
         else:
             _send(replies, _RESULT, pickle.dumps(result))
         _send(replies, _END)
@@ -233,21 +238,6 @@ def _reply(replies: BinaryIO, function: Callable[..., Any], arguments: tuple[Any
         _send(replies, _ERROR, pickle.dumps(error))
 
 
-def _as_stream(batch: pa.RecordBatch) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
-
-
 def _address_space() -> int:
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * resource.getpagesize()
-
-
-def _limit_memory(size: int) -> int:
-    """Set the memory limit of this process, at most what the system allows, and return the limit."""
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    limit = size if most == resource.RLIM_INFINITY else min(size, most)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
-    return limit

@@ -22,7 +22,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import ByColumns
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, BadRows, FilePart, Findings, OpenedSource, Read
-from infeed.components.example_gen.sources.tfrecord import RecordStretch, read_blocks
+from infeed.components.example_gen.sources.tfrecord import RecordStretch, paths_of, read_blocks
 
 _SAMPLE = 1_000  # records that determine the types; more if they lack a feature
 _KINDS = {pa.large_binary(): "bytes", pa.float32(): "float", pa.int64(): "int"}
@@ -93,7 +93,7 @@ class _Seen:
     def of(cls, opened: OpenedSource, options: IngestOptions, wanted: set[str] | None) -> _Seen:
         """Read records until there are enough of them, and each wanted feature occurs."""
         seen, count = cls(), 0
-        for path in _paths(opened):
+        for path in paths_of(opened):
             for batch in read_blocks(path, options.block_bytes, options.max_row_mb << 20, bad_rows=BadRows()):
                 seen.add(batch.column(0).to_pylist(), wanted)
                 count += batch.num_rows
@@ -112,44 +112,34 @@ class _Seen:
             self.kinds.setdefault(name, column.type.value_type)
             if example_types.item_counts(column).max(initial=0) > 1:
                 self.lists.add(name)
-            if pa.types.is_large_binary(column.type.value_type) and not _is_text(column.flatten()):
-                self.binary.add(name)
+            if pa.types.is_large_binary(column.type.value_type):
+                try:
+                    column.flatten().cast(pa.large_string())
+                except pa.ArrowInvalid:
+                    self.binary.add(name)
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([(name, self._type_of(name)) for name in sorted(self.kinds)])
-
-    def _type_of(self, name: str) -> pa.DataType:
-        kind = self.kinds[name]
-        item = pa.large_string() if pa.types.is_large_binary(kind) and name not in self.binary else kind
-        return pa.large_list(item) if name in self.lists else item
+        fields = list[tuple[str, pa.DataType]]()
+        for name, kind in sorted(self.kinds.items()):
+            item = pa.large_string() if pa.types.is_large_binary(kind) and name not in self.binary else kind
+            fields.append((name, pa.large_list(item) if name in self.lists else item))
+        return pa.schema(fields)
 
     def others(self, opened: OpenedSource) -> str:
         """Name features of the first record, for errors."""
-        first = next((record for path in _paths(opened) for record in records.read_records(path)), b"")
+        first = next((record for path in paths_of(opened) for record in records.read_records(path)), b"")
         with suppress(ValueError):
             if names := list(decode_columns([first]))[:10]:
                 return f"a feature such as {', '.join(names)}"
         return "files of serialized tf.Examples"
 
 
-def _paths(opened: OpenedSource) -> list[str]:
-    pieces = [task.payload.piece for task in opened.tasks]
-    return list(dict.fromkeys(piece.path if isinstance(piece, RecordStretch) else piece for piece in pieces))
-
-
-def _is_text(items: pa.Array) -> bool:
-    try:
-        items.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
 def _read_values(part: FilePart, read: Read, values: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     count, start = 0, part.piece.start if isinstance(part.piece, RecordStretch) else 0
     if start:
-        bad_rows.lines_before = partial(_records_before, part.file.path, start)
+        path = part.file.path
+        bad_rows.lines_before = lambda: sum(1 for _ in records.read_range(path, 0, records.find_record(path, start)))
     for batch in read(part, bad_rows=bad_rows):
         payloads = batch.column(0)
         try:
@@ -160,10 +150,6 @@ def _read_values(part: FilePart, read: Read, values: pa.Schema, *, bad_rows: Bad
         count += batch.num_rows
         yield pa.RecordBatch.from_arrays([payloads, *columns], schema=pa.schema([*batch.schema, *values]))
     bad_rows.found = Findings(lines=count, line=None if start else 1)
-
-
-def _records_before(path: str, start: int) -> int:
-    return sum(1 for _ in records.read_range(path, 0, records.find_record(path, start)))
 
 
 def _fitting(payloads: list[bytes], values: pa.Schema, path: str, before: int, bad_rows: BadRows) -> pa.Array:
@@ -180,11 +166,7 @@ def _fitting(payloads: list[bytes], values: pa.Schema, path: str, before: int, b
 
 
 def _columns(payloads: list[bytes], values: pa.Schema) -> list[pa.Array]:
-    """Return the features as columns.
-
-    Raises:
-      ValueError: a record does not fit. The message is the feature, a line end, and the reason.
-    """
+    """Return the features as columns. If a record does not fit, the ValueError is feature, line end, and reason."""
     found = decode_columns(payloads, values.names)
     return [
         _converted(found[one.name], one) if one.name in found else pa.nulls(len(payloads), one.type) for one in values

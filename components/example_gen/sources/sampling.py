@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from infeed.components.dataset.files import FileStat
-from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import AstrayError, BadRows, Findings
@@ -32,14 +31,8 @@ def is_small(found: Mapping[str | None, list[FileStat]]) -> bool:
 
 
 def parts_of(file: FileStat, rows: Span, encoding: str, block_bytes: int) -> list[Part]:
-    """Return the parts of a file, one for each task. A compressed or recoded file is one part.
-
-    Args:
-      rows: all rows of the file.
-    """
-    if not streams.is_plain(file.path, encoding):
-        return [rows]
-    return list(streams.stretches(rows, file.size, block_bytes))
+    """Return the parts of a file with these rows, one for each task. A compressed or recoded file is one part."""
+    return [*streams.stretches(rows, file.size, block_bytes)] if streams.is_plain(file.path, encoding) else [rows]
 
 
 @dataclass(frozen=True)
@@ -51,10 +44,6 @@ class PartReader:
     block_bytes: int
     max_row_mb: int
 
-    @classmethod
-    def of(cls, rules: RowRules, encoding: str, options: IngestOptions) -> PartReader:
-        return cls(rules, encoding, options.block_bytes, options.max_row_mb)
-
     def blocks(self, part: Part, bad_rows: BadRows) -> Iterator[TextBlock]:
         """Yield the blocks of a part, and then set `bad_rows.found` to its line counts.
 
@@ -63,7 +52,7 @@ class PartReader:
         """
         span, before = self._span(part), None
         if isinstance(part, Stretch) and not part.is_first:
-            before = streams.lines_before(part, span, self.rules, self.block_bytes)
+            before = streams.lines_before(span, self.rules, self.block_bytes)
         bad_rows.lines_before, bad_rows.found, lines = before, None, 0
         rules, limit = self.rules, self.max_row_mb
         for block in streams.read_blocks(span, self.encoding, self.block_bytes, rules.whole, limit, before):

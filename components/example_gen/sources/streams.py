@@ -15,7 +15,7 @@ import functools
 import threading
 import weakref
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -54,19 +54,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The rows of a plain file that end beyond byte `start`, up to the first row that ends beyond byte `stop`.
+    """The rows of a plain file that end beyond byte `start`, up to the first row that ends beyond byte `stop`."""
 
-    Attributes:
-      first: all rows of the file, where the first stretch starts.
-    """
-
-    first: Span
+    first: Span  # all rows of the file
     start: int
     stop: int | None
-
-    @property
-    def path(self) -> str:
-        return self.first.path
 
     @property
     def is_first(self) -> bool:
@@ -106,6 +98,20 @@ class TextBlock:
         return BadRow(self.path, line, column, reason, text)
 
 
+def grouped(items: Iterable[A], size_of: Callable[[A], int], limit: int) -> Iterator[list[A]]:
+    """Group items in order. Only a group of one item may be larger than `limit`."""
+    group, size = list[A](), 0
+    for item in items:
+        more = size_of(item)
+        if group and size + more > limit:
+            yield group
+            group, size = [], 0
+        group.append(item)
+        size += more
+    if group:
+        yield group
+
+
 def check_encoding(options: Any) -> None:
     """Raise OptionError if Python does not know the encoding, or cannot decode it incrementally."""
     try:
@@ -126,7 +132,7 @@ def read_blocks(
     """Yield the rows of a span in order, in blocks of about `block_bytes`, without a byte order mark.
 
     Args:
-      whole_rows: returns the number of bytes of whole rows in a piece that starts with a row.
+      whole_rows: see `RowRules.whole`.
       most_mb: maximum size of a row. Larger rows usually come from a quote that is never closed.
       lines_before: offset of line numbers in errors.
 
@@ -165,12 +171,19 @@ def numbered_lines(block: TextBlock) -> Iterator[tuple[int, bytes]]:
     return enumerate(block.data.removesuffix(b"\n").split(b"\n"), start=block.line)
 
 
-LINES = RowRules(
-    whole_lines,
-    lambda data: np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1,
-    lambda data, ended: (end, True) if (end := data.find(b"\n", 1) + 1) else None,
-    lambda data: data.endswith(b"\n"),
-)
+def _line_ends(data: bytes) -> npt.NDArray[np.int64]:
+    return np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
+
+
+def _first_line_end(data: bytes, ended: bool) -> tuple[int, bool] | None:
+    return (end, True) if (end := data.find(b"\n", 1) + 1) else None
+
+
+def _ends_a_line(data: bytes) -> bool:
+    return data.endswith(b"\n")
+
+
+LINES = RowRules(whole_lines, _line_ends, _first_line_end, _ends_a_line)  # no lambdas: tasks are pickled
 
 
 def find_line_spans(path: str, encoding: str, block_bytes: int, most_mb: int = MAX_ROW_MB) -> list[Span]:
@@ -189,11 +202,7 @@ def span_bytes(block_bytes: int) -> int:
 
 
 class SpanCutter:
-    """Finds where to cut a plain file, while its blocks are read.
-
-    Args:
-      rows: all rows of the file.
-    """
+    """Finds where to cut all rows of a plain file, while its blocks are read."""
 
     def __init__(self, rows: Span, block_bytes: int, rules: RowRules) -> None:
         self._size, self._rules = span_bytes(block_bytes), rules
@@ -234,13 +243,13 @@ def find_span(stretch: Stretch, rules: RowRules, most_mb: int) -> Span:
     first = stretch.first
 
     def find(offset: int) -> int:
-        return max(_find_row(stretch.path, offset, rules, most_mb), first.start)
+        return max(_find_row(first.path, offset, rules, most_mb), first.start)
 
     start = first.start if stretch.is_first else find(stretch.start)
     stop = None if stretch.stop is None else find(stretch.stop)
     if stop is not None and stop < start:
         raise AstrayError
-    return Span(stretch.path, start, stop, first.line if stretch.is_first else 1)
+    return Span(first.path, start, stop, first.line if stretch.is_first else 1)
 
 
 def _find_row(path: str, offset: int, rules: RowRules, most_mb: int) -> int:
@@ -258,7 +267,7 @@ def _find_row(path: str, offset: int, rules: RowRules, most_mb: int) -> int:
             size *= 8
 
 
-def lines_before(stretch: Stretch, span: Span, rules: RowRules, block_bytes: int) -> Callable[[], int]:
+def lines_before(span: Span, rules: RowRules, block_bytes: int) -> Callable[[], int]:
     """Return a cached function that counts the lines before a span by reading the file up to there.
 
     The function raises AstrayError if the span starts within a row.
@@ -266,8 +275,6 @@ def lines_before(stretch: Stretch, span: Span, rules: RowRules, block_bytes: int
 
     @functools.cache
     def count() -> int:
-        if stretch.is_first:
-            return 0
         lines, closed = 0, True
         for block in read_blocks(Span(span.path, 0, span.start), "utf-8", block_bytes, rules.whole):
             lines += count_lines(block.data)
@@ -311,6 +318,11 @@ def count_lines(data: bytes) -> int:
     return data.count(b"\n") or data.count(b"\r")
 
 
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
 def is_utf8(data: bytes) -> bool:
     try:
         pa.array([data], pa.large_binary()).cast(pa.large_string())  # Arrow validates without a copy
@@ -330,7 +342,9 @@ def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
                 left -= len(piece)
                 yield piece
         except UnicodeError as error:
-            raise InfeedError(f"not {encoding} text: {_reason(error)}", where=span.path, do="set encoding") from error
+            raise InfeedError(
+                f"not {encoding} text: {getattr(error, 'reason', error)}", where=span.path, do="set encoding"
+            ) from error
         except _BAD_COMPRESSION as error:
             if reader is file:
                 raise
@@ -361,10 +375,6 @@ def _skip(reader: Any, size: int, block_bytes: int) -> None:
 
 def _decoder(encoding: str) -> codecs.IncrementalDecoder:
     return codecs.getincrementaldecoder(encoding)("surrogateescape")
-
-
-def _reason(error: UnicodeError) -> str:
-    return error.reason if isinstance(error, (UnicodeDecodeError, UnicodeEncodeError)) else str(error)
 
 
 class _Recoder:

@@ -20,30 +20,17 @@ from infeed.components.dataset.records import Ints
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, FilePart, OpenedSource, Read
-from infeed.components.example_gen.sources.columnar import ColumnOptions, RowGroups, is_under_any, open_found
+from infeed.components.example_gen.sources.columnar import ColumnOptions, is_under_any, open_columnar
 from infeed.components.example_gen.sources.parquet import READER
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A Parquet file of a table.
-
-    Attributes:
-      values: the value of each column that only the log holds.
-      deleted: int64, numbers of the deleted rows, from 1. None if there are none.
-    """
+    """A Parquet file of a table."""
 
     path: str
-    values: Mapping[str, Any]
-    deleted: Ints | None = None
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """Row groups of a file, and the values of the log."""
-
-    groups: RowGroups
-    values: Mapping[str, Any]
+    values: Mapping[str, Any]  # of each column that only the log holds
+    deleted: Ints | None = None  # int64, numbers of the deleted rows, from 1
 
 
 def open_table(
@@ -75,7 +62,7 @@ def open_table(
     in_files = [name for name in columns.columns or () if name not in of_log.names] or None
     (split,) = patterns
     found = {split: [files.stat(one.path) for one in table]}
-    opened = open_found(READER, root, found, options, replace(columns, columns=in_files))
+    opened = open_columnar(READER, root, found, options, replace(columns, columns=in_files))
     schema = _ordered(pa.schema([*opened.schema, *of_log]), names, columns.columns)
     tasks, by_path = opened.tasks, {one.path: one for one in table}
     return replace(
@@ -98,12 +85,12 @@ def _ordered(there: pa.Schema, names: Sequence[str], kept: Sequence[str] | None)
 
 def _piece_of(part: FilePart, table: Mapping[str, TableFile]) -> FilePart:
     one = table[part.file.path]
-    return replace(part, piece=_Piece(replace(part.piece, deleted=one.deleted), one.values))
+    return replace(part, piece=(replace(part.piece, deleted=one.deleted), one.values))
 
 
 def _read(part: FilePart, read: Read, schema: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
-    kept = {name: one for name, one in part.piece.values.items() if name in schema.names}
-    of_log = {name: pa.scalar(one, schema.field(name).type) for name, one in kept.items()}
-    for batch in read(replace(part, piece=part.piece.groups), bad_rows=bad_rows):
+    groups, values = part.piece
+    of_log = {name: pa.scalar(one, schema.field(name).type) for name, one in values.items() if name in schema.names}
+    for batch in read(replace(part, piece=groups), bad_rows=bad_rows):
         columns = [*batch.columns, *(pa.repeat(one, batch.num_rows) for one in of_log.values())]
         yield schemas.fill(pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, *of_log]), schema)

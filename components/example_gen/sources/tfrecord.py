@@ -6,7 +6,7 @@ Reads tf.Examples, SequenceExamples, or other serialized protos, with or without
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -61,12 +61,8 @@ def open_cut_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOpti
     )
     if len(tasks) == len(opened.tasks):
         return opened
-    return replace(
-        opened,
-        tasks=tasks,
-        sample=Sample(None, _no_kinds),
-        reopen=lambda _: open_tfrecords(root, patterns, options),
-    )
+    sample = Sample(None, _no_kinds)
+    return replace(opened, tasks=tasks, sample=sample, reopen=lambda _: open_tfrecords(root, patterns, options))
 
 
 def _cut_file(path: str, size: int, range_bytes: int) -> list[str | RecordStretch]:
@@ -97,16 +93,8 @@ def read_blocks(
     path, first = (piece, True) if isinstance(piece, str) else (piece.path, piece.start == 0)
     if first and (expected := expected_file(path)):
         verify([expected])
-    block: list[bytes] = []
-    size = 0
-    for record in records.read_records(path, most_bytes) if isinstance(piece, str) else _records(piece, most_bytes):
-        if block and size + len(record) > block_bytes:
-            yield _batch(block)
-            block, size = [], 0
-        block.append(record)
-        size += len(record)
-    if block:
-        yield _batch(block)
+    found = records.read_records(path, most_bytes) if isinstance(piece, str) else _records(piece, most_bytes)
+    yield from map(_batch, streams.grouped(found, len, block_bytes))
 
 
 def _records(piece: RecordStretch, most_bytes: int) -> Iterator[bytes]:
@@ -122,16 +110,17 @@ def _records(piece: RecordStretch, most_bytes: int) -> Iterator[bytes]:
         raise AstrayError from error
 
 
-def check_examples(opened: OpenedSource, *, sequences: bool) -> None:
-    """Check the first record of every file.
-
-    Raises:
-      InfeedError: a record is not a tf.Example or, with `sequences`, not a SequenceExample.
-    """
-    name = "SequenceExample" if sequences else "tf.Example"
+def paths_of(opened: OpenedSource) -> list[str]:
+    """Return the files of a source of records, in order. Dangling links are left out."""
     pieces = [task.payload.piece for task in opened.tasks]
-    paths = {piece.path if isinstance(piece, RecordStretch) else piece: None for piece in pieces}
-    for path in (path for path in paths if isinstance(path, str)):
+    paths = [piece.path if isinstance(piece, RecordStretch) else piece for piece in pieces]
+    return [path for path in dict.fromkeys(paths) if isinstance(path, str)]
+
+
+def check_examples(opened: OpenedSource, *, sequences: bool) -> None:
+    """Raise InfeedError unless the first record of each file is a tf.Example, or a SequenceExample if `sequences`."""
+    name = "SequenceExample" if sequences else "tf.Example"
+    for path in paths_of(opened):
         first = next(records.read_records(path), None)
         if first is not None and not is_example(first, sequence=sequences):
             raise InfeedError(
@@ -141,5 +130,5 @@ def check_examples(opened: OpenedSource, *, sequences: bool) -> None:
             )
 
 
-def _batch(block: Iterable[bytes]) -> pa.RecordBatch:
+def _batch(block: list[bytes]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(block, pa.large_binary())], schema=SCHEMA)

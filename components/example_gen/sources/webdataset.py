@@ -24,7 +24,6 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 
 from infeed.components.dataset import files, schemas
-from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
@@ -69,13 +68,8 @@ class TarSample:
 
 def open_webdataset(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
     """Open tar files with compatible columns."""
-    known, parts = kinds.Object(), list[tuple[str | None, FileStat, list[SampleRange]]]()
-    bad = list[BadRow]()
-    for split, matched in inputs.find(root, patterns).items():
-        for file in matched:
-            with files.unchanged(file):
-                known, ranges = scan(file.path, known, options, bad)
-            parts.append((split, file, ranges))
+    known, bad = kinds.Object(), list[BadRow]()
+    parts = inputs.look(inputs.find(root, patterns), lambda path: scan(path, known, options, bad))
     if not known:
         inputs.check_any_good(bad)
         raise InfeedError("no samples in the input", where=root, do="use tar files that WebDataset can read")
@@ -87,17 +81,8 @@ def open_webdataset(root: str, patterns: inputs.Patterns, options: IngestOptions
     return inputs.of_parts("webdataset", root, schema, parts, read, decimals=True, left_out=left_out)
 
 
-def scan(
-    path: str, known: kinds.Object, options: IngestOptions, bad: list[BadRow]
-) -> tuple[kinds.Object, list[SampleRange]]:
-    """Read one file, widen `known` to hold its samples, and cut the file into ranges of about `block_bytes`.
-
-    Args:
-      bad: list that receives the first bad row.
-
-    Raises:
-      InfeedError: the file is not a tar file, or is truncated.
-    """
+def scan(path: str, known: kinds.Object, options: IngestOptions, bad: list[BadRow]) -> list[SampleRange]:
+    """Cut a file into ranges of about `block_bytes`. Widens `known` to hold its samples, adds a bad row to `bad`."""
     bad_rows = BadRows(options.on_bad_row, sys.maxsize)
     starts = list[tuple[int, int]]()
     with files.open_input(path, ahead=True) as file:
@@ -106,11 +91,12 @@ def scan(
             if not starts or sample.start - starts[-1][0] >= options.block_bytes:
                 starts.append((sample.start, row))
             decoded = _decoded(sample, tar, path, row, known, options, bad_rows, with_bytes=False)
-            if decoded:
-                known = kinds.widen_object(known, _kinds_of(decoded))
+            wider = kinds.widen_object(known, _kinds_of(decoded)) if decoded else known
+            if wider is not known:
+                known.update(wider)
             bad += bad_rows.take()[: not bad]
     stops = [start for start, _ in starts[1:]] + [end]
-    return known, [SampleRange(path, start, stop, row) for (start, row), stop in zip(starts, stops, strict=True)]
+    return [SampleRange(path, start, stop, row) for (start, row), stop in zip(starts, stops, strict=True)]
 
 
 def read_samples(
@@ -140,11 +126,7 @@ def _to_batch(rows: list[dict[str, Any]], known: kinds.Object, schema: pa.Schema
 
 
 def _samples(file: BinaryIO, path: str, start: int, stop: int) -> Iterator[tuple[TarSample, tarfile.TarFile]]:
-    """Yield the samples that begin between two offsets of a tar file.
-
-    Raises:
-      InfeedError: the file is not a tar file, or is truncated.
-    """
+    """Yield the samples that begin between two offsets of a tar file. Raises InfeedError if it is damaged or no tar."""
     file.seek(start)
     try:
         with tarfile.open(fileobj=file, mode="r:") as tar:
@@ -165,16 +147,11 @@ def _members(tar: tarfile.TarFile, path: str, stop: int) -> Iterator[tarfile.Tar
         tar.members = []  # type: ignore[attr-defined] # tarfile keeps all members otherwise
         if member.isfile() and not files.is_hidden(member.name) and _column_of(member):
             yield member
-    if member is None:
-        _check_end(tar, path)
-
-
-def _check_end(tar: tarfile.TarFile, path: str) -> None:
-    """Raise InfeedError unless a block of zeros ends the members: tarfile silently stops at a damaged header."""
-    file = cast(BinaryIO, tar.fileobj)
-    file.seek(tar.offset)
-    if file.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
-        raise InfeedError(f"the tar file is damaged or truncated at byte {tar.offset:,}", where=path, do=_DO)
+    if member is None:  # at a block of zeros, or, silently, at a damaged header
+        file = cast(BinaryIO, tar.fileobj)
+        file.seek(tar.offset)
+        if file.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
+            raise InfeedError(f"the tar file is damaged or truncated at byte {tar.offset:,}", where=path, do=_DO)
 
 
 def _key_of(member: tarfile.TarInfo) -> str:
@@ -207,7 +184,7 @@ def _decoded(
         values: dict[str, Any] = {KEY: sample.key}
         for column, member in sample.members.items():
             is_read = with_bytes or column.rpartition(".")[2] in (*_TEXT, *_INTEGERS, *_JSON)
-            values[column] = _value(column, _content(tar, member)) if is_read else b""
+            values[column] = _value(column, cast(BinaryIO, tar.extractfile(member)).read()) if is_read else b""
         kinds.widen_object(known, _kinds_of(values))
     except MismatchError as error:
         bad_rows.report(BadRow(path, row, error.column or None, error.reason, sample.key))
@@ -215,23 +192,20 @@ def _decoded(
     return values
 
 
-def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    return cast(BinaryIO, tar.extractfile(member)).read()
-
-
 def _value(column: str, content: bytes) -> Any:
-    """Decode a file by its last suffix.
-
-    Raises:
-      MismatchError: the content is not what the suffix says.
-    """
+    """Decode a file by its last suffix. Raises MismatchError if the content is not what the suffix says."""
     suffix = column.rpartition(".")[2]
     try:
         if suffix in _TEXT:
             return content.decode()
         if suffix in _INTEGERS:
             return int(content)
-        return _parsed(content) if suffix in _JSON else content
+        if suffix not in _JSON:
+            return content
+        value = json.loads(content)
+        if b"\\u" in content:
+            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair raises UnicodeEncodeError
+        return value
     except UnicodeDecodeError:
         raise MismatchError(column, "not UTF-8 text") from None
     except ValueError as error:
@@ -239,13 +213,6 @@ def _value(column: str, content: bytes) -> Any:
         raise MismatchError(column, f"not {what}: {error}") from None
     except RecursionError:
         raise MismatchError(column, "the JSON is nested too deeply") from None
-
-
-def _parsed(content: bytes) -> Any:
-    value = json.loads(content)
-    if b"\\u" in content:
-        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair raises UnicodeEncodeError
-    return value
 
 
 def _kinds_of(values: Mapping[str, Any]) -> kinds.Object:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infeed.components.errors import InfeedError
-from infeed.components.feed.capacity import Window
+from infeed.components.feed.capacity import Window, short_name
 from infeed.components.feed.options import GlobalBatch
 from infeed.components.feed.sampling import Group, SamplingWeights, group_rows
 from infeed.components.feed.stages.base import BuildContext
@@ -160,12 +160,7 @@ class GatherShuffled:
 
 @dataclass(frozen=True)
 class GatherInStep:
-    """Hand row numbers to the training steps, which gather endless full batches.
-
-    Attributes:
-      size: rows of a global batch.
-      weights: sampling weights; None uses each row once per epoch.
-    """
+    """Hand row numbers to the training steps, which gather endless full batches; fields as of `GatherShuffled`."""
 
     size: int
     weights: SamplingWeights | None = None
@@ -206,7 +201,7 @@ class PlaceColumns:
 
     @property
     def does(self) -> str:
-        return f"copies the columns to {', '.join(':'.join(one.split(':')[-2:]) for one in self.devices)}, once"
+        return f"copies the columns to {', '.join(map(short_name, self.devices))}, once"
 
     def apply(self, before: RowBatches, context: BuildContext) -> RowBatches:
         return before.on_devices(self.devices)

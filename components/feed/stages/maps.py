@@ -25,7 +25,6 @@ class MapFeatures:
     Attributes:
       option: `map_examples` or `map_batches`.
       given: the option's value.
-      training: whether the batches are those of training.
       earlier: the stages of this kind before this one.
     """
 
@@ -56,7 +55,7 @@ class MapFeatures:
         import tensorflow as tf
 
         target = Target.of(self.option, self.given)
-        call = self._call(target, context)
+        call: Call = NumpyMap(target, self._sample(context)) if self.given.kind == "numpy" else TensorFlowMap(target)
 
         @tf.autograph.experimental.do_not_convert
         def mapped(number: tf.Tensor, batch: Batch) -> Batch:
@@ -71,11 +70,6 @@ class MapFeatures:
         numbered = before.enumerate(context.start_step if context.training else 0)
         parallel = self.given.processes if self.given.kind == "numpy" else tf.data.AUTOTUNE
         return numbered.map(mapped, num_parallel_calls=parallel, deterministic=True)
-
-    def _call(self, target: Target, context: BuildContext) -> Call:
-        if self.given.kind == "numpy":
-            return NumpyMap(target, self._sample(context))
-        return TensorFlowMap(target)
 
     def _seeds(self, number: tf.Tensor, rows: tf.Tensor, context: BuildContext) -> tf.Tensor:
         """Derive the seeds of a step: int64 [2] of this worker's batch, or [rows, 2] of its examples.

@@ -123,14 +123,7 @@ class ReadShards:
 
 @dataclass(frozen=True)
 class InterleaveShards:
-    """Read several files in parallel, a block of each in turn.
-
-    Attributes:
-      readers: files read in parallel.
-      reason: reason for the number of readers.
-      block: records in a block.
-      advice: what to do about shards of uneven sizes, if they are.
-    """
+    """Read several files in parallel, a block of each in turn; the fields are those of `ReadShards`."""
 
     readers: int
     reason: str

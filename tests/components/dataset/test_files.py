@@ -94,7 +94,7 @@ def test_what_is_not_allowed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     class Closed(fs.LocalFileSystem):
         open_output_stream = refuse
 
-    monkeypatch.setattr(files, "_resolve", lambda path: (Closed(), path))
+    monkeypatch.setattr(files, "store_of", lambda path: (Closed(), path))
     monkeypatch.setattr(os, "open", refuse)
     for use in (files.open_input, files.open_output):
         with pytest.raises(InfeedError, match=rf"(?s){os.strerror(refused)}.*/a\n.*do:"), use(f"{tmp_path}/a"):

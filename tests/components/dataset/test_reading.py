@@ -9,8 +9,9 @@ import pytest
 
 from infeed.components.dataset import names, records
 from infeed.components.dataset.checksums import Expected
+from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
-from infeed.components.dataset.reading import check_listed, expected_file, manifest_of
+from infeed.components.dataset.reading import check_listed, expected_file, flat_manifest, inspect, manifest_of
 from infeed.components.errors import InfeedError
 
 SHARD = Shard("Split-train/data_tfrecord-00000-of-00001", 3, 100, "0a0b0c0d")
@@ -136,3 +137,84 @@ def test_a_folder_holds_what_its_manifest_lists_and_nothing_else(tmp_path: Path)
     ):
         with pytest.raises(InfeedError, match=rf"(?s){says}.*where: {tmp_path}"):
             check_listed(str(tmp_path), listed)
+
+
+def write(path: Path, payloads: pa.LargeBinaryArray) -> None:
+    gzip = 1 if path.name.endswith(".gz") else None
+    records.write_records(str(path), [records.frame_records(payloads)], gzip_level=gzip)
+
+
+def write_count(path: Path, count: int) -> None:
+    write(path, pa.array([b"record"] * count, pa.large_binary()))
+
+
+@pytest.mark.parametrize(
+    ("names", "splits"),
+    [
+        (["mnist-train.tfrecord-00000-of-00002", "mnist-train.tfrecord-00001-of-00002"], {"train": 4}),
+        (["my-data-test.tfrecord-00000-of-00001", "my-data-train.tfrecord-00000-of-00001"], {"test": 2, "train": 2}),
+        (["train.tfrecords", "eval.tfrecord.gz"], {"eval": 2, "train": 2}),
+        (["data_tfrecord-00000-of-00001.gz"], {"data": 2}),
+    ],
+)
+def test_splits_are_told_from_the_names(tmp_path: Path, names: list[str], splits: dict[str, int]) -> None:
+    for name in names:
+        write_count(tmp_path / name, 2)
+    (tmp_path / "dataset_info.json").write_text("{}")
+    found = flat_manifest(str(tmp_path))
+    assert found is not None
+    root, manifest = found
+    assert root == str(tmp_path)
+    assert {name: split.records for name, split in manifest.splits.items()} == splits
+    assert (manifest.source.files, manifest.rows_read) == (len(names), sum(splits.values()))
+
+
+def test_one_file_is_a_dataset_too(tmp_path: Path) -> None:
+    write_count(tmp_path / "mnist-test.tfrecord-00000-of-00001", 3)
+    write_count(tmp_path / "mnist-train.tfrecord-00000-of-00001", 2)
+    found = flat_manifest(str(tmp_path / "mnist-test.tfrecord-00000-of-00001"))
+    assert found is not None
+    assert (found[0], found[1].rows_read) == (str(tmp_path), 3)
+
+
+def test_the_folder_of_one_split_has_its_name(tmp_path: Path) -> None:
+    (tmp_path / "Split-eval").mkdir()
+    write_count(tmp_path / "Split-eval" / "data_tfrecord-00000-of-00001.gz", 3)
+    found = flat_manifest(str(tmp_path / "Split-eval"))
+    assert found is not None
+    assert list(found[1].splits) == ["eval"]
+
+
+def test_a_folder_without_any(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").touch()
+    assert flat_manifest(str(tmp_path)) is None
+
+
+def test_a_folder_that_somebody_else_wrote(tmp_path):
+    for split in ("test", "train"):
+        write(tmp_path / f"a-{split}.tfrecord", encode_examples(pa.record_batch([pa.array([7, 8, 9])], ["x"])))
+    shown = inspect(str(tmp_path), "train", 1)
+    assert (shown.root, shown.split, shown.manifest.rows_read) == (str(tmp_path), "train", 6)
+    assert [example.features["x"].values for example in shown.examples] == [(7,)]
+    assert inspect(str(tmp_path)).split == "test"
+
+
+def test_other_records_are_counted_and_not_shown(tmp_path):
+    write(tmp_path / "a.tfrecord", pa.array([b"\xff"], pa.large_binary()))
+    shown = inspect(str(tmp_path))
+    assert (shown.manifest.rows_read, shown.examples) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("where", "split", "said"),
+    [
+        (".", "dev", "no split 'dev'"),
+        ("none", None, "no such file or folder"),
+        ("empty", None, "not a TFRecord dataset"),
+    ],
+)
+def test_what_is_not_there(tmp_path, where, split, said):
+    write(tmp_path / "a.tfrecord", pa.array([b""], pa.large_binary()))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InfeedError, match=said):
+        inspect(str(tmp_path / where), split)

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import google_crc32c
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from infeed.components.dataset import records
+from infeed.components.dataset.records import by_length
 from infeed.components.errors import InfeedError
 
 PAYLOADS = [b"", b"one", b"\x00" * 1000, b"four"]
@@ -122,3 +124,19 @@ def test_a_file_of_something_else(tmp_path: Path) -> None:
     plain.rename(tmp_path / "text.gz")
     with pytest.raises(InfeedError, match="cannot decompress"):
         records.count_records(f"{tmp_path}/text.gz")
+
+
+@pytest.mark.parametrize("far", [3, 1 << 40])
+def test_each_row_gets_what_is_made_of_its_length(far: int) -> None:
+    made: list[int] = []
+
+    def make(length: int) -> bytes:
+        made.append(length)
+        return b"" if length < 0 else str(length).encode()
+
+    assert by_length(np.array([7, -1, far, 7, 0]), make).to_pylist() == [b"7", b"", str(far).encode(), b"7", b"0"]
+    assert sorted(made) == sorted({-1, 0, 7, far}), "once for each length"
+
+
+def test_no_rows() -> None:
+    assert len(by_length(np.array([], np.int64), bytes)) == 0

@@ -15,8 +15,7 @@ from infeed.components.example_gen import chunks, planning, shuffle
 from infeed.components.example_gen.chunks import Chunk, chunks_of, windows_of
 from infeed.components.example_gen.planning import ShardTask, SplitPlan
 from infeed.components.example_gen.shuffle import SpillTable, read_windows
-from infeed.components.example_gen.spill_columns import Spills
-from infeed.components.example_gen.spills import Strata, write_spill
+from infeed.components.example_gen.spills import Spills, Strata, write_spill
 
 
 def write(folder: str, spills: list[list[bytes]], shards: int, *, interleave: bool = True) -> SplitPlan:

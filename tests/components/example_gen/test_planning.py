@@ -11,8 +11,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen import planning
 from infeed.components.example_gen.inputs import BadRow
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, plan_writes, shard_tasks
-from infeed.components.example_gen.spill_columns import Spills
-from infeed.components.example_gen.spills import Spill
+from infeed.components.example_gen.spills import Spill, Spills
 
 BUCKETS = Buckets((("train", 2), ("eval", 1)))
 BAD = BadRow("a.csv", 3, None, "cut short", "")

@@ -13,10 +13,9 @@ from infeed.components.dataset.manifest import Balanced
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen import spill_columns
+from infeed.components.example_gen import planning
 from infeed.components.example_gen.planning import SpilledTask, balance_labels, divide_by_label, limited
-from infeed.components.example_gen.spill_columns import Spills
-from infeed.components.example_gen.spills import Spill
+from infeed.components.example_gen.spills import Spill, Spills
 
 
 def spill(records: int, label: Any, path: str = "p") -> Spill:
@@ -99,7 +98,7 @@ def tasks(labels: int) -> Iterator[SpilledTask]:
 def test_a_column_of_too_many_labels_stops_at_the_task_that_exceeds_the_bound(
     options: IngestOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spill_columns, "MOST_LABELS", 10)
+    monkeypatch.setattr(planning, "_MOST_LABELS", 10)
     assert len(list(limited(tasks(3), options))) == 3
     found = limited(tasks(6), options)
     next(found)
@@ -109,7 +108,7 @@ def test_a_column_of_too_many_labels_stops_at_the_task_that_exceeds_the_bound(
 
 
 def test_too_many_runs_of_equal_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill_columns, "MOST_SPILLS", 10)
+    monkeypatch.setattr(planning, "_MOST_SPILLS", 10)
     with pytest.raises(InfeedError, match="12 runs of equal labels") as raised:
         list(limited(tasks(4), IngestOptions(split_by=ByLabel("id"))))
     assert raised.value.where == "column 'id'"
@@ -122,5 +121,5 @@ def test_a_label_that_would_be_repeated_too_often() -> None:
 
 
 def test_columns_that_are_not_labels_have_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill_columns, "MOST_SPILLS", 10)
+    monkeypatch.setattr(planning, "_MOST_SPILLS", 10)
     assert len(list(limited(tasks(6), IngestOptions()))) == 3

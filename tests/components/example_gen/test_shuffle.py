@@ -17,8 +17,7 @@ from infeed.components.dataset.shards import ShardPlan
 from infeed.components.example_gen import planning, shuffle
 from infeed.components.example_gen.planning import SplitPlan
 from infeed.components.example_gen.shuffle import Level, SpillTable, levels_of, read_windows, regroup, regroupings
-from infeed.components.example_gen.spill_columns import Spills
-from infeed.components.example_gen.spills import Spill, Strata, write_spill
+from infeed.components.example_gen.spills import Spill, Spills, Strata, write_spill
 
 RECORD = 10  # bytes
 

@@ -57,8 +57,8 @@ def written(one: Job, map_fn: Any = map, opened: OpenedSource | None = None) -> 
     return {file.name: file.read_bytes() for file in sorted(Path(one.root).glob("statistics-*"))}
 
 
-def read(one: Job, cache: Path, split: str = "train") -> dict[str, str]:
-    return {name: found.to_json() for name, found in statistics_of(one.root, split, cache_dir=str(cache)).items()}
+def read(one: Job, cache: Path, split: str = "train") -> dict[str, Any]:
+    return {name: found.plain() for name, found in statistics_of(one.root, split, cache_dir=str(cache)).items()}
 
 
 @pytest.mark.parametrize("compat", ["none", "tfx"])

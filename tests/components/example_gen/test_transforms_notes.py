@@ -20,8 +20,7 @@ from infeed.components.example_gen.inputs import BadRow
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, SplitPlan, WritePlan
 from infeed.components.example_gen.sources.csv.reader import open_csv
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
-from infeed.components.example_gen.spill_columns import Spills
-from infeed.components.example_gen.spills import Spill
+from infeed.components.example_gen.spills import Spill, Spills
 
 pytestmark = pytest.mark.tfx
 

@@ -23,22 +23,16 @@ def run(options, seed=SEED, images=IMAGES, workers=SINGLE_WORKER):
 
 def one_by_one(options):
     """The whole of `ALL`, image by image, in float64, by scipy and numpy."""
-    maps = augment.affine(12, 10, options, DRAWS).numpy().astype(np.float64)
+    affine = augment.affine(12, 10, options, DRAWS).numpy()
     draws = {name: numbers.numpy().astype(np.float64) for name, numbers in DRAWS._asdict().items()}
-    for number, (image, (a0, a1, a2, b0, b1, b2)) in enumerate(zip(IMAGES, maps, strict=True)):
-        channels = np.moveaxis(image.astype(np.float64), -1, 0)
-        warp = {"matrix": np.array([[b1, b0], [a1, a0]]), "offset": np.array([b2, a2]), "order": 1, "mode": "reflect"}
-        pixels = np.stack([scipy.ndimage.affine_transform(channel, **warp) for channel in channels], axis=-1)
-        added, factor = (
-            (2 * draws["brightness"][number] - 1) * options.brightness * 255,
-            1 + (2 * draws["contrast"][number] - 1) * options.contrast,
-        )
+    for number, (image, one) in enumerate(zip(IMAGES, affine, strict=True)):
+        pixels = scipy_warp(image, one)
+        added = (2 * draws["brightness"][number] - 1) * options.brightness * 255
+        factor = 1 + (2 * draws["contrast"][number] - 1) * options.contrast
         mean = pixels.mean(axis=(0, 1))
         pixels = (np.clip((pixels - mean) * factor + mean + added, 0, 255) / 255 - PLAIN.mean) / PLAIN.std
-        top, left = (
-            int(draws["cutout_y"][number] * 12) - options.cutout // 2,
-            int(draws["cutout_x"][number] * 10) - options.cutout // 2,
-        )
+        top = int(draws["cutout_y"][number] * 12) - options.cutout // 2
+        left = int(draws["cutout_x"][number] * 10) - options.cutout // 2
         pixels[max(0, top) : top + options.cutout, max(0, left) : left + options.cutout] = 0
         yield pixels
 
@@ -174,3 +168,58 @@ def test_a_batch_of_any_size_is_changed_in_the_same_way_but_not_compiled():
     np.testing.assert_allclose(next(iter(dataset)), run(ALL), atol=1e-4)
     reason = "not compiled: XLA wants fixed shapes and these images are (None, None, 3)"
     assert augment.how([[None, None, 3]]) == reason
+
+
+IDENTITY = np.array([1, 0, 0, 0, 1, 0], np.float32)
+
+
+def maps(change):
+    return np.tile(IDENTITY, (len(IMAGES), 1)) + np.float32(change)
+
+
+def scipy_warp(image, affine):
+    """The same map by scipy, whose coordinates are (row, column)."""
+    a0, a1, a2, b0, b1, b2 = affine.astype(np.float64)
+    matrix, offset = np.array([[b1, b0], [a1, a0]]), np.array([b2, a2])
+    channels = [
+        scipy.ndimage.affine_transform(image[..., channel].astype(np.float64), matrix, offset, order=1, mode="reflect")
+        for channel in range(image.shape[-1])
+    ]
+    return np.stack(channels, axis=-1)
+
+
+@pytest.mark.parametrize(
+    "scale", [0.01, 0.3, 1.5], ids=["near the picture", "beyond its edges", "round and round its mirror images"]
+)
+@pytest.mark.parametrize(
+    "compiled", [pytest.param(True, marks=pytest.mark.slow), False], ids=["compiled", "not compiled"]
+)
+def test_any_map_gives_what_scipy_gives_within_a_tenth_of_a_grey_level(scale, compiled):
+    random = np.random.default_rng(1)
+    affine = maps(random.normal(0, scale, (16, 6)) * [1, 1, 10, 1, 1, 10])
+    got = tf.function(augment.warp, jit_compile=compiled)(tf.constant(IMAGES), tf.constant(affine)).numpy()
+    assert got.dtype == np.float32
+    for image, one, warped in zip(IMAGES, affine, got, strict=True):
+        np.testing.assert_allclose(warped, scipy_warp(image, one), atol=0.1)
+
+
+def test_whole_pixels_are_taken_as_they_are():
+    moves = np.random.default_rng(2).integers(-25, 26, (16, 2))
+    affine = maps(np.zeros([16, 6]))
+    affine[:, [2, 5]] = moves
+    got = augment.warp(tf.constant(IMAGES), tf.constant(affine), whole=True).numpy()
+    for image, (x, y), moved in zip(IMAGES, moves, got, strict=True):
+        padded = np.pad(image, [(25, 25), (25, 25), (0, 0)], mode="symmetric")
+        np.testing.assert_array_equal(moved, padded[25 + y : 37 + y, 25 + x : 35 + x])
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_any_number_of_channels_and_float_pixels(channels):
+    images = tf.random.stateless_uniform([3, 5, 7, channels], [1, 2])
+    np.testing.assert_allclose(augment.warp(images, tf.constant(maps(0)[:3])), images, atol=1e-6)
+
+
+def test_shapes_known_only_when_it_runs():
+    signature = [tf.TensorSpec([None] * 4, tf.uint8), tf.TensorSpec([None, 6])]
+    flexible = tf.function(augment.warp, input_signature=signature)
+    np.testing.assert_array_equal(flexible(tf.constant(IMAGES), tf.constant(maps(0))), IMAGES)

@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from infeed.components import schema
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, MapFunction, Normalise, WorkerContext
 
@@ -27,49 +28,27 @@ def test_feed_options_out_of_range_are_refused_when_built(options, message):
         FeedOptions(**options)
 
 
-def test_unknown_flip_is_refused():
-    with pytest.raises(InfeedError, match="flip is 'vertical'"):
-        Augment(flip="vertical")
-
-
-def test_more_contrast_than_there_is_is_refused():
-    with pytest.raises(InfeedError, match=r"contrast is 1.5"):
-        Augment(contrast=1.5)
-
-
-@pytest.mark.parametrize("fill", [1.5, True, -1, 256])
-def test_a_fill_of_masks_that_is_no_class_is_refused(fill):
-    with pytest.raises(InfeedError, match=f"mask_fill is {fill}"):
-        Augment(mask_fill=fill)
-
-
-def test_negative_shift_is_refused():
-    with pytest.raises(InfeedError, match="shift is -1"):
-        Augment(shift=-1)
-
-
-@pytest.mark.parametrize("crop", [0, 1.5])
-def test_a_crop_is_a_share_of_the_area(crop):
-    with pytest.raises(InfeedError, match=f"crop is {crop}"):
-        Augment(crop=crop)
-
-
-def test_a_stretch_below_one_is_refused():
-    with pytest.raises(InfeedError, match=r"stretch is 0\.5"):
-        Augment(stretch=0.5)
-
-
-def test_normalising_by_a_deviation_of_zero_is_refused():
-    with pytest.raises(InfeedError, match="std is 0"):
-        Normalise(std=0)
+@pytest.mark.parametrize(
+    ("kind", "option", "value"),
+    [
+        (Augment, "flip", "vertical"),
+        (Augment, "contrast", 1.5),
+        *((Augment, "mask_fill", fill) for fill in (1.5, True, -1, 256)),
+        (Augment, "shift", -1),
+        *((Augment, "crop", crop) for crop in (0, 1.5)),
+        (Augment, "stretch", 0.5),
+        (Normalise, "std", 0),
+    ],
+)
+def test_options_of_images_out_of_range_are_refused_when_built(kind, option, value):
+    with pytest.raises(InfeedError, match=f"{option} is {value!r}"):
+        kind(**{option: value})
 
 
 def test_augmentation_describes_only_what_it_does():
     assert Augment(shift=2, cutout=4).describe() == "shifts by up to 2 px with reflected edges, cuts out 4 x 4 px"
-    assert (
-        Augment(crop=0.08, stretch=4 / 3).describe()
-        == "crops to no less than 8% of the area and resizes, stretches by up to 1.33"
-    )
+    cropped = "crops to no less than 8% of the area and resizes, stretches by up to 1.33"
+    assert Augment(crop=0.08, stretch=4 / 3).describe() == cropped
     assert Augment().describe() == ""
 
 
@@ -80,8 +59,6 @@ def test_workers_are_numbered_from_0(index, count):
 
 
 def test_a_map_is_given_by_name_by_function_or_as_an_object():
-    from infeed.components import schema
-
     by_name = FeedOptions(map_batches="mine.py:f", map_examples="a:b")
     assert by_name.maps == {"map_examples": MapFunction("a:b"), "map_batches": MapFunction("mine.py:f")}
     assert FeedOptions(map_batches=os.path.join).maps["map_batches"].function == "posixpath:join"
@@ -97,8 +74,6 @@ def test_a_function_that_other_processes_cannot_import_is_refused():
 
 @pytest.mark.parametrize("given", [{"kind": "torch"}, {"processes": 0}])
 def test_a_wrong_map_names_its_option(given):
-    from infeed.components import schema
-
     with pytest.raises(InfeedError) as error:
         schema.read(FeedOptions, {"map_batches": {"function": "a:b", **given}}, "train")
     assert error.value.where == f"train.map_batches.{next(iter(given))}"

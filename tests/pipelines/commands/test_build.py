@@ -15,8 +15,8 @@ from infeed.pipelines.cli import main
 from infeed.pipelines.commands.new import create_project
 from infeed.pipelines.image import build as build_settings
 from infeed.pipelines.image import context as build_context
+from infeed.pipelines.image.build import last_built
 from infeed.pipelines.image.context import beam_sdk
-from infeed.pipelines.image.record import last_built
 
 STEPS = "echo 'STEP 1/2: FROM debian'; echo 'STEP 2/2: RUN --mount=type=secret,id=ca.crt pip install --upgrade tfx'"
 

@@ -7,8 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from infeed.pipelines.cli import main
-from infeed.pipelines.image.build import BuiltImage
-from infeed.pipelines.image.record import remember
+from infeed.pipelines.image.build import BuiltImage, remember
 from infeed.pipelines.job.compiled import CompiledJob
 
 PROJECT = Path(__file__).parents[1] / "golden" / "project"

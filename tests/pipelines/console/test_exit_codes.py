@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +13,19 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from infeed import pipelines
 from infeed.components.errors import InfeedError
-from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT, Command, debugging, errors, importing
+from infeed.pipelines.console.exit_codes import (
+    EXIT_BAD_INPUT,
+    EXIT_CODES,
+    EXIT_FAILED,
+    EXIT_LOST,
+    EXIT_NOT_BLESSED,
+    Command,
+    debugging,
+    errors,
+    importing,
+)
 
 # In the place of a library that `infeed run` imports: it takes long, and swallows whatever is raised meanwhile.
 SWALLOWS = """
@@ -108,3 +120,34 @@ def test_a_command_shows_the_traceback_where_it_is_asked_to() -> None:
     done = CliRunner().invoke(refusing, ["--debug"])
     assert isinstance(done.exception, InfeedError)
     assert done.output == "debugging is True, json is False\n"
+
+
+PIPELINES = Path(pipelines.__file__).parent
+PAGE = (Path(__file__).parents[3] / "docs" / "exit-codes.md").read_text()
+TABLE = {int(code): commands for code, commands in re.findall(r"^\| (\d+) \|.*\| ([^|]*) \|$", PAGE, re.MULTILINE)}
+NAMES = {EXIT_FAILED: "EXIT_FAILED", EXIT_NOT_BLESSED: "EXIT_NOT_BLESSED", EXIT_LOST: "EXIT_LOST"}
+
+
+def users(name: str) -> set[str]:
+    """Commands whose module, or the folder of the same name, uses an exit code."""
+    modules = {path.stem: [path] for path in (PIPELINES / "commands").glob("*.py")}
+    return {
+        command
+        for command, paths in modules.items()
+        if any(re.search(rf"\b{name}\b", path.read_text()) for path in (*paths, *(PIPELINES / command).glob("*.py")))
+    }
+
+
+def test_the_table_has_the_codes_of_the_help() -> None:
+    assert list(TABLE) == list(EXIT_CODES)
+
+
+def test_a_code_of_some_commands_stands_with_those_that_use_it() -> None:
+    for code, name in NAMES.items():
+        assert set(re.findall(r"`(\w+)`", TABLE[code])) == users(name) - {"run_summary"}
+    assert {TABLE[code] for code in EXIT_CODES.keys() - NAMES.keys()} == {"all"}
+
+
+def test_each_command_that_ends_with_1_has_its_cause() -> None:
+    causes = re.findall(r"^\| `(\w+)[^|]*\|[^|]*\|$", PAGE.partition("Causes of exit code 1")[2], re.MULTILINE)
+    assert set(causes) == users("EXIT_FAILED")

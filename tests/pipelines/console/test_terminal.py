@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,3 +85,120 @@ def test_nothing_else_writes_to_a_terminal() -> None:
     for file in here.parent.rglob("*.py"):
         if file != here:
             assert not re.search(r"click\.s?echo\(|\bConsole\(|^\s*print\(f", file.read_text(), re.MULTILINE), file
+
+
+# Run in a process of its own: descriptors 1 and 2 of the test process belong to pytest.
+NOISE = """
+import atexit, ctypes, logging, os, subprocess, sys, warnings
+atexit.register(lambda: os.write(2, b"exit hook\\n"))
+def noise():
+    os.write(1, b"C level stdout\\n")
+    os.write(2, b"C level stderr\\n")
+    ctypes.CDLL(None).dprintf(2, b"libc itself\\n")
+    subprocess.run("echo child stdout; echo child stderr >&2", shell=True)
+    print("python stdout"); print("python stderr", file=sys.stderr)
+    logging.getLogger("apache_beam").info("python logging")
+    warnings.warn("python warning")
+"""
+MESSAGES = [
+    "C level stdout",
+    "C level stderr",
+    "libc itself",
+    "child stdout",
+    "child stderr",
+    "python stdout",
+    "python stderr",
+    "python logging",
+    "python warning",
+    "exit hook",
+]
+OPEN = """
+from infeed.pipelines.console.terminal import quiet
+with quiet(sys.argv[1]) as console:
+"""
+
+
+def run(body: str, log: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", NOISE + body, str(log)], capture_output=True, text=True, check=False)
+
+
+def test_the_screen_shows_the_console_and_nothing_else(tmp_path: Path) -> None:
+    done = run(OPEN + "    noise(); console.print('for the user'); noise()", tmp_path / "run.log")
+    assert (done.stdout, done.stderr) == ("for the user\n", "")
+
+
+def test_the_log_has_everything_once_and_python_lines_carry_the_time(tmp_path: Path) -> None:
+    run(OPEN + "    noise()", tmp_path / "run.log")
+    lines = (tmp_path / "run.log").read_text().splitlines()
+    assert {text: sum(text in line for line in lines) for text in MESSAGES} == dict.fromkeys(MESSAGES, 1)
+    (logged,) = [line for line in lines if "python logging" in line]
+    assert re.fullmatch(r"20\d\d-.* INFO apache_beam: python logging", logged)
+
+
+def test_the_log_leaves_out_beams_reports_of_its_type_hints_but_not_warnings(tmp_path: Path) -> None:
+    hints = "logging.getLogger('apache_beam.typehints.native_type_compatibility')"
+    run(OPEN + f"    {hints}.info('any type'); {hints}.warning('wrong type')", tmp_path / "run.log")
+    log = (tmp_path / "run.log").read_text()
+    assert ("any type" in log, "wrong type" in log) == (False, True)
+
+
+def test_the_log_makes_its_folder_and_keeps_earlier_runs(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "deep" / "run.log"
+    for _ in range(2):
+        run(OPEN + "    print('a run')", log)
+    assert log.read_text().count("a run") == 2
+
+
+def test_the_streams_are_given_back(tmp_path: Path) -> None:
+    done = run(OPEN + "    noise()\nprint('back'); os.system('echo child back >&2')", tmp_path / "run.log")
+    assert (done.stdout, done.stderr) == ("back\n", "child back\n")
+
+
+def test_the_streams_are_given_back_after_an_exception(tmp_path: Path) -> None:
+    done = run(OPEN + "    noise(); raise ValueError('for the user to see')", tmp_path / "run.log")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.endswith("ValueError: for the user to see\n")
+
+
+def test_logging_is_as_before_afterwards(tmp_path: Path) -> None:
+    body = "\nroot = logging.getLogger(); print(root.handlers, root.level == logging.WARNING)"
+    assert run(OPEN + "    noise()" + body, tmp_path / "run.log").stdout == "[] True\n"
+
+
+@pytest.mark.parametrize("stdin_is_terminal", [True, False])
+def test_the_console_keeps_the_terminal_its_width_and_its_colours(tmp_path: Path, stdin_is_terminal: bool) -> None:
+    body = "    noise(); console.file.write(f'{console.is_terminal} {console.width} {console.color_system}')"
+    master, terminal = pty.openpty()
+    subprocess.run(["stty", "cols", "97", "rows", "30"], stdin=terminal, check=True)
+    subprocess.run(
+        [sys.executable, "-c", NOISE + OPEN + body, str(tmp_path / "run.log")],
+        stdin=terminal if stdin_is_terminal else subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=terminal,
+        env={"PATH": os.environ["PATH"], "TERM": "xterm-256color"},
+        check=True,
+    )
+    os.close(terminal)
+    assert os.read(master, 1000).decode() == "True 97 256"
+    os.close(master)
+
+
+def test_verbose_shows_what_is_appended_to_the_log(tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text("earlier\n")
+    body = (
+        OPEN.replace("quiet(sys.argv[1])", "quiet(sys.argv[1], verbose=True)")
+        + "    print('hello'); console.print('ready')"
+    )
+    done = run(body, tmp_path / "run.log")
+    assert (done.stdout, done.stderr) == ("ready\n", "hello\n")
+    assert (tmp_path / "run.log").read_text().startswith("earlier\nhello\n")
+
+
+@pytest.mark.tfx
+def test_importing_and_starting_tensorflow_and_tfx_leaks_nothing(tmp_path: Path) -> None:
+    body = OPEN + "    import tfx.components, tensorflow as tf; tf.print('from the graph'); console.print('ready')"
+    done = run(body, tmp_path / "run.log")
+    assert (done.stdout, done.stderr) == ("ready\n", "")
+    assert "from the graph" in (tmp_path / "run.log").read_text()

@@ -118,10 +118,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         {"resources": {"Trainer": {"tolerations": [{"operator": "Is"}]}}},
         r"operator is 'Is'(.|\n)*Equal, Exists",
     ),
-    "tolerations": (
-        {"resources": {"Trainer": {"tolerations": "gpu"}}},
-        r"tolerations is 'gpu'(.|\n)*use a list",
-    ),
+    "tolerations": ({"resources": {"Trainer": {"tolerations": "gpu"}}}, r"tolerations is 'gpu'(.|\n)*use a list"),
     "no nodes": ({"resources": "many"}, r"resources is 'many'(.|\n)*use a mapping"),
     "no mapping": ("gs://bucket", r"'gs://bucket' is not a mapping of settings"),
     "project": ({"vertex": {"region": "r"}}, r"the setting 'project' is missing\n  where: deploy\.vertex"),
@@ -129,29 +126,6 @@ WRONG: dict[str, tuple[Any, str]] = {
         {"vertex": {"project": "p", "region": "r", "training": {"machine": "m", "replicas": 0}}},
         r"replicas is 0\n  where: deploy\.vertex\.training\.replicas",
     ),
-    "tpu": (
-        {"vertex": {"project": "p", "region": "r", "training": {"machine": "m", "tpu_topology": "2x4", "replicas": 2}}},
-        r"replicas is 2(.|\n)*the chips of one machine",
-    ),
-    "topology": (
-        {"vertex": {"project": "p", "region": "r", "training": {"machine": "m", "tpu_topology": "8"}}},
-        r"tpu_topology is '8'(.|\n)*such as 2x4",
-    ),
-    "slice": (
-        {
-            "vertex": {
-                "project": "p",
-                "region": "r",
-                "training": {"machine": "ct5lp-hightpu-4t", "tpu_topology": "4x4"},
-            }
-        },
-        r"4x4 is a slice of 16 chips, and ct5lp-hightpu-4t has 4",
-    ),
-    "label": (
-        {"vertex": {"project": "p", "region": "r", "labels": {"Team": "a"}}},
-        r"labels is 'Team'",
-    ),
-    "key": ({"vertex": {"project": "p", "region": "r", "kms_key": "k"}}, r"kms_key is 'k'(.|\n)*projects/PROJECT"),
     "key and endpoint": (
         {
             "vertex": {

@@ -13,7 +13,7 @@ from PIL import Image
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.predict import inputs
-from infeed.pipelines.predict.inputs import IMAGE, Batch, pictures, rows
+from infeed.pipelines.predict.inputs import IMAGE, Batch, open_as_trained, pictures, rows
 
 
 class Kind(NamedTuple):
@@ -40,11 +40,14 @@ def only(batches: Any) -> Batch:
     return batch  # type: ignore[no-any-return]
 
 
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    path = tmp_path / "rides.csv"
-    path.write_text("n,x,word,more\n1,0.5,a,-\n,,,-\n3,2,7,-\n")
-    return path
+    return written(tmp_path / "rides.csv", "n,x,word,more\n1,0.5,a,-\n,,,-\n3,2,7,-\n")
 
 
 def test_cells_are_of_the_models_types_and_missing_ones_are_told_apart(table: Path) -> None:
@@ -58,16 +61,14 @@ def test_cells_are_of_the_models_types_and_missing_ones_are_told_apart(table: Pa
 
 
 def test_a_cell_that_does_not_fit_is_told_with_its_column_and_the_others_stay(tmp_path: Path) -> None:
-    path = tmp_path / "rides.csv"
-    path.write_text("n\n1\n2.5\nmany\n")
+    path = written(tmp_path / "rides.csv", "n\n1\n2.5\nmany\n")
     batch = only(rows([str(path)], {"n": SPECS["n"]}, {}))
     assert batch.cells == {"n": [1]}
     assert batch.wrong == {1: "column 'n': '2.5' is not a whole number", 2: "column 'n': 'many' is not a whole number"}
 
 
 def test_a_line_that_is_no_row_keeps_its_number(tmp_path: Path) -> None:
-    path = tmp_path / "rides.csv"
-    path.write_text("n,x\n1,1\n2\n3,3\n")
+    path = written(tmp_path / "rides.csv", "n,x\n1,1\n2\n3,3\n")
     batch = only(rows([str(path)], {"n": SPECS["n"]}, {}))
     assert batch.cells == {"n": [1, 3]}
     assert list(batch.wrong) == [1]
@@ -76,8 +77,7 @@ def test_a_line_that_is_no_row_keeps_its_number(tmp_path: Path) -> None:
 
 def test_long_tables_come_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "_BATCH", 2)
-    path = tmp_path / "rides.csv"
-    path.write_text("n\n1\n2\n3\n")
+    path = written(tmp_path / "rides.csv", "n\n1\n2\n3\n")
     assert [batch.cells["n"] for batch in rows([str(path)], {"n": SPECS["n"]}, {})] == [[1, 2], [3]]
 
 
@@ -140,8 +140,69 @@ def test_large_pictures_are_asked_about_in_smaller_batches(tmp_path: Path) -> No
 
 
 def test_lists_stay_lists_and_a_missing_one_is_missing(tmp_path: Path) -> None:
-    path = tmp_path / "t.jsonl"
-    path.write_text('{"x": [1, 2.5], "word": ["a"], "n": [1]}\n{"x": [], "word": null, "n": [0, 1]}\n')
+    path = written(
+        tmp_path / "t.jsonl", '{"x": [1, 2.5], "word": ["a"], "n": [1]}\n{"x": [], "word": null, "n": [0, 1]}\n'
+    )
     batch = only(rows([str(path)], SPECS, {}))
     assert batch.cells == {"n": [[1], [0, 1]], "x": [[1.0, 2.5], []], "word": [["a"], None]}
     assert not batch.wrong
+
+
+PRICES = {"price": Spec(Kind(is_floating=True)), "city": Spec(Kind())}
+DOLLARS = {"csv": {"numbers": {"price": "$1,234.5", "label": "1,234.5"}}}
+
+
+def prices(path: Path, trained: dict[str, Any], **settings: Any) -> tuple[list[float], dict[int, str]]:
+    """The prices that fit, and what is wrong with the other rows, by their place."""
+    [batch] = rows([str(path)], PRICES, settings, trained)
+    return batch.cells["price"], dict(batch.wrong)
+
+
+def test_numbers_are_read_in_the_format_of_the_training_files(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", 'price,city\n"$1,234",Bern\n$7.5,Chur\n3,Chur\n')
+    assert prices(path, DOLLARS) == ([1234.0, 7.5, 3.0], {})
+
+
+def test_a_cell_that_is_no_number_is_an_error_of_its_row_alone(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", 'price,city\n"$1,234",Bern\nfree,Chur\n$3,Chur\n')
+    found, wrong = prices(path, DOLLARS)
+    assert found == [1234.0, 3.0]
+    assert "'free'" in wrong[1]
+
+
+def test_so_it_is_with_signs_for_all_columns(tmp_path: Path) -> None:
+    trained = {"csv": {"thousands": ".", "decimal": ",", "delimiter": ";"}}
+    path = written(tmp_path / "t.csv", "price;city\n1.234,5;Bern\nfree;Chur\n1.500;Chur\n")
+    found, wrong = prices(path, trained)
+    assert (found, list(wrong)) == ([1234.5, 1500.0], [1])
+
+
+def test_files_of_another_format_have_the_same_numbers(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.jsonl", '{"price": "$1,234", "city": "Bern"}\n')
+    assert prices(path, DOLLARS) == ([1234.0], {})
+    path = written(tmp_path / "n.jsonl", '{"price": 1234, "city": "Bern"}\n')
+    assert prices(path, DOLLARS) == ([1234.0], {})
+
+
+def test_what_the_user_gives_wins(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", "price;city\n$7;Bern\n")
+    assert prices(path, {"csv": {**DOLLARS["csv"], "delimiter": "|"}}, delimiter=";") == ([7.0], {})
+
+
+def test_a_file_that_is_written_in_another_way_is_read_as_it_is(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", "price,city\n7,Bern\n")
+    assert prices(path, {"csv": {"delimiter": ";"}}) == ([7.0], {})
+    path = written(tmp_path / "t.tsv", "price\tcity\n8\tBern\n")
+    assert prices(path, {"csv": {"delimiter": ";"}}) == ([8.0], {})
+
+
+def test_a_column_that_the_file_lacks_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", "city\nBern\n")
+    with pytest.raises(InfeedError, match="needs a column 'price'"):
+        prices(path, DOLLARS)
+
+
+def test_a_column_that_only_the_training_files_have_is_not_asked_for(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", "price,city\n$7,Bern\n")
+    _, read_with = open_as_trained(str(path), "csv", {}, DOLLARS, PRICES)
+    assert read_with == {"numbers": {"price": "$1,234.5"}}

@@ -14,7 +14,7 @@ def folder(tmp_path_factory):
 
 
 def test_every_digit_is_a_png_of_its_own_in_its_class_folder(folder):
-    root = sources.materialise(sources.DIGITS, folder)
+    root = sources.materialise("bundled:digits", folder)
     digits = load_digits()
     for number in (0, 5, 1796):
         path = root / str(digits.target[number]) / f"{number:04}.png"
@@ -24,7 +24,7 @@ def test_every_digit_is_a_png_of_its_own_in_its_class_folder(folder):
 
 
 def test_the_table_is_whole_but_for_about_one_value_in_fifty(folder):
-    path = sources.materialise(sources.BREAST_CANCER, folder)
+    path = sources.materialise("bundled:breast_cancer", folder)
     data = load_breast_cancer()
     with path.open(newline="") as file:
         header, *rows = csv.reader(file)
@@ -38,7 +38,7 @@ def test_the_table_is_whole_but_for_about_one_value_in_fifty(folder):
 
 
 def test_each_sentence_of_scipy_is_there_once_with_the_part_that_it_is_about(folder):
-    with sources.materialise(sources.SCIPY_SENTENCES, folder).open(newline="", encoding="utf-8") as file:
+    with sources.materialise("bundled:scipy_sentences", folder).open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     assert header == ["sentence", "part"]
     assert ["Compute the determinant of a matrix", "linalg"] not in rows
@@ -49,7 +49,7 @@ def test_each_sentence_of_scipy_is_there_once_with_the_part_that_it_is_about(fol
 
 
 def test_data_that_is_there_is_left_alone(folder):
-    path = sources.materialise(sources.BREAST_CANCER, folder)
+    path = sources.materialise("bundled:breast_cancer", folder)
     before = path.stat().st_mtime_ns
-    assert sources.materialise(sources.BREAST_CANCER, folder) == path
+    assert sources.materialise("bundled:breast_cancer", folder) == path
     assert path.stat().st_mtime_ns == before  # TFX's cache looks at the time

@@ -58,21 +58,34 @@ class Blocks:
 def open_avro(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
     """Open Avro files with compatible columns."""
     limits = Limits.of(options)
-
-    def look(path: str) -> tuple[AvroHeader, list[Blocks]]:
-        header, blocks = call_apart(plan_file, path, limits.block, where=path, memory=limits.memory)
-        return header, blocks
-
-    seen = inputs.look(inputs.find(root, patterns), look)
+    seen: inputs.Seen[tuple[AvroHeader, list[Blocks]]] = inputs.look(
+        inputs.find(root, patterns),
+        lambda path: call_apart(plan_file, path, limits.block, where=path, memory=limits.memory),
+    )
     schema = schemas.unify([schemas.FileSchema(header.path, header.arrow) for _, _, (header, _) in seen])
     parts = [(split, file, blocks) for split, file, (_, blocks) in seen]
     return inputs.of_parts("avro", root, schema, parts, partial(read_blocks, schema=schema, limits=limits))
 
 
 def plan_file(path: str, block_bytes: int) -> tuple[AvroHeader, list[Blocks]]:
-    """Return the header of a file and its blocks, grouped into tasks."""
-    header = read_header(path)
-    return header, list(plan_blocks(header, block_bytes))
+    """Return the header of a file and its blocks, grouped in order into tasks of about `block_bytes`.
+
+    Raises:
+      InfeedError: the file is not Avro, does not hold records, or is truncated.
+    """
+    header, tasks = read_header(path), list[Blocks]()
+    start, first_row, row = header.stop, 1, 1
+    with files.open_input(path, ahead=True) as file:
+        size, at = file.size(), header.stop
+        while at < size:
+            rows, stop = _measure_block(file, at, header, row)
+            if at > start and stop - start > block_bytes:
+                tasks.append(Blocks(header, start, at, first_row))
+                start, first_row = at, row
+            at, row = stop, row + rows
+        if at > start:
+            tasks.append(Blocks(header, start, at, first_row))
+    return header, tasks
 
 
 def read_header(path: str) -> AvroHeader:
@@ -91,26 +104,6 @@ def read_header(path: str) -> AvroHeader:
             raise InfeedError(f"not Avro, or truncated: {reason}", where=path, do=_REMEDY) from error
 
 
-def plan_blocks(header: AvroHeader, block_bytes: int) -> Iterator[Blocks]:
-    """Group blocks in order into tasks of about `block_bytes`.
-
-    Raises:
-      InfeedError: the file is truncated.
-    """
-    start, first_row, row = header.stop, 1, 1
-    with files.open_input(header.path, ahead=True) as file:
-        size, at = file.size(), header.stop
-        while at < size:
-            rows, stop = _measure_block(file, at, header, row)
-            _check_rows(file, at, stop, header, row)
-            if at > start and stop - start > block_bytes:
-                yield Blocks(header, start, at, first_row)
-                start, first_row = at, row
-            at, row = stop, row + rows
-        if at > start:
-            yield Blocks(header, start, at, first_row)
-
-
 def read_blocks(what: Blocks, schema: pa.Schema, limits: Limits, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some blocks in order, converted to `schema`."""
     path = what.header.path
@@ -124,34 +117,33 @@ def decode_blocks(what: Blocks, limits: Limits) -> Iterator[pa.RecordBatch]:
     Raises:
       InfeedError: a block cannot be decoded, or a decoded row exceeds `limits.row`.
     """
-    row = what.first_row
+    row, header = what.first_row, what.header
     for rows in _read_rows(what, limits.block):
-        batch = _to_batch(rows, what.header)
+        try:
+            batch = pa.RecordBatch.from_pylist(rows, schema=header.arrow)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise InfeedError(f"values do not match the Avro schema: {error}", where=header.path, do=_REMEDY) from error
         row += batch.num_rows
         if batch.nbytes > limits.row + limits.block:  # only the last row can be this large
             raise InfeedError(
                 f"a row takes {batch.nbytes >> 20:,} MB",
-                where=f"{what.header.path}, row {row - 1}",
+                where=f"{header.path}, row {row - 1}",
                 do="write the file with smaller values, or raise max_row_mb (--max-row-mb)",
             )
         yield batch
-
-
-def _to_batch(rows: list[dict[str, Any]], header: AvroHeader) -> pa.RecordBatch:
-    try:
-        return pa.RecordBatch.from_pylist(rows, schema=header.arrow)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InfeedError(f"values do not match the Avro schema: {error}", where=header.path, do=_REMEDY) from error
 
 
 def _read_rows(what: Blocks, block_bytes: int) -> Iterator[list[dict[str, Any]]]:
     with files.open_input(what.header.path) as file:
         file.seek(what.start)
         data = file.read(what.stop - what.start)
+    metadata = {"avro.codec": what.header.codec, "avro.schema": json.dumps(without_logical_types(what.header.schema))}
+    pairs = b"".join(_encode_long(len(text)) + text for pair in metadata.items() for text in map(str.encode, pair))
+    header = _MAGIC + _encode_long(len(metadata)) + pairs + _encode_long(0) + what.header.sync
     rows: list[dict[str, Any]] = []
     done, size = 0, 0.0
     try:
-        for block in cast(Any, fastavro.block_reader(io.BytesIO(_plain_header(what.header) + data))):
+        for block in cast(Any, fastavro.block_reader(io.BytesIO(header + data))):
             of_row = block.bytes_.getbuffer().nbytes / max(block.num_records, 1)
             for row in block:
                 rows.append(cast("dict[str, Any]", row))
@@ -168,37 +160,20 @@ def _read_rows(what: Blocks, block_bytes: int) -> Iterator[list[dict[str, Any]]]
         yield rows
 
 
-def _plain_header(header: AvroHeader) -> bytes:
-    metadata = {"avro.codec": header.codec, "avro.schema": json.dumps(without_logical_types(header.schema))}
-    pairs = b"".join(_encode_bytes(key.encode()) + _encode_bytes(value.encode()) for key, value in metadata.items())
-    return _MAGIC + _encode_long(len(metadata)) + pairs + _encode_long(0) + header.sync
-
-
 def _measure_block(file: pa.NativeFile, at: int, header: AvroHeader, row: int) -> tuple[int, int]:
     """Return (number of rows of the block at byte `at`, offset of the next block)."""
     file.seek(at)
     head = io.BytesIO(file.read(2 * _LONG_BYTES))
     rows, size = _read_long(head), _read_long(head)
     stop = at + head.tell() + size + _SYNC_BYTES
-    if rows < 0 or size < 0 or stop > file.size() or _bytes_at(file, stop - _SYNC_BYTES) != header.sync:
-        raise InfeedError(
-            "the file is truncated or corrupt: a block ends too early", where=f"{header.path}, row {row}", do=_REMEDY
-        )
+    where, is_inside = f"{header.path}, row {row}", rows >= 0 and size >= 0 and stop <= file.size()
+    if is_inside:
+        file.seek(stop - _SYNC_BYTES)
+    if not is_inside or file.read(_SYNC_BYTES) != header.sync:
+        raise InfeedError("the file is truncated or corrupt: a block ends too early", where=where, do=_REMEDY)
+    if rows > stop - at and all(map(is_empty, header.arrow.types)):
+        raise InfeedError(f"the block announces {rows:,} rows without values", where=where, do=_REMEDY)
     return rows, stop
-
-
-def _check_rows(file: pa.NativeFile, at: int, stop: int, header: AvroHeader, row: int) -> None:
-    """Reject an announced number of empty rows that exceeds the bytes of the block."""
-    file.seek(at)
-    if (rows := _read_long(io.BytesIO(file.read(_LONG_BYTES)))) > stop - at and all(map(is_empty, header.arrow.types)):
-        raise InfeedError(
-            f"the block announces {rows:,} rows without values", where=f"{header.path}, row {row}", do=_REMEDY
-        )
-
-
-def _bytes_at(file: pa.NativeFile, at: int) -> bytes:
-    file.seek(at)
-    return bytes(file.read(_SYNC_BYTES))
 
 
 def _read_long(file: BinaryIO) -> int:
@@ -212,9 +187,4 @@ def _read_long(file: BinaryIO) -> int:
 
 
 def _encode_long(value: int) -> bytes:
-    """Encode a non-negative integer as Avro's variable-length integer."""
-    return varint(value << 1)
-
-
-def _encode_bytes(value: bytes) -> bytes:
-    return _encode_long(len(value)) + value
+    return varint(value << 1)  # zigzag encoding of a non-negative integer

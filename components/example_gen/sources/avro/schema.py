@@ -54,8 +54,13 @@ def to_arrow(schema: Any, path: str) -> pa.Schema:
     if not isinstance(schema, dict) or schema.get("type") != "record":
         name = schema.get("type") if isinstance(schema, dict) else schema
         raise InfeedError(f"the Avro schema is {name}, not a record", where=path, do="write one record for each row")
-    named = {_full_name(schema, ""): schema}
-    fields = [(field["name"], _field_type(field, path, _namespace(schema, ""), named)) for field in schema["fields"]]
+    named, fields = {_full_name(schema, ""): schema}, list[tuple[str, pa.DataType]]()
+    for field in schema["fields"]:
+        name = field["name"]
+        try:
+            fields.append((name, _type(field["type"], _namespace(schema, ""), named, ())))
+        except InfeedError as error:
+            raise InfeedError(error.what, where=f"{path}, column {name!r}", do=error.do) from error
     return pa.schema(fields)
 
 
@@ -72,13 +77,6 @@ def without_logical_types(schema: Any) -> Any:
     if "fields" in kept:
         kept["fields"] = [without_logical_types(field) for field in kept["fields"]]
     return kept
-
-
-def _field_type(field: dict[str, Any], path: str, namespace: str, named: dict[str, Any]) -> pa.DataType:
-    try:
-        return _type(field["type"], namespace, named, ())
-    except InfeedError as error:
-        raise InfeedError(error.what, where=f"{path}, column {field['name']!r}", do=error.do) from error
 
 
 def _type(schema: Any, namespace: str, named: dict[str, Any], within: tuple[str, ...]) -> pa.DataType:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from infeed.components.example_gen.sources.csv.rows import (
     CsvOptions,
-    count_cells,
     find_toggles,
-    is_beside,
+    parse_cells,
     row_ends,
     whole_rows,
 )
@@ -70,6 +71,13 @@ def _read(data: bytes, ended: bool, options: CsvOptions, columns: int, inside: b
     if not len(ends):
         return None
     first, last = int(ends[0]), int(ends[-1])
-    rows, ragged = count_cells(data[first:last], columns, options)
-    odd = ragged + (0 if is_beside(data, options) else 1)
+    ragged = list[tuple[int, int]]()
+    cells = parse_cells(data[first:last], [str(number) for number in range(columns)], ["0"], options, ragged)
+    rows, odd = cells.num_rows + len(ragged), len(ragged)
+    toggles = find_toggles(data, options)
+    if len(toggles):
+        closes = toggles[1::2]
+        after = np.frombuffer(data, np.uint8)[closes[closes + 1 < len(data)] + 1]
+        ends_cell = np.isin(after, list(f"\n\r{options.delimiter}{options.quote}".encode()))
+        odd += 0 if ends_cell.all() else 1  # a quote closes at the end of a cell
     return _Reading(odd / rows if rows else 1.0, inside, first)

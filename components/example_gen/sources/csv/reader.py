@@ -47,20 +47,11 @@ from infeed.components.example_gen.sources.numbers import not_a_number
 from infeed.components.example_gen.sources.sampling import Part, PartReader, is_small, parts_of
 from infeed.components.example_gen.sources.streams import Span, SpanCutter, TextBlock
 
-_STRICT = IngestOptions()
 _HEADER_BYTES = 1 << 16  # long enough for nearly every header. Longer headers are read on
 _INDEX = "Unnamed: 0"
 _OTHER_DELIMITERS = ",;\t|"
 _HEADER = "put the column names in the first line"
 _WORDS = {arrow: word for word, arrow in GIVEN.items()}
-
-
-@dataclass(frozen=True)
-class CsvHeader:
-    """Column names, and the span of the rows below them."""
-
-    names: tuple[str, ...]
-    rows: Span
 
 
 @dataclass(frozen=True)
@@ -72,71 +63,51 @@ class Scan:
     kinds: dict[str, CellKind]
     rows: int
     spans: tuple[Span, ...]
-    bad: tuple[BadRow, ...] = ()
+    bad: tuple[BadRow, ...]
 
 
 def open_csv(
     root: str, patterns: inputs.Patterns, options: IngestOptions, csv_options: CsvOptions | None = None
 ) -> OpenedSource:
-    """Open CSV files with equal columns."""
+    """Open CSV files with equal columns: int64, float64, string, or null (always empty), over all files.
+
+    Raises:
+      InfeedError: there are no rows, headers differ, or a type is given for an unknown column.
+    """
     csv_options = csv_options or CsvOptions()
-    found = inputs.find(root, patterns)
-    scans = inputs.look(found, lambda path: scan(path, csv_options, options))
-    schema = merge_scans([one for _, _, one in scans], csv_options)
+    scans = inputs.look(inputs.find(root, patterns), lambda path: scan(path, csv_options, options))
+    found = sorted((one for _, _, one in scans), key=lambda one: one.path)
+    if not any(one.rows for one in found):
+        inputs.check_any_good([row for one in found for row in one.bad])
+        do = "use a file with a header line and at least one row"
+        raise InfeedError("the CSV file has no rows", where=", ".join(one.path for one in found[:3]), do=do)
+    names = check_headers([(one.path, one.names) for one in found], csv_options)
+    schema = _schema({name: max(one.kinds[name] for one in found) for name in found[0].kinds}, names, csv_options)
     read = partial(read_span, schema=schema, options=csv_options, ingest=options)
     parts = [(split, file, one.spans) for split, file, one in scans]
     return inputs.of_parts("csv", root, schema, parts, read, decimals=True)
 
 
-def scan(path: str, options: CsvOptions, ingest: IngestOptions = _STRICT) -> Scan:
+def scan(path: str, options: CsvOptions, ingest: IngestOptions) -> Scan:
     """Read one file block by block. Rows that `ingest` would reject are ignored."""
     bad_rows = BadRows(ingest.on_bad_row, sys.maxsize)
-    header = read_header(path, options)
-    _check_delimiter(header.names, options, path)
-    kinds = {name: CellKind.EMPTY for name in header.names if name not in options.given_types}
-    cutter = SpanCutter(header.rows, ingest.block_bytes, rules_of(options, len(header.names)))
+    names, below = read_header(path, options)
+    kinds = {name: CellKind.EMPTY for name in names if name not in options.given_types}
+    cutter = SpanCutter(below, ingest.block_bytes, rules_of(options, len(names)))
     rows, bad = 0, tuple[BadRow, ...]()
-    for block in _read(header.rows, options, ingest.block_bytes, ingest.max_row_mb):
+    for block in _read(below, options, ingest.block_bytes, ingest.max_row_mb):
         if block.final:
             check_closed(block, options)
         cutter.add(block)
-        rows += _widen(kinds, block, header.names, options, bad_rows)
+        rows += _widen(kinds, block, names, options, bad_rows)
         bad = bad or bad_rows.take()[:1]
         bad_rows.take()
-    plain = streams.is_plain(path, options.encoding)
-    return Scan(
-        path,
-        header.names,
-        kinds,
-        rows,
-        tuple(cutter.spans()) if plain else (header.rows,),
-        bad,
-    )
-
-
-def merge_scans(scans: Iterable[Scan], options: CsvOptions) -> pa.Schema:
-    """Return a schema of int64, float64, string, or null (always empty) columns, over all files.
-
-    Raises:
-      InfeedError: there are no rows, headers differ, or a type is given for an unknown column.
-    """
-    found = sorted(scans, key=lambda one: one.path)
-    if not any(one.rows for one in found):
-        inputs.check_any_good([row for one in found for row in one.bad])
-        where = ", ".join(one.path for one in found[:3]) or "no file"
-        raise InfeedError(
-            "the CSV file has no rows", where=where, do="use a file with a header line and at least one row"
-        )
-    names = check_headers([(one.path, one.names) for one in found], options)
-    return _schema({name: max(one.kinds[name] for one in found) for name in found[0].kinds}, names, options)
+    spans = tuple(cutter.spans()) if streams.is_plain(path, options.encoding) else (below,)
+    return Scan(path, names, kinds, rows, spans, bad)
 
 
 def check_headers(headers: Sequence[tuple[str, tuple[str, ...]]], options: CsvOptions) -> tuple[str, ...]:
-    """Return the column names, given those of each file.
-
-    Raises:
-      InfeedError: headers differ, or a type is given for an unknown column.
-    """
+    """Return the names of the columns. Raises InfeedError if headers differ or lack a column whose type is given."""
     first, names = headers[0]
     for path, others in headers[1:]:
         if others != names:
@@ -169,28 +140,31 @@ def read_span(
         yield _convert(parse_rows(block, schema.names, options, bad_rows), schema, options, bad_rows)
 
 
-def read_header(path: str, options: CsvOptions) -> CsvHeader:
-    """Return the column names, as given or from the first line that is not blank.
+def read_header(path: str, options: CsvOptions) -> tuple[tuple[str, ...], Span]:
+    """Return the column names, as given or from the first line that is not blank, and the span of the rows below.
 
     Raises:
-      InfeedError: the file is empty, a name is empty or repeated, or the first line consists of numbers.
+      InfeedError: the file is empty, a name is empty or repeated, the first line consists of numbers, or the delimiter
+        seems wrong. A wrong header would else be reported as a bad first row.
     """
     if not options.header and options.names:
         _check_names(options.names, "names")
-        return CsvHeader(options.names, Span(path))
+        return options.names, Span(path)
     first = next(_read(Span(path), options, _HEADER_BYTES), TextBlock(path, b"", 0, 1, final=True))
     bounds = row_starts(first.data, options) if first.data else np.zeros(1, np.int64)
     if len(bounds) < 2:
         raise InfeedError("the CSV file is empty: no header line", where=f"{path}, line 1", do=_HEADER)
-    found = _with_index(_cells(first.data[bounds[0] : bounds[1]], options, path))
+    found = _cells(first.data[bounds[0] : bounds[1]], options, path)
+    if not found[0] and len(found) > 1 and _INDEX not in found:  # pandas writes its index without a name
+        found[0] = _INDEX
     if not options.names:
-        _check_header(found, f"{path}, line 1")
+        _check_header(found, options, f"{path}, line 1")
     elif len(found) != len(options.names):
         raise InfeedError(
             f"{len(options.names)} names for {len(found)} columns", where=f"{path}, line 1", do="name all columns"
         )
     line = first.line + streams.count_lines(first.data[: bounds[1]])
-    return CsvHeader(options.names or tuple(found), Span(path, first.start + int(bounds[1]), None, line))
+    return options.names or tuple(found), Span(path, first.start + int(bounds[1]), None, line)
 
 
 def _read(span: Span, options: CsvOptions, block_bytes: int, max_row_mb: int = MAX_ROW_MB) -> Iterator[TextBlock]:
@@ -221,20 +195,23 @@ def open_sampled_csv(
     found = inputs.find(root, patterns)
     if is_small(found):
         return open_csv(root, patterns, options, csv_options)
-    headers = inputs.look(found, lambda path: _checked_header(path, csv_options))
-    names = check_headers(sorted((file.path, header.names) for _, file, header in headers), csv_options)
+    headers = inputs.look(found, lambda path: read_header(path, csv_options))
+    names = check_headers(sorted((file.path, names) for _, file, (names, _) in headers), csv_options)
     parts = [
-        (split, file, parts_of(file, header.rows, csv_options.encoding, options.block_bytes))
-        for split, file, header in headers
+        (split, file, parts_of(file, below, csv_options.encoding, options.block_bytes))
+        for split, file, (_, below) in headers
     ]
-    reader = PartReader.of(rules_of(csv_options, len(names)), csv_options.encoding, options)
+    rules = rules_of(csv_options, len(names))
+    reader = PartReader(rules, csv_options.encoding, options.block_bytes, options.max_row_mb)
     if known is None:
-        known = _sample_kinds(reader, [part for _, _, some in parts for part in some], names, csv_options)
+        sampled = {name: CellKind.EMPTY for name in names if name not in csv_options.given_types}
+        for block in reader.sample([part for _, _, some in parts for part in some]):
+            _widen(sampled, block, names, csv_options, BadRows("reject", sys.maxsize))
+        known = sampled
     kinds = {name: CellKind(kind) for name, kind in known.items()}
-    read = partial(
-        read_part, schema=_schema(kinds, names, csv_options), kinds=kinds, options=csv_options, reader=reader
-    )
-    opened = inputs.of_parts("csv", root, read.keywords["schema"], parts, read, decimals=True)
+    schema = _schema(kinds, names, csv_options)
+    read = partial(read_part, schema=schema, kinds=kinds, options=csv_options, reader=reader)
+    opened = inputs.of_parts("csv", root, schema, parts, read, decimals=True)
 
     def reopen(kinds: Mapping[str, int] | None) -> OpenedSource:
         if kinds is None:
@@ -242,21 +219,6 @@ def open_sampled_csv(
         return open_sampled_csv(root, patterns, options, csv_options, kinds)
 
     return replace(opened, sample=Sample(dict(known), partial(_merge_kinds, names=tuple(known))), reopen=reopen)
-
-
-def _checked_header(path: str, options: CsvOptions) -> CsvHeader:
-    header = read_header(path, options)
-    _check_delimiter(header.names, options, path)
-    return header
-
-
-def _sample_kinds(
-    reader: PartReader, parts: Sequence[Part], names: Sequence[str], options: CsvOptions
-) -> dict[str, CellKind]:
-    kinds = {name: CellKind.EMPTY for name in names if name not in options.given_types}
-    for block in reader.sample(parts):
-        _widen(kinds, block, names, options, BadRows("reject", sys.maxsize))
-    return kinds
 
 
 def _merge_kinds(found: Sequence[Findings], names: Sequence[str]) -> dict[str, int]:
@@ -288,21 +250,15 @@ def read_part(
         rows = parse_rows(block, schema.names, options, bad_rows)
         values = dict[str, pa.Array]()
         for name, column in zip(schema.names, rows.columns.columns, strict=True):
-            if name in kinds:
-                values[name], found[name] = _convert_and_infer(name, column, kinds[name], found[name], options)
+            if name in kinds and kinds[name] == found[name] == CellKind.TEXT:
+                values[name] = column
+            elif name in kinds:
+                converted, found[name] = convert_found(options.plain(name, column), kinds[name], found[name])
+                values[name] = column if kinds[name] == CellKind.TEXT else converted
         fits = all(found[name] <= kinds[name] for name in kinds)
         if fits:
             yield _convert(rows, schema, options, bad_rows, values)
     sampling.with_kinds(bad_rows, [int(kind) for kind in found.values()])
-
-
-def _convert_and_infer(
-    name: str, column: pa.StringArray, wanted: CellKind, known: CellKind, options: CsvOptions
-) -> tuple[pa.Array, CellKind]:
-    if wanted == known == CellKind.TEXT:
-        return column, known
-    values, known = convert_found(options.plain(name, column), wanted, known)
-    return column if wanted == CellKind.TEXT else values, known
 
 
 def _convert(
@@ -328,17 +284,13 @@ def _convert(
             reason = not_a_number(cell, example) if example else f"{cell!r} is not of type {_WORDS[field.type]}"
             unfit.setdefault(place, (field.name, reason))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    return _drop_unfit_rows(batch, unfit, rows, options, bad_rows) if unfit else batch
-
-
-def _drop_unfit_rows(
-    batch: pa.RecordBatch, unfit: dict[int, tuple[str, str]], rows: TextRows, options: CsvOptions, bad_rows: BadRows
-) -> pa.RecordBatch:
-    places = sorted(unfit)
-    for place, (line, text) in zip(places, locate(rows, places, options), strict=True):
-        column, reason = unfit[place]
-        bad_rows.report(rows.block.bad_row(line, reason, text, column))
-    return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), places)))
+    if not unfit:
+        return batch
+    dropped = sorted(unfit)
+    for place, (line, text) in zip(dropped, locate(rows.block, rows.numbers[dropped], options), strict=True):
+        name, reason = unfit[place]
+        bad_rows.report(rows.block.bad_row(line, reason, text, name))
+    return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), dropped)))
 
 
 def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
@@ -356,7 +308,7 @@ def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
         raise InfeedError(f"no header line: {error}", where=f"{path}, line 1", do=_HEADER) from error
 
 
-def _check_header(header: list[str], where: str) -> None:
+def _check_header(header: list[str], options: CsvOptions, where: str) -> None:
     if all(kind_of_cell(name.encode()) < CellKind.TEXT for name in header):
         raise InfeedError(
             f"no header line: {_first_names(header)} are numbers",
@@ -364,18 +316,20 @@ def _check_header(header: list[str], where: str) -> None:
             do=f"{_HEADER}, or use CsvOptions(header=False, names=...): {without_header(len(header))}",
         )
     _check_names(header, where)
+    for sign in _OTHER_DELIMITERS if len(header) == 1 else "":
+        if sign != options.delimiter and sign in header[0]:
+            shown = "tab" if sign == "\t" else sign
+            raise InfeedError(
+                f"the only column is named {header[0]!r}",
+                where=where,
+                do=f"use --delimiter {shown!r}, CsvOptions(delimiter={shown!r}), or confirm the name by names=",
+            )
 
 
 def without_header(columns: int) -> str:
     """Return the flags that read the first line as data and name the columns."""
     names = [f"c{number}" for number in range(1, columns + 1)]
     return f"--set header=false --set {shlex.quote(f'names={json.dumps(names)}')}"
-
-
-def _with_index(header: list[str]) -> list[str]:
-    """Name an unnamed first column as pandas names it, since pandas writes its index without a name."""
-    first, *others = header
-    return [_INDEX, *others] if not first and others and _INDEX not in others else header
 
 
 def _check_names(names: Sequence[str], where: str) -> None:
@@ -387,20 +341,6 @@ def _check_names(names: Sequence[str], where: str) -> None:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise InfeedError(f"column {twice[0]!r} occurs twice", where=where, do="give each column its own name")
-
-
-def _check_delimiter(names: Sequence[str], options: CsvOptions, path: str) -> None:
-    """Check the header before reading rows, so that a header error is not reported as a bad first row."""
-    if len(names) > 1 or options.names:
-        return
-    for sign in _OTHER_DELIMITERS:
-        if sign != options.delimiter and sign in names[0]:
-            shown = "tab" if sign == "\t" else sign
-            raise InfeedError(
-                f"the only column is named {names[0]!r}",
-                where=f"{path}, line 1",
-                do=f"use --delimiter {shown!r}, CsvOptions(delimiter={shown!r}), or confirm the name by names=",
-            )
 
 
 def _first_names(names: Iterable[str]) -> str:

@@ -18,7 +18,14 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources.kinds import GIVEN
 from infeed.components.example_gen.sources.numbers import DECIMALS, THOUSANDS, NumberFormat, formats_of
-from infeed.components.example_gen.sources.streams import TextBlock, check_encoding, count_lines, is_utf8, lending
+from infeed.components.example_gen.sources.streams import (
+    TextBlock,
+    check_encoding,
+    count_lines,
+    is_utf8,
+    lending,
+    one_batch,
+)
 from infeed.components.units import counted
 
 _NO_SIGN = '"\r\n'
@@ -107,7 +114,7 @@ class TextRows:
 
 def whole_rows(data: bytes, options: CsvOptions) -> int:
     """Return the number of bytes of whole rows in `data`, which starts with a row."""
-    end = _last_line_end(data)
+    end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1  # the last CR may be half of a CR LF
     if options.quote is None or options.quote.encode() not in data:
         return end
     toggles = find_toggles(data, options)
@@ -147,24 +154,26 @@ def check_closed(block: TextBlock, options: CsvOptions, lines_before: Callable[[
 def parse_rows(
     block: TextBlock, names: Sequence[str], options: CsvOptions, bad_rows: BadRows, columns: Sequence[str] | None = None
 ) -> TextRows:
-    """Parse cells as text with nulls, and report rows that are not UTF-8 or have a wrong number of cells.
-
-    Args:
-      columns: columns to parse. None parses all.
-    """
+    """Parse `columns`, or all, as text with nulls. Reports rows that are not UTF-8 or have a wrong number of cells."""
     if not is_utf8(block.data):
         block = _blank_undecodable(block, options, bad_rows)
     wanted = list(names if columns is None else columns)
     ragged: list[tuple[int, int]] = []
-    cells = _parse(block.data, names, wanted, options, ragged)
-    _report_ragged(block, ragged, len(names), options, bad_rows)
-    numbers = np.delete(np.arange(cells.num_rows + len(ragged)), [number for number, _ in ragged])
-    return TextRows(block, cells, numbers)
+    cells = parse_cells(block.data, names, wanted, options, ragged)
+    dropped = np.array([number for number, _ in ragged], np.int64)
+    for (_, found), (line, text) in zip(ragged, locate(block, dropped, options) if ragged else (), strict=True):
+        reason = f"{counted(found, 'cell')}, but the header has {len(names)}. Is {options.delimiter!r} the delimiter?"
+        bad_rows.report(block.bad_row(line, reason, text))
+    return TextRows(block, cells, np.delete(np.arange(cells.num_rows + len(ragged)), dropped))
 
 
-def locate(rows: TextRows, wanted: Sequence[int], options: CsvOptions) -> Iterator[tuple[int, bytes]]:
-    """Yield (line, text) of some rows."""
-    return _locate(rows.block, rows.numbers[list(wanted)], options)
+def locate(block: TextBlock, numbers: Ints, options: CsvOptions) -> Iterator[tuple[int, bytes]]:
+    """Yield (line, text) of the rows with these indices."""
+    bounds, ends = row_starts(block.data, options), _line_ends(block.data)
+    starts, stops = bounds[numbers], bounds[numbers + 1]
+    lines = block.line + np.searchsorted(ends, starts, side="right")
+    for line, start, stop in zip(lines.tolist(), starts, stops, strict=True):
+        yield line, block.data[start:stop]
 
 
 def find_toggles(data: bytes, options: CsvOptions) -> Ints:
@@ -179,32 +188,31 @@ def find_toggles(data: bytes, options: CsvOptions) -> Ints:
     quotes = np.flatnonzero(text == ord(options.quote)).astype(np.int64)
     ends_cell = np.zeros(256, np.bool_)
     ends_cell[[_LF, _CR, ord(options.delimiter)]] = True
-    return quotes if _are_beside(text, quotes, ends_cell, options.quote) else _walk_quotes(text, quotes, ends_cell)
-
-
-def is_beside(data: bytes, options: CsvOptions) -> bool:
-    """Return whether each quote that opens or closes quoted text is at the start or end of a cell."""
-    toggles = find_toggles(data, options)
-    if not len(toggles):
-        return True
-    text = np.frombuffer(data, np.uint8)
-    closes = toggles[1::2]
-    after = text[closes[closes + 1 < len(text)] + 1]
-    return bool(np.isin(after, [_LF, _CR, ord(options.delimiter), ord(str(options.quote))]).all())
-
-
-def count_cells(data: bytes, columns: int, options: CsvOptions) -> tuple[int, int]:
-    """Return the number of rows of `data`, and the number of rows with a wrong number of cells."""
-    ragged: list[tuple[int, int]] = []
-    cells = _parse(data, [str(number) for number in range(columns)], ["0"], options, ragged)
-    return cells.num_rows + len(ragged), len(ragged)
+    beside = ends_cell.copy()
+    beside[ord(options.quote)] = True
+    opens, closes = quotes[0::2], quotes[1::2]
+    if beside[text[opens[opens > 0] - 1]].all() and beside[text[closes[closes + 1 < len(text)] + 1]].all():
+        return quotes
+    toggles: list[int] = []
+    inside, doubled = False, -1
+    for place in quotes.tolist():
+        if place == doubled:
+            continue
+        if not inside and place and not ends_cell[text[place - 1]]:
+            continue
+        if inside and place + 1 < len(text) and text[place + 1] == text[place]:
+            doubled = place + 1
+            continue
+        toggles.append(place)
+        inside = not inside
+    return np.array(toggles, np.int64)
 
 
 def _is_sign(text: str) -> bool:
     return len(text) == 1 and text.isascii() and text != "\0"
 
 
-def _parse(
+def parse_cells(
     data: bytes, names: Sequence[str], wanted: list[str], options: CsvOptions, ragged: list[tuple[int, int]]
 ) -> pa.RecordBatch:
     """Parse the cells of `data`, and add (row, number of cells) of rows with a wrong number to `ragged`."""
@@ -234,7 +242,7 @@ def _parse(
             ),
             convert_options=convert_options,
         ).read_all()
-    return pa.RecordBatch.from_arrays([_one_chunk(column) for column in table.columns], schema=schema)
+    return one_batch(table)
 
 
 def _skip_ragged(ragged: list[tuple[int, int]], row: arrow_csv.InvalidRow) -> str:
@@ -242,69 +250,17 @@ def _skip_ragged(ragged: list[tuple[int, int]], row: arrow_csv.InvalidRow) -> st
     return "skip"
 
 
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
-
-
-def _report_ragged(
-    block: TextBlock, ragged: Sequence[tuple[int, int]], cells: int, options: CsvOptions, bad_rows: BadRows
-) -> None:
-    if not ragged:
-        return
-    places = _locate(block, np.array([number for number, _ in ragged]), options)
-    for (_, found), (line, text) in zip(ragged, places, strict=True):
-        reason = f"{counted(found, 'cell')}, but the header has {cells}. Is {options.delimiter!r} the delimiter?"
-        bad_rows.report(block.bad_row(line, reason, text))
-
-
 def _blank_undecodable(block: TextBlock, options: CsvOptions, bad_rows: BadRows) -> TextBlock:
     """Replace rows that are not UTF-8 by blank lines, so that other rows keep their line numbers."""
     bounds = row_starts(block.data, options)
     pieces = [block.data[: bounds[0]]]
-    for line, row in _locate(block, np.arange(len(bounds) - 1), options):
+    for line, row in locate(block, np.arange(len(bounds) - 1), options):
         if is_utf8(row):
             pieces.append(row)
         else:
             bad_rows.report(block.bad_row(line, f"not {options.encoding} text", row))
             pieces.append(b"\n" * count_lines(row))
     return replace(block, data=b"".join(pieces))
-
-
-def _locate(block: TextBlock, numbers: Ints, options: CsvOptions) -> Iterator[tuple[int, bytes]]:
-    bounds, ends = row_starts(block.data, options), _line_ends(block.data)
-    starts, stops = bounds[numbers], bounds[numbers + 1]
-    lines = block.line + np.searchsorted(ends, starts, side="right")
-    for line, start, stop in zip(lines.tolist(), starts, stops, strict=True):
-        yield line, block.data[start:stop]
-
-
-def _are_beside(text: npt.NDArray[np.uint8], quotes: Ints, ends_cell: npt.NDArray[np.bool_], quote: str) -> bool:
-    """Return whether each quote is next to a delimiter, a line end, or another quote."""
-    beside = ends_cell.copy()
-    beside[ord(quote)] = True
-    opens, closes = quotes[0::2], quotes[1::2]
-    return bool(beside[text[opens[opens > 0] - 1]].all() and beside[text[closes[closes + 1 < len(text)] + 1]].all())
-
-
-def _walk_quotes(text: npt.NDArray[np.uint8], quotes: Ints, ends_cell: npt.NDArray[np.bool_]) -> Ints:
-    toggles: list[int] = []
-    inside, doubled = False, -1
-    for place in quotes.tolist():
-        if place == doubled:
-            continue
-        if not inside and place and not ends_cell[text[place - 1]]:
-            continue
-        if inside and place + 1 < len(text) and text[place + 1] == text[place]:
-            doubled = place + 1
-            continue
-        toggles.append(place)
-        inside = not inside
-    return np.array(toggles, np.int64)
-
-
-def _last_line_end(data: bytes) -> int:
-    """Return the end of the last whole line. A CR at the end of `data` may be half of a CR LF."""
-    return max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
 
 
 def _line_ends(data: bytes) -> Ints:

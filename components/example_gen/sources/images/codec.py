@@ -60,10 +60,6 @@ class ImageOptions:
             require(is_size, self, "size", "use (height, width) in pixels")
         require(self.channels in (None, *_MODES), self, "channels", "use 1, 3 or None")
 
-    @property
-    def keeps_bytes(self) -> bool:
-        return self == ImageOptions()
-
 
 _ORIENTATION = 0x0112  # Exif 2.32: 1 to 8. From 5 on, height and width are swapped
 _FIRST_TURNED = 5
@@ -86,11 +82,7 @@ def header_of(data: bytes, path: str) -> ImageHeader:
 
 
 def upright_size(file: BinaryIO, path: str) -> tuple[int, int, int]:
-    """Return height, width and channels after applying the Exif orientation.
-
-    Raises:
-      InfeedError: see `read_header`.
-    """
+    """Return height, width and channels after applying the Exif orientation. Raises InfeedError like `read_header`."""
     header = read_header(file, path)
     file.seek(0)
     with open_image(file) as image:
@@ -101,11 +93,7 @@ def upright_size(file: BinaryIO, path: str) -> tuple[int, int, int]:
 
 
 def read_header(file: BinaryIO, path: str) -> ImageHeader:
-    """Read the header of an image without decoding it.
-
-    Raises:
-      InfeedError: the file is not a PNG or JPEG.
-    """
+    """Read the header of an image without decoding it. Raises InfeedError if the file is not a PNG or JPEG."""
     try:
         with open_image(file) as image:
             return _header_of(image, path)
@@ -117,18 +105,14 @@ def check_whole(data: bytes, header: ImageHeader, path: str) -> None:
     """Raise InfeedError if an image is truncated or damaged. Only unusual files are decoded."""
     check = damage_of_png if header.format == "png" else damage_of_jpeg
     damage = check(data)
-    if damage is None:
-        _check_decodes(data, path)
-    elif damage:
+    if damage:
         raise InfeedError(damage, where=path, do=_DO)
-
-
-def _check_decodes(data: bytes, path: str) -> None:
-    try:
-        with open_image(io.BytesIO(data)) as image:
-            image.load()
-    except UNREADABLE as error:
-        raise InfeedError(f"the image is truncated or damaged: {error}", where=path, do=_DO) from error
+    if damage is None:
+        try:
+            with open_image(io.BytesIO(data)) as image:
+                image.load()
+        except UNREADABLE as error:
+            raise InfeedError(f"the image is truncated or damaged: {error}", where=path, do=_DO) from error
 
 
 def check_size(height: int, width: int, channels: int, path: str, most_mb: int) -> None:
@@ -157,7 +141,11 @@ def rewrite(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tupl
     except UNREADABLE as error:
         raise InfeedError(f"not an image, or truncated: {error}", where=path, do=_DO) from error
     header = replace(header, height=pixels.height, width=pixels.width, channels=len(pixels.getbands()))
-    return (_raw(pixels) if options.pixels == "raw" else _encoded(pixels, header.format)), header
+    if options.pixels == "raw":
+        return _raw(pixels), header
+    file = io.BytesIO()
+    pixels.save(file, header.format, **({"quality": _JPEG_QUALITY} if header.format == "jpeg" else {}))
+    return file.getvalue(), header
 
 
 @functools.cache
@@ -176,7 +164,11 @@ def _decoded(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tup
         # The output has no orientation tag, so apply the tag to the pixels.
         is_turned = image.getexif().get(_ORIENTATION, 1) != 1
         upright = ImageOps.exif_transpose(image) if is_turned else image  # exif_transpose copies every image
-        return header, _scaled(_to_8_bits(upright, path, options), options)
+        plain = _to_8_bits(upright, path, options)
+        if options.size is not None:
+            height, width = options.size
+            plain = plain.resize((width, height), Image.Resampling.BILINEAR)  # averages when it shrinks
+        return header, plain
 
 
 @contextmanager
@@ -228,13 +220,10 @@ def _jpeg_header(data: bytes) -> ImageHeader | None:
 def _header_of(image: Image.Image, path: str) -> ImageHeader:
     if image.format not in FORMATS:
         raise InfeedError(f"the format is {image.format}", where=path, do="convert the image to PNG or JPEG")
-    return ImageHeader(FORMATS[image.format], image.height, image.width, _channels(image))
-
-
-def _channels(image: Image.Image) -> int:
-    if image.mode == "P":
-        return 4 if "transparency" in image.info else 3  # decoding a palette image yields its colors
-    return _CHANNELS.get(image.mode, len(image.getbands()))
+    channels = _CHANNELS.get(image.mode, len(image.getbands()))
+    if image.mode == "P":  # decoding a palette image yields its colors
+        channels = 4 if "transparency" in image.info else 3
+    return ImageHeader(FORMATS[image.format], image.height, image.width, channels)
 
 
 def _to_8_bits(image: Image.Image, path: str, options: ImageOptions) -> Image.Image:
@@ -250,16 +239,3 @@ def _to_8_bits(image: Image.Image, path: str, options: ImageOptions) -> Image.Im
 
 def _converted(image: Image.Image, mode: str) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)  # convert copies even if the mode is equal
-
-
-def _scaled(image: Image.Image, options: ImageOptions) -> Image.Image:
-    if options.size is None:
-        return image
-    height, width = options.size
-    return image.resize((width, height), Image.Resampling.BILINEAR)  # Pillow's filter averages when it shrinks
-
-
-def _encoded(image: Image.Image, form: str) -> bytes:
-    file = io.BytesIO()
-    image.save(file, form, **({"quality": _JPEG_QUALITY} if form == "jpeg" else {}))
-    return file.getvalue()

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -42,10 +43,8 @@ _LAYOUTS = "use a folder with one folder of PNG or JPEG files per class, or a CS
 
 @dataclass(frozen=True)
 class ImageIndex:
-    """The images in order, the sorted class names, and the bad rows of a CSV."""
+    """The images in order, and the bad rows of a CSV."""
 
-    root: str
-    classes: tuple[str, ...]
     images: tuple[FileRef, ...]
     bad_rows: tuple[BadRow, ...] = ()
 
@@ -65,8 +64,7 @@ class _ImageReading:
 
     classes: Classes
     options: ImageOptions
-    block_bytes: int
-    max_row_mb: int
+    ingest: IngestOptions
 
     @property
     def schema(self) -> pa.Schema:
@@ -88,8 +86,12 @@ def open_images(
         for split, some in matched.items()
     }
     classes = Classes.of(ref for one in found.values() for ref in one.refs)
-    form = _ImageReading(classes, image_options or ImageOptions(), options.block_bytes, options.max_row_mb)
-    tasks = inputs.as_tasks((split, what) for split, one in found.items() for what in _plan(one, options.block_bytes))
+    form = _ImageReading(classes, image_options or ImageOptions(), options)
+    tasks = inputs.as_tasks(
+        (split, what)
+        for split, one in found.items()
+        for what in chain([one.bad_rows] if one.bad_rows else [], folders.plan_blocks(one.refs, options.block_bytes))
+    )
     named = [file for one in found.values() for file in one.named]
     source = Source.of("image", root, inputs.all_files(matched) + named)
     return OpenedSource(source, form.schema, tasks, partial(read, form=form))
@@ -102,7 +104,7 @@ def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows:
             bad_rows.report(row)
         return
     rows, size = list[_Row](), 0
-    for ref in folders.bounded(what, form.max_row_mb, bad_rows):
+    for ref in folders.bounded(what, form.ingest.max_row_mb, bad_rows):
         try:
             rows.append(_Row(ref, *_load(ref, form)))
         except ReadFailedError:  # a failed read does not mean that the image is bad
@@ -111,7 +113,7 @@ def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows:
             bad_rows.report(BadRow(ref.path, None, None, error.what, ""))
             continue
         size += len(rows[-1].content)
-        if size >= form.block_bytes:  # before decoding the next image, to free memory
+        if size >= form.ingest.block_bytes:  # before decoding the next image, to free memory
             yield _to_batch(rows, form)
             size = 0
     if rows:
@@ -134,10 +136,14 @@ def find_images(root: str, bad_rows: BadRows | None = None, *, allow_outside: bo
     else:
         folder, pattern = root, _manifest_in(root) or folders.CLASS_FOLDERS
     if pattern == folders.CLASS_FOLDERS:
-        _check_class_folders(folder)
+        for name in (one for one in files.list_folders(folder) if not files.is_hidden(one)):
+            path = files.join(folder, name)
+            if all(files.is_hidden(file.path) for file in files.list_files(path)):
+                where = f"{path}, which holds {_contents(path)}"
+                raise InfeedError(f"class folder {name!r} is empty", where=where, do=_LAYOUTS)
     bounds = FolderBounds(folder, allow=allow_outside)
     found = list_images(folder, pattern, files.glob(folder, pattern), bad_rows or BadRows(), bounds)
-    return ImageIndex(folder, Classes.of(found.refs).names, found.refs, found.bad_rows)
+    return ImageIndex(found.refs, found.bad_rows)
 
 
 def default_pattern(root: str) -> str:
@@ -186,7 +192,11 @@ def list_images(root: str, pattern: str, found: Iterable[FileStat], bad_rows: Ba
 
 def _named_by(table: str, bad_rows: BadRows, bounds: FolderBounds) -> Iterator[tuple[FileStat, str]]:
     """Yield (image, label) of each row of a CSV, and report rows that are incomplete or name an invalid file."""
-    reader = csv.DictReader(io.StringIO(_text_of(table), newline=""))
+    try:
+        text = files.read_bytes(table).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InfeedError(f"not UTF-8 text: {error.reason}", where=table, do="write the CSV as UTF-8") from error
+    reader = csv.DictReader(io.StringIO(text, newline=""))
     try:
         yield from _images_of(reader, table, bad_rows, bounds)
     except csv.Error as error:
@@ -220,27 +230,10 @@ def _images_of(
             bad_rows.report(BadRow(table, reader.line_num, "label", f"there is no label for {path!r}", f"{path},"))
 
 
-def _text_of(table: str) -> str:
-    try:
-        return files.read_bytes(table).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InfeedError(f"not UTF-8 text: {error.reason}", where=table, do="write the CSV as UTF-8") from error
-
-
 def _manifest_in(root: str) -> str | None:
     """Return the name of the only image CSV in a folder. None if there is none or several."""
     manifests = [files.name(file.path) for file in files.glob(root, "*.csv") if is_manifest(file.path)]
     return manifests[0] if len(manifests) == 1 else None
-
-
-def _check_class_folders(root: str) -> None:
-    names = [folder for folder in files.list_folders(root) if not files.is_hidden(folder)]
-    for folder in names:
-        path = files.join(root, folder)
-        if not any(not files.is_hidden(file.path) for file in files.list_files(path)):
-            raise InfeedError(
-                f"class folder {folder!r} is empty", where=f"{path}, which holds {_contents(path)}", do=_LAYOUTS
-            )
 
 
 def _contents(folder: str) -> str:
@@ -251,12 +244,6 @@ def _contents(folder: str) -> str:
     return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
 
 
-def _plan(found: Found, block_bytes: int) -> Iterator[FileBlock | tuple[BadRow, ...]]:
-    if found.bad_rows:
-        yield found.bad_rows
-    yield from folders.plan_blocks(found.refs, block_bytes)
-
-
 class _Row(NamedTuple):
     file: FileRef
     content: bytes | bytearray
@@ -265,10 +252,10 @@ class _Row(NamedTuple):
 
 def _load(file: FileRef, form: _ImageReading) -> tuple[bytes | bytearray, ImageHeader]:
     data = folders.read_whole(file.path)
-    if not form.options.keeps_bytes:
-        return rewrite(data, file.path, form.options, form.max_row_mb)
+    if form.options != ImageOptions():
+        return rewrite(data, file.path, form.options, form.ingest.max_row_mb)
     header = header_of(data, file.path)
-    check_size(header.height, header.width, header.channels, file.path, form.max_row_mb)
+    check_size(header.height, header.width, header.channels, file.path, form.ingest.max_row_mb)
     check_whole(data, header, file.path)
     return data, header
 

@@ -45,13 +45,12 @@ _MIDWAY = "handle the value in the query by CAST or WHERE, or remove +adbc from 
 
 @contextmanager
 def open_database(url: sa.URL) -> Iterator[Database]:
-    """Connect by the package `adbc_driver_<database>`.
-
-    Raises:
-      RefusedError: the package is missing, or the database refuses the connection.
-    """
+    """Connect by the package `adbc_driver_<database>`. Raises RefusedError if it is missing or the database refuses."""
     name = url.get_backend_name()
-    driver = _driver(name)
+    try:
+        driver = importlib.import_module(f"adbc_driver_{name}.dbapi")
+    except ImportError as error:
+        raise RefusedError(error, do=f"pip install adbc-driver-{name}") from None
     uri, options = driver_arguments(url)
     with _driver_errors(driver):
         connection = driver.connect(uri, autocommit=True, **({"db_kwargs": options} if options else {}))
@@ -89,8 +88,11 @@ class AdbcDatabase:
 
     def fetch_row(self, statement: Statement) -> Row:
         batch, _ = self._batches(self._connection, statement, 1)
-        with _driver_errors(self._driver):
-            return exact_row(batch)
+        with _driver_errors(self._driver):  # a date or time may be outside the years 1 to 9999
+            named = zip(map(_extension, batch.schema), batch.columns, strict=True)
+            row = [(name, column[0].as_py()) for name, column in named]
+        # Ranges between rounded keys could miss rows, so numerics are Decimal.
+        return tuple(Decimal(value) if name == "numeric" and value is not None else value for name, value in row)
 
     def read(
         self, statement: Statement, shape: Shape, where: str, bad_rows: BadRows
@@ -118,13 +120,6 @@ class AdbcDatabase:
             yield no_rows(reader.schema)
 
 
-def _driver(name: str) -> Any:
-    try:
-        return importlib.import_module(f"adbc_driver_{name}.dbapi")
-    except ImportError as error:
-        raise RefusedError(error, do=f"pip install adbc-driver-{name}") from None
-
-
 def _dialect(name: str) -> sa.Dialect:
     """Return the SQLAlchemy dialect of the database, or plain SQL if there is none, without its driver."""
     try:
@@ -150,11 +145,7 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def to_plain(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
-    """Flatten structs, decode dictionaries, and convert extension types according to the table above.
-
-    Raises:
-      InfeedError: an extension type is not supported.
-    """
+    """Flatten structs, decode dictionaries, and convert extension types by the table above, or raise InfeedError."""
     flat = schemas.flatten_batch(batch)
     arrays = [_convert_extension(field, column, where) for field, column in zip(flat.schema, flat.columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=flat.schema.names)
@@ -164,21 +155,16 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema, where: str, bad_rows: BadRows,
     """Cast a batch to `schema`, and report and drop rows with values that cannot be cast."""
     plain = to_plain(batch, where)
     try:
-        arrays = [_cast(column, field.type) for field, column in zip(schema, plain.columns, strict=True)]
+        for items in map(example_types.items_of, plain.columns):
+            if pa.types.is_timestamp(items.type):
+                items = items.cast(pa.timestamp("us", items.type.tz), safe=False)
+            if pa.types.is_temporal(items.type):
+                pc.min_max(items).as_py()  # OverflowError beyond Python's range, such as PostgreSQL's infinity
+        arrays = [cast(column, field.type) for field, column in zip(schema, plain.columns, strict=True)]
     except UNFIT:
         rows = list(zip(*([_shown(cell) for cell in column] for column in plain.columns), strict=True))
         return to_batch(rows, schema, where, bad_rows, first_row)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def exact_row(batch: pa.RecordBatch) -> Row:
-    """Return the first row with numerics as Decimal. Ranges between rounded keys could miss rows.
-
-    Raises:
-      OverflowError: a date or time is outside the years 1 to 9999.
-    """
-    row = [(_extension(field), column[0].as_py()) for field, column in zip(batch.schema, batch.columns, strict=True)]
-    return tuple(Decimal(value) if name == "numeric" and value is not None else value for name, value in row)
 
 
 def _convert_extension(field: pa.Field, column: pa.Array, where: str) -> pa.Array:
@@ -186,11 +172,8 @@ def _convert_extension(field: pa.Field, column: pa.Array, where: str) -> pa.Arra
     if name is None:
         return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     if name not in _CONVERSIONS:
-        raise InfeedError(
-            f"a tf.Example cannot hold the database type {name}",
-            where=f"{where}, column {field.name!r}",
-            do=REMEDY,
-        )
+        what = f"a tf.Example cannot hold the database type {name}"
+        raise InfeedError(what, where=f"{where}, column {field.name!r}", do=REMEDY)
     return _CONVERSIONS[name](column)
 
 
@@ -226,19 +209,6 @@ _CONVERSIONS = {
     "arrow.uuid": _uuids,
     "uuid": _uuids,
 }
-
-
-def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
-    _check_times(example_types.items_of(column))
-    return cast(column, to)
-
-
-def _check_times(items: pa.Array) -> None:
-    """Raise OverflowError for times beyond Python's range, such as PostgreSQL's infinity."""
-    if pa.types.is_timestamp(items.type):
-        items = items.cast(pa.timestamp("us", items.type.tz), safe=False)
-    if pa.types.is_temporal(items.type):
-        pc.min_max(items).as_py()
 
 
 def _shown(cell: pa.Scalar) -> Any:

@@ -20,11 +20,7 @@ REMEDY = "cast it in the query: CAST(column AS type)"
 
 @contextmanager
 def open_database(url: sa.URL) -> Iterator[Database]:
-    """Connect to a database.
-
-    Raises:
-      RefusedError: the driver or database does not exist, or the database refuses a request.
-    """
+    """Connect to a database. Raises RefusedError if there is no such driver or database, or it refuses a request."""
     engine = _engine(url)
     try:
         with engine.connect() as connection:
@@ -42,7 +38,14 @@ class SqlAlchemyDatabase:
         self._connection = connection
 
     def look_at(self, statement: Statement, where: str, block_bytes: int) -> Shape:
-        names, rows, size = self._first_rows(statement, block_bytes)
+        rows, size = list[Row](), 0
+        with self._connection.execution_options(stream_results=True).execute(statement) as result:
+            names = list(result.keys())
+            for some in result.partitions(_PROBED_AT_A_TIME):
+                rows += [tuple(row) for row in some]
+                size += sum(sys.getsizeof(cell) for row in some for cell in row)
+                if len(rows) >= _PROBED_ROWS or size > block_bytes:
+                    break
         columns = zip(*rows, strict=True) if rows else ([] for _ in names)
         fields = [infer_field(name, values, where, REMEDY) for name, values in zip(names, columns, strict=True)]
         return Shape(pa.schema(fields), rows_in(block_bytes, len(rows), size))
@@ -59,19 +62,6 @@ class SqlAlchemyDatabase:
             rows = [tuple(one) for one in some]
             yield len(rows), to_batch(rows, shape.columns, where, bad_rows, first_row=row)
             row += len(rows)
-
-    def _first_rows(self, statement: Statement, block_bytes: int) -> tuple[list[str], list[Row], int]:
-        """Return (column names, first rows, size of the rows in bytes)."""
-        rows: list[Row] = []
-        size = 0
-        with self._connection.execution_options(stream_results=True).execute(statement) as result:
-            names = list(result.keys())
-            for some in result.partitions(_PROBED_AT_A_TIME):
-                rows += [tuple(row) for row in some]
-                size += sum(sys.getsizeof(cell) for row in some for cell in row)
-                if len(rows) >= _PROBED_ROWS or size > block_bytes:
-                    break
-        return names, rows, size
 
 
 def _engine(url: sa.URL) -> sa.Engine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
@@ -24,14 +24,9 @@ _NO_COLUMN = "rowcount"  # never selected
 
 @dataclass(frozen=True)
 class Shape:
-    """Properties of a result, inferred from its first rows.
+    """Properties of a result, inferred from its first rows."""
 
-    Attributes:
-      columns: column names and types. The type is null if all values so far are null.
-      rows_at_a_time: number of rows of a block.
-    """
-
-    columns: pa.Schema
+    columns: pa.Schema  # the type is null if all values so far are null
     rows_at_a_time: int
 
 
@@ -39,11 +34,7 @@ class Database(Protocol):
     """A connection. Errors of the database are raised as `RefusedError`."""
 
     def look_at(self, statement: Statement, where: str, block_bytes: int) -> Shape:
-        """Infer the shape of a result from its first rows.
-
-        Raises:
-          InfeedError: a tf.Example cannot hold a column.
-        """
+        """Infer the shape of a result from its first rows. InfeedError if a tf.Example cannot hold a column."""
 
     def fetch_row(self, statement: Statement) -> Row:
         """Return the only row of a result, as Python values."""
@@ -132,13 +123,11 @@ def count_rows(database: Database, query: str, ranges: list[KeyRange]) -> list[i
 
 
 def cut_range(column: str, low: Any, high: Any, partitions: int) -> list[KeyRange]:
-    """Divide `low` to `high`, inclusive, into ranges of equal width.
-
-    Raises:
-      InfeedError: the keys do not support arithmetic, such as text.
-    """
+    """Divide `low` to `high`, inclusive, into ranges of equal width. Raises InfeedError for keys without arithmetic."""
     try:
-        cuts = [_cut_point(low, high, number, partitions) for number in range(1, partitions)]
+        widths = [(high - low) * number for number in range(1, partitions)]
+        steps = [one // partitions if isinstance(one, int | timedelta) else one / partitions for one in widths]
+        cuts = [low + step for step in steps]
     except TypeError:
         raise InfeedError(
             f"keys such as {str(low)[:40]!r} cannot be divided into ranges",
@@ -146,20 +135,14 @@ def cut_range(column: str, low: Any, high: Any, partitions: int) -> list[KeyRang
             do="use a column of numbers, dates or times, or leave it out",
         ) from None
     bounds = [low, *dict.fromkeys(cut for cut in cuts if cut > low), high]
-    return [KeyRange(column, *pair, last=False) for pair in pairwise(bounds[:-1])] + [
-        KeyRange(column, bounds[-2], high, last=True)
-    ]
+    *others, last = [KeyRange(column, *pair, last=False) for pair in pairwise(bounds)]
+    return [*others, replace(last, last=True)]
 
 
 def _within(key: sa.ColumnElement[Any], keys: KeyRange) -> sa.ColumnElement[bool]:
     if keys.low is None:
         return key.is_(None)
     return sa.and_(key >= keys.low, key <= keys.high if keys.last else key < keys.high)
-
-
-def _cut_point(low: Any, high: Any, number: int, partitions: int) -> Any:
-    width = (high - low) * number
-    return low + (width // partitions if isinstance(width, int | timedelta) else width / partitions)
 
 
 def _source(query: str, column: str) -> tuple[sa.FromClause, sa.ColumnElement[Any]]:

@@ -60,9 +60,7 @@ class SqlOptions:
     partitions: int = 8
 
     def __post_init__(self) -> None:
-        if (
-            not self.connection_env.isidentifier()
-        ):  # the value is not shown, because it may be a secret given by mistake
+        if not self.connection_env.isidentifier():  # its value may be a secret given by mistake, so it is not shown
             do = "export the connection string as a variable, and use the name of the variable"
             what = "connection_env is not the name of an environment variable"
             raise refused(self, "connection_env", do, what)
@@ -88,7 +86,6 @@ class QueryPart:
 
     @property
     def where(self) -> str:
-        """Name of the part in errors."""
         query = shown(self.table.query)
         return query if self.keys is None else f"{query}, {self.keys.column} {self.keys.low} to {self.keys.high}"
 
@@ -141,11 +138,7 @@ def plan_parts(database: Database, table: Table, sql: SqlOptions) -> Iterator[Qu
 def read_part(
     what: QueryPart, schema: pa.Schema, connection_env: str, *, bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one part.
-
-    Raises:
-      InfeedError: the number of rows differs from the plan.
-    """
+    """Yield the rows of one part. Raises InfeedError if the number of rows differs from the plan."""
     row = 1
     statement = select_rows(what.table.query, what.keys)
     with connect(connection_env) as database:
@@ -182,8 +175,21 @@ def connect(variable: str) -> Iterator[Database]:
     Raises:
       InfeedError: the variable, URL, driver or database is invalid, or the database refuses a request.
     """
-    text = _text_of(variable)
-    url = _parse(text, variable)
+    text = os.environ.get(variable)
+    if not text:
+        raise InfeedError(
+            f"the environment variable {variable} is not set",
+            where="connection_env",
+            do=f"export it on every worker, such as {variable}=postgresql+psycopg://user:password@host/database",
+        )
+    try:
+        url = sa.make_url(text)
+    except (exc.ArgumentError, ValueError):
+        raise InfeedError(
+            "the value is not a SQLAlchemy URL",
+            where=f"the environment variable {variable}",
+            do="use dialect+driver://user:password@host:port/database, with / and @ in the password as %2F and %40",
+        ) from None
     way = adbc if url.drivername.endswith("+adbc") else alchemy
     try:
         with way.open_database(url) as database:
@@ -208,25 +214,3 @@ def without_secrets(text: str, url: str) -> str:
     for secret in sorted(secrets | {quote(one, safe="") for one in secrets} | {quote_plus(one) for one in secrets}):
         text = text.replace(secret, _HIDDEN) if secret else text
     return text
-
-
-def _text_of(variable: str) -> str:
-    text = os.environ.get(variable)
-    if not text:
-        raise InfeedError(
-            f"the environment variable {variable} is not set",
-            where="connection_env",
-            do=f"export it on every worker, such as {variable}=postgresql+psycopg://user:password@host/database",
-        )
-    return text
-
-
-def _parse(text: str, variable: str) -> sa.URL:
-    try:
-        return sa.make_url(text)
-    except (exc.ArgumentError, ValueError):
-        raise InfeedError(
-            "the value is not a SQLAlchemy URL",
-            where=f"the environment variable {variable}",
-            do="use dialect+driver://user:password@host:port/database, with / and @ in the password as %2F and %40",
-        ) from None

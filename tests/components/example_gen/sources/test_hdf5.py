@@ -57,6 +57,13 @@ def test_every_value_comes_back_in_order(tmp_path: Path, how: Any, tasks: int) -
     assert [row["lists"] for row in rows] == LISTS
 
 
+def test_what_is_left_out_may_be_a_single_value(tmp_path: Path) -> None:
+    write(tmp_path / "a.h5")
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        file["version"] = 3
+    assert [row["y"] for row in rows_of(open_file(tmp_path / "a.h5", columns=["y"]))] == ARRAYS["y"].tolist()
+
+
 def test_the_fields_of_a_compound_type_are_columns(tmp_path: Path) -> None:
     table = np.array([(1, 0.5, b"a"), (2, 1.5, b"b")], [("n", "<i8"), ("x", "<f8"), ("t", "S4")])
     with h5py.File(tmp_path / "a.h5", "w") as file:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -43,12 +44,13 @@ def read_in_order(source: OpenedSource) -> Outcome:
 
 
 def read_apart(source: OpenedSource) -> Outcome:
-    """Each task alone, as on workers, and what `ingest` does with what they found."""
+    """Each task alone and pickled, as on workers, and what `ingest` does with what they found."""
+    read = pickle.loads(pickle.dumps(source.read))
     batches, spilled, rejected = [], [], []
     for task in source.tasks:
         bad_rows = BadRows("reject", 9_999, relative=True)
         try:
-            batches += list(source.read(task.payload, bad_rows=bad_rows))
+            batches += list(read(task.payload, bad_rows=bad_rows))
         except AstrayError:
             bad_rows.found = Findings(astray=True)
         rejected.append(bad_rows.take())

@@ -15,6 +15,7 @@ from infeed.components.example_gen.sources import streams
 # A process ends right after it has refused a file, again and again; forked, since imports take most of a second each.
 REFUSE_AND_END = """
 import gc, os, sys
+from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.csv import reader
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
@@ -25,7 +26,7 @@ for _ in range({times}):
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         continue
     try:
-        reader.scan({path!r}, CsvOptions())
+        reader.scan({path!r}, CsvOptions(), IngestOptions())
     except InfeedError:
         sys.exit(2)
 """

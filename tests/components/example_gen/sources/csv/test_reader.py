@@ -160,7 +160,7 @@ def test_the_same_table_with_options(write: Write, content: str | bytes, options
 def test_latin_1(write: Write) -> None:
     path = write("größe,ä\nKöln,ü\n".encode("latin-1"))  # the header alone is longer as UTF-8 than up to its end here
     options = CsvOptions(encoding="latin-1")
-    rows = reader.read_header(path, options).rows
+    _, rows = reader.read_header(path, options)
     (block,) = reader.read_span(rows, open_csv(path, options).schema, options, IngestOptions(), bad_rows=BadRows())
     assert block.to_pydict() == {"größe": ["Köln"], "ä": ["ü"]}
 

@@ -13,7 +13,7 @@ from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.csv import rows as csv_rows
 from infeed.components.example_gen.sources.csv.cuts import rules_of
-from infeed.components.example_gen.sources.csv.reader import CsvHeader, read_header
+from infeed.components.example_gen.sources.csv.reader import read_header
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.streams import Span
 
@@ -25,13 +25,13 @@ TABLES = st.integers(1, 3).flatmap(
 )
 
 
-def split(path: str, block_bytes: int) -> tuple[CsvHeader, list[Span]]:
-    header = read_header(path, OPTIONS)
-    rules = rules_of(OPTIONS, len(header.names))
-    cutter = streams.SpanCutter(header.rows, block_bytes, rules)
-    for block in streams.read_blocks(header.rows, "utf-8", block_bytes, rules.whole):
+def split(path: str, block_bytes: int) -> tuple[tuple[str, ...], list[Span]]:
+    names, rows = read_header(path, OPTIONS)
+    rules = rules_of(OPTIONS, len(names))
+    cutter = streams.SpanCutter(rows, block_bytes, rules)
+    for block in streams.read_blocks(rows, "utf-8", block_bytes, rules.whole):
         cutter.add(block)
-    return header, cutter.spans()
+    return names, cutter.spans()
 
 
 @pytest.mark.slow
@@ -44,11 +44,11 @@ def test_spans_read_apart_are_the_rows_that_the_csv_module_reads(
     with open(path, "w", newline="") as file:
         writer = csv.writer(file, lineterminator=line_end, quoting=csv.QUOTE_ALL)
         writer.writerows([[f"c{number}" for number in range(len(table[0]) if table else 1)], *table])
-    header, spans = split(path, block_bytes)
+    names, spans = split(path, block_bytes)
     rows = []
     for span in spans:
         for block in streams.read_blocks(span, "utf-8", 1 << 20, partial(csv_rows.whole_rows, options=OPTIONS)):
-            rows += csv_rows.parse_rows(block, header.names, OPTIONS, BadRows()).columns.to_pylist()
+            rows += csv_rows.parse_rows(block, names, OPTIONS, BadRows()).columns.to_pylist()
     assert [[cell or "" for cell in row.values()] for row in rows] == table
     assert [span.start for span in spans[1:]] == [span.stop for span in spans[:-1]]
 

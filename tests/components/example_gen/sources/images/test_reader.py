@@ -36,7 +36,6 @@ def pets(tmp_path: Path) -> str:
 
 def test_class_folders(pets: str) -> None:
     index = reader.find_images(pets)
-    assert index.classes == ("cat", "dog")
     assert [(image.filename, image.text) for image in index.images] == [
         ("cat/a.jpg", "cat"),
         ("cat/c.png", "cat"),
@@ -51,7 +50,6 @@ def test_a_csv_of_paths_and_labels(tmp_path: Path, given: str) -> None:
     (tmp_path / "notes.csv").write_text("some,other\n1,2\n")
     (tmp_path / "labels.csv").write_text("label,path\ndog,pictures/2.png\ncat,pictures/1.png\n")
     index = reader.find_images(str(tmp_path / given))
-    assert index.classes == ("cat", "dog")
     assert [(image.filename, image.text) for image in index.images] == [
         ("pictures/2.png", "dog"),
         ("pictures/1.png", "cat"),

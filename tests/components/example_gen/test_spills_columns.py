@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from infeed.components.example_gen.spill_columns import Spills
-from infeed.components.example_gen.spills import Spill
+from infeed.components.example_gen.spills import Spill, Spills
 
 SPILLS = [
     Spill("train", "a", 0, 4, 41, ("x", None)),

@@ -1,4 +1,4 @@
-"""Groups, repeated rows and repeated pictures, from the data to what a run says. It covers `repeated_pictures`, too."""
+"""Groups, repeated rows and repeated pictures, from the data to what a run says.."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from PIL import Image
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByTime, SplitBy
 from infeed.components.errors import InfeedError
 from infeed.pipelines.project.config_file import read_project
-from infeed.pipelines.project.repeated_pictures import find_repeated_pictures
+from infeed.pipelines.project.leak_notes import check_spread, spread_notes
+from infeed.pipelines.project.repeats import find_repeated_pictures
 from infeed.pipelines.project.resolve import Overrides, resolve
-from infeed.pipelines.project.spread import check_spread, spread_notes
 from infeed.pipelines.project.survey import survey_images
 from infeed.pipelines.surveys import ColumnSurvey, Group, Repeats, TableSurvey
 

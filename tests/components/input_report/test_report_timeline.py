@@ -9,8 +9,7 @@ import pytest
 
 from infeed.components.dataset.input_profile import INPUT_PROFILE, InputProfile, Timeline, read_profile
 from infeed.components.errors import InfeedError
-from infeed.components.input_report.report import Report
-from infeed.components.input_report.timeline import step_plot
+from infeed.components.input_report.report import Report, step_plot
 from infeed.components.input_report.verdict import bands, judge
 
 Make = Callable[..., InputProfile]
