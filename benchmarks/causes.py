@@ -45,24 +45,16 @@ def main(names: tuple[str, ...], turns: int, seconds: float, busy: int, as_json:
 
 @dataclass(frozen=True)
 class Cause:
-    """A pipeline with a cause.
-
-    Attributes:
-      dataset: makes what is measured, in a folder: a path, or the name of a function of this file.
-      stage: what has to be named.
-      arguments: further ones of the command.
-      advice: what the sentence has to contain, in place of the stage.
-    """
+    """A pipeline with a cause."""
 
     name: str
-    dataset: Callable[[Path], str]
-    stage: str
-    arguments: tuple[str, ...] = ()
-    advice: str = ""
+    dataset: Callable[[Path], str]  # makes what is measured in a folder: a path, or a function of this file
+    stage: str  # what has to be named
+    arguments: tuple[str, ...] = ()  # further ones of the command
+    advice: str = ""  # what the sentence has to contain, in place of the stage
 
 
 def result(cause: Cause, folder: Path, turns: int, seconds: float) -> Result:
-    """The turns of one cause."""
     dataset = cause.dataset(folder)
     named, found, watch = 0, Counter[str](), Stopwatch()
     for _ in range(turns):
@@ -75,7 +67,6 @@ def result(cause: Cause, folder: Path, turns: int, seconds: float) -> Result:
 
 
 def measured(*arguments: str) -> dict[str, Any]:
-    """What the command says."""
     from infeed.pipelines.cli import main as infeed
 
     done = CliRunner().invoke(infeed, ["measure", *arguments, "--json"], catch_exceptions=False)
@@ -99,7 +90,6 @@ def other_work(count: int) -> Iterator[None]:
 
 
 def compute() -> None:
-    """Without end."""
     for _ in itertools.count():
         sum(range(10_000))
 
@@ -110,7 +100,6 @@ def this(function: Callable[..., object]) -> Callable[[Path], str]:
 
 
 def slow_source() -> Any:
-    """A source that waits."""
     import tensorflow as tf
 
     return tf.data.Dataset.range(1000).map(_waiting).map(lambda number: number + 1).batch(4)
@@ -126,7 +115,6 @@ def decoding() -> Any:
 
 
 def generating() -> Any:
-    """A Python generator."""
     import numpy as np
     import tensorflow as tf
 
@@ -154,7 +142,6 @@ def slow_batches() -> Any:
 
 
 def fast_input() -> Any:
-    """Batches that are there."""
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensors((tf.zeros([64, 1]), tf.zeros([64, 1]))).repeat().prefetch(2)

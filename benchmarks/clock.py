@@ -9,7 +9,7 @@ import os
 import resource
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +47,13 @@ class Stopwatch:
     @property
     def cost(self) -> Cost:
         return Cost(self.wall, self.cpu)
+
+
+def timed(run: Callable[[], object]) -> Cost:
+    """What one call took."""
+    watch = Stopwatch()
+    run()
+    return watch.cost
 
 
 def median(costs: Iterable[Cost]) -> Cost:

@@ -13,17 +13,16 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import click
-from clock import Cost, Stopwatch
+from clock import timed
 from harness import Result, Side, as_json, interleave, missing, report
-from ingest import BUCKETS, write_table
+from ingest import BUCKETS, ingest_alone, write_table
 
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.example_gen import ingest
 from infeed.components.example_gen.sources.csv.reader import open_csv
 
 # Not getrusage: a process that was forked from a large one is said to have been as large.
@@ -51,7 +50,6 @@ def main(rows: int, columns: int, turns: int, as_json: bool) -> None:
 
 
 def results(folder: Path, rows: int, columns: int, turns: int) -> Iterator[Result]:
-    """The cost at ingest, then StatisticsGen."""
     case = f"{rows:,} rows x {columns} columns"
     write_table(folder / "data", rows, columns)
     counted, uncounted = folder / "counted", folder / "uncounted"
@@ -61,14 +59,13 @@ def results(folder: Path, rows: int, columns: int, turns: int) -> Iterator[Resul
     }
     for run in writers.values():
         run()  # first-time costs
-    took = interleave({name: partial(measured, run) for name, run in writers.items()}, turns)
+    took = interleave({name: partial(timed, run) for name, run in writers.items()}, turns)
     with_statistics, without = (Side.of(name, costs) for name, costs in took.items())
     yield Result("ingest, statistics counted", case, with_statistics, without, turns)
     yield from statistics_gen(folder, case, turns)
 
 
 def statistics_gen(folder: Path, case: str, turns: int) -> Iterator[Result]:
-    """Each of ours beside TFX's."""
     if absent := missing("tfx"):
         yield Result("StatisticsGen", case, Side("infeed", absent=absent), None, 0)
         return
@@ -80,8 +77,11 @@ def statistics_gen(folder: Path, case: str, turns: int) -> Iterator[Result]:
     }
     for run in contenders.values():
         run()
-    took = interleave({name: partial(measured, run) for name, run in contenders.items()}, turns)
-    memory = {"infeed, records read": memory_of_reading(folder / "uncounted", folder / "cache")}
+    took = interleave({name: partial(timed, run) for name, run in contenders.items()}, turns)
+    # By how many bytes a process grows that reads the statistics of the training split.
+    command = [sys.executable, "-c", _READ, str(folder / "uncounted"), str(folder / "cache")]
+    grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    memory = {"infeed, records read": grown}
     sides = {name: Side.of(name, costs, memory=memory.get(name)) for name, costs in took.items()}
     for name in ("infeed", "infeed, records read"):
         yield Result("StatisticsGen", case, sides[name], sides["tfx"], turns)
@@ -90,9 +90,7 @@ def statistics_gen(folder: Path, case: str, turns: int) -> Iterator[Result]:
 def write_dataset(data: Path, out: Path, statistics: bool) -> None:
     """The table as a dataset, without Beam."""
     options = IngestOptions(statistics=statistics)
-    opened = open_csv(str(data), {None: "*"}, options)
-    job = ingest.Job.of(opened, root=str(out), splits=BUCKETS.names, buckets=BUCKETS, options=options)
-    ingest.ingest(opened.tasks, job)
+    ingest_alone(open_csv(str(data), {None: "*"}, options), out, options)
 
 
 def execute(module: str, dataset: Path, out: Path) -> None:
@@ -113,19 +111,6 @@ def execute(module: str, dataset: Path, out: Path) -> None:
     component = importlib.import_module(module).StatisticsGen(examples=channel_utils.as_channel([examples]))
     executor = component.executor_spec.executor_class()
     executor.Do({"examples": [examples]}, {"statistics": [statistics]}, component.exec_properties)
-
-
-def measured(run: Callable[[], object]) -> Cost:
-    """One run."""
-    watch = Stopwatch()
-    run()
-    return watch.cost
-
-
-def memory_of_reading(dataset: Path, cache: Path) -> int:
-    """By how many bytes a process grows that reads the statistics of the training split."""
-    command = [sys.executable, "-c", _READ, str(dataset), str(cache)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 if __name__ == "__main__":

@@ -57,31 +57,22 @@ class Prepared:
 
 
 def prepared(contender: Contender, folder: Path, install: bool) -> Prepared:
-    """A contender, after what it needs is there."""
+    """A contender with an environment of its packages, which is made at the first time."""
     if not contender.packages:
         return Prepared(contender, sys.executable)
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}") or "uv"
+    path = folder.expanduser() / Path(contender.script).stem
+    python = str(path / "bin" / "python")
     try:
-        return _environment(contender, folder.expanduser(), install)
+        if not (path / "whole").exists():
+            if not install:
+                raise CannotRunError("not installed")
+            _command(uv, "venv", "--clear", "--python", sys.executable, str(path))
+            _command(uv, "pip", "install", "--python", python, "numpy", *contender.packages)
+            (path / "whole").touch()
+        frozen = _command(uv, "pip", "freeze", "--python", python).splitlines()
     except CannotRunError as error:
         return Prepared(contender, absent=str(error))
-
-
-def _environment(contender: Contender, folder: Path, install: bool) -> Prepared:
-    """An environment with the contender's packages, made at the first time.
-
-    Raises:
-      CannotRunError: it is not there and cannot or must not be made.
-    """
-    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}") or "uv"
-    path = folder / Path(contender.script).stem
-    python = str(path / "bin" / "python")
-    if not (path / "whole").exists():
-        if not install:
-            raise CannotRunError("not installed")
-        _command(uv, "venv", "--clear", "--python", sys.executable, str(path))
-        _command(uv, "pip", "install", "--python", python, "numpy", *contender.packages)
-        (path / "whole").touch()
-    frozen = _command(uv, "pip", "freeze", "--python", python).splitlines()
     versions = [line for line in frozen if line.partition("==")[0] in contender.packages]
     return Prepared(contender, python, ", ".join(versions))
 
@@ -125,22 +116,14 @@ class Process:
 
 @dataclass(frozen=True)
 class Contest:
-    """Some contenders, and how they are compared.
+    """Some contenders, and how they are compared."""
 
-    Attributes:
-      benchmark: its name in the table.
-      scripts: folder of the contenders' scripts.
-      unit: of rows, in the plural.
-      turns: of each contender, of which the medians are taken.
-      seconds: length of a turn.
-    """
-
-    benchmark: str
-    scripts: Path
-    unit: str
+    benchmark: str  # its name in the table
+    scripts: Path  # folder of the contenders' scripts
+    unit: str  # of rows, in the plural
     found: Sequence[Prepared]
-    turns: int
-    seconds: float
+    turns: int  # of each contender, of which the medians are taken
+    seconds: float  # length of a turn
 
     def results(self, case: str, arguments: Sequence[str]) -> Iterator[Result]:
         """Each of ours beside each of the others, in one case."""

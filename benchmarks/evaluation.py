@@ -136,7 +136,6 @@ def evaluate(module: str, folder: Path, models: Sequence[Path], slices: Sequence
 
 
 def config(slices: Sequence[str]) -> Any:
-    """TFMA's EvalConfig."""
     import tensorflow_model_analysis as tfma
     from google.protobuf import json_format
 
@@ -168,7 +167,6 @@ def artifacts(folder: Path, models: Sequence[Path], out: Path) -> tuple[dict[str
 
 
 def channels(inputs: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """The inputs of a component."""
     from tfx.types import channel_utils
 
     return {name: channel_utils.as_channel(found) for name, found in inputs.items()}

@@ -116,8 +116,6 @@ def write_table(folder: Path, makers: Makers, rows: int) -> Specs:
 
 
 def serialize(values: Mapping[str, list[Any]]) -> bytes:
-    """A serialized tf.Example."""
-
     def feature(some: list[Any]) -> tf.train.Feature:
         if some and isinstance(some[0], bytes):
             return tf.train.Feature(bytes_list=tf.train.BytesList(value=some))
@@ -159,26 +157,21 @@ def ours(table: Table, **options: Any) -> tf.data.Dataset:
 
 def theirs(table: Table) -> tf.data.Dataset:
     """What TFX's Trainer gives a `run_fn`: `FnArgs.data_accessor.tf_dataset_factory`."""
+    from tensorflow_transform.tf_metadata import schema_utils
     from tfx.components.util import tfxio_utils
     from tfx.types import standard_artifacts
     from tfx_bsl.public import tfxio
 
+    ragged = {name: one for name, one in table.spec.items() if isinstance(one, tf.io.RaggedFeature)}
+    dense = {name: one for name, one in table.spec.items() if name not in ragged}
+    schema = schema_utils.schema_from_feature_spec(dense)
+    for name, one in ragged.items():
+        schema.MergeFrom(schema_utils.schema_from_feature_spec({name: tf.io.VarLenFeature(one.dtype)}))
     artifact = standard_artifacts.Examples()
     artifact.uri, artifact.split_names = table.folder, '["train"]'
     factory = tfxio_utils.get_tf_dataset_factory_from_artifact([artifact], [])
     options = tfxio.TensorFlowDatasetOptions(batch_size=table.batch_size, shuffle=True, shuffle_buffer_size=SHUFFLE)
-    return factory([table.pattern], options, tensorflow_schema(table.spec))
-
-
-def tensorflow_schema(spec: Specs) -> Any:
-    """The parsing spec as the Schema that TFX's dataset wants."""
-    from tensorflow_transform.tf_metadata import schema_utils
-
-    ragged = {name: one for name, one in spec.items() if isinstance(one, tf.io.RaggedFeature)}
-    schema = schema_utils.schema_from_feature_spec({name: one for name, one in spec.items() if name not in ragged})
-    for name, one in ragged.items():
-        schema.MergeFrom(schema_utils.schema_from_feature_spec({name: tf.io.VarLenFeature(one.dtype)}))
-    return schema
+    return factory([table.pattern], options, schema)
 
 
 def loop(table: Table) -> tf.data.Dataset:

@@ -25,7 +25,6 @@ from clock import Cost, Stopwatch, settle
 from feed import Specs, Table, consume, first, one_turn, ours
 from harness import Result, Side, as_json, report
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 
 from infeed.components.dataset import names, records
 from infeed.components.dataset.encode import encode_examples
@@ -33,10 +32,7 @@ from infeed.components.feed.shards import shard_files
 
 ROWS, BATCH, SHARDS = 200_000, 1024, 4  # where something else grows
 BLOCK = 100_000  # rows encoded at a time
-SPECS: Specs = {
-    "whole": tf.io.FixedLenFeature([2], tf.int64),
-    "fraction": tf.io.FixedLenFeature([2], tf.float32),
-}
+SPECS: Specs = {"whole": tf.io.FixedLenFeature([2], tf.int64), "fraction": tf.io.FixedLenFeature([2], tf.float32)}
 Costs = dict[int, Side]  # by size
 TITLES = {"rows": "rows of the table", "batch": "rows of a batch", "shards": "shards of the table"}
 
@@ -137,23 +133,19 @@ def draw(figures: dict[str, dict[str, Costs]], path: str) -> None:
     mpl.rcParams.update({"svg.hashsalt": "growth", "font.size": 9})
     figure, panels = plt.subplots(1, len(figures), figsize=(11, 3.6), sharey=True, layout="constrained")
     for panel, (grows, tiers) in zip(np.atleast_1d(panels), figures.items(), strict=True):
-        draw_panel(panel, TITLES[grows], tiers)
+        for tier, costs in tiers.items():
+            name, is_first = tier.split(",")[0], "," in tier
+            color = {"stream": "#b5482a", "columns": "#2a62b5", "disk": "#3b8a4f"}[name]
+            microseconds = [1e6 * (cost.cpu or 0.0) for cost in costs.values()]
+            style = ":" if is_first else "-"
+            panel.plot(list(costs), microseconds, style, color=color, marker="o", ms=3, label=tier)
+        panel.set(xscale="log", yscale="log", xlabel=TITLES[grows])
+        panel.grid(color="#dddddd", lw=0.5)
+        panel.spines[["top", "right"]].set_visible(False)
     first = np.atleast_1d(panels)[0]
     first.set_ylabel("microseconds of CPU a row")
     figure.legend(*first.get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False)
     figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None, facecolor="white")
-
-
-def draw_panel(panel: Axes, title: str, tiers: dict[str, Costs]) -> None:
-    for tier, costs in tiers.items():
-        name, is_first = tier.split(",")[0], "," in tier
-        color = {"stream": "#b5482a", "columns": "#2a62b5", "disk": "#3b8a4f"}[name]
-        microseconds = [1e6 * (cost.cpu or 0.0) for cost in costs.values()]
-        style = ":" if is_first else "-"
-        panel.plot(list(costs), microseconds, style, color=color, marker="o", ms=3, label=tier)
-    panel.set(xscale="log", yscale="log", xlabel=title)
-    panel.grid(color="#dddddd", lw=0.5)
-    panel.spines[["top", "right"]].set_visible(False)
 
 
 if __name__ == "__main__":

@@ -31,22 +31,14 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON o
 
 @dataclass(frozen=True)
 class Side:
-    """A contender, and what a unit of its work took; None where that was not measured.
-
-    Attributes:
-      cpu: seconds, those of child processes included.
-      wall: seconds.
-      memory: bytes, at most.
-      also: what else was seen, by its name.
-      absent: why it did not run; empty where it did.
-    """
+    """A contender, and what a unit of its work took; None where that was not measured."""
 
     name: str
-    cpu: float | None = None
-    wall: float | None = None
-    memory: int | None = None
-    also: Mapping[str, float | str] = field(default_factory=dict)
-    absent: str = ""
+    cpu: float | None = None  # seconds, those of child processes included
+    wall: float | None = None  # seconds
+    memory: int | None = None  # bytes, at most
+    also: Mapping[str, float | str] = field(default_factory=dict)  # what else was seen, by its name
+    absent: str = ""  # why it did not run; empty where it did
 
     @classmethod
     def of(cls, name: str, costs: Iterable[Cost], **more: Any) -> Side:
@@ -65,19 +57,13 @@ class Side:
 
 @dataclass(frozen=True)
 class Result:
-    """One comparison: a row of the table.
-
-    Attributes:
-      case: the sizes, and of what the seconds are: "raw, 2,000 pictures, a picture".
-      other: None where nobody else does the same.
-      turns: of each side, of which the medians are taken.
-    """
+    """One comparison: a row of the table."""
 
     benchmark: str
-    case: str
+    case: str  # the sizes, and of what the seconds are: "raw, 2,000 pictures, a picture"
     ours: Side
-    other: Side | None
-    turns: int
+    other: Side | None  # None where nobody else does the same
+    turns: int  # of each side, of which the medians are taken
     FIRST: ClassVar[str] = '{"benchmark": '  # how a line of JSON begins
 
     @property
@@ -87,7 +73,6 @@ class Result:
 
     @property
     def wall_ratio(self) -> float | None:
-        """How many times as long the other side takes."""
         return _ratio(self.other.wall if self.other else None, self.ours.wall)
 
     def to_json(self) -> str:
@@ -120,14 +105,15 @@ def interleave(contenders: Mapping[str, Callable[[], T]], turns: int) -> dict[st
 
 
 def report(results: Iterable[Result], as_json: bool) -> None:
-    """Prints what a benchmark has found."""
     if as_json:
         for result in results:
             click.echo(result.to_json())
         return
     known = list(results)
     show(known)
-    for line in remarks(known):
+    sides = [(one, side) for one in known for side in (one.ours, one.other) if side]
+    seen = [(f"{one.case}, {side.name}", *what) for one, side in sides for what in side.also.items()]
+    for line in dict.fromkeys(f"{of}: {name} {_value(value)}" for of, name, value in seen):
         click.echo(line)
 
 
@@ -149,13 +135,6 @@ def row(result: Result) -> tuple[str, ...]:
     ratios = (_NONE if ratio is None else _digits(ratio) for ratio in (result.cpu_ratio, result.wall_ratio))
     other = str(result.other) if result.other else _NONE
     return result.benchmark, result.case, str(result.ours), other, *ratios, str(result.turns or _NONE)
-
-
-def remarks(results: Sequence[Result]) -> list[str]:
-    """What else was seen of each side, once each."""
-    sides = [(one, side) for one in results for side in (one.ours, one.other) if side]
-    seen = [(f"{one.case}, {side.name}", *what) for one, side in sides for what in side.also.items()]
-    return list(dict.fromkeys(f"{of}: {name} {_value(value)}" for of, name, value in seen))
 
 
 def _value(value: float | str) -> str:

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 from contenders import ENVIRONMENTS, Contender, Contest, prepared
+from feed import serialize
 from harness import Result, as_json, report
 from sklearn.datasets import load_sample_images
 
@@ -34,8 +35,8 @@ OPENCV = "opencv-python-headless"
 
 
 CONTENDERS = (
-    Contender("ours, columns", "ours_columns.py"),
-    Contender("ours, stream", "ours_stream.py"),
+    Contender("ours, columns", "ours.py", options=("columns",)),
+    Contender("ours, stream", "ours.py", options=("stream",)),
     Contender("Hugging Face datasets", "huggingface_opencv.py", ("datasets", "torch", OPENCV)),
     Contender("DALI", "dali_cpu.py", ("nvidia-dali-cuda120",)),
     Contender("torch DataLoader", "torch_loader.py", ("torch", "torchvision")),
@@ -87,7 +88,9 @@ def write(folder: Path, count: int) -> None:
     np.save(folder / "png_ends.npy", np.cumsum([len(one) for one in pngs]))
     (folder / "png.bin").write_bytes(b"".join(pngs))
     for kind, stored in {"raw": [one.tobytes() for one in pixels], "png": pngs}.items():
-        examples = [example(*row) for row in zip(stored, labels.tolist(), strict=True)]
+        examples = [
+            serialize({"image": [one], "label": [label]}) for one, label in zip(stored, labels.tolist(), strict=True)
+        ]
         for shard in range(SHARDS):
             framed = records.frame_records(pa.array(examples[shard::SHARDS], pa.large_binary()))
             path = folder / kind / "Split-train" / names.shard_name(shard, SHARDS, gzip=False)
@@ -100,16 +103,7 @@ def cutting(photograph: Any, random: np.random.Generator) -> Any:
     return photograph[top : top + SIDE, left : left + SIDE]
 
 
-def example(stored: bytes, label: int) -> bytes:
-    """A serialized tf.Example."""
-    image = tf.train.Feature(bytes_list=tf.train.BytesList(value=[stored]))
-    number = tf.train.Feature(int64_list=tf.train.Int64List(value=[label]))
-    features = tf.train.Features(feature={"image": image, "label": number})
-    return bytes(tf.train.Example(features=features).SerializeToString())
-
-
 def measured(contest: Contest, images: int, kinds: Sequence[str], options: Sequence[str]) -> Iterator[Result]:
-    """Each kind of picture, in all contenders."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), images)
         for kind in kinds:

@@ -22,7 +22,7 @@ from functools import partial
 from types import ModuleType
 
 import click
-from clock import Cost, Stopwatch
+from clock import timed
 from harness import Result, Side, as_json, interleave, missing, report
 
 _NODES = ("CsvExampleGen", "StatisticsGen", "Transform", "Trainer", "Tuner", "Evaluator", "BulkInferrer", "InputReport")
@@ -53,7 +53,8 @@ def results(only: Sequence[str], turns: int) -> Iterator[Result]:
         if not only or start.name in only:
             programs = {"infeed": start.ours, "tfx": start.theirs}
             sides = {side: program for side, program in programs.items() if program}
-            took = interleave({side: partial(run, program) for side, program in sides.items()}, turns)
+            runs = {side: partial(timed, partial(_process, program)) for side, program in sides.items()}
+            took = interleave(runs, turns)
             found = {side: Side.of(side, took[side], also=packages(sides[side])) for side in sides}
             yield Result("imports", start.name, found["infeed"], found.get("tfx"), turns)
 
@@ -85,13 +86,6 @@ def executor(components: ModuleType, name: str) -> str:
     """The program that imports what a component's node runs."""
     path = getattr(components, name).EXECUTOR_SPEC.class_path
     return f"from {path.rpartition('.')[0]} import {path.rpartition('.')[2]}"
-
-
-def run(program: str) -> Cost:
-    """One process."""
-    watch = Stopwatch()
-    _process(program)
-    return watch.cost
 
 
 def packages(program: str) -> dict[str, float]:

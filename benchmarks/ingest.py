@@ -17,14 +17,15 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
-from clock import Cost, Stopwatch
+from clock import Cost, Stopwatch, timed
 from harness import Result, Side, as_json, interleave, missing, report
 from PIL import Image
 from pyarrow import csv as arrow_csv
@@ -153,19 +154,17 @@ def make_contenders(form: str, out: Path) -> dict[str, Contender]:
         options = IngestOptions()
         return Contender(lambda data: ingest_alone(open_input(str(data), {None: pattern}, options), out))
 
-    if form == "csv":
+    tables: dict[str, Any] = {
+        "csv": (tfx_csv, CsvExampleGen, open_csv),
+        "parquet": (tfx_parquet, ParquetExampleGen, open_parquet),
+    }
+    if form in tables:
+        theirs, ours, open_input = tables[form]
         return {
-            "tfx": component(tfx_csv),
-            "infeed": component(CsvExampleGen),
-            "infeed zlib 6": component(CsvExampleGen, options=ZLIB_6),
-            "infeed without Beam": alone(open_csv),
-        }
-    if form == "parquet":
-        return {
-            "tfx": component(tfx_parquet),
-            "infeed": component(ParquetExampleGen),
-            "infeed zlib 6": component(ParquetExampleGen, options=ZLIB_6),
-            "infeed without Beam": alone(open_parquet),
+            "tfx": component(theirs),
+            "infeed": component(ours),
+            "infeed zlib 6": component(ours, options=ZLIB_6),
+            "infeed without Beam": alone(open_input),
         }
     if form == "sql":
         drivers = {"sqlite": "sqlalchemy", "sqlite+adbc": "adbc_driver_sqlite"}
@@ -209,9 +208,10 @@ def execute(component: object, out: Path) -> Path:
     return out
 
 
-def ingest_alone(opened: OpenedSource, out: Path) -> Path:
+def ingest_alone(opened: OpenedSource, out: Path, options: IngestOptions | None = None) -> Path:
     """The same steps without Beam."""
-    job = ingest.Job.of(opened, root=str(out), splits=BUCKETS.names, buckets=BUCKETS, options=IngestOptions())
+    options = options or IngestOptions()
+    job = ingest.Job.of(opened, root=str(out), splits=BUCKETS.names, buckets=BUCKETS, options=options)
     ingest.ingest(opened.tasks, job)
     return out
 
@@ -220,6 +220,20 @@ def ingest_sqlite(data: Path, driver: str, out: Path) -> Path:
     """A table, without Beam."""
     os.environ["BENCHMARK_DB"] = f"{driver}:///{data}/table.db"
     return ingest_alone(open_sql({None: "t"}, IngestOptions(), SqlOptions("BENCHMARK_DB")), out)
+
+
+def in_turns(runs: Mapping[str, Callable[[Path, Path], None]], folder: Path, turns: int) -> dict[str, Side]:
+    """What each run took from `data` in a folder; one from `small` comes before, with imports and first-time costs."""
+
+    def measured(run: Callable[[Path, Path], None], data: Path) -> Cost:
+        cost = timed(partial(run, data, folder / "out"))
+        shutil.rmtree(folder / "out")
+        return cost
+
+    for run in runs.values():
+        measured(run, folder / "small")
+    took = interleave({name: partial(measured, run, folder / "data") for name, run in runs.items()}, turns)
+    return {name: Side.of(name, costs) for name, costs in took.items()}
 
 
 def measure(run: Callable[[Path], Path], data: Path) -> Turn:

@@ -59,23 +59,16 @@ def main(megabytes: int, run: str, read_back: bool, keep: Path | None, as_json: 
         peak = peak_of([sys.executable, "-c", INFEED, "ingest", str(table), f"{folder}/out", *RUNS[run]])
         wall, cpu = watch.wall, cpu_of_children() - ended
         manifest = Manifest.read(f"{folder}/out")
-        also = seen(manifest, peak) | (read_again(f"{folder}/out", manifest) if read_back else {})
+        sizes = {name: [shard.bytes for shard in split.shards] for name, split in manifest.splits.items()}
+        also: dict[str, float | str] = {"peak bytes of the heaviest process": peak.heaviest}
+        also |= {f"largest shard of {name} over smallest": max(some) / min(some) for name, some in sizes.items()}
+        if read_back:
+            times_read = count_reads(f"{folder}/out", manifest)
+            once = int(np.count_nonzero(times_read == 1))
+            also |= {"rows read back once": once, "rows read back never, or more than once": len(times_read) - once}
     case = f"{manifest.source.bytes / 1e6:,.0f} MB of CSV, {manifest.rows_read:,} rows"
     ours = Side(f"infeed, {run}", cpu, wall, peak.together, also)
     report([Result("ingest memory", case, ours, None, turns=1)], as_json)
-
-
-def seen(manifest: Manifest, peak: Peak) -> dict[str, float | str]:
-    """What is told besides."""
-    spreads = {f"largest shard of {split} over smallest": spread(manifest, split) for split in manifest.splits}
-    return {"peak bytes of the heaviest process": peak.heaviest, **spreads}
-
-
-def read_again(root: str, manifest: Manifest) -> dict[str, float | str]:
-    """How many rows TFX's reader gave once, and how many it did not."""
-    times_read = count_reads(root, manifest)
-    once = int(np.count_nonzero(times_read == 1))
-    return {"rows read back once": once, "rows read back never, or more than once": len(times_read) - once}
 
 
 def write_table(path: Path, size: int) -> None:
@@ -138,18 +131,10 @@ def cpu_of_children() -> float:
 def resident(pid: int) -> int:
     """Bytes of memory that a process holds; 0 once it has ended."""
     try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
+        resident = Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        pass
-    return 0
-
-
-def spread(manifest: Manifest, split: str) -> float:
-    """The largest shard over the smallest."""
-    sizes = [shard.bytes for shard in manifest.splits[split].shards]
-    return max(sizes) / min(sizes)
+        return 0
+    return int(resident[0]) * 1024 if resident else 0
 
 
 if __name__ == "__main__":

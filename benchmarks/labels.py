@@ -41,7 +41,6 @@ def tasks(runs: int, labels: int) -> Iterator[SpilledTask]:
 
 
 def peak() -> str:
-    """Return the peak memory of this process so far."""
     return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 1_000_000:,} MB"
 
 

@@ -79,7 +79,6 @@ def main(
 
 
 def measured(contest: Contest, rows: int, batches: Sequence[int]) -> Iterator[Result]:
-    """Each size of a batch, in all contenders."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), rows)
         for size in batches:

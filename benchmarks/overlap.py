@@ -33,6 +33,7 @@ import click
 import numpy as np
 import tensorflow as tf
 from clock import Cost, Stopwatch
+from feed import serialize
 from harness import Result, Side, as_json, interleave, report
 
 from infeed.components.feed.build import build, measure_records
@@ -128,11 +129,7 @@ def write_shards(folder: Path, records: int, side: int) -> list[ShardFile]:
         with tf.io.TFRecordWriter(path, "GZIP") as writer:
             for label in range(records // SHARDS):
                 pixels = (gradient + random.integers(0, 50, [side, side, 3])).astype(np.uint8)
-                features = {
-                    "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[tf.io.encode_png(pixels).numpy()])),
-                    "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-                }
-                writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+                writer.write(serialize({"image": [tf.io.encode_png(pixels).numpy()], "label": [label]}))
         shards.append(ShardFile(path, records // SHARDS, Path(path).stat().st_size))
     return shards
 

@@ -11,7 +11,6 @@ files on disk; one small run of each comes before.
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -20,12 +19,10 @@ from typing import Any
 
 import click
 import numpy as np
-from clock import Cost, Stopwatch
-from harness import Result, Side, as_json, interleave, missing, report
-from ingest import BUCKETS, write_table
+from harness import Result, Side, as_json, missing, report
+from ingest import BUCKETS, in_turns, ingest_alone, write_table
 
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.example_gen import ingest
 from infeed.components.example_gen.sources.csv.reader import open_csv
 
 _HIDDEN, _CLASSES = 64, 10
@@ -44,20 +41,14 @@ def main(rows: int, columns: int, turns: int, as_json: bool) -> None:
 
 
 def results(rows: int, columns: int, turns: int) -> Iterator[Result]:
-    """Each of ours beside TFX's."""
     case = f"{rows:,} rows x {columns} columns"
     if absent := missing("tfx"):
         yield Result("predictions", case, Side("infeed parquet", absent=absent), None, 0)
         return
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "out")
         for name, size in (("small", 100), ("data", rows)):
             write_data(Path(folder, name), size, columns)
-        runs = contenders()
-        for run in runs.values():
-            measure(run, Path(folder, "small"), out)  # imports and other first-time costs
-        took = interleave({name: partial(measure, run, Path(folder, "data"), out) for name, run in runs.items()}, turns)
-    sides = {name: Side.of(name, costs) for name, costs in took.items()}
+        sides = in_turns(contenders(), Path(folder), turns)
     for ours in (name for name in sides if name.startswith("infeed")):
         yield Result("predictions", case, sides[ours], sides["tfx"], turns)
 
@@ -66,10 +57,7 @@ def write_data(folder: Path, rows: int, columns: int) -> None:
     """Examples of a table, their column statistics beside them, and a model of them."""
     folder.mkdir()
     write_table(folder / "table", rows, columns)
-    opened = open_csv(str(folder / "table"), {None: "*"}, IngestOptions())
-    root = str(folder / "examples")
-    job = ingest.Job.of(opened, root=root, splits=BUCKETS.names, buckets=BUCKETS, options=IngestOptions())
-    ingest.ingest(opened.tasks, job)
+    ingest_alone(open_csv(str(folder / "table"), {None: "*"}, IngestOptions()), folder / "examples")
     save_model(folder / "model" / "Format-Serving", [f"column_{column}" for column in range(1, columns, 3)])
 
 
@@ -94,7 +82,6 @@ def save_model(folder: Path, numbers: list[str]) -> None:
 
 
 def contenders() -> dict[str, Run]:
-    """By name, TFX's among them."""
     import tfx.components
 
     from infeed.components import BulkInferrer
@@ -121,15 +108,6 @@ def run_component(kind: Any, data: Path, out: Path, **options: Any) -> None:
     output.uri = str(out)
     with local_runner():
         component.executor_spec.executor_class().Do(inputs, {"inference_result": [output]}, component.exec_properties)
-
-
-def measure(run: Run, data: Path, out: Path) -> Cost:
-    """One run, its outputs removed."""
-    watch = Stopwatch()
-    run(data, out)
-    cost = watch.cost
-    shutil.rmtree(out)
-    return cost
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ from pathlib import Path
 
 import click
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from clock import Cost, Stopwatch
 from harness import Result, Side, as_json, report
@@ -44,7 +43,6 @@ def main(names: tuple[str, ...], seeds: int, as_json: bool) -> None:
 
 
 def result(name: str, case: Case, seeds: int) -> Result:
-    """Both sides on one data set."""
     if case.absent:
         return Result("quality", name, Side("infeed", absent=case.absent), None, 0)
     ours, theirs = zip(*(turn(name, case, seed) for seed in range(seeds)), strict=True)
@@ -71,9 +69,15 @@ def turn(name: str, case: Case, seed: int) -> tuple[Turn, Turn]:
         rows = case.read(name)
         arguments = case.write(rows, Path(folder))
         watch = Stopwatch()
-        model, examples = _run_ours(case, [*arguments, "--split-by", case.key, f"--split-salt={seed}"], folder)
+        arguments += ["--split-by", case.key, f"--split-salt={seed}", "--root", f"{folder}/root", "--json"]
+        # The model counts even where it is not good enough to be pushed.
+        model = json.loads(_infeed("run", case.template, *arguments, codes=(0, 3)))["outcome"]["model"]
+        examples = str(next(Path(folder, "root/artifacts").glob("*ExampleGen/examples/*")))
         cost = watch.cost
-        predicted = _predicted(folder, model, examples, case.key)
+        output = Path(folder, "predicted")
+        _infeed("predict", model, examples, "--columns", case.key, "--output", str(output))
+        splits = ("train", "eval", "test")
+        predicted = {one: pq.read_table(sorted((output / f"Split-{one}").iterdir())) for one in splits}
     split = {one: case.numbers(table) for one, table in predicted.items()}
     test, trained = split["test"], np.concatenate([split["train"], split["eval"]])
     watch = Stopwatch()
@@ -81,20 +85,6 @@ def turn(name: str, case: Case, seed: int) -> tuple[Turn, Turn]:
     truth = rows.label[test]
     ours = case.score(truth, case.predictions(predicted["test"]))
     return (ours, cost), (case.score(truth, other), watch.cost)
-
-
-def _run_ours(case: Case, arguments: list[str], folder: str) -> tuple[str, str]:
-    """The trained model and the examples; the model counts even where it is not good enough to be pushed."""
-    command = ["run", case.template, *arguments, "--root", f"{folder}/root", "--json"]
-    outcome = json.loads(_infeed(*command, codes=(0, 3)))["outcome"]
-    return outcome["model"], str(next(Path(folder, "root/artifacts").glob("*ExampleGen/examples/*")))
-
-
-def _predicted(folder: str, model: str, examples: str, key: str) -> dict[str, pa.Table]:
-    """Predictions of each split, with the key of each row."""
-    output = f"{folder}/predicted"
-    _infeed("predict", model, examples, "--columns", key, "--output", output)
-    return {one: pq.read_table(sorted(Path(output, f"Split-{one}").iterdir())) for one in ("train", "eval", "test")}
 
 
 def _infeed(*arguments: str, codes: tuple[int, ...] = (0,)) -> str:

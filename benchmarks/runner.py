@@ -49,7 +49,6 @@ def main(rows: int, columns: int, turns: int, names: Sequence[str], as_json: boo
 def results(
     folder: Path, rows: int, columns: int, turns: int, names: Sequence[str], options: Sequence[str]
 ) -> Iterator[Result]:
-    """One row of the table for each component."""
     small, data = folder / "small", folder / "data"
     for where, size in ((small, 100 * scale.FILES), (data, rows)):
         write_data(where, size, columns)

@@ -21,7 +21,7 @@ from pathlib import Path
 import click
 import evaluation
 import transform
-from clock import Cost, Stopwatch
+from clock import Cost, timed
 from harness import Result, Side, as_json, interleave, report
 from ingest import write_table
 
@@ -59,7 +59,6 @@ def main(
 def results(
     folder: Path, rows: int, columns: int, processes: int, turns: int, steps: tuple[str, ...]
 ) -> Iterator[Result]:
-    """One row of the table for each step: several processes beside one."""
     write_data(folder, rows, columns)
     for step in steps:
         contenders = {
@@ -104,9 +103,7 @@ def take_turn(step: str, processes: int, folder: Path, columns: int) -> Cost:
         "evaluate": evaluated,
         "predict": predicted,
     }[step](processes, folder, Path(tempfile.mkdtemp(dir=folder)), columns)
-    watch = Stopwatch()
-    run()
-    return watch.cost
+    return timed(run)
 
 
 def ingest(processes: int, folder: Path, out: Path, columns: int) -> Callable[[], object]:

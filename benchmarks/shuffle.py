@@ -103,7 +103,6 @@ def shuffle(folder: Path, blocks: int, block_bytes: int) -> tuple[Cost, int]:
 
 
 def read(blocks: range, rows: int, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
-    """Rows of noise."""
     for block in blocks:
         noise = np.random.default_rng(block).bytes(rows * ROW_BYTES)
         texts = [noise[start : start + ROW_BYTES] for start in range(0, len(noise), ROW_BYTES)]

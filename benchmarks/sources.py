@@ -45,12 +45,10 @@ def write_hdf5(path: Path, rows: int) -> None:
 
 
 def read_delta(path: Path) -> int:
-    """By delta-rs's own engine."""
     return sum(batch.num_rows for batch in DeltaTable(str(path)).scan())
 
 
 def read_hdf5(path: Path) -> int:
-    """By slices of rows."""
     with h5py.File(path) as file:
         starts = range(0, len(file["y"]), _ROWS_AT_A_TIME)
         return sum(

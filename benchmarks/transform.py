@@ -21,12 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from clock import Cost, Stopwatch
-from harness import Result, Side, as_json, interleave, missing, report
-from ingest import BUCKETS, write_table
+from harness import Result, Side, as_json, missing, report
+from ingest import BUCKETS, in_turns, ingest_alone, write_table
 
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.example_gen import ingest
 from infeed.components.example_gen.sources.csv.reader import open_csv
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.encode import Vocabulary
@@ -74,14 +72,9 @@ def results(rows: int, columns: int, turns: int, materialize: bool) -> Iterator[
         yield Result("transform", case, Side("infeed features", absent=absent), None, 0)
         return
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "out")
         for name, size in (("small", 100), ("data", rows)):
             write_examples(Path(folder, name), size, columns)
-        runs = contenders(columns, materialize)
-        for run in runs.values():
-            measure(run, Path(folder, "small"), out)  # imports and other first-time costs
-        took = interleave({name: partial(measure, run, Path(folder, "data"), out) for name, run in runs.items()}, turns)
-    sides = {name: Side.of(name, costs) for name, costs in took.items()}
+        sides = in_turns(contenders(columns, materialize), Path(folder), turns)
     for ours in (name for name in sides if name.startswith("infeed")):
         for other in ("tfx", "tfx lean"):
             yield Result("transform", case, sides[ours], sides[other], turns)
@@ -91,10 +84,7 @@ def write_examples(folder: Path, rows: int, columns: int) -> None:
     """Examples of a table, their column statistics beside them, their schema, and the function as a module."""
     folder.mkdir()
     write_table(folder / "table", rows, columns)
-    opened = open_csv(str(folder / "table"), {None: "*"}, IngestOptions())
-    root = str(folder / "examples")
-    job = ingest.Job.of(opened, root=root, splits=BUCKETS.names, buckets=BUCKETS, options=IngestOptions())
-    ingest.ingest(opened.tasks, job)
+    ingest_alone(open_csv(str(folder / "table"), {None: "*"}, IngestOptions()), folder / "examples")
     shutil.copytree(folder / "examples", folder / "read")
     for statistics in (folder / "read").glob("statistics*"):
         statistics.unlink()
@@ -161,15 +151,6 @@ def run_component(
     beam = [f"--direct_num_workers={workers}"] if workers else []
     context = executor.Context(beam_pipeline_args=beam, tmp_dir=str(out / "tmp"), unique_id="1")
     executor(context).Do(inputs, outputs, component.exec_properties)
-
-
-def measure(run: Run, data: Path, out: Path) -> Cost:
-    """One run, its outputs removed."""
-    watch = Stopwatch()
-    run(data, out)
-    cost = watch.cost
-    shutil.rmtree(out)
-    return cost
 
 
 if __name__ == "__main__":

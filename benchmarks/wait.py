@@ -50,16 +50,13 @@ def main(rows: tuple[int, ...], turns: int, workers: bool, as_json: bool) -> Non
 def results(rows: Sequence[int], turns: int, workers: bool) -> Iterator[Result]:
     for strategy in ("one_device", "mirrored"):
         for size in rows:
-            for line in _process("steps", strategy, str(size), str(turns)).splitlines():
+            command = [sys.executable, __file__, "steps", strategy, str(size), str(turns)]
+            printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+            for line in printed.splitlines():
                 if line.startswith(Result.FIRST):
                     yield Result.from_json(line)
     if workers:
         yield from two_workers()
-
-
-def _process(*arguments: str, **env: str) -> str:
-    command = [sys.executable, __file__, *arguments]
-    return subprocess.run(command, env={**os.environ, **env}, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def steps(name: str, size: int, turns: int) -> Result:

@@ -75,21 +75,17 @@ def results(rows: int, turns: int, sides: Sequence[str], figures: Figures) -> It
         data = Path(folder, "data")
         write_table(data, rows)
         took = interleave({side: partial(run_job, side, data, rows) for side in sides}, turns)
-    for side, jobs in took.items():
-        figures.setdefault(side, {})[rows] = _side(side, jobs, None)
+    for side, turned in took.items():
+        figures.setdefault(side, {})[rows] = _side(side, turned, None)
     others = [side for side in took if side != "infeed"] or [None]
     for other in others:
         ours = _side("infeed", took.get("infeed", ()), None)
         yield Result("whole", case, ours, _side(other, took[other], None) if other else None, turns)
-        for node in _nodes(took, other):
+        # In the order of their execution: those of the other side, then those that ours has alone.
+        jobs = [*took[other], *took.get("infeed", ())] if other else took["infeed"]
+        for node in dict.fromkeys(node for job in jobs for node in job.nodes):
             ours = _side("infeed", took.get("infeed", ()), node)
             yield Result("whole", f"{case}, {node}", ours, _side(other, took[other], node) if other else None, turns)
-
-
-def _nodes(took: Mapping[str, Sequence[Turn]], other: str | None) -> list[str]:
-    """In the order of their execution: those of the other side, then those that ours has alone."""
-    turns = [*took[other], *took.get("infeed", ())] if other else took["infeed"]
-    return list(dict.fromkeys(node for turn in turns for node in turn.nodes))
 
 
 def _side(name: str, turns: Sequence[Turn], node: str | None) -> Side:
@@ -138,15 +134,12 @@ def run_job(side: str, data: Path, rows: int) -> Turn:
             whole = Cost(time.perf_counter() - began, usage.ru_utime + usage.ru_stime)
         if job.returncode:
             raise click.ClickException(f"{side} failed:\n{(folder / 'log.txt').read_text()[-_LAST:]}")
-        return Turn(whole, usage.ru_maxrss * 1024, _by_node((folder / "nodes.jsonl").read_text(), whole))
-
-
-def _by_node(lines: str, whole: Cost) -> dict[str, Cost]:
-    """What each node took, ours under the name that TFX has for it; and the rest."""
-    found = [json.loads(line) for line in lines.splitlines()]
-    nodes = {one["node"]: Cost(one["wall"], one["cpu"]) for one in found}
+        lines = (folder / "nodes.jsonl").read_text().splitlines()
+    # Ours go under the names that TFX has for them.
+    nodes = {one["node"]: Cost(one["wall"], one["cpu"]) for one in map(json.loads, lines)}
     within = Cost(sum(node.wall for node in nodes.values()), sum(node.cpu for node in nodes.values()))
-    return {_START: Cost(whole.wall - within.wall, whole.cpu - within.cpu), **nodes}
+    rest = Cost(whole.wall - within.wall, whole.cpu - within.cpu)
+    return Turn(whole, usage.ru_maxrss * 1024, {_START: rest, **nodes})
 
 
 def draw(figures: Figures, path: str) -> None:

@@ -40,7 +40,6 @@ def main(columns: int, rows: int, turns: int, as_json: bool) -> None:
 
 
 def results(columns: int, rows: int, turns: int) -> Iterator[Result]:
-    """The wide table beside the narrow one."""
     shapes = {"wide": (rows, columns), "narrow": (rows * columns // NARROW, NARROW)}
     if absent := missing("tfx"):
         yield Result("wide", "", Side("infeed", absent=absent), None, 0)

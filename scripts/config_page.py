@@ -64,7 +64,6 @@ def rows(kind: Any, about: Mapping[str, str]) -> list[str]:
 
 
 def row(fields: list[dataclasses.Field[Any]], text: str) -> str:
-    """Return a row of the table."""
     names = ", ".join(field.name for field in fields)
     see = SEE.get(names, "")
     said = f"{text[0].upper()}{text[1:]}{f' See {see}.' if see else ''}".replace("|", "\\|")

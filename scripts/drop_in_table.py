@@ -62,10 +62,7 @@ def _raw() -> dict[str, Any]:
     from infeed.components import Fill
 
     kinds = {"examples": standard_artifacts.Examples, "schema": standard_artifacts.Schema}
-    return {
-        **{name: channel_utils.as_channel([kind()]) for name, kind in kinds.items()},
-        "features": [Fill("a", 0.0)],
-    }
+    return {**{name: channel_utils.as_channel([kind()]) for name, kind in kinds.items()}, "features": [Fill("a", 0.0)]}
 
 
 def _examples() -> dict[str, Any]:
@@ -179,7 +176,6 @@ REFUSED: Mapping[tuple[str, str], Callable[[], Any]] = {
 
 
 def tables() -> str:
-    """All tables, in Markdown."""
     return "\n\n".join(_table(pair) for pair in PAIRS)
 
 

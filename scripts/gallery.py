@@ -36,7 +36,14 @@ def main(runs: Path) -> None:
     pictures = _newest(runs, "image/artifacts/ImageExampleGen/examples/*")
     _infeed(runs, "inspect", pictures.relative_to(runs), "--sheet", PICTURES / "contact-sheet.png")
     for name, (page, size) in PAGES.items():
-        _photograph(_newest(runs, page), PICTURES / f"{name}.png", size)
+        picture = PICTURES / f"{name}.png"
+        options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
+        window, address = f"--window-size={size[0]},{size[1]}", _newest(runs, page).resolve().as_uri()
+        command = ["chromium", *options, window, f"--screenshot={picture}", address]
+        subprocess.run(command, check=True, capture_output=True)
+        with Image.open(picture) as image:
+            image.convert("RGB").quantize(COLORS, Image.Quantize.MAXCOVERAGE).save(picture, optimize=True)
+        print(f"{picture.relative_to(REPOSITORY)}: {picture.stat().st_size:,} bytes")
 
 
 def _infeed(folder: Path, *words: object) -> None:
@@ -45,16 +52,6 @@ def _infeed(folder: Path, *words: object) -> None:
 
 def _newest(runs: Path, pattern: str) -> Path:
     return max(runs.glob(pattern), key=lambda path: path.stat().st_mtime)
-
-
-def _photograph(page: Path, picture: Path, size: tuple[int, int]) -> None:
-    options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
-    window = f"--window-size={size[0]},{size[1]}"
-    command = ["chromium", *options, window, f"--screenshot={picture}", page.resolve().as_uri()]
-    subprocess.run(command, check=True, capture_output=True)
-    with Image.open(picture) as image:
-        image.convert("RGB").quantize(COLORS, Image.Quantize.MAXCOVERAGE).save(picture, optimize=True)
-    print(f"{picture.relative_to(REPOSITORY)}: {picture.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

@@ -60,11 +60,7 @@ def change(images: Any, recipe: Any) -> Any:
         contrast_center=128.0,
     )
     images = fn.crop_mirror_normalize(
-        images,
-        dtype=types.FLOAT,
-        output_layout="HWC",
-        mean=[recipe.mean * 255] * 3,
-        std=[recipe.std * 255] * 3,
+        images, dtype=types.FLOAT, output_layout="HWC", mean=[recipe.mean * 255] * 3, std=[recipe.std * 255] * 3
     )
     anchor = math.floor(fn.random.uniform(range=[0, SIDE], shape=[2])) - recipe.cutout // 2
     return fn.erase(images, anchor=anchor, shape=[recipe.cutout, recipe.cutout], axis_names="HW", fill_value=0.0)

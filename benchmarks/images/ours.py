@@ -1,12 +1,17 @@
-"""tfx-infeed: the same TFRecord shards through the feed engine."""
+"""tfx-infeed: the same TFRecord shards through the feed engine.
+
+The first argument is the tier: `columns` decodes the pictures once and holds them as uint8, `stream` keeps the records
+in memory and decodes them in every epoch.
+"""
 
 from __future__ import annotations
 
+import sys
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import tensorflow as tf
-from protocol import SIDE, Batches, Job, Recipe
+from protocol import SIDE, Batches, Job, serve
 
 from infeed.components.feed.augment import augment
 from infeed.components.feed.build import build, measure_records
@@ -30,7 +35,16 @@ def make(job: Job, tier: Tier) -> Batches:
 def stages(job: Job) -> BatchFunctions:
     """Decoding and changes, as the Trainer gives them to the engine."""
     features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
-    change, scale = options_of(job.recipe)
+    recipe = job.recipe
+    scale = Normalise(recipe.mean, recipe.std)
+    change = Augment(
+        shift=recipe.shift,
+        flip="horizontal",
+        rotate=recipe.rotate,
+        brightness=recipe.brightness,
+        contrast=recipe.contrast,
+        cutout=recipe.cutout,
+    )
 
     def decode(raw: dict[str, Any]) -> tuple[Any, Any]:
         if job.kind == "png":
@@ -43,13 +57,5 @@ def stages(job: Job) -> BatchFunctions:
     return BatchFunctions(partial(tf.io.parse_example, features=features), decode, changed, key=f"images {job.kind}")
 
 
-def options_of(recipe: Recipe) -> tuple[Augment, Normalise]:
-    change = Augment(
-        shift=recipe.shift,
-        flip="horizontal",
-        rotate=recipe.rotate,
-        brightness=recipe.brightness,
-        contrast=recipe.contrast,
-        cutout=recipe.cutout,
-    )
-    return change, Normalise(recipe.mean, recipe.std)
+if __name__ == "__main__":
+    serve(partial(make, tier=cast(Tier, sys.argv.pop(1))))

@@ -18,21 +18,13 @@ SIDE = 32
 
 @dataclass(frozen=True)
 class Recipe:
-    """The full augmentation: every contender changes each picture in all of these ways.
+    """The full augmentation: every contender changes each picture in all of these ways."""
 
-    Attributes:
-      shift: pads by so many pixels with reflection and crops at random.
-      rotate: up to so many degrees either way, bilinear.
-      brightness: adds up to this share of the full range, or takes it away.
-      contrast: scales the distance from the picture's mean by up to this share more or less.
-      cutout: side of one square that is set to the mean.
-    """
-
-    shift: int = 4
-    rotate: float = 15.0
-    brightness: float = 0.2
-    contrast: float = 0.2
-    cutout: int = 8
+    shift: int = 4  # pads by so many pixels with reflection and crops at random
+    rotate: float = 15.0  # up to so many degrees either way, bilinear
+    brightness: float = 0.2  # adds up to this share of the full range, or takes it away
+    contrast: float = 0.2  # scales the distance from the picture's mean by up to this share more or less
+    cutout: int = 8  # side of one square that is set to the mean
     mean: float = 0.5
     std: float = 0.5
 
@@ -41,10 +33,9 @@ class Recipe:
 class Job:
     """What to read, and how.
 
-    `folder` holds `labels.npy` (int64 [n]), `pixels.npy` (uint8 [n, 32, 32, 3]), `png.bin` (all PNGs, end to
-    end, with their ends in `png_ends.npy`) and
-    TFRecord shards of the same under `raw/` and `png/`. Contenders that want another form make it under `scratch`
-    before they are measured.
+    `folder` holds `labels.npy` (int64 [n]), `pixels.npy` (uint8 [n, 32, 32, 3]), `png.bin` (all PNGs, end to end, with
+    their ends in `png_ends.npy`) and TFRecord shards of the same under `raw/` and `png/`. Contenders that want another
+    form make it under `scratch` before they are measured.
     """
 
     folder: Path
@@ -78,7 +69,13 @@ Batches = Iterator[tuple[Any, Any]]  # images float32 [batch, 32, 32, 3] or [bat
 
 def serve(make: Callable[[Job], Batches]) -> None:
     """Runs a contender until its standard input ends."""
-    job = _job()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--kind", choices=["raw", "png"], required=True)
+    parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("--workers", type=int, required=True)
+    job = Job(**vars(parser.parse_args()))
     started = time.perf_counter()
     batches = make(job)
     check(*next(batches), job.batch)
@@ -97,13 +94,3 @@ def check(images: Any, labels: Any, size: int) -> None:
     assert 0.2 < images.max() <= 1.01, images.max()
     cut = np.all(np.abs(images) < 0.005, axis=-1).mean(axis=(1, 2))
     assert (cut > 0.01).mean() > 0.95, "a square is to be cut out of every picture"
-
-
-def _job() -> Job:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--scratch", type=Path, required=True)
-    parser.add_argument("--kind", choices=["raw", "png"], required=True)
-    parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--workers", type=int, required=True)
-    return Job(**vars(parser.parse_args()))

@@ -21,17 +21,11 @@ import turns
 
 @dataclass(frozen=True)
 class Job:
-    """What to read, and how.
+    """What to read, and how."""
 
-    Attributes:
-      folder: of `x.npy` and `y.npy`, and of the same as TFRecords under `together/` and `named/`.
-      batch: rows.
-      how: one of the ways that a script knows.
-    """
-
-    folder: Path
-    batch: int
-    how: str
+    folder: Path  # of `x.npy` and `y.npy`, and of the same as TFRecords under `together/` and `named/`
+    batch: int  # rows
+    how: str  # one of the ways that a script knows
 
     @cached_property
     def x(self) -> Any:

@@ -15,13 +15,8 @@ def make(job: Job) -> Iterator[Any]:
     data = infeed.load(str(job.folder / features), batch_size=job.batch, seed=1, cache_dir=str(job.folder / "cache"))
     pack = how == "packed"
     batches = data.tf(pack=pack).as_numpy_iterator() if framework == "tf" else data.numpy(pack=pack)
-    return unpacked(batches) if pack else iter(batches)
-
-
-def unpacked(batches: Iterator[Any]) -> Iterator[Any]:
-    """The two arrays under the names that all contenders use."""
-    for batch in batches:
-        yield {"x": batch["float32"], "y": batch["int64"]}
+    # The two arrays under the names that all contenders use.
+    return ({"x": batch["float32"], "y": batch["int64"]} for batch in batches) if pack else iter(batches)
 
 
 if __name__ == "__main__":

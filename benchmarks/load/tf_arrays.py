@@ -16,17 +16,15 @@ from arrays import Job, serve
 
 def make(job: Job) -> Iterator[Any]:
     x, y = tf.constant(job.x), tf.constant(job.y)
-    rows = permuted(len(job.x), job.batch) if job.how == "permutation" else shuffled(len(job.x), job.batch)
+    if job.how == "permutation":
+        rows = permuted(len(job.x), job.batch)
+    else:  # row numbers of each batch, drawn one by one
+        rows = tf.data.Dataset.range(len(job.x)).shuffle(len(job.x)).repeat().batch(job.batch, drop_remainder=True)
     batches = rows.map(lambda rows: {"x": tf.gather(x, rows), "y": tf.gather(y, rows)}, tf.data.AUTOTUNE)
     if job.how == "again":
         again = tf.data.Dataset.from_tensors(next(iter(batches))).repeat()
         return iter(again.as_numpy_iterator())
     return iter(batches.prefetch(tf.data.AUTOTUNE).as_numpy_iterator())
-
-
-def shuffled(rows: int, size: int) -> tf.data.Dataset:
-    """Row numbers of each batch, drawn one by one."""
-    return tf.data.Dataset.range(rows).shuffle(rows).repeat().batch(size, drop_remainder=True)
 
 
 def permuted(rows: int, size: int) -> tf.data.Dataset:

@@ -116,9 +116,7 @@ def _eval_config(label: str) -> Any:
     return tfma.EvalConfig(
         model_specs=[
             tfma.ModelSpec(
-                signature_name="serving_default",
-                preprocessing_function_names=["transform_features"],
-                label_key=label,
+                signature_name="serving_default", preprocessing_function_names=["transform_features"], label_key=label
             )
         ],
         slicing_specs=[tfma.SlicingSpec()],

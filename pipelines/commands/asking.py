@@ -12,7 +12,7 @@ from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.questions import Choice, can_ask, choose
 from infeed.pipelines.console.terminal import command_line
 from infeed.pipelines.project.config_file import Project, read_project
-from infeed.pipelines.project.labels import Candidate, LabelNeededError
+from infeed.pipelines.project.labels import LabelNeededError
 from infeed.pipelines.project.resolve import Overrides, resolve
 from infeed.pipelines.project.resolved import read_resolved
 
@@ -37,7 +37,11 @@ def decided(project: Project, given: Mapping[str, Any], *, may_ask: bool = True)
         if not (may_ask and can_ask()):
             again = command_line(*sys.argv[1:], "--label", error.candidates[0].name)
             raise InfeedError(error.what, where=error.where, do=f"{error.do}; for example:\n{again}") from error
-        label = choose("Which column should the model learn?", [_choice(one) for one in error.candidates])
+        choices = []
+        for one in error.candidates:
+            facts = {"type": _TYPES[one.type], "different values": f"{one.distinct:,}", "examples": one.examples}
+            choices.append(Choice(one.name, facts, ", ".join(one.reasons)))
+        label = choose("Which column should the model learn?", choices)
     sys.argv += ["--label", label]  # the suggested next commands repeat the arguments
     return resolve(project, Overrides(**{**given, "label": label}))
 
@@ -50,8 +54,3 @@ def is_project(text: str) -> bool:
 def config_of(project: str, given: Mapping[str, Any], *, may_ask: bool = True) -> PipelineConfig:
     """Read and resolve a project, as `decided` does, or return the config that a compiled job has resolved."""
     return read_resolved(project, given) or decided(read_project(project), given, may_ask=may_ask)
-
-
-def _choice(of: Candidate) -> Choice:
-    facts = {"type": _TYPES[of.type], "different values": f"{of.distinct:,}", "examples": of.examples}
-    return Choice(of.name, facts, ", ".join(of.reasons))

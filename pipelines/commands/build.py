@@ -59,11 +59,10 @@ def command(project: str, tag: str | None, as_json: bool, **given: Any) -> None:
     read = read_project(project)
     deploy = read.settings.deploy
     given["exclude"] = (*given["exclude"], *deploy.exclude)
-    with_project = deploy.project == "image"
-    options = ImageOptions(_tag(read, tag), runner=deploy.beam.runner, with_project=with_project, **given)
+    in_image = deploy.project == "image"
+    options = ImageOptions(_tag(read, tag), runner=deploy.beam.runner, with_project=in_image, **given)
     log = Path("runs", read.name, "logs", "build.log")
-    again = "the next build reuses the finished build steps"
-    with interruptible(again), _steps(console, silent=as_json) as on_step:
+    with interruptible("the next build reuses the finished build steps"), _steps(console, silent=as_json) as on_step:
         built = build_image(None if read.package else read.folder, options, log, on_step)
     remember(built, read.name)
     if as_json:

@@ -11,18 +11,11 @@ from infeed.components.units import counted, size
 from infeed.pipelines.commands.options import root_option
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.terminal import echo
-from infeed.pipelines.local.cleaning import Cleaning, clean, plan_cleaning
+from infeed.pipelines.local.cleaning import clean, plan_cleaning
 from infeed.pipelines.local.history import find_root, only_process
 
 
-@click.command(
-    name="clean",
-    cls=Command,
-    examples=(
-        "infeed clean --dry-run",
-        "infeed clean --root runs/taxi --keep 3",
-    ),
-)
+@click.command(name="clean", cls=Command, examples=("infeed clean --dry-run", "infeed clean --root runs/taxi --keep 3"))
 @root_option
 @click.option(
     "--keep",
@@ -48,17 +41,10 @@ def command(root: str | None, keep: int, dry_run: bool, as_json: bool) -> None:
     if as_json:
         plain = dataclasses.asdict(plan) | {"runs": [run.number for run in plan.runs], "removed": not dry_run}
         echo(json.dumps(plain, indent=1))
+    elif not plan.places and not plan.runs:
+        echo("nothing to remove")
     else:
-        echo(_text(plan, dry_run))
-
-
-def _text(plan: Cleaning, dry_run: bool) -> str:
-    if not plan.places and not plan.runs:
-        return "nothing to remove"
-    listed = [f"  artifacts/{place}" for place in plan.places] if dry_run else []
-    return "\n".join([*listed, f"{'would free' if dry_run else 'freed'} {size(plan.bytes)}: {_counted(plan)}"])
-
-
-def _counted(plan: Cleaning) -> str:
-    numbers = ", ".join(str(run.number) for run in reversed(plan.runs))
-    return f"{counted(len(plan.places), 'output folder')}{f', runs {numbers}' if numbers else ''}"
+        listed = [f"  artifacts/{place}" for place in plan.places] if dry_run else []
+        numbers = ", ".join(str(run.number) for run in reversed(plan.runs))
+        what = f"{counted(len(plan.places), 'output folder')}{f', runs {numbers}' if numbers else ''}"
+        echo("\n".join([*listed, f"{'would free' if dry_run else 'freed'} {size(plan.bytes)}: {what}"]))

@@ -13,7 +13,6 @@ from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.compile.compile import compile_config, data_bytes, local_places, missing_package
 from infeed.pipelines.compile.kubeflow import CompileOptions, beam_flags
 from infeed.pipelines.compile.native import compile_native
-from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import OutputFile
 from infeed.pipelines.console.terminal import quiet, show_facts
@@ -71,7 +70,9 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
     by_digest, facts = _by_digest(image or config.deploy.image, read.name)
     config = dataclasses.replace(config, deploy=dataclasses.replace(config.deploy, image=by_digest))
     with quiet(Path(config.logs) / "compile.log") as console:
-        show_facts(console, [*config.notes, *facts, *_beam_facts(config, options.target)])
+        flags = beam_flags(config.deploy, options.target, by_digest, config.root) if by_digest else []
+        beam = [("" if number else "beam", f"{option}  # {why}") for number, (option, why) in enumerate(flags)]
+        show_facts(console, [*config.notes, *facts, *beam])
         (compile_native if target == NATIVE else compile_config)(config, options)
         job = CompiledJob.read(output)
         console.print(
@@ -91,13 +92,6 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
         tight = tight_disks(job, lambda: data_bytes(config))
         for warning in filter(None, (local_places(config), tight, missing_package(config, read.folder))):
             console.print(f"warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
-
-
-def _beam_facts(config: PipelineConfig, target: Target) -> list[tuple[str, str]]:
-    """Return the Beam options of the nodes that pass over data, each with its explanation."""
-    image = config.deploy.image
-    flags = beam_flags(config.deploy, target, image, config.root) if image else []
-    return [("" if number else "beam", f"{option}  # {why}") for number, (option, why) in enumerate(flags)]
 
 
 def _by_digest(image: str | None, project: str) -> tuple[str | None, list[tuple[str, str]]]:

@@ -22,14 +22,7 @@ from infeed.pipelines.job.compiled import CompiledJob
 _LOOKS = {Level.OK: ("✓", "green"), Level.WARNING: ("!", "bold yellow"), Level.PROBLEM: ("✗", "bold red")}
 
 
-@click.command(
-    name="doctor",
-    cls=Command,
-    examples=(
-        "infeed doctor",
-        "infeed doctor taxi.yaml",
-    ),
-)
+@click.command(name="doctor", cls=Command, examples=("infeed doctor", "infeed doctor taxi.yaml"))
 @click.argument("job", type=InputPath(), required=False, metavar="[JOB]")
 @click.option("--image", help="Image to compare with the local packages.  [default: the images of JOB]", metavar="NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
@@ -42,25 +35,21 @@ def command(job: str | None, image: str | None, as_json: bool) -> None:
     console = Terminal(highlight=False)
     read = CompiledJob.read(job) if job else None
     images = (image,) if image else read.images if read else ()
+    compare = functools.partial(image_findings, beam_runner=read.beam_runner if read else "")
+    of_job: list[tuple[Purpose, Check]] = [("submit", functools.partial(root_findings, read))] if read else []
     waiting = console.status("checking") if console.is_interactive and not as_json else contextlib.nullcontext()
     with waiting:
-        findings = examine(_checks(images, read))
+        findings = examine([*CHECKS, *of_job, *(("image", functools.partial(compare, image)) for image in images)])
+    problems = {finding.purpose for finding in findings if finding.level is Level.PROBLEM}
     if as_json:
-        console.out(json.dumps([_plain(finding) for finding in findings], indent=1))
+        console.out(json.dumps([{**vars(finding), "level": finding.level.value} for finding in findings], indent=1))
     else:
         console.print(_table(findings))
-        console.print(_verdict(findings))
-    sys.exit(EXIT_FAILED if any(finding.level is Level.PROBLEM for finding in findings) else 0)
-
-
-def _checks(images: Sequence[str], job: CompiledJob | None) -> list[tuple[Purpose, Check]]:
-    compare = functools.partial(image_findings, beam_runner=job.beam_runner if job else "")
-    of_job: list[tuple[Purpose, Check]] = [("submit", functools.partial(root_findings, job))] if job else []
-    return [*CHECKS, *of_job, *(("image", functools.partial(compare, image)) for image in images)]
-
-
-def _plain(finding: Finding) -> dict[str, str]:
-    return {**vars(finding), "level": finding.level.value}
+        if problems:
+            console.print(Text(f"\nproblems for: {', '.join(sorted(problems))}", style="bold red"))
+        else:
+            console.print(Text("\nno problems found", style="green"))
+    sys.exit(EXIT_FAILED if problems else 0)
 
 
 def _table(findings: Sequence[Finding]) -> Table:
@@ -77,10 +66,3 @@ def _table(findings: Sequence[Finding]) -> Table:
         table.add_row(heading, finding.name, Text(f"{sign} {finding.level.value}", style=style), found)
         before = finding.purpose
     return table
-
-
-def _verdict(findings: Sequence[Finding]) -> Text:
-    problems = {finding.purpose for finding in findings if finding.level is Level.PROBLEM}
-    if not problems:
-        return Text("\nno problems found", style="green")
-    return Text(f"\nproblems for: {', '.join(sorted(problems))}", style="bold red")

@@ -6,10 +6,9 @@ import dataclasses
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from rich.text import Text
 
 from infeed.components.evaluation.model_report.options import HTML
 from infeed.components.kubeflow.ui import write_shown
@@ -21,9 +20,6 @@ from infeed.pipelines.console.nodes import show_step
 from infeed.pipelines.console.paths import InputFolder, OutputFolder
 from infeed.pipelines.console.terminal import in_lines, with_log
 from infeed.pipelines.steps.folders import check_new
-
-if TYPE_CHECKING:
-    from infeed.pipelines.local.scores import Scores
 
 
 @click.command(
@@ -80,16 +76,7 @@ def command(
             found = {"blessed": blessed, "reasons": why, "evaluation": output, **dataclasses.asdict(scores)}
             console.out(json.dumps(found), highlight=False)
         else:
-            console.print(_summary(scores, blessed, why, output), soft_wrap=True)
+            files = [("evaluation", output), ("how good it is", os.path.join(output, HTML))]
+            lines = [*score_lines(scores), *blessing_lines(blessed, why), *files]
+            console.print(in_lines(lines), soft_wrap=True)
     sys.exit(0 if blessed or allow_unblessed else EXIT_NOT_BLESSED)
-
-
-def _summary(scores: Scores, blessed: bool, reasons: tuple[str, ...], output: str) -> Text:
-    return in_lines(
-        [
-            *score_lines(scores),
-            *blessing_lines(blessed, reasons),
-            ("evaluation", output),
-            ("how good it is", os.path.join(output, HTML)),
-        ]
-    )

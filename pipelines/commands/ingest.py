@@ -24,12 +24,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.formats import FORMATS, guess_format, open_source, options_of
 from infeed.components.example_gen.inputs import OpenedSource
-from infeed.components.example_gen.local import (
-    check_output,
-    clean,
-    unfinished,
-    work_of,
-)
+from infeed.components.example_gen.local import check_output, clean, unfinished, work_of
 from infeed.components.example_gen.settling import settled
 from infeed.components.example_gen.windows import SpanWindow, settings_of
 from infeed.components.kubeflow.ui import write_shown
@@ -70,12 +65,7 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
 )
 @click.argument("source", type=InputPath())
 @click.argument("output", type=OutputFolder())
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(list(FORMATS)),
-    help="Format of SOURCE.  [default: by file names]",
-)
+@click.option("--format", "kind", type=click.Choice(list(FORMATS)), help="Format of SOURCE.  [default: by file names]")
 @source_options
 @ingest_options
 @click.option(
@@ -124,23 +114,19 @@ def command(
         files.write_bytes(fingerprint, opened.provenance.fingerprint.encode())
         return
     check_output(output, overwrite)
-    manifest = _ingest(source, output, overwrite, as_json, given)
+    if is_project(source) and (spans := (config := _config(source, given)).ingest.spans):
+        manifest = _ingest_window(config, spans, output, overwrite, as_json, given)
+    else:
+        with show_opening(as_json):
+            opening = _opened(source, given)
+        manifest = _write(opening, output, overwrite, as_json, given)
     if executor_input:
         write_shown(executor_input, examples=output)
     seconds = time.perf_counter() - began
     if as_json:
-        found = {"output": output, "seconds": seconds, "manifest": dataclasses.asdict(manifest)}
-        echo(json.dumps(found))
+        echo(json.dumps({"output": output, "seconds": seconds, "manifest": dataclasses.asdict(manifest)}))
     else:
         echo(summary(manifest, output, seconds))
-
-
-def _ingest(source: str, output: str, overwrite: bool, quiet: bool, given: Mapping[str, Any]) -> Manifest:
-    if is_project(source) and (spans := (config := _config(source, given)).ingest.spans):
-        return _ingest_window(config, spans, output, overwrite, quiet, given)
-    with show_opening(quiet):
-        found = _opened(source, given)
-    return _write(found, output, overwrite, quiet, given)
 
 
 def _ingest_window(
@@ -167,20 +153,17 @@ def _write(found: _Ingest, output: str, overwrite: bool, quiet: bool, given: Map
             if given["runner"]:
                 with _beam_log():
                     return _run_on_beam(found, job, given["runner"], given["beam_options"])
-            return _run_here(found, job, given["workers"], quiet)
+            with show_progress(found, quiet) as listener, choose(work_of(found), processes=given["workers"]) as engine:
+                return steps.ingest(found.tasks, job, map_fn=engine.map, listener=listener)
 
         return settled(opened, attempt)
 
 
 def _opened(source: str, given: Mapping[str, Any]) -> _Ingest:
-    if not is_project(source):
-        return _of_data(source, given)
-    config = _config(source, given)
-    spans = config.ingest.spans
-    return _of_config(_of_span(config, spans.pattern_of_window(config.data)) if spans else config)
-
-
-def _of_data(source: str, given: Mapping[str, Any]) -> _Ingest:
+    if is_project(source):
+        config = _config(source, given)
+        spans = config.ingest.spans
+        return _of_config(_of_span(config, spans.pattern_of_window(config.data)) if spans else config)
     if given["data"]:
         raise InfeedError(f"{source} is no config.yaml", where="--data", do="give the data as SOURCE")
     settings = read_ingest(given["ingest"])
@@ -213,14 +196,6 @@ def _of_config(config: PipelineConfig) -> _Ingest:
     buckets = _buckets(config)
     splits = (*config.splits, *(split for split in config.patterns if split not in config.splits))
     return open_data(config, sampled=True), splits, buckets, config.ingest
-
-
-def _run_here(opened: OpenedSource, job: steps.Job, workers: int | None, quiet: bool) -> Manifest:
-    with (
-        show_progress(opened, quiet) as listener,
-        choose(work_of(opened), processes=workers) as engine,
-    ):
-        return steps.ingest(opened.tasks, job, map_fn=engine.map, listener=listener)
 
 
 @contextlib.contextmanager

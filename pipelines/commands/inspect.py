@@ -20,8 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from infeed.components.dataset import files
-from infeed.components.dataset.decode import DecodedFeature, Example
-from infeed.components.dataset.manifest import Manifest, Split
+from infeed.components.dataset.decode import Example
+from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.reading import first_examples, open_dataset
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import FORMATS, formats_shown
@@ -36,16 +36,10 @@ _PICTURES = 32  # pictures on the contact sheet
 _COLUMNS = 200  # columns shown of a wide table
 _MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")  # PNG, JPEG
 _CELL, _GAP, _CAPTION = 112, 8, 16  # pixels
-_LABELS = ("label/text", "label")
 
 
 @click.command(
-    name="inspect",
-    cls=Command,
-    examples=(
-        "infeed inspect data",
-        "infeed inspect data --split eval --examples 5",
-    ),
+    name="inspect", cls=Command, examples=("infeed inspect data", "infeed inspect data --split eval --examples 5")
 )
 @click.argument("dataset", type=InputPath(), metavar="OUTPUT")
 @click.option("--split", "chosen", metavar="NAME", help="Split whose examples to show.  [default: the first]")
@@ -82,13 +76,12 @@ def command(dataset: str, chosen: str | None, count: int, sheet: str, as_json: b
         found = first_examples(root, manifest, name, max(count, _PICTURES))
     pictures = draw_sheet(found, sheet)
     if as_json:
-        examples = [_as_json(example) for example in found[:count]]
-        result = {
-            "manifest": dataclasses.asdict(manifest),
-            "examples": examples,
-            "sheet": sheet if pictures else None,
-        }
-        echo(json.dumps(result))
+        examples = [
+            {name: list(map(_json_value, feature.values)) for name, feature in example.features.items()}
+            for example in found[:count]
+        ]
+        shown = {"manifest": dataclasses.asdict(manifest), "examples": examples}
+        echo(json.dumps({**shown, "sheet": sheet if pictures else None}))
         return
     console = Terminal(highlight=False, markup=False)  # names may hold brackets
     for part in (_about(dataset, manifest), _splits(manifest), *_schema(manifest)):
@@ -133,15 +126,11 @@ def _splits(manifest: Manifest) -> Table:
         table.add_column(name, justify="right")
     table.add_column("why so many")
     for name, split in manifest.splits.items():
-        sizes = _sizes(split)
-        row = (f"{split.records:,}", str(len(split.shards)), size(split.bytes), *sizes, split.reason)
+        sizes = [shard.bytes for shard in split.shards]
+        extremes = (size(min(sizes)), size(max(sizes))) if sizes else ("", "")
+        row = (f"{split.records:,}", str(len(split.shards)), size(split.bytes), *extremes, split.reason)
         table.add_row(name, *row)
     return table
-
-
-def _sizes(split: Split) -> tuple[str, str]:
-    sizes = [shard.bytes for shard in split.shards]
-    return (size(min(sizes)), size(max(sizes))) if sizes else ("", "")
 
 
 def _schema(manifest: Manifest) -> list[RenderableType]:
@@ -163,7 +152,9 @@ def _example(title: str, example: Example) -> Table:
     table = Table(title, "type", "value", box=None, header_style="bold", pad_edge=False)
     picture = picture_of(example)
     for name, feature in itertools.islice(example.features.items(), _COLUMNS):
-        table.add_row(name, feature.type or "", _words(feature))
+        text = ", ".join(map(_word, feature.values[:_SHOWN]))
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(feature.values)} values)"
+        table.add_row(name, feature.type or "", shown)
     for more in _more(len(example.features)):
         table.add_row(more, "", "")
     for name, steps in example.steps.items():
@@ -174,11 +165,6 @@ def _example(title: str, example: Example) -> Table:
     return table
 
 
-def _words(feature: DecodedFeature) -> str:
-    text = ", ".join(_word(value) for value in feature.values[:_SHOWN])
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(feature.values)} values)"
-
-
 def _word(value: Any) -> str:
     if not isinstance(value, bytes):
         return f"{value:.9g}" if isinstance(value, float) else str(value)
@@ -186,10 +172,6 @@ def _word(value: Any) -> str:
         return repr(value.decode()) if len(value) <= _SHOWN else f"{value[:20]!r}... {len(value):,} bytes"
     except UnicodeDecodeError:
         return f"{value[:12]!r}... {len(value):,} bytes"
-
-
-def _as_json(example: Example) -> dict[str, list[Any]]:
-    return {name: [_json_value(value) for value in feature.values] for name, feature in example.features.items()}
 
 
 def _json_value(value: Any) -> Any:
@@ -224,12 +206,12 @@ def _decoded(value: bytes) -> Image.Image:
     return picture
 
 
-def draw_sheet(examples: Sequence[Example], path: str, columns: int = 8) -> int:
+def draw_sheet(examples: Sequence[Example], path: str) -> int:
     """Draw the pictures of the examples into a PNG file, and return their number. Without pictures, write nothing."""
     found = [(_fit(picture), _label(example)) for example in examples if (picture := picture_of(example))]
     if not found:
         return 0
-    columns = min(columns, len(found))
+    columns = min(8, len(found))
     rows = math.ceil(len(found) / columns)
     size = (columns * (_CELL + _GAP) + _GAP, rows * (_CELL + _CAPTION + _GAP) + _GAP)
     sheet = Image.new("RGB", size, "white")
@@ -254,7 +236,7 @@ def _fit(picture: Image.Image) -> Image.Image:
 
 
 def _label(example: Example) -> str:
-    for name in _LABELS:
+    for name in ("label/text", "label"):
         if name in example.features and example.features[name].values:
             value = example.features[name].values[0]
             text = value.decode("latin-1") if isinstance(value, bytes) else str(value)

@@ -117,22 +117,12 @@ def command(
 
 @dataclasses.dataclass(frozen=True)
 class _Measurement:
-    """What was measured.
-
-    Attributes:
-      measured: without the rival.
-      described: the plan in words.
-      advice: what the plan advises about the files.
-      step: examples a second of the model's training step.
-      rival: name of another reader and its examples a second.
-    """
-
-    measured: Measured
-    described: str
-    advice: str = ""
+    measured: Measured  # without the rival
+    described: str  # the plan
+    advice: str = ""  # of the plan, about the files
     trials: Sequence[Trial] = ()
-    step: float | None = None
-    rival: tuple[str, float] | None = None
+    step: float | None = None  # examples a second of the model's training step
+    rival: tuple[str, float] | None = None  # name of another reader, and its examples a second
 
     @property
     def bound_by(self) -> str:
@@ -149,15 +139,13 @@ class _Measurement:
 
 
 class _ModelStep:
-    """The training step of a user's model."""
-
     def __init__(self, model: str, label: str | None) -> None:
         from infeed.components.trainer.step_rate import load_model
 
         self._named, self._label, self._model = model, label, load_model(model)
 
     def rate(self, batch: Any, seconds: float) -> float:
-        """Return the examples a second that it takes."""
+        """Return the examples a second that the step takes."""
         from infeed.components.trainer.step_rate import measure_step
 
         took = measure_step(self._model, batch, self._named, self._label, min(_MOST_STEP_SECONDS, seconds / 5))
@@ -165,9 +153,13 @@ class _ModelStep:
 
 
 def _measure_function(name: str, seconds: float, step: _ModelStep | None) -> _Measurement:
+    import tensorflow as tf
+
     from infeed.components.feed import measure
 
-    batches = _user_dataset(name)
+    batches = user_code.load(name, "DATASET")()
+    if not isinstance(batches, tf.data.Dataset):
+        raise InfeedError(f"the function returned {type(batches).__name__}", where=name, do="return a tf.data.Dataset")
     rate = step.rate(next(iter(batches)), seconds) if step else None
     return _Measurement(measure.measure(measure.dataset_cuts(batches), seconds=seconds), name, step=rate)
 
@@ -205,9 +197,8 @@ def _measure_files(
 
 
 def _options(batch_size: int, given: dict[str, Any]) -> FeedOptions:
-    maps = {
-        name: MapFunction(given[name], given["map_kind"]) if given[name] else None
-        for name in ("map_examples", "map_batches")
+    maps: dict[str, Any] = {
+        name: MapFunction(given[name], given["map_kind"]) for name in ("map_examples", "map_batches") if given[name]
     }
     streams = given["tier"] == "stream"
     return FeedOptions(
@@ -215,18 +206,8 @@ def _options(batch_size: int, given: dict[str, Any]) -> FeedOptions:
         tier=given["tier"],
         cache_records=False if streams else None,  # each turn measures an epoch that reads
         shuffle_records=_WINDOW if streams else None,
-        map_examples=maps["map_examples"],
-        map_batches=maps["map_batches"],
+        **maps,
     )
-
-
-def _user_dataset(name: str) -> Any:
-    import tensorflow as tf
-
-    made = user_code.load(name, "DATASET")()
-    if not isinstance(made, tf.data.Dataset):
-        raise InfeedError(f"the function returned {type(made).__name__}", where=name, do="return a tf.data.Dataset")
-    return made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,9 +222,8 @@ class _Measurable:
     def open(cls, path: str, split: str | None) -> _Measurable:
         opened = open_dataset(path)
         if opened is None:
-            raise InfeedError(
-                "not a TFRecord dataset", where=path, do="write one with infeed ingest, or name a function"
-            )
+            do = "write one with infeed ingest, or name a function"
+            raise InfeedError("not a TFRecord dataset", where=path, do=do)
         root, manifest = opened
         return cls(root, manifest, split or next(iter(manifest.splits)))
 

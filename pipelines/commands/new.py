@@ -38,14 +38,7 @@ def create_project(template: str, folder: str) -> list[Path]:
     return [target / name for name in texts]
 
 
-@click.command(
-    name="new",
-    cls=Command,
-    examples=(
-        "infeed new tabular taxi",
-        "infeed new image flowers",
-    ),
-)
+@click.command(name="new", cls=Command, examples=("infeed new tabular taxi", "infeed new image flowers"))
 @click.argument("template", metavar=f"{{{'|'.join(TEMPLATES)}}}")
 @click.argument("folder", type=OutputFolder(), metavar="FOLDER")
 def command(template: str, folder: str) -> None:

@@ -50,10 +50,7 @@ def project_options(command: Any) -> Any:
         ),
         *(flag(Settings, name) for name in ("task", "keep", "strict", "resize")),
         click.option(
-            "--root",
-            type=OutputFolder(),
-            help="Folder for all outputs.  [default: runs/NAME]",
-            metavar="DIR",
+            "--root", type=OutputFolder(), help="Folder for all outputs.  [default: runs/NAME]", metavar="DIR"
         ),
         training_options,
         ingest_options,
@@ -80,9 +77,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the format options to a command, which receives the dict `source_options`."""
 
     @click.option(
-        "--delimiter",
-        help="Field delimiter of CSV files, for example ';' or 'tab'.  [default: ,]",
-        metavar="DELIMITER",
+        "--delimiter", help="Field delimiter of CSV files, for example ';' or 'tab'.  [default: ,]", metavar="DELIMITER"
     )
     @click.option(
         "--set",

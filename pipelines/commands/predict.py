@@ -43,11 +43,7 @@ def written_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--keys", help="Columns that identify a row, for example id,day. They are written first.", metavar="COLUMNS"
     )
-    @click.option(
-        "--columns",
-        help="Other columns to write.  [default: all columns of a table]",
-        metavar="COLUMNS",
-    )
+    @click.option("--columns", help="Other columns to write.  [default: all columns of a table]", metavar="COLUMNS")
     @click.option(
         "--format",
         "output_format",
@@ -125,7 +121,8 @@ def command(
                 continue
             _remark(complaints, prediction)
             if prediction.error is None:
-                console.out(_line(prediction), highlight=False)
+                sure = "" if prediction.probability is None else f"  {prediction.probability:.1%}"
+                console.out(f"{prediction.input}  {_in_words(prediction.value)}{sure}", highlight=False)
     sys.exit(EXIT_FAILED if refused else 0)
 
 
@@ -140,8 +137,7 @@ def _write_table(
     console: Console,
 ) -> int:
     """Write the predictions to one file, and return the number of inputs without a prediction."""
-    unknown = next((name for name in written if name not in ("keys", "columns")), None)
-    if unknown:
+    if unknown := next((name for name in written if name not in ("keys", "columns")), None):
         flag = f"--{unknown.removeprefix('output_').replace('_', '-')}"
         raise InfeedError(f"{flag} is for datasets", where=f"--output {output}", do="leave it out")
     columns = Columns(
@@ -178,16 +174,11 @@ def _remark(complaints: Console, prediction: Prediction) -> None:
             complaints.print(f"{kind}: {prediction.input}: {words}")
 
 
-def _line(prediction: Prediction) -> str:
-    sure = "" if prediction.probability is None else f"  {prediction.probability:.1%}"
-    value = prediction.value
-    is_nested = isinstance(value, list) and value and isinstance(value[0], list)
-    return f"{prediction.input}  {_in_words(value) if is_nested else value}{sure}"
-
-
-def _in_words(nested: list[Any]) -> str:
-    """Describe the parts of an input, such as the pixels of a picture: their shape, and the most frequent values."""
-    array = np.array(nested)
+def _in_words(value: Any) -> str:
+    """Describe nested values, of the pixels of a picture for example: their shape, and the most frequent values."""
+    if not (isinstance(value, list) and value and isinstance(value[0], list)):
+        return str(value)
+    array = np.array(value)
     values, counts = np.unique(array, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:_MOST_VALUES]
     shares = [f"{values[place]} in {percent(counts[place] / array.size)}" for place in order]

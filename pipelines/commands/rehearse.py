@@ -34,12 +34,7 @@ from infeed.pipelines.rehearse.rehearsal import Rehearsal, RehearseOptions, rehe
     ),
 )
 @click.argument("job", type=InputPath(), metavar="JOB")
-@click.option(
-    "--root",
-    type=OutputFolder(),
-    help="Folder for all outputs.  [default: rehearsals/NAME]",
-    metavar="DIR",
-)
+@click.option("--root", type=OutputFolder(), help="Folder for all outputs.  [default: rehearsals/NAME]", metavar="DIR")
 @click.option(
     "--project",
     type=InputFolder(),

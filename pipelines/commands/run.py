@@ -55,7 +55,10 @@ def command(project: str, from_node: str | None, verbose: bool, as_json: bool, *
     failed, and 2 if an option or the data is wrong.
     """
     config = decided(read_project(project), overrides, may_ask=not as_json)
-    _check_root(config.root)
+    if "://" in config.root:
+        what = f"a run on this machine needs a local folder for its metadata, not {config.root}"
+        do = "give a local folder; deploy.root sets the root of a compiled pipeline"
+        raise InfeedError(what, where="root", do=do)
     log = Path(config.logs) / "run.log"
     with _only_run(config.root), quiet(log, verbose) as console:
         for about, words in config.notes:
@@ -74,15 +77,6 @@ def _exit_code(outcome: RunOutcome | None) -> int:
     if outcome is None:
         return EXIT_FAILED
     return 0 if outcome.blessed else EXIT_NOT_BLESSED
-
-
-def _check_root(root: str) -> None:
-    if "://" in root:
-        raise InfeedError(
-            f"a run on this machine needs a local folder for its metadata, not {root}",
-            where="root",
-            do="give a local folder; deploy.root sets the root of a compiled pipeline",
-        )
 
 
 @contextlib.contextmanager
@@ -204,19 +198,14 @@ def _print_result(
 def _failure(report: RunReport, log: Path) -> Text:
     failed = report.failed
     assert failed is not None, "this is for failed runs"
+    words = [word for word in sys.argv[1:] if not word.startswith("--from=")]
+    if "--from" in words:
+        at = words.index("--from")
+        del words[at : at + 2]
     return Text.assemble(
         "\n",
         (f"{failed.name} failed", "bold red"),
         f"\n{failed.error}\n\n",
         f"log: {short_path(log)}\n",
-        f"after you fix this, resume with: {_again_from(failed.name)}",
+        f"after you fix this, resume with: {command_line(*words, '--from', failed.name)}",
     )
-
-
-def _again_from(node: str) -> str:
-    """Return the current command line with `--from node`."""
-    words = [word for word in sys.argv[1:] if not word.startswith("--from=")]
-    if "--from" in words:
-        at = words.index("--from")
-        del words[at : at + 2]
-    return command_line(*words, "--from", node)

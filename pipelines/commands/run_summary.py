@@ -102,24 +102,23 @@ def _advice(outcome: RunOutcome, config: PipelineConfig) -> str:
     return f"train longer (--epochs), {better}; blessing.bound in your config sets the required score"
 
 
-def _table(config: PipelineConfig) -> str:
-    """Return the dataset that the data is, a file of unlabeled rows if there is one, or a file of the data."""
+def _example(config: PipelineConfig) -> list[str]:
+    """Return arguments of `infeed predict` that exist: a picture of the data, or a table and its options.
+
+    The table is a file of unlabeled rows if there is one. The data itself may be a dataset.
+    """
+    if config.source == "images":
+        from infeed.pipelines.project.sources import find_layout
+
+        return [short_path(find_layout(config.data, config.ingest).images[0].path)]
     from infeed.pipelines.predict.inputs import are_datasets
 
-    if are_datasets([config.data]):
-        return config.data
-    unlabeled = config.survey.unlabeled_files if isinstance(config.survey, TableSurvey) else ()
-    places = [*unlabeled, *reversed(list(config.patterns.values()))]
-    found = files.glob(config.data, places[0]) if places else []
-    return found[0].path if found else config.data
-
-
-def _example(config: PipelineConfig) -> list[str]:
-    """Return arguments of `infeed predict` that exist: a picture of the data, or a table and its options."""
-    if config.source != "images":
-        # The model itself stores the number format of its columns.
-        options = {name: value for name, value in config.source_options.items() if name != "numbers"}
-        return [short_path(_table(config)), *as_flags(options)]
-    from infeed.pipelines.project.sources import find_layout
-
-    return [short_path(find_layout(config.data, config.ingest).images[0].path)]
+    table = config.data
+    if not are_datasets([config.data]):
+        unlabeled = config.survey.unlabeled_files if isinstance(config.survey, TableSurvey) else ()
+        places = [*unlabeled, *reversed(list(config.patterns.values()))]
+        found = files.glob(config.data, places[0]) if places else []
+        table = found[0].path if found else config.data
+    # The model itself stores the number format of its columns.
+    options = {name: value for name, value in config.source_options.items() if name != "numbers"}
+    return [short_path(table), *as_flags(options)]

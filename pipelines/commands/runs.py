@@ -23,14 +23,7 @@ _STYLES = {"pushed": "green", "running": "bold yellow", "not blessed": "bold red
 _NONE, _DIGITS = "-", 8
 
 
-@click.command(
-    name="runs",
-    cls=Command,
-    examples=(
-        "infeed runs",
-        "infeed runs --root runs/taxi 3 4",
-    ),
-)
+@click.command(name="runs", cls=Command, examples=("infeed runs", "infeed runs --root runs/taxi 3 4"))
 @click.argument("numbers", nargs=-1, type=int, metavar="[A B]")
 @root_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -45,7 +38,12 @@ def command(numbers: tuple[int, ...], root: str | None, as_json: bool) -> None:
     runs, running = read_runs(root), is_running(root)
     status = {run.number: "running" if running and run is runs[0] and not run.ended else run.status for run in runs}
     if numbers:
-        first, second = (_numbered(number, runs, root) for number in numbers)
+        by_number = {run.number: run for run in runs}
+        for number in numbers:
+            if number not in by_number:
+                known = ", ".join(map(str, by_number)) or "none yet"
+                raise InfeedError(f"there is no run {number}", where=root, do=f"name two of the runs: {known}")
+        first, second = (by_number[number] for number in numbers)
         rows = list(_differences(first, second))
         if as_json:
             echo(json.dumps([{"what": what, str(numbers[0]): a, str(numbers[1]): b} for what, a, b in rows], indent=1))
@@ -59,14 +57,6 @@ def command(numbers: tuple[int, ...], root: str | None, as_json: bool) -> None:
         echo(f"no run is recorded in {root}: earlier versions of infeed kept no history")
 
 
-def _numbered(number: int, runs: list[PastRun], root: str) -> PastRun:
-    for run in runs:
-        if run.number == number:
-            return run
-    known = ", ".join(str(run.number) for run in runs) or "none yet"
-    raise InfeedError(f"there is no run {number}", where=root, do=f"name two of the runs: {known}")
-
-
 def _table(runs: list[PastRun], status: Mapping[int, str]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")  # 80 columns suffice
     for name in ("run", "started", "took", "status", "score", "rows", "data", "waited"):
@@ -76,7 +66,8 @@ def _table(runs: list[PastRun], status: Mapping[int, str]) -> Table:
         style = _STYLES.get(words, "bold red" if words.endswith("failed") else "")
         rows = f"{sum(run.rows.values()):,}" if run.rows else _NONE
         took = seconds(run.seconds) if run.ended else _NONE
-        cells = (str(run.number), _time(run), took, Text(words, style), _score(run))
+        score = next((f"{name} {value}" for name, value in _scores(run)), _NONE)
+        cells = (str(run.number), _time(run), took, Text(words, style), score)
         table.add_row(*cells, rows, run.fingerprint[:_DIGITS] or _NONE, _waited(run))
     return table
 
@@ -85,11 +76,10 @@ def _time(run: PastRun) -> str:
     return datetime.fromisoformat(run.run_id).isoformat(sep=" ", timespec="minutes")
 
 
-def _score(run: PastRun) -> str:
-    if not run.outcome or not run.outcome.metrics:
-        return _NONE
-    name, value = next(iter(run.outcome.metrics.items()))
-    return f"{LABELS.get(name, name)} {with_interval(name, value, run.outcome)}"
+def _scores(run: PastRun) -> Iterator[tuple[str, str]]:
+    if run.outcome:
+        for name, value in run.outcome.metrics.items():
+            yield LABELS.get(name, name), with_interval(name, value, run.outcome)
 
 
 def _waited(run: PastRun) -> str:
@@ -111,9 +101,7 @@ def _differences(*runs: PastRun) -> Iterator[tuple[str, str, str]]:
 def _facts(run: PastRun) -> Iterator[tuple[str, str]]:
     yield from {"started": _time(run), "status": run.status, "fingerprint of the data": run.fingerprint}.items()
     yield from ((f"{split} rows", f"{rows:,}") for split, rows in run.rows.items())
-    if run.outcome:
-        metrics = run.outcome.metrics.items()
-        yield from ((LABELS.get(name, name), with_interval(name, value, run.outcome)) for name, value in metrics)
+    yield from _scores(run)
     yield "waited for input", _waited(run)
     yield from ((node.name, f"{seconds(node.seconds)}, {node.state.value}") for node in run.nodes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import click
 from rich.table import Table
@@ -40,13 +40,7 @@ _WIDE = 200  # characters per line if stdout is not a terminal
 )
 @click.argument("dataset", type=InputPath(), metavar="DATASET")
 @click.option("--split", metavar="NAME", help="Split to show or compare.  [default: train, or the first]")
-@click.option(
-    "--compare",
-    "earlier",
-    type=InputPath(),
-    metavar="OTHER",
-    help="Compare with this earlier dataset.",
-)
+@click.option("--compare", "earlier", type=InputPath(), metavar="OTHER", help="Compare with this earlier dataset.")
 @click.option("--splits", nargs=2, metavar="A B", help="Compare two splits of DATASET.")
 @click.option(
     "--jensen-shannon",
@@ -80,9 +74,8 @@ def command(
     new, is missing, has another type, or differs by more than the limits allow.
     """
     if splits and (earlier or split):
-        raise InfeedError(
-            "--splits is given together with --compare or --split", where="infeed statistics", do="give one of them"
-        )
+        what = "--splits is given together with --compare or --split"
+        raise InfeedError(what, where="infeed statistics", do="give one of them")
     if not (splits or earlier):
         _show(dataset, _chosen(dataset, split), html, as_json)
         return
@@ -98,14 +91,16 @@ def command(
     sides = {title: columns for (title, _, _), columns in zip(pairs, found, strict=True)}
     before, after = sides.values()
     changes = compare(before, after, options)
-    _write(html, lambda: comparison_page(dataset, sides, changes))
+    if html:
+        files.write_bytes(html, comparison_page(dataset, sides, changes).encode())
     _print_changes(list(sides), changes, html, as_json)
     sys.exit(EXIT_FAILED if any(change.problem for change in changes) else 0)
 
 
 def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
     [columns] = _columns([(dataset, split)], as_json)
-    _write(html, lambda: split_page(dataset, split, columns))
+    if html:
+        files.write_bytes(html, split_page(dataset, split, columns).encode())
     figures = [Figures.of(column) for column in columns.values()]
     if as_json:
         known = {one.name: dataclasses.asdict(one) for one in figures}
@@ -144,11 +139,6 @@ def _print(console: Terminal, table: Table, html: str | None) -> None:
     console.print(table)
     if html:
         console.print(f"histograms: {html}", soft_wrap=True)
-
-
-def _write(html: str | None, page: Callable[[], str]) -> None:
-    if html:
-        files.write_bytes(html, page().encode())
 
 
 def _chosen(dataset: str, split: str | None) -> str:

@@ -63,12 +63,22 @@ def command(job: str, cron: str | None, wait: bool, logs: bool, as_json: bool, *
     The exit code is 0 if the run finished (without --wait: if it started), 1 if it failed, 2 if it was refused, 4 if
     its state is unknown, and 130 if waiting was interrupted.
     """
-    submit, request = platform_function("submit", **given), _request(CompiledJob.read(job), **given)
+    submit, compiled = platform_function("submit", **given), CompiledJob.read(job)
+    request = SubmitRequest(
+        compiled,
+        given["name"] or f"{compiled.name} {datetime.now():%Y-%m-%d %H:%M:%S}",
+        read_parameters(given["parameters"], compiled.parameters, compiled.name),
+        given["experiment"],
+        given["service_account"],
+        cache=not given["no_cache"],
+    )
     if cron is not None and (wait or logs):
         raise InfeedError("--cron is given together with --wait or --logs", do="follow the runs on their pages")
     expression = None if cron is None else check_cron(cron)
-    publish(request.job)
-    _warn(request)
+    publish(compiled)
+    data = request.parameters.get("data", getattr(compiled.parameters.get("data"), "default", None))
+    if data and (warning := tight_disks(compiled, lambda: input_bytes(compiled, data))):
+        echo(f"warning: {warning}", err=True)
     if expression is not None:
         _schedule(platform_function("schedule", **given), request, expression, as_json)
         return
@@ -78,17 +88,10 @@ def command(job: str, cron: str | None, wait: bool, logs: bool, as_json: bool, *
             console.print(f"run   {run.name}\npage  {run.link}", soft_wrap=True, highlight=False)
         outcome = _wait(run, console, logs, as_json) if wait or logs else SubmissionOutcome(run, "started")
         if as_json:
-            console.out(json.dumps(outcome.as_json(request.job.images), indent=1), highlight=False)
+            console.out(json.dumps(outcome.as_json(compiled.images), indent=1), highlight=False)
         else:
-            console.print(outcome.as_text(request.job.images), soft_wrap=True)
+            console.print(outcome.as_text(compiled.images), soft_wrap=True)
     sys.exit(outcome.exit_code)
-
-
-def _warn(request: SubmitRequest) -> None:
-    """Print to stderr that nodes may have too little disk for the data."""
-    data = request.parameters.get("data", getattr(request.job.parameters.get("data"), "default", None))
-    if data and (warning := tight_disks(request.job, lambda: input_bytes(request.job, data))):
-        echo(f"warning: {warning}", err=True)
 
 
 def _schedule(
@@ -100,25 +103,6 @@ def _schedule(
             console.out(json.dumps({"schedule": dataclasses.asdict(made)}, indent=1), highlight=False)
         else:
             console.print(f"schedule  {made.name}\npage      {made.link}", soft_wrap=True, highlight=False)
-
-
-def _request(
-    job: CompiledJob,
-    name: str | None,
-    parameters: tuple[str, ...],
-    experiment: str | None,
-    service_account: str | None,
-    no_cache: bool,
-    **_: Any,
-) -> SubmitRequest:
-    return SubmitRequest(
-        job,
-        name or f"{job.name} {datetime.now():%Y-%m-%d %H:%M:%S}",
-        read_parameters(parameters, job.parameters, job.name),
-        experiment,
-        service_account,
-        cache=not no_cache,
-    )
 
 
 def _wait(run: Run, console: Console, logs: bool, as_json: bool) -> SubmissionOutcome:

@@ -129,14 +129,13 @@ def _side_by_side(rows: Sequence[ShownRow], features: Sequence[Feature]) -> Tabl
         table.add_column(f"row {row.number:,}", justify="right")
         table.add_column("becomes", style="cyan", justify="right")
     for feature in features:
-        cells = [cell for row in rows for cell in _cells(row, feature)]
+        cells = []
+        for row in rows:
+            cells += [", ".join(_word(row.raw[name]) for name in feature.inputs)]
+            cells += [_word(row.transformed[feature.output_name])]
         others = "" if feature.inputs == (feature.output_name,) else f" of {', '.join(feature.inputs)}"
         table.add_row(feature.output_name, f"{type(feature).__name__}{others}", *cells)
     return table
-
-
-def _cells(row: ShownRow, feature: Feature) -> tuple[str, str]:
-    return ", ".join(_word(row.raw[name]) for name in feature.inputs), _word(row.transformed[feature.output_name])
 
 
 def _word(value: Any, *, quoted: bool = True) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.packed import is_packed, pack
@@ -20,11 +18,8 @@ _ARTIFACTS = 16 << 10  # bytes of the message besides the parameters: artifacts 
 def shorten(task: Task, *, launcher: bool) -> None:
     """Compress the long parameters of a step in place, and run the step behind the entry point that expands them.
 
-    The parameters of a step with a driver stay, because TFX's driver reads them as well.
-
-    Args:
-      task: step that runs TFX's executor in a container.
-      launcher: whether the platform has Kubeflow's launcher; without it, artifacts keep their URIs.
+    The parameters of a step with a driver stay, because TFX's driver reads them as well. Without Kubeflow's launcher,
+    artifacts keep their URIs.
 
     Raises:
       InfeedError: an argument is still longer than Linux allows.
@@ -32,27 +27,19 @@ def shorten(task: Task, *, launcher: bool) -> None:
     container = task.container
     assert container is not None, "only a container has arguments"
     given = task.spec.get("inputs", {}).get("parameters", {})
-    constants = {name: value["runtimeValue"] for name, value in given.items() if _is_text(value)}
-    long = [value for value in constants.values() if len(value["constant"]) > _LONG and task.driver is None]
+    constants = [value.get("runtimeValue", {}) for value in given.values() if task.driver is None]
+    texts = [value for value in constants if isinstance(value.get("constant"), str)]
+    long = [value for value in texts if len(value["constant"]) > _LONG]
     for value in long:
         value["constant"] = pack(value["constant"])
     if long:
         container["command"] = [*STEP, *(() if launcher else (IN_PLACE,))]
-    _check(task, given, [*container.get("command", ()), *container.get("args", ())])
-
-
-def _is_text(value: Mapping[str, Any]) -> bool:
-    return isinstance(value.get("runtimeValue", {}).get("constant"), str)
-
-
-def _check(task: Task, given: Mapping[str, Any], words: list[str]) -> None:
+    words = [*container.get("command", ()), *container.get("args", ())]
     lengths = {f"parameter {name}": len(json.dumps(value).encode()) for name, value in given.items()}
     lengths |= {"the config" if is_packed(word) else f"argument {word[:40]}": len(word.encode()) for word in words}
     message = sum(length for name, length in lengths.items() if name.startswith("parameter")) + _ARTIFACTS
     name, longest = max(lengths.items(), key=lambda item: item[1], default=("", 0))
     if max(message, longest) >= LIMIT:
-        raise InfeedError(
-            f"{name} has {size(longest)}, and a step takes {size(LIMIT)} in one argument",
-            where=f"step {task.node}",
-            do="use fewer columns (--columns), or shorter names of columns",
-        )
+        what = f"{name} has {size(longest)}, and a step takes {size(LIMIT)} in one argument"
+        do = "use fewer columns (--columns), or shorter names of columns"
+        raise InfeedError(what, where=f"step {task.node}", do=do)

@@ -17,7 +17,6 @@ from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.deploy.beam import check_places
 from infeed.pipelines.deploy.options import DEFAULT, KUBERNETES_ONLY, TRAINER, Deploy, Resources
-from infeed.pipelines.deploy.vertex import VertexOptions
 from infeed.pipelines.job.compiled import Schema, Target
 
 _ACCELERATOR_NAMES = {
@@ -47,19 +46,24 @@ def check_target(deploy: Deploy, target: Target, schema: Schema = "2.1") -> None
     if target == "kubeflow" and schema != "2.1":
         raise InfeedError(f"schema is {schema}, and Kubeflow reads only 2.1", where="option schema", do="leave it out")
     if not deploy.image:
-        raise InfeedError(
-            "no container image is set for the steps",
-            where="deploy.image",
-            do="set deploy.image or --image to an image with this package and the project",
-        )
-    for node, resources in deploy.resources.items():
-        _check_resources(resources, target, f"deploy.resources.{node}")
-        _check_disk(deploy.resources_of_step(node), f"deploy.resources.{node}")
-        _check_mounts(deploy.resources_of(node), f"deploy.resources.{node}")
+        do = "set deploy.image or --image to an image with this package and the project"
+        raise InfeedError("no container image is set for the steps", where="deploy.image", do=do)
+    for node in deploy.resources:
+        _check_resources(deploy, node, target)
     if deploy.training:
-        _check_training(deploy, target)
+        if target == "vertex":
+            do = "use deploy.vertex.training, which makes a custom job of Vertex AI"
+            raise InfeedError("Vertex AI has no JobSet and no TrainJob", where=_JOB, do=do)
+        if "://" not in (deploy.root or ""):
+            what = f"the machines of a job do not see {deploy.root or 'a local folder'}"
+            raise InfeedError(what, where="deploy.root", do="use a folder in a store, such as s3://bucket/flowers")
+        _check_waiting_step(deploy, (DEFAULT,), "deploy.resources.Trainer")
     if vertex := deploy.on(target):
-        _check_root(deploy, vertex)
+        # Training and an endpoint share only a bucket with the machines of the steps.
+        services = [name for name in ("training", "endpoint") if getattr(vertex, name)]
+        if services and not (deploy.root or "").startswith(("gs://", "/gcs/")):
+            what = f"{services[0]} cannot read what the steps write to {deploy.root or 'a local folder'}"
+            raise InfeedError(what, where="deploy.root", do="use a folder in a bucket, such as gs://bucket/flowers")
         if vertex.training:
             _check_waiting_step(deploy, (DEFAULT, TRAINER), "deploy.vertex.training")
 
@@ -69,19 +73,13 @@ def check_stores(root: str, data: str, target: Target) -> None:
 
     On Kubeflow, the launcher moves artifacts between the store and the disk of the pod, and this package reads the data
     with pyarrow. On Vertex AI, TensorFlow opens every place, and TensorFlow 2.18 and later opens only gs://.
-
-    Args:
-      root: folder of everything that the pipeline writes.
-      data: path of the data.
-      target: platform that runs the job.
     """
     known = [f"{scheme}://" for scheme in FOLDERS] if target == "kubeflow" else ["gs://"]
     for setting, place in (("deploy.root", root), ("deploy.data", data)):
         scheme = f"{place.partition('://')[0]}://"
         if "://" in place and scheme not in known:
-            raise InfeedError(
-                f"the steps cannot open {scheme} on {target}", where=setting, do=f"use a place on {', '.join(known)}"
-            )
+            do = f"use a place on {', '.join(known)}"
+            raise InfeedError(f"the steps cannot open {scheme} on {target}", where=setting, do=do)
 
 
 def check_runner(deploy: Deploy, data: str, target: Target, local_options: Sequence[str] = ()) -> None:
@@ -89,8 +87,6 @@ def check_runner(deploy: Deploy, data: str, target: Target, local_options: Seque
 
     Args:
       deploy: settings with the pipeline's root.
-      data: path of the data.
-      target: platform that runs the job.
       local_options: Beam options of local runs, which a compiled pipeline without `deploy.beam` takes over.
     """
     given, root = Named.of(local_options).short_name, deploy.root or ""
@@ -98,11 +94,9 @@ def check_runner(deploy: Deploy, data: str, target: Target, local_options: Seque
         check_places(BEAM_RUNNERS[deploy.beam.runner], root, data)
         deploy.beam.flags(image=deploy.image or "", root=root, vertex=deploy.on(target))  # raises what it lacks
     elif name := next((name for name in ("dataflow", "flink", "spark") if BEAM_RUNNERS[name] == given), None):
-        raise InfeedError(
-            f"beam_pipeline_args names {given}, but holds the options of local runs",
-            where="beam_pipeline_args",
-            do=f"set the runner of the compiled pipeline in deploy.beam.{name}",
-        )
+        what = f"beam_pipeline_args names {given}, but holds the options of local runs"
+        do = f"set the runner of the compiled pipeline in deploy.beam.{name}"
+        raise InfeedError(what, where="beam_pipeline_args", do=do)
     elif Named.of(local_options).is_cluster:
         check_places(given, root, data)
 
@@ -123,89 +117,47 @@ def check_accelerators(names: Collection[str]) -> None:
     known = [kind.name for kind in AcceleratorType if kind.value]
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise InfeedError(
-            f"Vertex AI has no accelerator {unknown[0]!r}", where="deploy", do=f"use one of {', '.join(known)}"
-        )
+        do = f"use one of {', '.join(known)}"
+        raise InfeedError(f"Vertex AI has no accelerator {unknown[0]!r}", where="deploy", do=do)
 
 
-def _check_resources(resources: Resources, target: Target, where: str) -> None:
+def _check_resources(deploy: Deploy, node: str, target: Target) -> None:
+    resources, where = deploy.resources[node], f"deploy.resources.{node}"
     if resources.accelerator and ("/" in resources.accelerator) != (target == "kubeflow"):
         raise InfeedError(
             f"{target} has no accelerator {resources.accelerator!r}", where=where, do=_ACCELERATOR_NAMES[target]
         )
     foreign = [name for name in KUBERNETES_ONLY if getattr(resources, name)] if target == "vertex" else []
     if foreign:
-        raise InfeedError(
-            f"Vertex AI does not support {' and '.join(foreign)}",
-            where=f"{where}.{foreign[0]}",
-            do="remove the setting; Vertex AI chooses machines by cpu, memory and accelerator",
-        )
-
-
-def _check_mounts(resources: Resources, where: str) -> None:
-    twice = [folder for folder, count in Counter(resources.mounts).items() if count > 1]
+        do = "remove the setting; Vertex AI chooses machines by cpu, memory and accelerator"
+        raise InfeedError(f"Vertex AI does not support {' and '.join(foreign)}", where=f"{where}.{foreign[0]}", do=do)
+    of_step = deploy.resources_of_step(node)
+    if of_step.accelerator and of_step.ephemeral_storage:
+        what = "Kubeflow Pipelines cannot limit the ephemeral storage of a step that has an accelerator"
+        do = "set it only for nodes without an accelerator, and use ephemeral_volumes here"
+        raise InfeedError(what, where=f"{where}.ephemeral_storage", do=do)
+    twice = [folder for folder, count in Counter(deploy.resources_of(node).mounts).items() if count > 1]
     if twice:
         do = "mount each Secret, ConfigMap and volume in a separate folder"
         raise InfeedError(f"several things are mounted at {twice[0]}", where=where, do=do)
 
 
-def _check_disk(resources: Resources, where: str) -> None:
-    if resources.accelerator and resources.ephemeral_storage:
-        raise InfeedError(
-            "Kubeflow Pipelines cannot limit the ephemeral storage of a step that has an accelerator",
-            where=f"{where}.ephemeral_storage",
-            do="set it only for nodes without an accelerator, and use ephemeral_volumes here",
-        )
-
-
-def _check_root(deploy: Deploy, vertex: VertexOptions) -> None:
-    """Training and an endpoint share only a bucket with the machines of the steps."""
-    services = [name for name in ("training", "endpoint") if getattr(vertex, name)]
-    if services and not (deploy.root or "").startswith(("gs://", "/gcs/")):
-        raise InfeedError(
-            f"{services[0]} cannot read what the steps write to {deploy.root or 'a local folder'}",
-            where="deploy.root",
-            do="use a folder in a bucket, such as gs://bucket/flowers",
-        )
-
-
-def _check_training(deploy: Deploy, target: Target) -> None:
-    if target == "vertex":
-        do = "use deploy.vertex.training, which makes a custom job of Vertex AI"
-        raise InfeedError("Vertex AI has no JobSet and no TrainJob", where=_JOB, do=do)
-    if "://" not in (deploy.root or ""):
-        what = f"the machines of a job do not see {deploy.root or 'a local folder'}"
-        raise InfeedError(what, where="deploy.root", do="use a folder in a store, such as s3://bucket/flowers")
-    _check_waiting_step(deploy, (DEFAULT,), "deploy.resources.Trainer")
-
-
 def _check_waiting_step(deploy: Deploy, nodes: Sequence[str], do: str) -> None:
     for node in nodes:
         if deploy.resources.get(node, Resources()).accelerator:
-            raise InfeedError(
-                "the Trainer's step has an accelerator, but the step only waits for the machines that train",
-                where=f"deploy.resources.{node}",
-                do=f"set the accelerator only under {do}",
-            )
+            what = "the Trainer's step has an accelerator, but the step only waits for the machines that train"
+            raise InfeedError(what, where=f"deploy.resources.{node}", do=f"set the accelerator only under {do}")
 
 
 @dataclass(frozen=True)
 class TrainingMachines:
-    """Machines that a Trainer trains on.
+    """Machines that a Trainer trains on."""
 
-    Attributes:
-      count: number of identical machines.
-      gpus: GPUs per machine.
-      tpu: whether the machines have TPUs.
-      where: setting that defines the machines, for errors.
-      servers: number of parameter servers.
-    """
-
-    count: int = 1
-    gpus: int = 0
-    tpu: bool = False
-    where: str = "deploy.resources.Trainer"
-    servers: int = 0
+    count: int = 1  # identical machines
+    gpus: int = 0  # per machine
+    tpu: bool = False  # whether the machines have TPUs
+    where: str = "deploy.resources.Trainer"  # setting that defines the machines
+    servers: int = 0  # parameter servers
 
 
 def training_machines(deploy: Deploy, target: Target) -> TrainingMachines:
@@ -250,17 +202,10 @@ def check_strategy(train: TrainOptions, found: TrainingMachines) -> None:
 
 
 def check_function_paths(functions: Mapping[str, str], folder: str) -> None:
-    """Raise InfeedError for a function in a file outside `folder`, because the project's image lacks that file.
-
-    Args:
-      functions: function references by option name.
-      folder: folder of the project.
-    """
+    """Raise InfeedError for a function in a file outside `folder`, because the project's image lacks that file."""
     for option, text in functions.items():
         module, _, _ = text.partition(":")
         if module.endswith(".py") and not Path(os.path.normpath(module)).is_relative_to(folder):
-            raise InfeedError(
-                f"{option} is in {os.path.normpath(module)}, which is not in the project's image",
-                where=f"option {option}",
-                do=f"move it into {folder}, or install it as a package and use package.module:function",
-            )
+            what = f"{option} is in {os.path.normpath(module)}, which is not in the project's image"
+            do = f"move it into {folder}, or install it as a package and use package.module:function"
+            raise InfeedError(what, where=f"option {option}", do=do)

@@ -32,13 +32,11 @@ def compile_config(config: PipelineConfig, options: CompileOptions) -> str:
     baseline, start = (latest_blessed, latest_model) if options.target == "vertex" else (None, pushed_model)
     pipeline = create_pipeline(there, baseline=baseline, parameters=parameters, on_vertex=vertex, start=start)
     assert there.deploy.image, "check_target requires an image"
-    exclude = (*options.exclude, *([Path(config.data).name] if _is_in(config.data, options.folder) else []))
+    data, folder = Path(config.data), options.folder
+    is_inside = folder is not None and data.is_relative_to(folder) and data.exists()
+    exclude = (*options.exclude, *([data.name] if is_inside else []))
     options = dataclasses.replace(options, classes=tuple(config.survey.classes), exclude=exclude)
     return compile_kubeflow(pipeline, options, image=there.deploy.image, deploy=there.deploy, parameters=parameters)
-
-
-def _is_in(data: str, folder: str | None) -> bool:
-    return folder is not None and Path(data).is_relative_to(folder) and Path(data).exists()
 
 
 def local_places(config: PipelineConfig) -> str:
@@ -54,11 +52,7 @@ def local_places(config: PipelineConfig) -> str:
 
 
 def missing_package(config: PipelineConfig, folder: Path) -> str:
-    """Return a warning if no image of `infeed build` can read the data, or an empty string.
-
-    Args:
-      folder: folder of the project.
-    """
+    """Return a warning if no image of `infeed build` for the project in `folder` can read the data, or no text."""
     package, listed = FORMATS[config.source].package, folder / "requirements.txt"
     if not package or (listed.is_file() and package in listed.read_text("utf-8")):
         return ""

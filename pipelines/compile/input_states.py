@@ -26,12 +26,7 @@ _INPUTS = {"input_base": "--input-base", "input_config": "--config", "range_conf
 
 
 def insert(spec: Mapping[str, Any], node: Task) -> None:
-    """Insert the step before `node`, an ExampleGen with a driver, which this function removes.
-
-    Args:
-      spec: PipelineSpec, which this function changes in place.
-      node: task in the root DAG.
-    """
+    """Insert the step before `node` of the root DAG, an ExampleGen with a driver, which is removed. Changes `spec`."""
     assert node.container is not None, "only a container has a driver"
     name = f"{node.name}{SUFFIX}"
     given = node.spec["inputs"]["parameters"]
@@ -45,12 +40,7 @@ def insert(spec: Mapping[str, Any], node: Task) -> None:
 
 
 def insert_version(spec: Mapping[str, Any], node: Task) -> None:
-    """Insert the step that finds the newest pushed model before `node`, which then hands on this version.
-
-    Args:
-      spec: PipelineSpec, which this function changes in place.
-      node: node of the base model.
-    """
+    """Insert the step that finds the newest pushed model before the node of the base model. Changes `spec`."""
     name, given = f"{TRAINER}{SUFFIX}", node.spec["inputs"]["parameters"]
     arguments = ["--serving", "{{$.inputs.parameters['serving']}}"]
     _insert(spec, node, name, VERSIONS, arguments, {VERSION: "STRING"}, {"serving": given["serving"]})
@@ -70,14 +60,7 @@ def _insert(
     outputs: Mapping[str, str],
     inputs: Mapping[str, Any],
 ) -> None:
-    """Insert a step before `node`.
-
-    Args:
-      module: Python module that the step runs.
-      arguments: of the module, without the files of the outputs.
-      outputs: type by name.
-      inputs: source by name; all of them are texts.
-    """
+    """Insert a step that runs a Python module before `node`. The files of the outputs are added to `arguments`."""
     assert node.container is not None, "see `insert`"
     spec["root"]["dag"]["tasks"][name] = {
         "taskInfo": {"name": name},

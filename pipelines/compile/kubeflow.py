@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -71,9 +70,8 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         if Path(self.output).suffix not in {".json", ".yaml", ".yml"}:
-            raise InfeedError(
-                f"output is {self.output!r}, whose format is unknown", do="name the output *.json or *.yaml"
-            )
+            do = "name the output *.json or *.yaml"
+            raise InfeedError(f"output is {self.output!r}, whose format is unknown", do=do)
 
 
 def compile_kubeflow(
@@ -99,12 +97,19 @@ def compile_kubeflow(
         keys and labels.
     """
     deploy = deploy or Deploy()
-    _name_runner(pipeline, beam_flags(deploy, options.target, image, pipeline.pipeline_info.pipeline_root))
+    flags = beam_flags(deploy, options.target, image, pipeline.pipeline_info.pipeline_root)
+    data_nodes = list(_data_nodes(pipeline))
+    for data_node in data_nodes:
+        of_node = data_node.executor_spec.beam_pipeline_args
+        data_node.executor_spec.beam_pipeline_args = [option for option, _ in flags] + of_node
     job = _compile(pipeline, image, options, parameters or {})
-    own = _users_of(options.folder, job["pipelineSpec"]) if options.folder else []
-    job = relative_function_paths(job, options.folder) if options.folder else job
+    own: list[str] = []  # names of the steps whose parameters name functions of the project
+    if folder := options.folder:
+        given = [(task, task.spec.get("inputs", {})) for task, _ in _containers(job["pipelineSpec"])]
+        own = [task.name for task, inputs in given if relative_function_paths(inputs, folder) != inputs]
+        job = relative_function_paths(job, folder)
     spec = job["pipelineSpec"]
-    _keep_for_data_nodes(spec, pipeline)
+    _keep_for_data_nodes(spec, pipeline, {node.id for node in data_nodes})
     if options.target == "kubeflow":
         for node in [node for node, _ in _containers(spec) if node.driver and len(node.path) == 1]:
             input_states.insert(spec, node)
@@ -121,8 +126,6 @@ def write_job(job: dict[str, Any], root: str, deploy: Deploy, options: CompileOp
     Args:
       job: PipelineJob, which this function changes in place.
       root: folder of all artifacts.
-      deploy: settings of the nodes.
-      options: output, target and folder of the project.
       own: names of the steps that use files of the project.
 
     Raises:
@@ -157,26 +160,14 @@ def beam_flags(deploy: Deploy, target: Target, image: str, root: str) -> list[Fl
     return deploy.beam.flags(image=image, root=root, vertex=deploy.on(target))
 
 
-def _name_runner(pipeline: Pipeline, flags: Sequence[Flag]) -> None:
-    for node in _data_nodes(pipeline):
-        node.executor_spec.beam_pipeline_args = [option for option, _ in flags] + node.executor_spec.beam_pipeline_args
-
-
-def _keep_for_data_nodes(spec: Mapping[str, Any], pipeline: Pipeline) -> None:
+def _keep_for_data_nodes(spec: Mapping[str, Any], pipeline: Pipeline, data_nodes: Collection[str]) -> None:
     """Remove Beam's options of the whole pipeline from nodes that do not use Beam, because TFX gives them to each.
 
     A step that names a cluster's runner works on URIs, and a changed option is a miss of the cache.
     """
-    users = {node.id for node in _data_nodes(pipeline)}
     for task, container in _containers(spec):
-        if task.name not in users:
+        if task.name not in data_nodes:
             container["args"] = [one for one in container["args"] if one not in pipeline.beam_pipeline_args]
-
-
-def _users_of(folder: str, spec: Mapping[str, Any]) -> list[str]:
-    """Return the names of the steps whose parameters name functions in files below `folder`."""
-    given = ((task, task.spec.get("inputs", {})) for task, _ in _containers(spec))
-    return [task.name for task, inputs in given if relative_function_paths(inputs, folder) != inputs]
 
 
 def _data_nodes(pipeline: Pipeline) -> Iterator[Any]:
@@ -194,7 +185,11 @@ def _compile(
     pipeline: Pipeline, image: str, options: CompileOptions, parameters: Mapping[str, RuntimeParameter]
 ) -> dict[str, Any]:
     """Compile to a PipelineJob. Defaults go to the spec and to runtimeConfig, where readers of schema 2.0 look."""
-    runner = _runner()
+    try:
+        from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as runner
+    except ImportError as error:
+        do = "install kfp, in the version that fits TFX: pip install 'tfx-infeed[tfx]'"
+        raise InfeedError(f"cannot compile for Kubeflow: {error}", do=do) from error
     config = runner.KubeflowV2DagRunnerConfig(
         default_image=image,
         # Vertex AI has no launcher, so its steps use TFX's own entry point and open gs:// by TensorFlow.
@@ -234,32 +229,15 @@ def _text(
 ) -> str:
     if output.suffix != ".json":
         if run_metadata:
-            raise InfeedError(
-                f"YAML holds only a pipeline, and cannot hold {', '.join(run_metadata)} of a run",
-                where=str(output),
-                do="name the output *.json",
-            )
+            what = f"YAML holds only a pipeline, and cannot hold {', '.join(run_metadata)} of a run"
+            raise InfeedError(what, where=str(output), do="name the output *.json")
         documents = [job["pipelineSpec"], *([platform] if platform else [])]
         return yaml.safe_dump_all(documents, sort_keys=True, width=120)
     if platform:
-        raise InfeedError(
-            "JSON cannot hold settings of pods, such as node selectors and secrets",
-            where=str(output),
-            do="name the output *.yaml, which holds them in a second document",
-        )
+        what = "JSON cannot hold settings of pods, such as node selectors and secrets"
+        raise InfeedError(what, where=str(output), do="name the output *.yaml, which holds them in a second document")
     labels = {**job["labels"], **run_metadata.get("labels", {})}
     return json.dumps({**job, **run_metadata, "labels": labels}, sort_keys=True, indent=1) + "\n"
-
-
-def _runner() -> ModuleType:
-    try:
-        from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
-    except ImportError as error:
-        raise InfeedError(
-            f"cannot compile for Kubeflow: {error}",
-            do="install kfp, in the version that fits TFX: pip install 'tfx-infeed[tfx]'",
-        ) from error
-    return kubeflow_v2_dag_runner  # type: ignore[no-any-return]
 
 
 def relative_function_paths(value: Any, folder: str) -> Any:
@@ -270,13 +248,7 @@ def relative_function_paths(value: Any, folder: str) -> Any:
 
 
 def runtime_parameters(config: PipelineConfig) -> dict[str, RuntimeParameter]:
-    """Return the runtime parameters by name, with defaults from the config.
-
-    `data` is a folder. If the config names a file, the file keeps its name in that folder.
-
-    Raises:
-      InfeedError: the file name in `deploy.data` differs from the file name in `data`.
-    """
+    """Return the runtime parameters by name, with the defaults of `parameter_defaults`."""
     from tfx.orchestration.data_types import RuntimeParameter
 
     defaults = parameter_defaults(config)
@@ -284,11 +256,8 @@ def runtime_parameters(config: PipelineConfig) -> dict[str, RuntimeParameter]:
 
 
 def parameter_defaults(config: PipelineConfig) -> dict[str, str | int]:
-    """Return the defaults of the pipeline's parameters; see `runtime_parameters`."""
-    return {
-        "data": data_folder(config),
-        **{name: config.train.option(name) for name in OVERRIDES},
-    }
+    """Return the defaults of the pipeline's parameters. `data` is a folder; see `data_folder`."""
+    return {"data": data_folder(config), **{name: config.train.option(name) for name in OVERRIDES}}
 
 
 def data_folder(config: PipelineConfig) -> str:
@@ -303,21 +272,13 @@ def data_folder(config: PipelineConfig) -> str:
         return there
     folder, file = split_path(there) if has_spans(there) else os.path.split(there)
     if file != here:
-        raise InfeedError(
-            f"deploy.data ends with {file!r}, but data with {here!r}",
-            where="deploy.data",
-            do="use the same file name in both settings, or folders in both",
-        )
+        do = "use the same file name in both settings, or folders in both"
+        raise InfeedError(f"deploy.data ends with {file!r}, but data with {here!r}", where="deploy.data", do=do)
     return folder
 
 
 def apply_settings(spec: Mapping[str, Any], deploy: Deploy, variables: Mapping[str, str] | None = None) -> None:
-    """Write the settings of `deploy.resources` into `spec`.
-
-    Args:
-      spec: PipelineSpec, which this function changes in place.
-      deploy: settings of the nodes.
-      variables: environment variables of every node.
+    """Write the settings of `deploy.resources`, and the environment `variables` of every node, into `spec`.
 
     Raises:
       InfeedError: `deploy.resources` names a node that does not exist, or that runs in no container.
@@ -363,11 +324,8 @@ def check_names(deploy: Deploy, nodes: list[str]) -> None:
     """Raise InfeedError if `deploy.resources` names a node that is not among `nodes`."""
     unknown = [name for name in deploy.resources if name not in (DEFAULT, *nodes)]
     if unknown:
-        raise InfeedError(
-            f"no node {unknown[0]!r} runs in a container",
-            where="deploy.resources",
-            do=f"use {DEFAULT} or one of {', '.join(sorted(nodes))}",
-        )
+        do = f"use {DEFAULT} or one of {', '.join(sorted(nodes))}"
+        raise InfeedError(f"no node {unknown[0]!r} runs in a container", where="deploy.resources", do=do)
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[Task, Spec]]:

@@ -20,12 +20,7 @@ from infeed.components.trainer.options import OVERRIDES, TrainOptions
 from infeed.pipelines.compile.checks import check_config
 from infeed.pipelines.compile.compile import on_cluster
 from infeed.pipelines.compile.input_states import SUFFIX, VERSION, VERSIONS
-from infeed.pipelines.compile.kubeflow import (
-    CompileOptions,
-    parameter_defaults,
-    relative_function_paths,
-    write_job,
-)
+from infeed.pipelines.compile.kubeflow import CompileOptions, parameter_defaults, relative_function_paths, write_job
 from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig, split_data
 from infeed.pipelines.deploy.options import TRAINER
 from infeed.pipelines.job.compiled import WITHOUT_TFX
@@ -36,30 +31,25 @@ _TYPES = {str: "STRING", int: "NUMBER_INTEGER"}
 _STATE = "input_fingerprint"  # changes with name, size and time of the input's files, as a key of the cache
 _STATES = {_STATE, VERSION}  # parameters that a step finds out before the one that takes them
 _AGAIN = "--overwrite"  # a retry may find the output of a killed attempt
+# Placeholders of kfp.
+_in = "{{{{$.inputs.artifacts['{}'].path}}}}".format
+_out = "{{{{$.outputs.artifacts['{}'].path}}}}".format
+_file = "{{{{$.outputs.parameters['{}'].output_file}}}}".format
+_parameter = "{{{{$.inputs.parameters['{}']}}}}".format
 _DATASET, _MODEL, _PAGE, _FILES = "system.Dataset", "system.Model", "system.HTML", "system.Artifact"
 
 
 @dataclass(frozen=True)
 class CommandStep:
-    """A step of the job.
+    """A step of the job."""
 
-    Attributes:
-      args: command line of `infeed`, with the placeholders of `_in`, `_out` and `_parameter`.
-      outputs: artifact type by output name.
-      inputs: (node, output) by input name.
-      parameters: names of the parameters that the step takes: the pipeline's, or `_STATES` of the step before it.
-      shown: further outputs, as ArtifactSpecs by name.
-      state: parameter that the step writes, one of `_STATES`.
-      command: program that takes `args`.
-    """
-
-    args: Sequence[str]
-    outputs: Mapping[str, str]
-    inputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    parameters: Sequence[str] = ()
-    shown: Mapping[str, Any] = field(default_factory=dict)
-    state: str = ""
-    command: Sequence[str] = WITHOUT_TFX
+    args: Sequence[str]  # command line of `infeed`, with the placeholders of `_in`, `_out` and `_parameter`
+    outputs: Mapping[str, str]  # artifact type by output name
+    inputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # (node, output) by input name
+    parameters: Sequence[str] = ()  # names: of the pipeline's parameters, or of `_STATES` of the step before it
+    shown: Mapping[str, Any] = field(default_factory=dict)  # further outputs, as ArtifactSpecs by name
+    state: str = ""  # parameter that the step writes, one of `_STATES`
+    command: Sequence[str] = WITHOUT_TFX  # program that takes `args`
 
 
 def compile_native(config: PipelineConfig, options: CompileOptions) -> str:
@@ -80,7 +70,12 @@ def compile_native(config: PipelineConfig, options: CompileOptions) -> str:
         "sdkVersion": "infeed",
         "root": {
             "dag": {"tasks": {name: _task(name, step) for name, step in steps.items()}},
-            "inputDefinitions": {"parameters": {name: _definition(value) for name, value in defaults.items()}},
+            "inputDefinitions": {
+                "parameters": {
+                    name: {"parameterType": _TYPES[type(value)], "defaultValue": value}
+                    for name, value in defaults.items()
+                }
+            },
         },
         "components": {name: _component(name, step, defaults) for name, step in steps.items()},
         "deploymentSpec": {
@@ -218,22 +213,6 @@ def _only(code: Mapping[str, str], *options: str) -> dict[str, str]:
     return {option: digest for option, digest in code.items() if option in options}
 
 
-def _in(name: str) -> str:
-    return f"{{{{$.inputs.artifacts['{name}'].path}}}}"
-
-
-def _out(name: str) -> str:
-    return f"{{{{$.outputs.artifacts['{name}'].path}}}}"
-
-
-def _file(parameter: str) -> str:
-    return f"{{{{$.outputs.parameters['{parameter}'].output_file}}}}"
-
-
-def _parameter(name: str) -> str:
-    return f"{{{{$.inputs.parameters['{name}']}}}}"
-
-
 def _task(name: str, step: CommandStep) -> dict[str, Any]:
     artifacts = {
         key: {"taskOutputArtifact": {"producerTask": producer, "outputArtifactKey": output}}
@@ -260,7 +239,7 @@ def _task(name: str, step: CommandStep) -> dict[str, Any]:
 def _component(name: str, step: CommandStep, defaults: Mapping[str, Any]) -> dict[str, Any]:
     inputs = {
         "parameters": {key: {"parameterType": _TYPES[type(defaults.get(key, ""))]} for key in step.parameters},
-        "artifacts": {key: _spec(_type_of(key)) for key in step.inputs},
+        "artifacts": {key: _spec({"dataset": _DATASET, "model": _MODEL}.get(key, _FILES)) for key in step.inputs},
     }
     outputs = {
         "artifacts": {**{key: _spec(title) for key, title in step.outputs.items()}, **step.shown},
@@ -274,13 +253,5 @@ def _component(name: str, step: CommandStep, defaults: Mapping[str, Any]) -> dic
     return component
 
 
-def _type_of(key: str) -> str:
-    return {"dataset": _DATASET, "model": _MODEL}.get(key, _FILES)
-
-
 def _spec(title: str) -> dict[str, Any]:
     return {"artifactType": {"schemaTitle": title, "schemaVersion": "0.0.1"}}
-
-
-def _definition(value: str | int) -> dict[str, Any]:
-    return {"parameterType": _TYPES[type(value)], "defaultValue": value}

@@ -25,10 +25,8 @@ def ship(tasks: Iterable[Task], folder: Path, exclude: Sequence[str], *, root: s
 
     Args:
       tasks: steps that use files of the project, which this function changes in place.
-      folder: folder of the project.
       exclude: names or patterns of files to leave out.
       root: folder of everything that the pipeline writes; the archive belongs into `project` below it.
-      job_file: path of the job file.
 
     Raises:
       InfeedError: the project is too large, or Beam's workers on a cluster need its files.
@@ -47,20 +45,14 @@ def _name(place: str, task: Task) -> None:
     assert container is not None, "only a container runs the user's code"
     runner = Named.of([str(one) for one in container.get("args", ())])
     if runner.is_cluster:
-        raise InfeedError(
-            f"workers of {runner.short_name} run the project's code in {task.name}, and do not fetch its archive",
-            where="deploy.project",
-            do="set deploy.project: image, so that the image of the workers holds the project",
-        )
+        what = f"workers of {runner.short_name} run the project's code in {task.name}, and do not fetch its archive"
+        do = "set deploy.project: image, so that the image of the workers holds the project"
+        raise InfeedError(what, where="deploy.project", do=do)
     container["env"] = [*container.get("env", ()), variable]
     container["args"] = [*container.get("args", ()), f"{OPTION}{place}"]
     if tuple(container["command"][: len(STEP)]) != STEP:  # TFX's own entry point, on Vertex AI
         container["command"] = [*STEP, IN_PLACE]
-    _name_in_custom_job(variable, task)
-
-
-def _name_in_custom_job(variable: dict[str, str], task: Task) -> None:
-    """Give the variable to the machines of a custom job, which TFX starts from the step's parameters."""
+    # TFX starts the machines of a custom job from the step's parameters.
     value = task.spec.get("inputs", {}).get("parameters", {}).get("custom_config", {}).get("runtimeValue", {})
     config = json.loads(value["constant"]) if _TRAINING in str(value.get("constant")) else {}
     for pool in config.get(_TRAINING, {}).get("job_spec", {}).get("worker_pool_specs", ()):

@@ -13,20 +13,16 @@ from typing import Any
 from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.training_job import NODE
 from infeed.pipelines.deploy.options import Resources
-from infeed.pipelines.deploy.pod import NodeAffinity, Toleration
+from infeed.pipelines.deploy.pod import NodeAffinity
 
 # A sidecar of Istio would keep the Job running after the training, and sits between the machines.
 _NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
+_RENAMED = {"seconds": "tolerationSeconds"}
 _Mounted = tuple[dict[str, Any], dict[str, Any]]
 
 
 def pod_template(resources: Resources, image: str) -> dict[str, Any]:
-    """Return the PodTemplateSpec of a machine, with one container.
-
-    Args:
-      resources: settings of the Trainer.
-      image: container image.
-    """
+    """Return the PodTemplateSpec of a machine, with one container and the resources of the Trainer."""
     mounted = list(_volumes(resources))
     container = {
         "name": NODE,
@@ -40,7 +36,10 @@ def pod_template(resources: Resources, image: str) -> dict[str, Any]:
         "volumes": [volume for volume, _ in mounted],
         "nodeSelector": dict(resources.node_selector or {}),
         "affinity": _affinity(resources.node_affinity or ()),
-        "tolerations": [_toleration(one) for one in resources.tolerations or ()],
+        "tolerations": [
+            {_RENAMED.get(name, name): value for name, value in vars(one).items() if value is not None}
+            for one in resources.tolerations or ()
+        ],
         "imagePullSecrets": [{"name": name} for name in resources.image_pull_secrets or ()],
     }
     metadata = {name: {**_NO_SIDECAR, **(getattr(resources, name) or {})} for name in ("labels", "annotations")}
@@ -109,13 +108,5 @@ def _expression(affinity: NodeAffinity) -> dict[str, Any]:
     return _given({"key": affinity.key, "operator": affinity.operator, "values": list(affinity.values)})
 
 
-def _toleration(toleration: Toleration) -> dict[str, Any]:
-    fields = {name: value for name, value in vars(toleration).items() if value is not None}
-    if "seconds" in fields:
-        fields["tolerationSeconds"] = fields.pop("seconds")
-    return fields
-
-
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value}

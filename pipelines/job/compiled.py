@@ -41,23 +41,14 @@ _PRODUCERS = ("taskOutputParameter", "taskOutputArtifact", "taskFinalStatus")
 
 @dataclass(frozen=True)
 class CompiledJob:
-    """A compiled pipeline.
+    """A compiled pipeline."""
 
-    Attributes:
-      spec: the PipelineSpec.
-      platform: the platform spec, if any.
-      runtime: the runtimeConfig of a PipelineJob; empty in YAML.
-      run_metadata: labels, account, network and key of a PipelineJob; empty in YAML.
-      target: platform of the job. YAML and steps with the command `STEP` are for Kubeflow.
-      file: path of the job file.
-    """
-
-    spec: Mapping[str, Any]
-    platform: Mapping[str, Any] | None = None
-    runtime: Mapping[str, Any] = field(default_factory=dict)
-    run_metadata: Mapping[str, Any] = field(default_factory=dict)
-    target: Target = "vertex"
-    file: str = ""
+    spec: Mapping[str, Any]  # the PipelineSpec
+    platform: Mapping[str, Any] | None = None  # the platform spec, if any
+    runtime: Mapping[str, Any] = field(default_factory=dict)  # the runtimeConfig of a PipelineJob; empty in YAML
+    run_metadata: Mapping[str, Any] = field(default_factory=dict)  # of a PipelineJob: labels, account, network, key
+    target: Target = "vertex"  # YAML and steps with the command `STEP` are for Kubeflow
+    file: str = ""  # path of the job file
 
     @classmethod
     def read(cls, path: str | Path) -> CompiledJob:
@@ -78,7 +69,6 @@ class CompiledJob:
 
     @property
     def name(self) -> str:
-        """Name of the pipeline."""
         return str(self.spec["pipelineInfo"]["name"])
 
     @property
@@ -88,7 +78,6 @@ class CompiledJob:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """Tasks of the root DAG; see `read_tasks`."""
         return read_tasks(self.spec)
 
     @property
@@ -98,7 +87,6 @@ class CompiledJob:
 
     @property
     def images(self) -> tuple[str, ...]:
-        """Container images of the steps."""
         return tuple(sorted({container["image"] for container in self._containers}))
 
     @property
@@ -156,7 +144,6 @@ class CompiledJob:
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """Runtime parameters by name."""
         declared = self.spec["root"].get("inputDefinitions", {}).get("parameters", {})
         return {
             name: Parameter(declared_type(definition), self._default(name, definition))
@@ -210,23 +197,14 @@ def _no_job(path: str | Path, reason: str) -> InfeedError:
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a DAG.
+    """A task of a DAG."""
 
-    Attributes:
-      path: names of the enclosing DAGs, the outermost first, and of the task.
-      node: displayed name. Equals `name`, or the whole path if other tasks have the same name.
-      spec: PipelineTaskSpec: inputs, dependencies, policies.
-      component: ComponentSpec: declared inputs and outputs.
-      executor: ExecutorSpec: a container, a resolver or an importer; None for a DAG.
-      subtasks: tasks of a DAG in the order of execution.
-    """
-
-    path: tuple[str, ...]
-    node: str
-    spec: Spec
-    component: Spec
-    executor: Spec | None = None
-    subtasks: tuple[Task, ...] = ()
+    path: tuple[str, ...]  # names of the enclosing DAGs, the outermost first, and of the task
+    node: str  # displayed name: `name`, or the whole path if other tasks have the same name
+    spec: Spec  # PipelineTaskSpec: inputs, dependencies, policies
+    component: Spec  # ComponentSpec: declared inputs and outputs
+    executor: Spec | None = None  # ExecutorSpec: a container, a resolver or an importer; None for a DAG
+    subtasks: tuple[Task, ...] = ()  # of a DAG, in the order of execution
 
     @property
     def name(self) -> str:
@@ -250,7 +228,6 @@ class Task:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Environment variables of the container."""
         return {one["name"]: one["value"] for one in (self.container or {}).get("env", ())}
 
     @property
@@ -318,11 +295,9 @@ def leaves(tasks: tuple[Task, ...]) -> Iterator[Task]:
 
 
 def in_order(tasks: Mapping[str, Any], where: str = "") -> list[str]:
-    """Sort the names of tasks topologically, and alphabetically among equals.
+    """Sort the names of the tasks of a DAG topologically, and alphabetically among equals.
 
-    Args:
-      tasks: PipelineTaskSpecs of one DAG by name.
-      where: prefix of the task names in errors.
+    Errors name the tasks with the prefix `where`.
 
     Raises:
       InfeedError: a task needs an unknown task, or tasks form a cycle.

@@ -24,10 +24,7 @@ def tight_disks(job: CompiledJob, needed: Callable[[], int]) -> str:
     """Return a warning about nodes that download Examples and have less disk than the data takes, or an empty string.
 
     The Examples take about as much as the data. Their size is known only when the job runs: see `disk.check_inputs`.
-
-    Args:
-      job: compiled job.
-      needed: returns the size of the data in bytes. Called only if a node has a limit.
+    `needed` returns the size of the data in bytes. It is called only if a node has a limit.
     """
     readers = [(task, limit) for task in _readers(job) if (limit := disk.limit_of(task.variables)) is not None]
     if not readers:

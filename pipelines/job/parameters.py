@@ -78,22 +78,15 @@ def legacy_value(typed: Mapping[str, Any]) -> Value:
 def to_legacy(value: Value, kind: str | None = None) -> dict[str, Any]:
     """Convert a plain value to schema 2.0: 3 becomes `{"intValue": "3"}`.
 
-    Protobuf's JSON writes 64-bit integers as strings.
-
-    Args:
-      value: plain value.
-      kind: declared type by its name in schema 2.1. Defaults to the type of the value, where 3.0 is an integer.
+    Protobuf's JSON writes 64-bit integers as strings. The type `kind`, by its name in schema 2.1, is by default that of
+    the value, where 3.0 is an integer.
     """
-    kind = kind or _kind_of(value)
+    if not kind:
+        is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        kind = "NUMBER_INTEGER" if is_whole else "NUMBER_DOUBLE" if isinstance(value, float) else "STRING"
     if kind == "NUMBER_INTEGER":
         return {_FIELDS_2_0[kind]: str(int(value))}
     return {_FIELDS_2_0[kind]: value if kind == "NUMBER_DOUBLE" else as_text(value)}
-
-
-def _kind_of(value: Value) -> str:
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return "NUMBER_INTEGER"
-    return "NUMBER_DOUBLE" if isinstance(value, float) else "STRING"
 
 
 def as_text(value: Value) -> str:
@@ -115,12 +108,7 @@ def mapped(value: Value, change: Callable[[Value], Value]) -> Value:
 
 
 def parse(text: str, kind: str, where: str) -> Value:
-    """Parse a value of a declared type, from a command line or from the file of an output parameter.
-
-    Args:
-      text: text to parse.
-      kind: type by its name in schema 2.1.
-      where: location to report in errors.
+    """Parse a value of a type of schema 2.1, from a command line or from the file of an output parameter.
 
     Raises:
       InfeedError: the text is not of that type, or the type is unknown.
@@ -135,36 +123,27 @@ def parse(text: str, kind: str, where: str) -> Value:
 
 
 def read_parameters(given: Sequence[str], declared: Mapping[str, Parameter], job: str) -> dict[str, Value]:
-    """Parse `NAME=VALUE` texts to values by name, in the declared types.
-
-    Args:
-      given: values of `--parameter`.
-      declared: parameters of the job.
-      job: name of the job.
+    """Parse the `NAME=VALUE` texts of `--parameter` to values by name, in the types that the job declares.
 
     Raises:
       InfeedError: a parameter is unknown, repeated or missing, or a value has another type.
     """
     values: dict[str, Value] = {}
     for text in given:
-        name, value = _read(text, declared)
+        name, equals, value = text.partition("=")
+        where = f"--parameter {text}"
+        if name not in declared:
+            known = ", ".join(f"{each} ({it.type})" for each, it in declared.items())
+            do = f"the job has {known}" if known else "leave it out: the job has no parameters"
+            raise InfeedError(f"unknown parameter {name!r}", where=where, do=do)
+        if not equals:
+            raise InfeedError(f"no value for {name!r}", where=where, do=f"write --parameter {name}=VALUE")
+        parsed = parse(value, declared[name].type, where)
         if name in values:
-            raise InfeedError(f"two values for {name!r}", where=f"--parameter {text}", do="keep one of them")
-        values[name] = value
+            raise InfeedError(f"two values for {name!r}", where=where, do="keep one of them")
+        values[name] = parsed
     missing = [name for name, known in declared.items() if known.default is None and name not in values]
     if missing:
         do = f"add {' '.join(f'--parameter {name}=VALUE' for name in missing)}"
         raise InfeedError(f"no value for {', '.join(missing)}", where=f"parameters of {job!r}", do=do)
     return values
-
-
-def _read(text: str, declared: Mapping[str, Parameter]) -> tuple[str, Value]:
-    name, equals, value = text.partition("=")
-    where = f"--parameter {text}"
-    if name not in declared:
-        known = ", ".join(f"{each} ({it.type})" for each, it in declared.items())
-        do = f"the job has {known}" if known else "leave it out: the job has no parameters"
-        raise InfeedError(f"unknown parameter {name!r}", where=where, do=do)
-    if not equals:
-        raise InfeedError(f"no value for {name!r}", where=where, do=f"write --parameter {name}=VALUE")
-    return name, parse(value, declared[name].type, where)

@@ -52,19 +52,13 @@ def with_local_cluster(words: Sequence[str]) -> list[str]:
 
 
 class Cluster:
-    """Answers the requests of `cluster_job`.
-
-    Args:
-      kills: machines to kill.
-      check: raises ValueError for an object that the real server would refuse.
-    """
+    """Answers the requests of `cluster_job`. `check` raises ValueError for an object that the real one would refuse."""
 
     def __init__(self, kills: Kills | None = None, check: Callable[[Any], None] = lambda body: None) -> None:
         self.jobs: dict[str, LocalJob] = {}
         self._kills, self._check = kills or Kills(), check
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
-        """Return the answer to a request."""
         if found := _PODS.fullmatch(path):
             return self._log(found[1], query) if found[1] else (200, self._pods(query["labelSelector"]))
         if found := _JOBS.fullmatch(path):
@@ -72,7 +66,6 @@ class Cluster:
         return _refusal(404, "the server could not find the requested resource")
 
     def stop(self) -> None:
-        """Stop all machines."""
         for job in self.jobs.values():
             job.stop()
 
@@ -167,16 +160,11 @@ def _handler(cluster: Cluster, authorization: str) -> type[BaseHTTPRequestHandle
     return Handler
 
 
-def _checkpoints(arguments: Sequence[str]) -> str:
-    """Return the folder of the training's checkpoints, from the command line of the step."""
-    message, _ = step.message_of(arguments)
-    config = json.loads(unpack(message["inputs"]["parameterValues"]["custom_config"]))
-    return str(config[CUSTOM_CONFIG_KEY]["checkpoint_dir"])
-
-
 def main(arguments: Sequence[str]) -> None:
     """Run the step against a cluster of this process."""
-    kills = Kills(int(os.environ.get(KILLS, 0)), _checkpoints(arguments))
+    message, _ = step.message_of(arguments)
+    config = json.loads(unpack(message["inputs"]["parameterValues"]["custom_config"]))
+    kills = Kills(int(os.environ.get(KILLS, 0)), str(config[CUSTOM_CONFIG_KEY]["checkpoint_dir"]))
     with serving(Cluster(kills)) as kubeconfig:
         os.environ["KUBECONFIG"] = kubeconfig
         step.main(arguments)

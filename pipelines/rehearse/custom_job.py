@@ -21,11 +21,11 @@ from typing import Any
 from infeed.components.errors import InfeedError
 from infeed.components.seams import tfx as tfx_seam
 from infeed.pipelines.job.compiled import STEP
+from infeed.pipelines.rehearse.launch import end_process
 
 ENTRY_POINT = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 EXECUTORS = ("infeed.components.trainer.vertex_executor.", "tfx.extensions.google_cloud_ai_platform.trainer.")
 _POLL = 0.2  # seconds between checks of the processes
-_GRACE = 10.0  # seconds from SIGTERM to SIGKILL for the remaining machines after the job has ended
 
 # TensorFlow's names for the machines of each pool; Vertex AI allows no more pools.
 _TASKS = ("chief", "worker", "ps", "evaluator")
@@ -66,10 +66,8 @@ class JobService:
 
 
 def _no_ai_platform() -> None:
-    raise InfeedError(
-        "the Trainer would start a job of AI Platform, the predecessor of Vertex AI",
-        do="train on Vertex AI: set ai_platform_enable_vertex in custom_config",
-    )
+    do = "train on Vertex AI: set ai_platform_enable_vertex in custom_config"
+    raise InfeedError("the Trainer would start a job of AI Platform, the predecessor of Vertex AI", do=do)
 
 
 def main() -> None:
@@ -81,17 +79,10 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Replica:
-    """One replica of a worker pool.
+    """One replica of a worker pool, with the command line of its container."""
 
-    Attributes:
-      pool: index of the pool. The job ends with the machine of pool 0.
-      index: index of the replica in the pool.
-      command: command line of the container.
-      env: environment variables of the container.
-    """
-
-    pool: int
-    index: int
+    pool: int  # index; the job ends with the machine of pool 0
+    index: int  # within the pool
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -115,11 +106,8 @@ def replicas(job_spec: Mapping[str, Any]) -> list[Replica]:
 def cluster_environment(machine: Replica, addresses: Mapping[Replica, str]) -> dict[str, str]:
     """Return the variables that Vertex AI sets: CLUSTER_SPEC, and TF_CONFIG if the job has several machines.
 
-    https://cloud.google.com/vertex-ai/docs/training/distributed-training defines the format.
-
-    Args:
-      machine: machine that gets the variables.
-      addresses: `host:port` of every machine, in order.
+    https://cloud.google.com/vertex-ai/docs/training/distributed-training defines the format. The addresses are the
+    `host:port` of every machine, in order.
     """
     environment = {"CLUSTER_SPEC": _cluster(machine, addresses, "workerpool{}".format)}
     if len(addresses) > 1:
@@ -145,13 +133,18 @@ def run_replicas(wanted: Sequence[Replica]) -> str:
     Raises:
       OSError: a command cannot start.
     """
-    addresses = dict(zip(wanted, _free_addresses(len(wanted)), strict=True))
+    with ExitStack() as held:  # open at the same time, so that all ports differ
+        sockets = [held.enter_context(socket.socket()) for _ in wanted]
+        for each in sockets:
+            each.bind(("localhost", 0))
+        ports = [each.getsockname()[1] for each in sockets]
+    addresses = {machine: f"localhost:{port}" for machine, port in zip(wanted, ports, strict=True)}
     with ExitStack() as running:
         processes = {}
         for machine in wanted:
             env = {**os.environ, **machine.env, **cluster_environment(machine, addresses)}
             processes[machine] = subprocess.Popen(machine.command, env=env)
-            running.callback(_end, processes[machine])
+            running.callback(end_process, processes[machine])
         first = processes[wanted[0]]
         while True:
             for machine, process in processes.items():
@@ -160,23 +153,6 @@ def run_replicas(wanted: Sequence[Replica]) -> str:
             if first.returncode == 0:
                 return ""
             time.sleep(_POLL)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(_GRACE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _free_addresses(count: int) -> list[str]:
-    with ExitStack() as held:  # open at the same time, so that all ports differ
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("localhost", 0))
-        return [f"localhost:{each.getsockname()[1]}" for each in sockets]
 
 
 if __name__ == "__main__":

@@ -28,17 +28,11 @@ from infeed.pipelines.rehearse.store import Execution, import_artifact, resolve
 
 @dataclass(frozen=True)
 class Scope:
-    """State of a running DAG.
+    """State of a running DAG."""
 
-    Attributes:
-      job: values of the whole job for placeholders and runtime parameters.
-      inputs: inputs of the DAG.
-      results: results of the tasks that have finished.
-    """
-
-    job: Mapping[str, Any]
-    inputs: TaskIO
-    results: Mapping[str, TaskResult]
+    job: Mapping[str, Any]  # values of the whole job for placeholders and runtime parameters
+    inputs: TaskIO  # of the DAG
+    results: Mapping[str, TaskResult]  # of the tasks that have finished
 
 
 def gather_inputs(task: Task, scope: Scope) -> TaskIO:
@@ -54,8 +48,12 @@ def gather_inputs(task: Task, scope: Scope) -> TaskIO:
         **{key: spec.get("defaultValue") for key, spec in declared.get("parameters", {}).items()},
         **{k: v for k, source in given.get("parameters", {}).items() if (v := _parameter(source, scope)) is not None},
     }
-    for kind, found in (("parameters", parameters), ("artifacts", artifacts)):
-        _check_given(kind, found, given, declared.get(kind, {}), task)
+    found: dict[str, Mapping[str, Any]] = {"parameters": parameters, "artifacts": artifacts}
+    for kind, values_by_key in found.items():
+        for key in given.get(kind, {}):
+            if values_by_key.get(key) is None and not declared.get(kind, {}).get(key, {}).get("isOptional"):
+                do = "mark the input as optional, or check the upstream task that should set it"
+                raise InfeedError(f"the input {key!r} has no value", where=f"task {task.node}", do=do)
     known = TaskIO(_present(parameters), _present(artifacts))
     return _with_placeholders(known, given.get("parameters", {}), declared.get("parameters", {}), scope)
 
@@ -79,7 +77,14 @@ def _parameter(source: Spec, scope: Scope) -> Value:
         output = source["taskOutputParameter"]
         return scope.results[output["producerTask"]].outputs.parameters.get(output["outputParameterKey"])
     if "taskFinalStatus" in source:
-        return _final_status(source["taskFinalStatus"]["producerTask"], scope)
+        producer = source["taskFinalStatus"]["producerTask"]
+        result = scope.results[producer]
+        return {  # the PipelineTaskFinalStatus of a DAG for its exit handler
+            "state": "SUCCEEDED" if result.succeeded else "FAILED",
+            "error": {"code": 0 if result.succeeded else 9, "message": result.error},  # 9: gRPC's FAILED_PRECONDITION
+            "pipelineJobResourceName": scope.job["pipeline_job_resource_name"],
+            "pipelineTaskName": producer,
+        }
     runtime = source["runtimeValue"]
     if "runtimeParameter" in runtime:
         return scope.job["parameters"].get(runtime["runtimeParameter"])
@@ -91,24 +96,6 @@ def _artifacts(source: Spec, scope: Scope) -> Sequence[Artifact] | None:
         return scope.inputs.artifacts.get(source["componentInputArtifact"])
     output = source["taskOutputArtifact"]
     return scope.results[output["producerTask"]].outputs.artifacts.get(output["outputArtifactKey"])
-
-
-def _final_status(producer: str, scope: Scope) -> dict[str, Any]:
-    """Return the PipelineTaskFinalStatus of a DAG for its exit handler."""
-    result = scope.results[producer]
-    return {
-        "state": "SUCCEEDED" if result.succeeded else "FAILED",
-        "error": {"code": 0 if result.succeeded else 9, "message": result.error},  # 9: gRPC's FAILED_PRECONDITION
-        "pipelineJobResourceName": scope.job["pipeline_job_resource_name"],
-        "pipelineTaskName": producer,
-    }
-
-
-def _check_given(kind: str, found: Mapping[str, Any], given: Spec, declared: Spec, task: Task) -> None:
-    for key in given.get(kind, {}):
-        if found.get(key) is None and not declared.get(key, {}).get("isOptional"):
-            do = "mark the input as optional, or check the upstream task that should set it"
-            raise InfeedError(f"the input {key!r} has no value", where=f"task {task.node}", do=do)
 
 
 def _with_placeholders(known: TaskIO, sources: Spec, declared: Spec, scope: Scope) -> TaskIO:
@@ -137,18 +124,13 @@ def _present(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class DagExecutor:
-    """Executes the tasks of a job, at most `workers` steps at a time.
-
-    Attributes:
-      tracker: states of the steps.
-      outputs: artifacts of the succeeded steps by node and key.
-    """
+    """Executes the tasks of a job, at most `workers` steps at a time."""
 
     def __init__(self, context: RunContext, tasks: tuple[Task, ...], on_change: OnChange, workers: int = 1) -> None:
         self._context, self._tasks = context, tasks
         self._slots = threading.Semaphore(workers)
         self.tracker = RunTracker([NodeReport(task.node) for task in leaves(tasks)], on_change)
-        self.outputs: dict[str, Mapping[str, Sequence[Artifact]]] = {}
+        self.outputs: dict[str, Mapping[str, Sequence[Artifact]]] = {}  # of the succeeded steps by node and key
 
     def run(self, inputs: TaskIO) -> None:
         """Execute all tasks with the values of the job's parameters."""
@@ -220,7 +202,8 @@ class DagExecutor:
         assert task.executor is not None
         context = self._context
         if "container" in task.executor:
-            return run_step(task, inputs, _of_task(context, task), tell)
+            names = {"pipeline_task_name": task.name, "pipeline_task_uuid": f"{context.run}/{task.node}"}
+            return run_step(task, inputs, dataclasses.replace(context, job={**context.job, **names}), tell)
         if "resolver" in task.executor:
             found = resolve(task, inputs, context.store, context.pipeline, context.job)
             return TaskResult(NodeState.DONE, found, note="" if any(found.artifacts.values()) else "found nothing")
@@ -244,12 +227,6 @@ class DagExecutor:
         return TaskResult(NodeState.FAILED, error=error)
 
 
-def _of_task(context: RunContext, task: Task) -> RunContext:
-    """Add the values of the task for placeholders."""
-    names = {"pipeline_task_name": task.name, "pipeline_task_uuid": f"{context.run}/{task.node}"}
-    return dataclasses.replace(context, job={**context.job, **names})
-
-
 def holds(condition: str, inputs: TaskIO) -> bool:
     """Evaluate the condition of a task.
 
@@ -259,26 +236,22 @@ def holds(condition: str, inputs: TaskIO) -> bool:
       InfeedError: the condition is not a Boolean expression, or uses inputs that the task does not have.
     """
     from celpy import Environment  # the import takes a second, and most jobs have no conditions
+    from celpy.adapter import json_to_cel
     from celpy.celparser import CELParseError
     from celpy.celtypes import BoolType
     from celpy.evaluation import CELEvalError
 
+    artifacts = {key: {"artifacts": [a.to_json() for a in found]} for key, found in inputs.artifacts.items()}
+    known = {"parameter_values": dict(inputs.parameters), "artifacts": artifacts}
     environment, problem = Environment(), "it is neither true nor false"
     try:
-        result = environment.program(environment.compile(condition)).evaluate({"inputs": _to_cel(inputs)})
+        program = environment.program(environment.compile(condition))
+        result = program.evaluate({"inputs": json_to_cel(values.mapped(known, _double))})
     except (CELParseError, CELEvalError) as error:
         result, problem = None, str(error.args[0])
     if not isinstance(result, BoolType):
         raise InfeedError(f"cannot evaluate the condition: {problem}", where=condition, do="correct it in the pipeline")
     return bool(result)
-
-
-def _to_cel(inputs: TaskIO) -> Any:
-    from celpy.adapter import json_to_cel
-
-    artifacts = {key: {"artifacts": [a.to_json() for a in found]} for key, found in inputs.artifacts.items()}
-    known = {"parameter_values": dict(inputs.parameters), "artifacts": artifacts}
-    return json_to_cel(values.mapped(known, _double))
 
 
 def _double(value: Any) -> Any:

@@ -35,17 +35,11 @@ View = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Artifact:
-    """A RuntimeArtifact, from a step or an importer.
+    """A RuntimeArtifact, from a step or an importer."""
 
-    Attributes:
-      name: unique name in the store. Metadata of other artifacts, such as blessings, may contain it.
-      type: ArtifactTypeSchema: `{"schemaTitle": ...}` or `{"instanceSchema": YAML}`.
-      uri: folder or file of the artifact.
-    """
-
-    name: str
-    type: Mapping[str, Any]
-    uri: str
+    name: str  # unique in the store; metadata of other artifacts, such as blessings, may contain it
+    type: Mapping[str, Any]  # ArtifactTypeSchema: `{"schemaTitle": ...}` or `{"instanceSchema": YAML}`
+    uri: str  # folder or file of the artifact
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -88,17 +82,11 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class AttemptDir:
-    """Output folder of one attempt.
+    """Output folder of one attempt."""
 
-    Attributes:
-      folder: local folder for messages.
-      name: prefix of the artifacts' names in the store.
-      artifacts: folder or URI of the artifacts, each a file or folder named by its key. Defaults to `folder`.
-    """
-
-    folder: str
-    name: str
-    artifacts: str = ""
+    folder: str  # local folder for messages
+    name: str  # prefix of the artifacts' names in the store
+    artifacts: str = ""  # folder or URI of the artifacts, each named by its key; by default `folder`
 
     @property
     def output_file(self) -> str:
@@ -126,15 +114,7 @@ def planned_outputs(task: Task, attempt_dir: AttemptDir) -> dict[str, Artifact]:
 def executor_input(
     inputs: TaskIO, outputs: Mapping[str, Artifact], task: Task, attempt_dir: AttemptDir, legacy: bool
 ) -> Any:
-    """Return the ExecutorInput message.
-
-    Args:
-      inputs: inputs of the step.
-      outputs: planned output artifacts by key.
-      task: task of the step.
-      attempt_dir: output folder of the attempt.
-      legacy: whether to write typed parameters, as in schema 2.0.
-    """
+    """Return the ExecutorInput message; if `legacy`, with typed parameters, as in schema 2.0."""
     if legacy:
         parameters = {"parameters": {key: values.to_legacy(value) for key, value in inputs.parameters.items()}}
     else:
@@ -238,7 +218,9 @@ def fill(text: str, view: View) -> str:
 
 def fill_arguments(arguments: Sequence[str], view: View) -> list[str]:
     """Replace the placeholders in each argument, and expand kfp's `Concat` and `IfPresent`."""
-    return [text for argument in arguments for text in _expand(_structure(argument), view)]
+    structures = ('{"Concat": ', '{"IfPresent": ')
+    parsed = [json.loads(one) if one.startswith(structures) else one for one in arguments]
+    return [text for argument in parsed for text in _expand(argument, view)]
 
 
 def inputs_view(inputs: TaskIO, path_of: PathOf = str) -> View:
@@ -248,7 +230,6 @@ def inputs_view(inputs: TaskIO, path_of: PathOf = str) -> View:
 
 
 def artifact_view(artifact: Artifact, path_of: PathOf = str) -> View:
-    """Return an artifact for placeholders."""
     path = path_of(artifact.uri)
     value = os.path.join(path, "value")  # TFX's file of a value artifact
     read = {"value": Path(value).read_text(encoding="utf-8")} if os.path.isfile(value) else {}
@@ -264,10 +245,6 @@ def _look_up(path: str, view: View) -> Any:
         do = "use an input or output of the component, or a constant in kfp.dsl"
         raise InfeedError(f"the placeholder {{{{${path}}}}} has no value", do=do) from error
     return found
-
-
-def _structure(argument: str) -> Any:
-    return json.loads(argument) if argument.startswith(('{"Concat": ', '{"IfPresent": ')) else argument
 
 
 def _expand(argument: Any, view: View) -> list[str]:

@@ -29,13 +29,9 @@ _ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|
 
 @dataclass(frozen=True)
 class LocalLauncher:
-    """Runs a container's command as a local process. The current Python replaces the image's Python.
+    """Runs a container's command as a local process. The current Python replaces the image's Python."""
 
-    Attributes:
-      packages: folder for packages that steps install with pip, as kfp's Python components do.
-    """
-
-    packages: str
+    packages: str  # folder for packages that steps install with pip, as kfp's Python components do
 
     def command(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """Return the command line for this machine; `env` holds the job's environment variables."""
@@ -125,10 +121,7 @@ def run_process(
     """Run `argv` to its end and return its exit status, which is negative for a signal.
 
     Args:
-      argv: command line.
-      cwd: working directory.
       env: additional environment variables.
-      log: file for the output.
       lock: stays locked until the process ends, even if this process is killed.
       stop: event that ends the process.
       dies_when: condition that stops the process, as Kubernetes stops an evicted pod.
@@ -158,6 +151,16 @@ def run_process(
     return process.returncode
 
 
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """Stop a process, with SIGKILL if SIGTERM does not end it in time."""
+    process.terminate()
+    try:
+        process.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Stop the whole process group, because in a container no child outlives the process."""
     with contextlib.suppress(ProcessLookupError):  # the group has ended
@@ -171,10 +174,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def describe_exit(status: int, log: Path, begun: int) -> str:
     """Return the exit status and cause: the last InfeedError in the log, or else the last other exception.
 
-    Args:
-      status: exit status of the process.
-      log: file with the output.
-      begun: byte offset of the process's output in the log.
+    The output of the process begins at the byte `begun` of the log.
     """
     how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
     with log.open("rb") as file:
@@ -196,10 +196,9 @@ def last_lines(log: Path, count: int = 15) -> list[str]:
 class Faults:
     """Failures to inject.
 
-    Attributes:
-      kills: number of first attempts to kill by node. The kill happens after the attempt starts to write.
-      dirty_retries: nodes whose attempts share one output folder, as when only the pod restarts. A retry then finds
-        the files of the killed attempt.
+    `kills` has the number of first attempts to kill by node. The kill happens after the attempt starts to write. The
+    attempts of the nodes in `dirty_retries` share one output folder, as when only the pod restarts. A retry then finds
+    the files of the killed attempt.
     """
 
     kills: Mapping[str, int] = field(default_factory=dict)
@@ -230,10 +229,8 @@ class Faults:
                 raise InfeedError(f"there is no step {node!r} to fail", do=do)
         for node in sorted(self.dirty_retries):
             if not steps[node].retries:
-                raise InfeedError(
-                    f"{node} is not retried, so no later attempt can find the files of a killed one",
-                    do="set retries for it in deploy.resources of the config, and compile again",
-                )
+                what = f"{node} is not retried, so no later attempt can find the files of a killed one"
+                raise InfeedError(what, do="set retries for it in deploy.resources of the config, and compile again")
 
 
 def has_begun(folders: Sequence[str]) -> bool:

@@ -23,17 +23,12 @@ _DEPTH = 100  # folders below an artifact
 
 @dataclass(frozen=True)
 class Pod:
-    """Disk of one attempt of a step.
+    """Disk of one attempt of a step."""
 
-    Attributes:
-      folder: parent of the folders `gcs`, `minio` and `s3`; None if the artifacts are on this machine.
-    """
-
-    folder: str | None = None
+    folder: str | None = None  # parent of `gcs`, `minio` and `s3`; None if the artifacts are on this machine
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Environment variables of the step."""
         return {ROOT_VARIABLE: self.folder} if self.folder else {}
 
     def path(self, uri: str) -> str:
@@ -94,11 +89,9 @@ def _check_complete(path: str, uri: str, key: str) -> None:
     sent, there = _sizes(path), _sizes(uri)
     lost = sorted(name for name, size in sent.items() if there.get(name) != size)
     if lost:
-        raise InfeedError(
-            f"the store lost {lost[0]} of the output {key!r}" + (f" and {len(lost) - 1} more" if lost[1:] else ""),
-            where=files.join(uri, lost[0]),
-            do="check the store; Kubeflow's launcher does not notice the loss, and the next step fails",
-        )
+        what = f"the store lost {lost[0]} of the output {key!r}" + (f" and {len(lost) - 1} more" if lost[1:] else "")
+        do = "check the store; Kubeflow's launcher does not notice the loss, and the next step fails"
+        raise InfeedError(what, where=files.join(uri, lost[0]), do=do)
 
 
 def _sizes(place: str) -> dict[str, int]:

@@ -66,16 +66,15 @@ class Locations:
 
     def check_no_others(self, spec: Any) -> None:
         """Raise InfeedError if the mapped job still names a location that is not on this machine."""
+        kept = tuple(target for source, target in self._targets.items() if source == target)
         remote = (location for text in _strings(spec) for location in _REMOTE.findall(text))
-        found = sorted({location for location in remote if not self._is_kept(location)})
+        found = sorted({location for location in remote if not location.startswith(kept)})
         if found:
             scheme, _, path = found[0].partition("://")
             bucket = f"{scheme}://{path.split('/')[0]}"
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-            raise InfeedError(
-                f"the job names {found[0]}{more}, not on this machine",
-                do=f"map it to a folder: --map {bucket}=FOLDER (or --map {bucket}={bucket} to use the bucket itself)",
-            )
+            do = f"map it to a folder: --map {bucket}=FOLDER (or --map {bucket}={bucket} to use the bucket itself)"
+            raise InfeedError(f"the job names {found[0]}{more}, not on this machine", do=do)
 
     def check_seen(self, values: Any, mounted: Sequence[str]) -> None:
         """Raise InfeedError if `values` of the mapped job name local paths outside the mounted folders.
@@ -86,7 +85,9 @@ class Locations:
         unseen = sorted(path for path in named if not any(_is_in(path, folder) for folder in mounted))
         if unseen:
             more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
-            maps = " ".join(f"--map {folder}" for folder in _folders_of(unseen))
+            folders = sorted({path if os.path.isdir(path) else os.path.dirname(path) for path in unseen})
+            outer = [one for one in folders if not any(_is_in(one, other) for other in folders if other != one)]
+            maps = " ".join(f"--map {folder}" for folder in outer)
             raise InfeedError(f"the image cannot read {unseen[0]}{more} of this machine", do=f"add {maps}")
 
     def _in_text(self, value: Any) -> Any:
@@ -99,10 +100,6 @@ class Locations:
     def _target(self, source: str) -> str:
         target = self._targets[source]
         return f"{target}/" if source.endswith("://") and not target.endswith("://") else target
-
-    def _is_kept(self, location: str) -> bool:
-        kept = (target for source, target in self._targets.items() if source == target)
-        return any(location.startswith(target) for target in kept)
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -122,12 +119,6 @@ def _is_of_this_machine(path: str) -> bool:
     parent = os.path.dirname(path)
     here = os.path.exists(path) or (parent.count("/") > 1 and os.path.isdir(parent))
     return here and not path.startswith(_OF_EVERY_IMAGE)
-
-
-def _folders_of(paths: Sequence[str]) -> list[str]:
-    """Return the folders to mount for all of the paths."""
-    folders = sorted({path if os.path.isdir(path) else os.path.dirname(path) for path in paths})
-    return [one for one in folders if not any(_is_in(one, other) for other in folders if other != one)]
 
 
 def _is_in(path: str, folder: str) -> bool:

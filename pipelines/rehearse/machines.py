@@ -22,24 +22,20 @@ from typing import Any
 from infeed.components.dataset import files
 from infeed.components.kubeflow.launcher_paths import ROOT_VARIABLE
 from infeed.components.kubeflow.training_job import APIS, INDEX, INDEX_ANNOTATION, NODE
+from infeed.pipelines.rehearse.launch import end_process
 from infeed.pipelines.rehearse.network import Host, hosts
 
 _POLL = 0.05
-_GRACE = 10.0  # seconds from SIGTERM to SIGKILL
+_GRACE = 10.0  # seconds until the log of an ended process has been read
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_]\w*)\)")
 
 
 @dataclass(frozen=True)
 class Kills:
-    """Machines to kill on purpose: the last machine, in each of the first `count` starts of the job.
-
-    Attributes:
-      count: number of starts with a kill.
-      checkpoints: folder of checkpoints. The kill follows the first new checkpoint.
-    """
+    """Machines to kill on purpose: the last machine, in each of the first `count` starts of the job."""
 
     count: int = 0
-    checkpoints: str = ""
+    checkpoints: str = ""  # folder of checkpoints; the kill follows the first new one
 
     def state(self) -> set[tuple[str, int]]:
         """Return the checkpoints that exist, with their times."""
@@ -48,15 +44,7 @@ class Kills:
 
 
 class Machine:
-    """A pod: a process with its log.
-
-    Args:
-      job: name of the job.
-      number: number of the machine.
-      container: container of the pod.
-      host: network of the machine.
-      env: variables besides those of the container.
-    """
+    """Pod number `number` of a job: a process with its log. `env` holds the variables besides the container's."""
 
     def __init__(self, job: str, number: int, container: Mapping[str, Any], host: Host, env: Mapping[str, str]) -> None:
         self.name = f"{job}-{NODE}-0-{number}-{uuid.uuid4().hex[:5]}"
@@ -79,12 +67,7 @@ class Machine:
 
     def end(self) -> None:
         """Stop the process, if it runs, and read its log to the end."""
-        self.process.terminate()
-        try:
-            self.process.wait(_GRACE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end_process(self.process)
         self._reader.join(_GRACE)
 
     def log(self, since: int = 0, tail: int | None = None, timestamps: bool = False) -> str:
@@ -112,21 +95,13 @@ class Machine:
 
 @dataclass
 class LocalJob:
-    """A JobSet or a TrainJob that runs in a thread.
+    """A JobSet or a TrainJob that runs in a thread."""
 
-    Attributes:
-      body: the object as it was created.
-      kills: machines to kill.
-      machines: pods of the current start.
-      restarts: number of restarts until now.
-      condition: type and message of the final condition; None while the job runs.
-    """
-
-    body: Mapping[str, Any]
+    body: Mapping[str, Any]  # the object as it was created
     kills: Kills = field(default_factory=Kills)
-    machines: list[Machine] = field(default_factory=list)
+    machines: list[Machine] = field(default_factory=list)  # pods of the current start
     restarts: int = 0
-    condition: tuple[str, str] | None = None
+    condition: tuple[str, str] | None = None  # type and message of the final condition; None while the job runs
 
     def __post_init__(self) -> None:
         self._stopped = threading.Event()
@@ -138,15 +113,16 @@ class LocalJob:
         return str(self.body["metadata"]["name"])
 
     def object(self) -> dict[str, Any]:
-        """Return the object with its status."""
-        found = [] if self.condition is None else [_condition(*self.condition)]
-        status: dict[str, Any] = {"conditions": found} if found else {}
+        status: dict[str, Any] = {}
+        if self.condition is not None:
+            (kind, message), now = self.condition, _rfc3339(time.time_ns())
+            ended = {"type": kind, "status": "True", "reason": kind, "message": message, "lastTransitionTime": now}
+            status["conditions"] = [ended]
         if self.body["kind"] == "JobSet":
             status["restarts"] = self.restarts
         return {**self.body, "status": status}
 
     def stop(self) -> None:
-        """Stop all machines."""
         self._stopped.set()
         self._thread.join()
 
@@ -228,8 +204,3 @@ def _expanded(text: str, variables: Mapping[str, str]) -> str:
 def _rfc3339(when: int) -> str:
     seconds, nanoseconds = divmod(when, 10**9)
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
-
-
-def _condition(kind: str, message: str) -> dict[str, Any]:
-    now = _rfc3339(time.time_ns())
-    return {"type": kind, "status": "True", "reason": kind, "message": message, "lastTransitionTime": now}

@@ -25,25 +25,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Host:
-    """Network of a machine.
+    """Network of a machine."""
 
-    Attributes:
-      address: `host:port` for TF_CONFIG.
-      prefix: start of the command lines that run there.
-    """
-
-    address: str
-    prefix: tuple[str, ...] = ()
+    address: str  # `host:port` for TF_CONFIG
+    prefix: tuple[str, ...] = ()  # start of the command lines that run there
 
 
 @contextmanager
 def hosts(count: int, *, isolated: bool) -> Iterator[list[Host]]:
-    """Yield the networks of `count` machines.
-
-    Args:
-      count: number of machines.
-      isolated: whether the machines may be cut off from all other networks, for example from a store.
-    """
+    """Yield the networks of `count` machines; if `isolated`, they may be cut off from all others, such as a store's."""
     with ExitStack() as stack:
         found: list[Host] = []
         if isolated:
@@ -55,18 +45,16 @@ def hosts(count: int, *, isolated: bool) -> Iterator[list[Host]]:
 
 
 def _on_loopback(count: int) -> list[Host]:
+    found = []
     with ExitStack() as held:  # open at the same time, so that all ports differ: TensorFlow listens on all addresses
-        found = [_free_address(f"127.0.0.{number + 2}", held) for number in range(count)]
-    return [Host(address) for address in found]
-
-
-def _free_address(host: str, held: ExitStack) -> str:
-    one = held.enter_context(socket.socket())
-    try:
-        one.bind((host, 0))
-    except OSError:  # macOS has only 127.0.0.1
-        one.bind(("127.0.0.1", 0))
-    return "{}:{}".format(*one.getsockname())
+        for number in range(count):
+            one = held.enter_context(socket.socket())
+            try:
+                one.bind((f"127.0.0.{number + 2}", 0))
+            except OSError:  # macOS has only 127.0.0.1
+                one.bind(("127.0.0.1", 0))
+            found.append(Host("{}:{}".format(*one.getsockname())))
+    return found
 
 
 def _on_bridge(stack: ExitStack, count: int) -> Iterator[tuple[int, int]]:

@@ -12,47 +12,43 @@ from typing import Any
 
 from infeed.components import limits, machine
 from infeed.components.checks import at_least
+from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import local_path
 from infeed.pipelines.console.nodes import OnChange, RunReport
 from infeed.pipelines.containers import find_engine
-from infeed.pipelines.job.compiled import CompiledJob, Target, leaves, walk
+from infeed.pipelines.job.compiled import CompiledJob, Target, Task, leaves, walk
 from infeed.pipelines.job.parameters import read_parameters
 from infeed.pipelines.job.project import publish
+from infeed.pipelines.rehearse.custom_job import EXECUTORS, starts_custom_job
 from infeed.pipelines.rehearse.dag_executor import DagExecutor
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO
 from infeed.pipelines.rehearse.launch import ContainerLauncher, Faults, Launcher, LocalLauncher
 from infeed.pipelines.rehearse.locations import Locations, PathMapping
 from infeed.pipelines.rehearse.step import RunContext
 from infeed.pipelines.rehearse.store import Store, open_store
-from infeed.pipelines.rehearse.tasks import check_tasks
+
+# Prefixes of arguments of steps that start work on a service, which costs money.
+_SERVICES = {
+    "tfx.extensions.google_cloud_ai_platform.": "Vertex AI",
+    "google_cloud_pipeline_components.": "Google Cloud",
+    "--runner=DataflowRunner": "Dataflow",
+    "DataflowRunner": "Dataflow",  # as a separate argument after `--runner`
+}
 
 
 @dataclass(frozen=True)
 class RehearseOptions:
-    """Options of a rehearsal.
+    """Options of a rehearsal."""
 
-    Attributes:
-      root: folder of all outputs.
-      project: folder of the user's files, and working directory of the steps.
-      image: image that runs the steps. Steps run on this machine by default.
-      parameters: runtime parameters as `NAME=VALUE`.
-      maps: replacements of buckets and mounted folders.
-      faults: failures to inject.
-      target: platform to emulate; by default the job's. kubeflow runs no drivers and rejects resolvers.
-      use_cache: whether to reuse outputs of earlier rehearsals.
-      workers: number of steps to run at the same time. Defaults to the number for which this machine has the cores and
-        the memory.
-    """
-
-    root: str
-    project: str = "."
-    image: str | None = None
-    parameters: tuple[str, ...] = ()
-    maps: tuple[PathMapping, ...] = ()
-    faults: Faults = field(default_factory=Faults)
-    target: Target | None = None
-    use_cache: bool = True
-    workers: int | None = None
+    root: str  # folder of all outputs
+    project: str = "."  # folder of the user's files, and working directory of the steps
+    image: str | None = None  # that runs the steps; by default, they run on this machine
+    parameters: tuple[str, ...] = ()  # runtime parameters as `NAME=VALUE`
+    maps: tuple[PathMapping, ...] = ()  # replacements of buckets and mounted folders
+    faults: Faults = field(default_factory=Faults)  # failures to inject
+    target: Target | None = None  # platform to emulate, by default the job's; kubeflow has no drivers, no resolvers
+    use_cache: bool = True  # whether to reuse outputs of earlier rehearsals
+    workers: int | None = None  # steps at the same time; by default as many as the cores and the memory allow
 
     def __post_init__(self) -> None:
         at_least(self, 1, "workers")
@@ -60,19 +56,12 @@ class RehearseOptions:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Result of a rehearsal.
+    """Result of a rehearsal."""
 
-    Attributes:
-      name: name of the rehearsal and of its folders.
-      report: states of the steps.
-      outputs: artifacts of the successful nodes by node and key.
-      artifacts: folder of all artifacts, on this machine or in a store.
-    """
-
-    name: str
-    report: RunReport
-    artifacts: str = ""
-    outputs: Mapping[str, Mapping[str, Sequence[Artifact]]] = field(default_factory=dict)
+    name: str  # of the rehearsal and of its folders
+    report: RunReport  # states of the steps
+    artifacts: str = ""  # folder of all artifacts, on this machine or in a store
+    outputs: Mapping[str, Mapping[str, Sequence[Artifact]]] = field(default_factory=dict)  # by node and key
 
 
 def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) -> Rehearsal:
@@ -119,8 +108,13 @@ def _context(
     launcher: Launcher,
     parameters: Mapping[str, Any],
 ) -> RunContext:
-    run = _new_name(root)
+    time = datetime.now().strftime("%Y%m%d-%H%M%S")
+    names = [time, *(f"{time}-{number}" for number in range(2, 1000))]
+    run = next(name for name in names if not (root / "logs" / name).exists())
     (root / "logs" / run).mkdir(parents=True)
+    # The artifacts are in the job's root if it stays in a store of Kubeflow's launcher.
+    kept = any(map_.source == map_.target and job.root.startswith(map_.source) for map_ in options.maps)
+    in_store = options.target == "kubeflow" and kept and local_path(job.root) is not None
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     return RunContext(
         root=root,
@@ -142,20 +136,32 @@ def _context(
         launcher=launcher,
         faults=options.faults,
         store=store,
-        artifacts=_artifacts_in_store(job, options),
+        artifacts=job.root if in_store else "",
     )
 
 
-def _artifacts_in_store(job: CompiledJob, options: RehearseOptions) -> str:
-    """Return the job's root if it stays in a store of Kubeflow's launcher; empty for a folder of this machine."""
-    kept = any(map_.source == map_.target and job.root.startswith(map_.source) for map_ in options.maps)
-    if options.target != "kubeflow" or not kept or local_path(job.root) is None:
-        return ""
-    return job.root
-
-
-def _new_name(root: Path) -> str:
-    """Return the current time, with a number if that name exists."""
-    time_ = datetime.now().strftime("%Y%m%d-%H%M%S")
-    names = [time_, *(f"{time_}-{number}" for number in range(2, 1000))]
-    return next(name for name in names if not (root / "logs" / name).exists())
+def check_tasks(tasks: tuple[Task, ...], target: Target) -> None:
+    """Raise InfeedError if the target would reject the job, or a task cannot be rehearsed."""
+    for task in walk(tasks):
+        if task.is_loop:
+            do = "rehearse a job without loops"
+            raise InfeedError("a loop over items cannot be rehearsed", where=f"task {'/'.join(task.path)}", do=do)
+    for task in leaves(tasks):
+        executor = task.executor or {}
+        if not executor.keys() & {"container", "importer", "resolver"}:
+            what = f"executor {next(iter(executor), 'nothing')!r} cannot be rehearsed"
+            do = "compile the job for Kubeflow, which runs the step in a container"
+            raise InfeedError(what, where=f"task {'/'.join(task.path)}", do=do)
+        if "resolver" in executor and target == "kubeflow":
+            what = f"Kubeflow's backend runs no resolvers, and rejects the job because of {task.node}"
+            do = "compile the job with --target kubeflow, which omits resolvers, or rehearse it for Vertex AI"
+            raise InfeedError(what, do=do)
+        container = task.container or {}
+        words = [*container.get("command", ()), *container.get("args", ())]
+        if starts_custom_job(words):
+            words = [word for word in words if not word.startswith(EXECUTORS)]  # custom_job.py emulates them
+        for sign, service in _SERVICES.items():
+            if any(word.startswith(sign) for word in words):
+                do = "compile without the service, for example without deploy.vertex.endpoint and deploy.beam.dataflow"
+                what = f"{task.node} would start work on {service}, which a rehearsal does not support"
+                raise InfeedError(what, do=do)

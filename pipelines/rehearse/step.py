@@ -36,34 +36,21 @@ OnProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RunContext:
-    """Settings that all steps of a rehearsal share.
+    """Settings that all steps of a rehearsal share."""
 
-    Attributes:
-      root: folder of all outputs.
-      run: name of this rehearsal.
-      pipeline: name of the pipeline, which is the scope of the cache and of resolvers.
-      project: folder of the user's files, and working directory of the steps.
-      legacy: whether the job has schema 2.0.
-      use_cache: whether to reuse cached outputs.
-      runs_drivers: whether drivers of ExampleGens run before the cache lookup.
-      job: values of the whole job for placeholders.
-      artifacts: folder of all artifacts in a store, if Kubeflow's launcher is imitated.
-      stop: event that ends all steps.
-    """
-
-    root: Path
-    run: str
-    pipeline: str
-    project: str
-    legacy: bool
+    root: Path  # folder of all outputs
+    run: str  # name of this rehearsal
+    pipeline: str  # name of the pipeline: the scope of the cache and of resolvers
+    project: str  # folder of the user's files, and working directory of the steps
+    legacy: bool  # whether the job has schema 2.0
     use_cache: bool
-    runs_drivers: bool
-    job: Mapping[str, Any]
+    runs_drivers: bool  # whether drivers of ExampleGens run before the cache lookup
+    job: Mapping[str, Any]  # values of the whole job for placeholders
     launcher: Launcher
     faults: Faults
     store: Store
-    artifacts: str = ""
-    stop: threading.Event = field(default_factory=threading.Event)
+    artifacts: str = ""  # folder of all artifacts in a store, if Kubeflow's launcher is imitated
+    stop: threading.Event = field(default_factory=threading.Event)  # ends all steps
 
     def attempt_dir(self, task: Task, attempt: str) -> AttemptDir:
         """Return the output folder of an attempt."""
@@ -117,7 +104,12 @@ class _StepRunner:
         image = self._context.launcher.image(self._container["image"])
         variables = self._container.get("env", []) if self._context.runs_drivers else []
         key = fingerprint(self._task, inputs, self._planned(said, self._attempt_dir(1)), image, variables)
-        return self._cached(key) or self._execute(inputs, said, key)
+        store = self._context.store
+        may_reuse = self._context.use_cache and self._task.cacheable
+        if may_reuse and (hit := store.cached(self._context.pipeline, key)):
+            artifacts = {k: [store.artifact(name) for name in names] for k, names in hit.artifacts.items()}
+            return TaskResult(NodeState.CACHED, TaskIO(hit.parameters, artifacts), note=f"made in {hit.run}")
+        return self._execute(inputs, said, key)
 
     def _drive(self, inputs: TaskIO) -> Any:
         """Run the driver and return its parameters and metadata of the outputs, without URIs."""
@@ -136,20 +128,13 @@ class _StepRunner:
                 artifact.pop("uri", None)
         return said
 
-    def _cached(self, key: str) -> TaskResult | None:
-        if not (self._context.use_cache and self._task.cacheable):
-            return None
-        hit = self._context.store.cached(self._context.pipeline, key)
-        if not hit:
-            return None
-        artifacts = {k: [self._context.store.artifact(name) for name in names] for k, names in hit.artifacts.items()}
-        return TaskResult(NodeState.CACHED, TaskIO(hit.parameters, artifacts), note=f"made in {hit.run}")
-
     def _execute(self, inputs: TaskIO, said: Any, key: str) -> TaskResult:
         """Run attempts until one succeeds, without the job's pauses between attempts."""
         allowed = (self._task.retries or 0) + 1
         for attempt in range(1, allowed + 1):
-            note = _note_of_attempts(attempt, allowed, self._kills)
+            note = f"attempt {attempt} of {allowed}" if attempt > 1 else ""
+            if killed := min(attempt - 1, self._kills):
+                note += f", {killed} {_ON_PURPOSE}"
             self._report(note)
             started = time.monotonic()
             try:
@@ -167,7 +152,11 @@ class _StepRunner:
     def _attempt(self, number: int, inputs: TaskIO, said: Any) -> TaskIO:
         attempt_dir = self._attempt_dir(number)
         planned = self._planned(said, attempt_dir)
-        _write_driver_output(attempt_dir.output_file, said)
+        file = Path(attempt_dir.output_file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)
+        if said:  # by the driver, for the step
+            file.write_text(json.dumps(said), encoding="utf-8")
         dies = number <= self._kills
         places = [artifact.uri for found in inputs.artifacts.values() for artifact in found[:1]]
         where = f"deploy.resources.{self._task.node}.ephemeral_storage"
@@ -218,10 +207,16 @@ class _StepRunner:
         message = executor_io.executor_input(inputs, outputs, self._task, attempt_dir, self._context.legacy)
         view = executor_io.view(message, inputs, outputs, self._context.job, pod.path)
         places = [pod.path(artifact.uri) for artifact in outputs.values()]
-        _make_room(places, message)
-        env = {**self._env, **pod.environment}
+        written = [spec["outputFile"] for spec in message["outputs"]["parameters"].values()]
+        for path in (*places, *written, message["outputs"]["outputFile"]):
+            os.makedirs(os.path.dirname(path), exist_ok=True)  # as Kubeflow's launcher does
+        env = {**self._context.launcher.environment, **self._env, **pod.environment}
         argv = self._command_line([*command.get("command", ()), *command.get("args", ())], view, env)
-        self._write_script(argv, env)
+        script = ["#!/bin/sh", f"cd {shlex.quote(self._context.project)}"]
+        script += [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+        script += [f"exec {shlex.join(argv)}", ""]
+        log = self._context.log(self._task.node)
+        log.with_suffix(".sh").write_text("\n".join(script), encoding="utf-8")  # repeats the command by hand
         self._say(f"--- {what}")
         begun = os.fstat(self._log.fileno()).st_size
         status = self._run(argv, env, (lambda: has_begun(places)) if dies else None)
@@ -229,7 +224,7 @@ class _StepRunner:
             self._say(f"--- {_ON_PURPOSE}")
             raise _StepError(_ON_PURPOSE)
         if status:
-            raise _StepError(describe_exit(status, self._context.log(self._task.node), begun))
+            raise _StepError(describe_exit(status, log, begun))
 
     def _command_line(self, arguments: Sequence[str], view: View, env: Mapping[str, str]) -> list[str]:
         if not arguments:
@@ -241,7 +236,7 @@ class _StepRunner:
         return self._context.launcher.command(with_local_cluster(words) if runs_job(words) else words, env)
 
     def _run(self, argv: Sequence[str], env: Mapping[str, str], dies_when: Callable[[], bool] | None) -> int:
-        context, env = self._context, {**self._context.launcher.environment, **env}
+        context = self._context
         try:
             return launch.run_process(
                 argv,
@@ -259,38 +254,9 @@ class _StepRunner:
             do = "rehearse in an image that has the program: --image NAME"
             raise InfeedError(f"cannot start {argv[0]!r}: {error.strerror}", where=self._task.node, do=do) from error
 
-    def _write_script(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
-        """Write a script that repeats the command by hand."""
-        env = {**self._context.launcher.environment, **env}
-        lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
-        lines = ["#!/bin/sh", f"cd {shlex.quote(self._context.project)}", *lines, f"exec {shlex.join(argv)}", ""]
-        self._context.log(self._task.node).with_suffix(".sh").write_text("\n".join(lines), encoding="utf-8")
-
     def _say(self, line: str) -> None:
         self._log.write(f"{line}\n")
         self._log.flush()
-
-
-def _make_room(paths: Sequence[str], message: Any) -> None:
-    """Create the parent folders of the outputs, as Kubeflow's launcher does, but not the outputs."""
-    values = [spec["outputFile"] for spec in message["outputs"]["parameters"].values()]
-    for path in (*paths, *values, message["outputs"]["outputFile"]):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-
-
-def _write_driver_output(path: str, said: Any) -> None:
-    """Write the driver's output for the step, or remove the file if no driver ran."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    Path(path).unlink(missing_ok=True)
-    if said:
-        Path(path).write_text(json.dumps(said), encoding="utf-8")
-
-
-def _note_of_attempts(attempt: int, allowed: int, kills: int) -> str:
-    if attempt == 1:
-        return ""
-    killed = min(attempt - 1, kills)
-    return f"attempt {attempt} of {allowed}" + (f", {killed} {_ON_PURPOSE}" if killed else "")
 
 
 def fingerprint(
@@ -301,12 +267,7 @@ def fingerprint(
     The parts are those of GenerateCacheKey in Kubeflow's backend/src/v2/cacheutils/cache.go: names of input artifacts,
     output artifacts without URIs, and the command line with its placeholders. The digests differ from Kubeflow's.
 
-    Args:
-      task: task of the step.
-      inputs: inputs of the step.
-      planned: planned output artifacts by key.
-      image: image that runs the step.
-      variables: environment variables of the container, which only Vertex AI compares.
+    Only Vertex AI compares the environment variables of the container.
     """
     assert task.executor is not None
     container = task.executor["container"]

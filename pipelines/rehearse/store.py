@@ -20,7 +20,7 @@ from typing import Any
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.pipelines.job import parameters
-from infeed.pipelines.job.compiled import Spec, Task
+from infeed.pipelines.job.compiled import Task
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO, View, fill, inputs_view
 from infeed.pipelines.rehearse.launch import StepLock
 
@@ -32,22 +32,15 @@ Test = Callable[[Artifact], bool]
 
 @dataclass(frozen=True)
 class Execution:
-    """A successful step.
-
-    Attributes:
-      run: id of the rehearsal.
-      fingerprint: digest of everything that determines the outputs.
-      artifacts: artifact names by output key.
-      parameters: parameter values by output key.
-    """
+    """A successful step."""
 
     pipeline: str
-    run: str
+    run: str  # id of the rehearsal
     node: str
-    fingerprint: str
+    fingerprint: str  # digest of everything that determines the outputs
     seconds: float
-    artifacts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: Mapping[str, Sequence[str]] = field(default_factory=dict)  # names by output key
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # values by output key
 
 
 @contextlib.contextmanager
@@ -82,7 +75,15 @@ class Store:
         self._pipelines: dict[str, str] = {}  # by artifact
         self._executions: list[Execution] = []
         if path.exists():
-            self._load(json.loads(path.read_text(encoding="utf-8")))
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content.get("format") != _FORMAT:
+                do = "use another --root, or remove the file"
+                raise InfeedError("written by another version of tfx-infeed", where=str(path), do=do)
+            for entry in content["artifacts"]:
+                artifact = Artifact(**{name: value for name, value in entry.items() if name != "pipeline"})
+                self._artifacts[artifact.name] = artifact
+                self._pipelines[artifact.name] = entry["pipeline"]
+            self._executions = [Execution(**entry) for entry in content["executions"]]
 
     def record(self, execution: Execution, artifacts: Sequence[Artifact]) -> None:
         """Add a finished step and its artifacts."""
@@ -91,13 +92,18 @@ class Store:
                 self._pipelines[artifact.name] = execution.pipeline
                 self._artifacts[artifact.name] = artifact
             self._executions.append(execution)
-            file.write(json.dumps(self._to_json(), indent=1).encode())
+            known = [{**one.to_json(), "pipeline": self._pipelines[one.name]} for one in self._artifacts.values()]
+            executions = [dataclasses.asdict(one) for one in self._executions]
+            content = {"format": _FORMAT, "artifacts": known, "executions": executions}
+            file.write(json.dumps(content, indent=1).encode())
 
     def cached(self, pipeline: str, fingerprint: str) -> Execution | None:
         """Return the newest execution with that fingerprint whose outputs still exist."""
         for execution in reversed(self._executions):
-            if (execution.pipeline, execution.fingerprint) == (pipeline, fingerprint) and self._is_whole(execution):
-                return execution
+            if (execution.pipeline, execution.fingerprint) == (pipeline, fingerprint):
+                names = (name for names in execution.artifacts.values() for name in names)
+                if all(self._artifacts[name].is_there for name in names):
+                    return execution
         return None
 
     def newest(self, pipeline: str) -> Iterator[Artifact]:
@@ -107,30 +113,6 @@ class Store:
 
     def artifact(self, name: str) -> Artifact:
         return self._artifacts[name]
-
-    def _is_whole(self, execution: Execution) -> bool:
-        names = (name for names in execution.artifacts.values() for name in names)
-        return all(self._artifacts[name].is_there for name in names)
-
-    def _load(self, content: Mapping[str, Any]) -> None:
-        if content.get("format") != _FORMAT:
-            do = "use another --root, or remove the file"
-            raise InfeedError("written by another version of tfx-infeed", where=str(self._path), do=do)
-        for entry in content["artifacts"]:
-            artifact = Artifact(**{name: value for name, value in entry.items() if name != "pipeline"})
-            self._artifacts[artifact.name] = artifact
-            self._pipelines[artifact.name] = entry["pipeline"]
-        self._executions = [Execution(**entry) for entry in content["executions"]]
-
-    def _to_json(self) -> dict[str, Any]:
-        return {
-            "format": _FORMAT,
-            "artifacts": [
-                {**artifact.to_json(), "pipeline": self._pipelines[artifact.name]}
-                for artifact in self._artifacts.values()
-            ],
-            "executions": [dataclasses.asdict(execution) for execution in self._executions],
-        }
 
 
 # Resolvers and importers find or name artifacts, and start no process.
@@ -162,18 +144,15 @@ def import_artifact(
     importer = task.executor["importer"]
     view = {**job, "inputs": inputs_view(inputs)}
     metadata = _fill_all(importer.get("metadata", {}), view)
-    artifact = Artifact(name, importer["typeSchema"], _uri(importer["artifactUri"], inputs, view), metadata)
+    source = importer["artifactUri"]
+    given = source.get("runtimeParameter")
+    uri = inputs.parameters.get(given) if given else parameters.constant(source)
+    artifact = Artifact(name, importer["typeSchema"], fill(str(uri), view), metadata)
     if not importer.get("reimport"):
         same = (a for a in store.newest(pipeline) if (a.type, a.uri) == (artifact.type, artifact.uri))
         artifact = next((a for a in same if a.metadata == metadata), artifact)
     [key] = task.outputs("artifacts")
     return TaskIO(artifacts={key: [artifact]})
-
-
-def _uri(source: Spec, inputs: TaskIO, view: View) -> str:
-    name = source.get("runtimeParameter")
-    value = inputs.parameters.get(name) if name else parameters.constant(source)
-    return fill(str(value), view)
 
 
 def _fill_all(value: Any, view: View) -> Any:

@@ -22,7 +22,6 @@ from google.auth.exceptions import GoogleAuthError
 from google.protobuf import json_format
 from kfp import client as kfp_client
 from kfp.client import auth
-from kfp.client.token_credentials_base import TokenCredentialsBase
 
 from infeed.components.errors import InfeedError
 from infeed.components.seams import kfp as kfp_seam
@@ -75,7 +74,10 @@ class Client(kfp_client.Client):
         kfp_seam.CLIENT.require("install a kfp of docs/compatibility.md")
         if "KF_PIPELINES_APP_OAUTH2_CLIENT_ID" in os.environ and not os.path.exists(auth.LOCAL_KFP_CREDENTIAL):
             raise no_login(host)
-        super().__init__(host=host, credentials=_cluster_credentials())
+        # The token of the pod, or of the file that the user configured for kfp.
+        path = os.environ.get(kfp_client.KF_PIPELINES_SA_TOKEN_ENV, kfp_client.KF_PIPELINES_SA_TOKEN_PATH)
+        credentials = kfp_client.ServiceAccountTokenVolumeCredentials(path) if os.path.exists(path) else None
+        super().__init__(host=host, credentials=credentials)
         _limit_waiting(self.api)
 
     def _load_config(self, *args: Any, **kwargs: Any) -> kfp_server_api.Configuration:
@@ -97,7 +99,6 @@ class Client(kfp_client.Client):
 
     @property
     def address(self) -> str:
-        """Address of the server."""
         return str(self.api.configuration.host)
 
     @property
@@ -135,12 +136,6 @@ def get(api: kfp_server_api.ApiClient, path: str, response_type: str) -> Any:
     )
 
 
-def _cluster_credentials() -> TokenCredentialsBase | None:
-    """Return the token of the pod, or of the file that the user configured for kfp, if any."""
-    path = os.environ.get(kfp_client.KF_PIPELINES_SA_TOKEN_ENV, kfp_client.KF_PIPELINES_SA_TOKEN_PATH)
-    return kfp_client.ServiceAccountTokenVolumeCredentials(path) if os.path.exists(path) else None
-
-
 @contextlib.contextmanager
 def translate_errors(host: str) -> Iterator[None]:
     """Convert errors of kfp and its HTTP library to InfeedErrors."""
@@ -162,12 +157,7 @@ def may_have_begun(error: BaseException | None) -> bool:
 
 
 def no_api(host: str, answered: str) -> InfeedError:
-    """Return the error for an answer at `host` that is not the API's.
-
-    Args:
-      host: requested address.
-      answered: address that answered, after redirects.
-    """
+    """Return the error for an answer to `host` from `answered`, the address after redirects, that is not the API's."""
     asked = without_secrets(host)
     if urlsplit(answered).netloc != urlsplit(host).netloc:
         return InfeedError(f"redirected to a login at {without_secrets(answered)}", where=asked, do=_CREDENTIALS)
@@ -226,12 +216,7 @@ def _unreachable(error: urllib3.exceptions.HTTPError, host: str) -> InfeedError:
 
 
 def submit_kubeflow(request: SubmitRequest, *, host: str, namespace: str | None = None) -> KubeflowRun:
-    """Start a run on Kubeflow Pipelines at `host`.
-
-    Args:
-      request: job and settings of the run.
-      host: address of the API.
-      namespace: profile to run in, if several users share the installation.
+    """Start a run on Kubeflow Pipelines at `host`; if several users share it, in the profile `namespace`.
 
     Raises:
       InfeedError: the job was not compiled for Kubeflow, or the server is not available or rejects the run.
@@ -241,8 +226,19 @@ def submit_kubeflow(request: SubmitRequest, *, host: str, namespace: str | None 
     steps = list(leaves(request.job.tasks))
     client, namespace = _open(host, namespace)
     with starting(translate_errors(client.address), may_have_begun):
-        run_id = _create(client, request, namespace)
-    return KubeflowRun(client, namespace or "kubeflow", run_id, request.name, steps)
+        with _package(request) as path:
+            run = client.create_run_from_pipeline_package(
+                path,
+                arguments=dict(request.parameters),
+                run_name=request.name,
+                experiment_name=request.experiment,
+                namespace=namespace,
+                pipeline_root=request.job.root or None,
+                service_account=request.service_account,
+            )
+        if not run.run_id:
+            raise client.no_api()
+    return KubeflowRun(client, namespace or "kubeflow", str(run.run_id), request.name, steps)
 
 
 def schedule_kubeflow(request: SubmitRequest, cron: str, *, host: str, namespace: str | None = None) -> RunSchedule:
@@ -302,22 +298,6 @@ def _open(host: str, namespace: str | None) -> tuple[Client, str | None]:
 def page_of(host: str) -> str:
     """Return the address of the user interface."""
     return (os.environ.get("KF_PIPELINES_UI_ENDPOINT") or without_secrets(host)).rstrip("/")
-
-
-def _create(client: Client, request: SubmitRequest, namespace: str | None) -> str:
-    with _package(request) as path:
-        run = client.create_run_from_pipeline_package(
-            path,
-            arguments=dict(request.parameters),
-            run_name=request.name,
-            experiment_name=request.experiment,
-            namespace=namespace,
-            pipeline_root=request.job.root or None,
-            service_account=request.service_account,
-        )
-    if not run.run_id:
-        raise client.no_api()
-    return str(run.run_id)
 
 
 @contextlib.contextmanager

@@ -42,23 +42,14 @@ _EXITS = {"failed": EXIT_FAILED, "cancelled": EXIT_FAILED, "unknown": EXIT_LOST,
 
 @dataclass(frozen=True)
 class SubmitRequest:
-    """Request to start a run.
-
-    Attributes:
-      job: compiled job.
-      name: displayed name of the run.
-      parameters: values of runtime parameters, as `read_parameters` returns them.
-      experiment: experiment that lists the run. The platform has a default.
-      service_account: service account of the steps. The platform has a default.
-      cache: whether steps may reuse outputs of earlier runs if the job allows caching.
-    """
+    """Request to start a run."""
 
     job: CompiledJob
-    name: str
-    parameters: Mapping[str, Any]
-    experiment: str | None = None
-    service_account: str | None = None
-    cache: bool = True
+    name: str  # displayed name of the run
+    parameters: Mapping[str, Any]  # values of runtime parameters, as `read_parameters` returns them
+    experiment: str | None = None  # that lists the run; the platform has a default
+    service_account: str | None = None  # of the steps; the platform has a default
+    cache: bool = True  # whether steps may reuse outputs of earlier runs if the job allows caching
 
 
 class RunState(str, Enum):
@@ -70,15 +61,10 @@ class RunState(str, Enum):
 
 @dataclass(frozen=True)
 class Step(NodeReport):
-    """Status of a node on the platform.
+    """Status of a node on the platform."""
 
-    Attributes:
-      jobs: pods or custom jobs that execute the node, one per attempt.
-      log: link to the log, or a command that prints the log.
-    """
-
-    jobs: tuple[str, ...] = ()
-    log: str | None = None
+    jobs: tuple[str, ...] = ()  # pods or custom jobs that execute the node, one per attempt
+    log: str | None = None  # link to the log, or a command that prints the log
 
 
 @dataclass(frozen=True)
@@ -178,19 +164,15 @@ class NewLines:
 class SubmissionOutcome:
     """Outcome of a submission.
 
-    Attributes:
-      state: a `RunState`, or `started` without waiting, `left` after an interrupt, `unknown` if the platform stopped
-        answering. In the last three states the run continues on the cluster.
-      status: last known status.
-      log_tail: last lines of the failed step's log, if available.
-      reason: why the state is unknown.
+    The state is a `RunState`, or `started` without waiting, `left` after an interrupt, `unknown` if the platform
+    stopped answering. In the last three states the run continues on the cluster.
     """
 
     run: Run
     state: str
-    status: RunStatus | None = None
-    log_tail: Sequence[str] = ()
-    reason: str | None = None
+    status: RunStatus | None = None  # last known
+    log_tail: Sequence[str] = ()  # last lines of the failed step's log, if available
+    reason: str | None = None  # why the state is unknown
 
     @property
     def exit_code(self) -> int:
@@ -218,7 +200,12 @@ class SubmissionOutcome:
     def as_text(self, images: Sequence[str]) -> Text:
         """Return the outcome as lines rather than a table, so that a user can copy whole commands."""
         if self.state == RunState.FAILED.value and self.status is not None:
-            lines = self._failure(self.status)
+            step = self.status.failed
+            lines = [Text(f"failed at {step.name}" if step else "failed", style="bold red")]
+            if error := (step and step.error) or self.status.error:
+                lines.append(Text(error))
+            lines += [Text(f"  {line}", style="dim") for line in self.log_tail]
+            lines += [Text(f"log   {step.log}")] if step and step.log else []
         else:
             lines = [_ENDINGS[self.state], *([Text(self.reason)] if self.reason else [])]
         if self.run.warning:
@@ -226,14 +213,6 @@ class SubmissionOutcome:
         if advice := self.advice(images):
             lines.append(Text(f"next  {advice}", style="bold"))
         return Text("\n").join(lines)
-
-    def _failure(self, status: RunStatus) -> list[Text]:
-        step = status.failed
-        lines = [Text(f"failed at {step.name}" if step else "failed", style="bold red")]
-        if error := (step and step.error) or status.error:
-            lines.append(Text(error))
-        lines += [Text(f"  {line}", style="dim") for line in self.log_tail]
-        return [*lines, Text(f"log   {step.log}")] if step and step.log else lines
 
 
 def blames_image(texts: Iterable[str | None]) -> bool:

@@ -29,11 +29,9 @@ def check_cron(expression: str) -> str:
     """
     fields = expression.split()
     if len(fields) != 5 or not all(map(_fits, fields, _BOUNDS)):
-        raise InfeedError(
-            f"{expression!r} is not a cron expression of five fields, each in its range",
-            where="--cron",
-            do="give minute, hour, day, month and day of week, for example '0 6 * * 1-5' for 6:00 on weekdays",
-        )
+        what = f"{expression!r} is not a cron expression of five fields, each in its range"
+        do = "give minute, hour, day, month and day of week, for example '0 6 * * 1-5' for 6:00 on weekdays"
+        raise InfeedError(what, where="--cron", do=do)
     return " ".join(fields)
 
 

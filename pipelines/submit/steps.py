@@ -54,10 +54,18 @@ def kubeflow_steps(planned: Sequence[Task], tasks: Sequence[Any]) -> tuple[Step,
     workflow/util/pod_name.go of https://github.com/argoproj/argo-workflows.
     """
     named = {task.display_name: task for task in tasks}
-    workflow = _workflow(tasks)
-    return tuple(
-        _kubeflow_step(each, named.get(each.name), named.get(f"{each.name}-driver"), workflow) for each in planned
-    )
+    # The id of a child node is Argo's name of the run and a number.
+    children = (child.pod_name for task in tasks for child in task.child_tasks or () if child.pod_name)
+    first = next(children, None)
+    workflow = first and str(first).rpartition("-")[0]
+    steps = []
+    for each in planned:
+        own, driver = named.get(each.name), named.get(f"{each.name}-driver")
+        state = _state(own, driver)
+        jobs = _jobs(each, state, driver, workflow) if workflow else ()
+        error = next((task.error.message for task in (driver, own) if task is not None and task.error), None)
+        steps.append(Step(each.name, state, _seconds(own or driver), error=error, jobs=jobs))
+    return tuple(steps)
 
 
 def pods(planned: Task, workflow: str) -> tuple[str, ...]:
@@ -68,13 +76,6 @@ def pods(planned: Task, workflow: str) -> tuple[str, ...]:
     return tuple(
         _pod(workflow, "retry-system-container-impl", f"{node}({attempt})") for attempt in range(planned.retries + 1)
     )
-
-
-def _kubeflow_step(planned: Task, own: Any, driver: Any, workflow: str | None) -> Step:
-    state = _state(own, driver)
-    jobs = _jobs(planned, state, driver, workflow) if workflow else ()
-    error = next((task.error.message for task in (driver, own) if task is not None and task.error), None)
-    return Step(planned.name, state, _seconds(own or driver), error=error, jobs=jobs)
 
 
 def _jobs(planned: Task, state: NodeState, driver: Any, workflow: str) -> tuple[str, ...]:
@@ -101,13 +102,6 @@ def _seconds(task: Any) -> float:
     return float((ended - began).total_seconds())
 
 
-def _workflow(tasks: Sequence[Any]) -> str | None:
-    """Return Argo's name of the run. The id of a child node is that name and a number."""
-    children = (child.pod_name for task in tasks for child in task.child_tasks or () if child.pod_name)
-    first = next(children, None)
-    return first and str(first).rpartition("-")[0]
-
-
 def _pod(workflow: str, template: str, node: str) -> str:
     return f"{workflow}-{template}-{_fnv1a(node)}"
 
@@ -127,7 +121,10 @@ def vertex_steps(names: Sequence[str], tasks: Iterable[Any], project: str) -> tu
 
 
 def _vertex_step(task: Any, project: str) -> Step:
-    jobs = _custom_jobs(task)
+    # The custom jobs of all attempts in order, or else the job that checks the cache, if any.
+    container, custom = task.executor_detail.container_detail, task.executor_detail.custom_job_detail
+    attempts = [*container.failed_main_jobs, container.main_job, *custom.failed_jobs, custom.job]
+    jobs = tuple(dict.fromkeys(filter(None, attempts))) or tuple(filter(None, [container.pre_caching_check_job]))
     query = quote(log_filter(jobs[-1]), safe="") if jobs else ""
     return Step(
         task.task_name,
@@ -139,21 +136,10 @@ def _vertex_step(task: Any, project: str) -> Step:
     )
 
 
-def _custom_jobs(task: Any) -> tuple[str, ...]:
-    """Return the custom jobs of all attempts in order, or else the job that checks the cache, if any."""
-    container, custom = task.executor_detail.container_detail, task.executor_detail.custom_job_detail
-    jobs = [*container.failed_main_jobs, container.main_job, *custom.failed_jobs, custom.job]
-    return tuple(dict.fromkeys(job for job in jobs if job)) or tuple(filter(None, [container.pre_caching_check_job]))
-
-
 class CloudLogs:
     """Reads the logs of custom jobs in one project.
 
     The methods raise requests.RequestException or GoogleAuthError if Google rejects a request or does not answer.
-
-    Args:
-      session: session with Google's credentials.
-      project: project id.
     """
 
     def __init__(self, session: requests.Session, project: str) -> None:

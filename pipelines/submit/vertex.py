@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -60,7 +60,6 @@ _RUN_STATES = {
     "PIPELINE_STATE_CANCELLED": RunState.CANCELLED,
 }
 _COMPILE = "compile it for Vertex AI: infeed compile PROJECT --target vertex --output job.json"
-_SCHEMA = "system.Experiment"
 _NAME = re.compile("[a-z0-9][a-z0-9-]{0,127}")
 
 
@@ -168,9 +167,8 @@ def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint
     """Start a run on Vertex AI with Google's default credentials.
 
     Args:
-      request: job and settings of the run.
       project: Google Cloud project id.
-      region: region of the run, such as us-central1.
+      region: such as us-central1.
       endpoint: private address of the API.
 
     Raises:
@@ -187,11 +185,15 @@ def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint
         access = _access(endpoint)
         client = PipelineServiceClient(**access)
     with starting(translate_errors(endpoint), may_have_begun):
-        created = _create(client, f"projects/{project}/locations/{region}", job, _job_id(request.job.name))
+        created = _create(client, f"projects/{project}/locations/{region}", job, request.job.name)
     logs = CloudLogs(AuthorizedSession(access["credentials"]), project)
     run = VertexRun(client, logs, created, request.name, steps)
     if request.experiment is not None:
-        run.warning = _list_under(request.experiment, created, client, access)
+        try:
+            with translate_errors(client.api_endpoint):
+                list_under(request.experiment, created, client, MetadataServiceClient(**access))
+        except InfeedError as error:  # the run continues
+            run.warning = f"the run is not listed under the experiment {request.experiment!r}: {error.what}"
     return run
 
 
@@ -239,57 +241,35 @@ def _access(endpoint: str) -> dict[str, Any]:
     return {"credentials": credentials, "transport": "rest", "client_options": options}
 
 
-def _list_under(experiment: str, run: str, client: PipelineServiceClient, access: Mapping[str, Any]) -> str | None:
-    """Add the run to an experiment, and return a warning after a failure, because the run continues."""
-    try:
-        with translate_errors(client.api_endpoint):
-            list_under(experiment, run, client, MetadataServiceClient(**access))
-    except InfeedError as error:
-        return f"the run is not listed under the experiment {experiment!r}: {error.what}"
-    return None
-
-
-def _create(client: PipelineServiceClient, parent: str, job: PipelineJob, job_id: str) -> str:
+def _create(client: PipelineServiceClient, parent: str, job: PipelineJob, name: str) -> str:
     """Create the run. The id is new, so a conflict means that an earlier attempt of the request succeeded."""
-    name = f"{parent}/pipelineJobs/{job_id}"
+    # https://cloud.google.com/vertex-ai/docs/reference/rest/v1/projects.locations.pipelineJobs/create
+    words = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
+    now = datetime.now(timezone.utc).strftime("%Y%m%d%H%M%S")
+    job_id = f"{words[:90]}-{now}-{uuid.uuid4().hex[:6]}"
     try:
         created = client.create_pipeline_job(
             parent=parent, pipeline_job=job, pipeline_job_id=job_id, retry=_PROMPT, timeout=_SECONDS
         )
     except exceptions.Conflict:
-        return name
+        return f"{parent}/pipelineJobs/{job_id}"
     return str(created.name)
 
 
-def _job_id(name: str) -> str:
-    """Return a unique id.
-
-    https://cloud.google.com/vertex-ai/docs/reference/rest/v1/projects.locations.pipelineJobs/create
-    """
-    words = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
-    now = datetime.now(timezone.utc).strftime("%Y%m%d%H%M%S")
-    return f"{words[:90]}-{now}-{uuid.uuid4().hex[:6]}"
-
-
 def _pipeline_job(request: SubmitRequest) -> dict[str, Any]:
-    job = {
-        **request.job.run_metadata,
-        "displayName": request.name,
-        "pipelineSpec": request.job.spec if request.cache else request.job.without_cache(),
-        "runtimeConfig": _runtime(request),
-    }
-    return job if request.service_account is None else {**job, "serviceAccount": request.service_account}
-
-
-def _runtime(request: SubmitRequest) -> dict[str, Any]:
-    """Return the job's runtimeConfig with the values of this run. Schema 2.0 requires typed values."""
     job = request.job
     key, values = "parameterValues", dict(request.parameters)
-    if job.schema_version == "2.0.0":
+    if job.schema_version == "2.0.0":  # which requires typed values
         key = "parameters"
         values = {name: to_legacy(value, job.parameters[name].type) for name, value in values.items()}
     given = {**job.runtime.get(key, {}), **values}
-    return {**job.runtime, "gcsOutputDirectory": job.root, **({key: given} if given else {})}
+    return {
+        **job.run_metadata,
+        "displayName": request.name,
+        "pipelineSpec": job.spec if request.cache else job.without_cache(),
+        "runtimeConfig": {**job.runtime, "gcsOutputDirectory": job.root, **({key: given} if given else {})},
+        **({} if request.service_account is None else {"serviceAccount": request.service_account}),
+    }
 
 
 def _check(job: CompiledJob) -> None:
@@ -322,13 +302,7 @@ def check_name(experiment: str) -> None:
 
 
 def list_under(experiment: str, run: str, pipelines: PipelineServiceClient, metadata: MetadataServiceClient) -> None:
-    """Add the run to the experiment, which is created if necessary.
-
-    Args:
-      experiment: name of the experiment.
-      run: resource name of the pipeline job.
-      pipelines: client of the pipeline service.
-      metadata: client of the metadata service.
+    """Add the run, by its resource name, to the experiment, which is created if necessary.
 
     Raises:
       GoogleAPICallError: Google rejects a request.
@@ -337,7 +311,17 @@ def list_under(experiment: str, run: str, pipelines: PipelineServiceClient, meta
     store = f"{run.partition('/pipelineJobs/')[0]}/metadataStores/default"
     until_there = retry.Retry(retry.if_exception_type(_NotYetError), initial=1, maximum=8, timeout=120)
     context = until_there(_run_context)(pipelines, run)
-    parent = _experiment(experiment, store, metadata)
+    new = Context(
+        display_name=experiment,
+        schema_title="system.Experiment",
+        schema_version="0.0.1",
+        metadata={"experiment_deleted": False},
+    )
+    try:
+        made = metadata.create_context(parent=store, context=new, context_id=experiment, timeout=_SECONDS)
+        parent = str(made.name)
+    except exceptions.Conflict:
+        parent = f"{store}/contexts/{experiment}"
     metadata.add_context_children(context=parent, child_contexts=[context], timeout=_SECONDS)
 
 
@@ -346,13 +330,3 @@ def _run_context(client: PipelineServiceClient, run: str) -> str:
     if not name:
         raise _NotYetError(f"{run} has no context yet")
     return str(name)
-
-
-def _experiment(name: str, store: str, client: MetadataServiceClient) -> str:
-    new = Context(
-        display_name=name, schema_title=_SCHEMA, schema_version="0.0.1", metadata={"experiment_deleted": False}
-    )
-    try:
-        return str(client.create_context(parent=store, context=new, context_id=name, timeout=_SECONDS).name)
-    except exceptions.Conflict:
-        return f"{store}/contexts/{name}"

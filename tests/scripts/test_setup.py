@@ -92,11 +92,7 @@ class Machine:
         ("2.41", {"python3.13": "3.13.5"}, "TFX 1.21 on python3.13"),
         ("2.39", {"python3": "3.12.3"}, "TFX 1.21 on python3"),  # Ubuntu 24.04
         ("2.39", {"python3.11": "3.11.9", "python3.12": "3.12.3"}, "TFX 1.21 on python3.12"),
-        (
-            "2.41",
-            {"python3.10": "3.10.13", "python3.13": "3.13.5"},
-            "TFX 1.16 on python3.10",
-        ),  # first choice
+        ("2.41", {"python3.10": "3.10.13", "python3.13": "3.13.5"}, "TFX 1.16 on python3.10"),  # first choice
         ("2.36", {"python3.10": "3.10.13", "python3.11": "3.11.2"}, "TFX 1.16 on python3.10"),
     ],
 )
@@ -206,8 +202,7 @@ def test_every_python_that_was_found_is_named_and_none_is_said_to_be_none(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("lacks", "package"),
-    [("Python.h", "python3.10-dev"), ("ensurepip", "python3.10-venv"), ("g++", "g++")],
+    ("lacks", "package"), [("Python.h", "python3.10-dev"), ("ensurepip", "python3.10-venv"), ("g++", "g++")]
 )
 def test_missing_build_tools_are_named_as_debian_packages(tmp_path: Path, lacks: str, package: str) -> None:
     machine = Machine(tmp_path)

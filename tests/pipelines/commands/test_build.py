@@ -194,18 +194,12 @@ def test_where_the_digest_is_not_known_it_says_so(engines, project, words, said)
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        (
-            "echo 'ERROR: failed to resolve debian' >&2; exit 1",
-            r"base image(.|\n)*ERROR: failed(.|\n)*--base",
-        ),
+        ("echo 'ERROR: failed to resolve debian' >&2; exit 1", r"base image(.|\n)*ERROR: failed(.|\n)*--base"),
         (
             f"{STEPS}; echo 'ERROR: no such package'; exit 1",
             r"failed at 'RUN pip install --upgrade tfx': ERROR: no such",
         ),
-        (
-            f"[ $1 = push ] || {{ {STEPS}; exit 0; }}; echo 'error: denied'; exit 1",
-            r"error: denied(.|\n)*login",
-        ),
+        (f"[ $1 = push ] || {{ {STEPS}; exit 0; }}; echo 'error: denied'; exit 1", r"error: denied(.|\n)*login"),
     ],
 )
 def test_what_the_engine_died_of_is_told_with_the_log(engines, project, script, message):

@@ -44,7 +44,7 @@ def test_a_row_for_each_column_of_the_split_to_train_on(data: str) -> None:
     first, head, age, city = (line.rstrip() for line in result.output.splitlines())
     assert first == f"{data}, train: 4 rows, 2 columns"
     assert head.split() == [
-        *("column", "type", "missing", "zeros", "distinct", "min", "median", "mean", "std", "max", "most", "frequent"),
+        *("column", "type", "missing", "zeros", "distinct", "min", "median", "mean", "std", "max", "most", "frequent")
     ]
     assert age.split() == ["age", "int", "0", "%", "0", "%", "3", "20", "30", "30", "7.0711", "40", "30", "(50", "%)"]
     assert city.endswith("Bern (67 %)")

@@ -69,10 +69,7 @@ DATAFLOW = Beam(Dataflow(machine="n1-standard-4", max_workers=20))
 
 
 def config(
-    tmp_path: Path,
-    resources: dict[str, Resources],
-    vertex: VertexOptions | None = None,
-    beam: Beam | None = None,
+    tmp_path: Path, resources: dict[str, Resources], vertex: VertexOptions | None = None, beam: Beam | None = None
 ) -> PipelineConfig:
     given = Overrides(data=str(PROJECT / "flowers.csv"), root=str(tmp_path / "here"))
     resolved = resolve(read_project(str(PROJECT)), given)

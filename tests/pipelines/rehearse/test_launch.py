@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from infeed.pipelines.rehearse.launch import ContainerLauncher, LocalLauncher
+from infeed.components.errors import InfeedError
+from infeed.pipelines.job.compiled import read_tasks
+from infeed.pipelines.rehearse.launch import (
+    ContainerLauncher,
+    Faults,
+    LocalLauncher,
+    describe_exit,
+    has_begun,
+    last_lines,
+)
 from infeed.pipelines.rehearse.locations import PathMapping
 
 # A docker that runs the command on this machine, with the interpreter that the image would have.
@@ -57,3 +66,68 @@ def test_every_step_runs_in_the_image_and_is_cached_apart_from_those_run_here(
     assert volumes == [f"--volume={folder}:{folder}" for folder in (tmp_path / "root", tmp_path)]
     assert jobs.states(jobs.run(job, tmp_path / "root", **options)) == {"learn": "cached"}
     assert jobs.states(jobs.run(job, tmp_path / "root", maps=options["maps"])) == {"learn": "done"}
+
+
+def test_they_are_read_from_the_command_line() -> None:
+    faults = Faults.parse(["Trainer:2", "Pusher"], ["Transform"])
+    assert faults == Faults({"Trainer": 2, "Pusher": 1, "Transform": 1}, frozenset({"Transform"}))
+
+
+@pytest.mark.parametrize("count", ["0", "two", "-1", ""])
+def test_a_number_of_attempts_is_one(count: str) -> None:
+    with pytest.raises(InfeedError, match="is not a number of attempts"):
+        Faults.parse([f"Trainer:{count}"], [])
+
+
+def test_only_steps_that_run_something_can_fail(jobs: ModuleType) -> None:
+    tasks = read_tasks(jobs.job({"learn": jobs.step(retries=1), "push": jobs.step()}).spec)
+    Faults.parse(["push"], ["learn"]).check(tasks)
+    with pytest.raises(InfeedError, match=r"no step 'Learn' to fail\n.*learn, push"):
+        Faults.parse(["Learn"], []).check(tasks)
+    with pytest.raises(InfeedError, match="push is not retried"):
+        Faults.parse([], ["push"]).check(tasks)
+
+
+def test_a_step_has_begun_once_there_is_a_file(tmp_path: Path) -> None:
+    output = tmp_path / "model"
+    assert not has_begun([str(output)])
+    (output / "variables").mkdir(parents=True)
+    assert not has_begun([str(output)])
+    (output / "variables" / "part").touch()
+    assert has_begun([str(output)])
+    assert has_begun([str(output / "variables" / "part")])  # some components write a file where others write a folder
+
+
+LOG = """$ python -m step
+OldError: of the attempt before
+$ python -m step
+INFO: starting
+Traceback (most recent call last):
+  File "step.py", line 1, in <module>
+google.api_core.exceptions.NotFoundError: no such object
+I0000 cleaning up
+"""
+
+
+def test_the_error_named_last_in_this_attempt_is_told_with_the_status(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(LOG)
+    begun = LOG.index("$", 5)
+    assert describe_exit(1, tmp_path / "log", begun) == "NotFoundError: no such object (exit status 1)"
+
+
+def test_our_own_error_is_told_whatever_was_made_of_it(tmp_path: Path) -> None:
+    ours = InfeedError("no files found", where="gs://bucket/*.csv", do="look")
+    (tmp_path / "log").write_text(f"infeed.components.errors.InfeedError: {ours}\nRuntimeError: Job '1' failed.\n")
+    told = "no files found (exit status 1)\n  where: gs://bucket/*.csv\n  do:    look"
+    assert describe_exit(1, tmp_path / "log", 0) == told
+
+
+def test_a_signal_is_named(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(LOG)
+    assert describe_exit(-9, tmp_path / "log", len(LOG)) == "killed by SIGKILL"
+
+
+def test_the_last_lines_are_short(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("a\nb\n" + "c" * 1000)
+    assert last_lines(tmp_path / "log", 2) == ["b", "c" * 300 + " ..."]
+    assert last_lines(tmp_path / "none") == []

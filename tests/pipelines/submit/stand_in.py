@@ -80,9 +80,7 @@ class StandIn:
             return failure
         try:
             answer = self.route(asked)
-        except (
-            Exception
-        ) as error:  # what does not fit the client's own messages: the client is told, and a test sees it
+        except Exception as error:  # what does not fit the client's own messages: it is told, and a test sees it
             return Answer({"message": f"stand-in: {error!r}"}, 400)
         return _next(self._losses, asked) or answer
 

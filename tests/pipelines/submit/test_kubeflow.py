@@ -203,13 +203,7 @@ def test_an_answer_that_was_lost_is_not_asked_for_again_and_not_called_a_refusal
         ("GET", "healthz", 401, "no token", r"no valid credentials: no token\n.*\n.*KF_PIPELINES_SA_TOKEN_PATH"),
         ("POST", "runs", 403, "not you", r"permission denied: not you\n.*\n.*kubeflow-edit .*--namespace"),
         ("GET", "healthz", 404, "Not Found", r"no API of Kubeflow Pipelines 2 here.*\n.*\n.*/apis/v2beta1/healthz"),
-        (
-            "POST",
-            "runs",
-            400,
-            "unknown template format",
-            r"\(400\): unknown template(.|\n)*no newer",
-        ),
+        ("POST", "runs", 400, "unknown template format", r"\(400\): unknown template(.|\n)*no newer"),
     ],
 )
 def test_a_refusal_is_told_with_the_servers_words_and_what_to_do(

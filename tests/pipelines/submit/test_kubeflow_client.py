@@ -9,13 +9,7 @@ import urllib3
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.exit_codes import LostError
-from infeed.pipelines.submit.kubeflow import (
-    may_have_begun,
-    no_api,
-    no_login,
-    translate_errors,
-    without_secrets,
-)
+from infeed.pipelines.submit.kubeflow import may_have_begun, no_api, no_login, translate_errors, without_secrets
 from infeed.pipelines.submit.run import starting
 
 pytestmark = pytest.mark.slow  # importing kfp alone takes seconds

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
 
 from infeed.pipelines.console.nodes import NodeState
-from infeed.pipelines.submit.run import RunState, RunStatus, Step
+from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmissionOutcome, blames_image
 
 DONE = Step("ExampleGen", NodeState.DONE, 3.0)
 FAILED = Step("Trainer", NodeState.FAILED, 9.0, error="no data", jobs=("pod-1",), log="kubectl logs pod-1")
@@ -30,3 +34,90 @@ def test_a_step_goes_through_json_as_it_is() -> None:
         "jobs": ["pod-1"],
         "log": "kubectl logs pod-1",
     }
+
+
+IMAGES = ("registry.example/taxi:1",)
+TRAINER = Step("Trainer", NodeState.FAILED, 90, error="main: Error (exit code 1)", log="kubectl logs taxi-1")
+
+
+@dataclass
+class Started:
+    """As much of a `Run` as is told of."""
+
+    id: str = "run-0"
+    name: str = "taxi 1"
+    link: str = "http://host/#/runs/details/run-0"
+    warning: str | None = None
+
+
+def failed(*log_tail: str, error: str | None = "1 step failed", step: Step | None = TRAINER) -> SubmissionOutcome:
+    steps = () if step is None else (Step("ExampleGen", NodeState.DONE, 3), step)
+    return SubmissionOutcome(Started(), "failed", RunStatus(RunState.FAILED, steps, error), log_tail)  # type: ignore[arg-type]
+
+
+def text(outcome: SubmissionOutcome) -> str:
+    return outcome.as_text(IMAGES).plain
+
+
+@pytest.mark.parametrize(
+    ("state", "code"), [("finished", 0), ("started", 0), ("failed", 1), ("cancelled", 1), ("unknown", 4), ("left", 130)]
+)
+def test_exit_codes_tell_the_ends_apart(state: str, code: int) -> None:
+    assert SubmissionOutcome(Started(), state).exit_code == code  # type: ignore[arg-type]
+
+
+def test_a_failure_is_told_with_step_error_log_and_where_the_log_is() -> None:
+    assert text(failed("epoch 1", "ValueError: no data")) == (
+        "failed at Trainer\nmain: Error (exit code 1)\n  epoch 1\n  ValueError: no data\nlog   kubectl logs taxi-1"
+    )
+
+
+def test_where_the_step_has_no_error_of_its_own_that_of_the_run_is_told() -> None:
+    assert text(failed(step=Step("Trainer", NodeState.FAILED))) == "failed at Trainer\n1 step failed"
+    assert text(failed(step=Step("Trainer", NodeState.FAILED), error=None)) == "failed at Trainer"
+
+
+def test_a_failure_of_no_step_is_told_in_the_platforms_words() -> None:
+    assert text(failed(error="the pod quota is used up", step=None)) == "failed\nthe pod quota is used up"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ModuleNotFoundError: No module named 'infeed'",
+        "ImportError: cannot import name 'Examples' from 'tfx.types'",
+        "Back-off pulling image: ImagePullBackOff",
+        "exec: python: executable file not found in $PATH",
+        "TypeError: __init__() got an unexpected keyword argument 'cache_dir'",
+    ],
+)
+def test_where_the_image_is_to_blame_the_doctor_is_named(said: str) -> None:
+    advice = "doctor --image registry.example/taxi:1"
+    assert text(failed(said)).splitlines()[-1].endswith(advice)
+    assert str(failed(said).as_json(IMAGES)["advice"]).endswith(advice)
+
+
+def test_other_failures_send_nobody_to_the_doctor() -> None:
+    assert not blames_image(["ValueError: no data", None, "OOMKilled"])
+    assert failed("ValueError: no data").as_json(IMAGES)["advice"] is None
+
+
+def test_waiting_that_ends_early_says_that_the_run_goes_on() -> None:
+    for state in ("started", "left", "unknown"):
+        assert "the cluster" in text(SubmissionOutcome(Started(), state))  # type: ignore[arg-type]
+    lost = SubmissionOutcome(Started(), "unknown", reason="cannot reach the server")  # type: ignore[arg-type]
+    assert text(lost).endswith("\ncannot reach the server")
+    assert lost.as_json(IMAGES)["error"] == "cannot reach the server"
+
+
+def test_the_same_for_programs() -> None:
+    found: dict[str, Any] = json.loads(json.dumps(failed("ValueError").as_json(IMAGES)))
+    assert found["run"] == {"id": "run-0", "name": "taxi 1", "link": "http://host/#/runs/details/run-0"}
+    assert (found["state"], found["error"], found["log_tail"]) == ("failed", "1 step failed", ["ValueError"])
+    assert [(step["name"], step["state"]) for step in found["steps"]] == [("ExampleGen", "done"), ("Trainer", "failed")]
+
+
+def test_a_warning_is_told_beside_the_rest() -> None:
+    outcome = SubmissionOutcome(Started(warning="not listed under 'weekly'"), "finished")  # type: ignore[arg-type]
+    assert text(outcome) == "finished\nnot listed under 'weekly'"
+    assert outcome.as_json(IMAGES)["warning"] == "not listed under 'weekly'"

@@ -9,7 +9,7 @@ import pytest
 from infeed.components.errors import InfeedError
 from infeed.pipelines.job.compiled import read_tasks
 from infeed.pipelines.rehearse.custom_job import ENTRY_POINT
-from infeed.pipelines.rehearse.tasks import check_tasks
+from infeed.pipelines.rehearse.rehearsal import check_tasks
 
 RESOLVER = {"resolver": {"outputArtifactQueries": {}}}
 
