@@ -256,6 +256,12 @@ class Prepared(Feature):
         lists = self.length is None or self.values != "one" or any(step.makes_lists for step in (*self.clean, self))
         require(lists, self, "length", 'leave it out, or say that rows hold lists by values="all"')
 
+    def check_key(self, key: str | None) -> None:
+        """Raise OptionError unless `key` is None, or names a column and `values` has no constants of positions."""
+        require(key is None or bool(key), self, "key", "give it as the name of a column, or None")
+        one = key is None or self.values != "by_position"
+        require(one, self, "key", 'leave it out, or do not set values="by_position"')
+
 
 @dataclass(frozen=True)
 class Fill(Prepared):

@@ -213,6 +213,7 @@ class Bucketize(Prepared):
     def __post_init__(self) -> None:
         as_tuples(self, "edges")
         super().__post_init__()
+        self.check_key(self.key)
         at_least(self, 2, "buckets")
         if (self.buckets is None) == (not self.edges):
             raise refused(self, "buckets", "give either buckets or edges", f"buckets is {self.buckets}")

@@ -38,10 +38,7 @@ class Scaled(Prepared):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        is_name = self.key is None or (isinstance(self.key, str) and self.key)
-        require(is_name, self, "key", "give it as the name of a column, or None")
-        one = self.key is None or self.values != "by_position"
-        require(one, self, "key", 'leave it out, or do not set values="by_position"')
+        self.check_key(self.key)
 
     def constants(self, found: Any) -> tuple[float, ...]:
         """Return center and width, then arguments of `transformed`. Width is 0 if all values are equal."""

@@ -132,6 +132,8 @@ def test_a_cross_is_a_category_of_its_own(transform: Transform) -> None:
         (lambda: Bucketize("x", 2, edges=(1.0,)), "buckets is 2\n"),
         (lambda: Bucketize("x", edges=(2.0, 1.0)), r"edges is \(2.0, 1.0\)\n"),
         (lambda: Bucketize("x", edges=(1.0,), key="k"), r"edges is \(1.0,\)\n"),
+        (lambda: Bucketize("x", 2, key=""), "key is ''\n"),
+        (lambda: Bucketize("x", 2, key="k", values="by_position"), "key is 'k'\n"),
         (lambda: Vocabulary("x", min_count=0), "min_count is 0\n"),
         (lambda: Hash("x", 0), "buckets is 0\n"),
         (lambda: Cross(("a",), "x"), r"of is \('a',\)\n"),
