@@ -209,12 +209,13 @@ def serve() -> None:
     pa.set_io_thread_count(1)
     started_with = 0
     while select.select([requests], [], [], _IDLE)[0]:
+        _, most = resource.getrlimit(resource.RLIMIT_AS)  # what the system allows
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))  # the limit of the last file is none for modules to import
         try:
             function, arguments, memory = pickle.loads(_receive(requests)[1])
         except EOFError:
             return
         started_with = started_with or _address_space()  # includes the modules that the first request imports
-        _, most = resource.getrlimit(resource.RLIMIT_AS)  # what the system allows
         limit = started_with + memory if most == resource.RLIM_INFINITY else min(started_with + memory, most)
         resource.setrlimit(resource.RLIMIT_AS, (limit, most))
         _reply(replies, function, arguments, max(1, limit - started_with))

@@ -75,6 +75,16 @@ def limit_this_process(more: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
+def same(value: int) -> int:
+    return value
+
+
+def test_the_limit_of_a_call_is_none_for_what_the_next_one_imports() -> None:
+    reader_process._end_idle()
+    call_apart(bytes, 1, where="a.parquet", memory=1 << 20)
+    assert call_apart(same, 3, where="b.parquet", memory=MEMORY) == 3  # imports this file, and pytest
+
+
 def test_memory_that_the_system_does_not_allow_is_no_limit_of_ours() -> None:
     call_apart(limit_this_process, 500 << 20, where="a.parquet", memory=MEMORY)
     with pytest.raises(InfeedError, match="not enough memory") as raised:
