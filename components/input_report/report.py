@@ -237,7 +237,7 @@ def _stacked(epochs: Sequence[EpochProfile], parts: Sequence[tuple[str, Sequence
     axes.set_ylim(0, 1.15 * max(first, later))
     if first > TOWERS_FROM * later:
         axes.set_ylim(0, 0.75 * TOWERS_FROM * later)
-        title = f"↑ epoch 1 took {seconds(first)}, {percent(parts[-1][1][0] / first)} of it waiting"
+        title = f"↑ epoch {numbers[0]} took {seconds(first)}, {percent(parts[-1][1][0] / first)} of it waiting"
         axes.set_title(title, color=MUTED, size=12, loc="left")
     _epoch_axis(axes, len(epochs))
     axes.set_ylabel("seconds")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
@@ -33,6 +34,11 @@ def test_few_epochs_are_bars_and_many_are_one_area(profile: Make) -> None:
 def test_a_first_epoch_that_towers_over_the_rest_is_cut_off_and_said(profile: Make) -> None:
     assert "epoch 1 took 30.0 s, 10 % of it waiting" in report.waiting(profile(epochs=[(30.0, 3.0), (1.0, 0.1)]))
     assert "took" not in report.waiting(profile(epochs=[(2.0, 0.3), (1.0, 0.1)]))
+
+
+def test_the_first_epoch_of_a_resumed_training_has_its_own_number(profile: Make) -> None:
+    whole = profile(epochs=[(1.0, 0.1)] * 4 + [(30.0, 3.0), (1.0, 0.1)])
+    assert "epoch 5 took 30.0 s" in report.waiting(dataclasses.replace(whole, epochs=whole.epochs[4:]))
 
 
 def test_throughput_stands_under_the_line_of_constant_data(profile: Make) -> None:
