@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import resource
+import sys
 import threading
 
 import pytest
@@ -14,6 +15,13 @@ from infeed.components.example_gen.sources import reader_process
 from infeed.components.example_gen.sources.reader_process import call_apart
 
 MEMORY = 256 << 20
+
+
+@pytest.fixture(autouse=True)
+def children_find_this_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPython, once imported, adds a folder to the path, in which lies a package `tests` that hides ours."""
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if not place.endswith("IPython/extensions")])
+    reader_process._end_idle()  # they were started with the path of other tests
 
 
 def test_a_result_comes_back_from_another_process() -> None:
