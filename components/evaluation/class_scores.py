@@ -79,7 +79,7 @@ def scores(rows: Mapping[tuple[int, int], float], positive: int | None = None) -
 
     Args:
       rows: (actual, predicted) -> how many.
-      positive: the class; None for the mean over the classes that rows have, without those that no training row has.
+      positive: the class. None for the mean over the classes of the rows, except classes without training rows.
     """
     actual, predicted, right = Counter[int](), Counter[int](), Counter[int]()
     for (is_class, called), count in rows.items():

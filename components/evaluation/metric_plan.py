@@ -149,7 +149,7 @@ class MetricPlan:
                 do="name classes of tfma.metrics or Keras, or give the module of your own, with options that they have",
             ) from error
         rows, of_all, derived = list[Any](), list[Any](), list[Any]()
-        for one in dict.fromkeys(made):  # TFMA's own notion of which are the same
+        for one in dict.fromkeys(made):  # TFMA decides which are equal
             if isinstance(one, metric_types.MetricComputation):
                 rows.append(one)
             elif isinstance(one, metric_types.CIDerivedMetricComputation):

@@ -19,7 +19,7 @@ MISSING = "a required value is missing"
 def choose_rows(batch: pa.RecordBatch, options: IngestOptions, place: str, bad_rows: BadRows) -> pa.RecordBatch:
     """Return the rows that pass the filter, and report those that lack a required value as bad rows.
 
-    `batch` has all columns of the input, also those that are not written. `place` is the input file, for the report.
+    `batch` has all columns of the input, written or not. `place` is the input file, for the report.
 
     Raises:
       InfeedError: a column is missing, the filter does not fit, or a bad row is not allowed.

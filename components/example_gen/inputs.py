@@ -354,7 +354,7 @@ def is_companion(path: str) -> bool:
 
 
 def find(root: str, patterns: Patterns, *, companions: bool = True) -> dict[str | None, list[files.FileStat]]:
-    """Return the files that match the pattern of each split, with or without those that describe a dataset.
+    """Return the files that match the pattern of each split, with or without files that describe a dataset.
 
     Raises:
       InfeedError: no file matches a pattern.

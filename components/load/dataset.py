@@ -328,5 +328,5 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
 
 def _no_column(name: str, known: Mapping[str, Any], place: str) -> InfeedError:
     shown = ", ".join(sorted(known)[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
-    do = f"name one of {shown or 'those that records have'}"
+    do = f"name one of {shown or 'the features of the records'}"
     return InfeedError(f"there is no column {name!r}", where=place, do=do)

@@ -145,7 +145,7 @@ def _check_own_way(search: SearchOptions | None, base_model: Any, custom_config:
 
 
 def _checked(module_file: str | None, tuner_fn: str | None) -> str | None:
-    """The digest of a function by name; of a module file TFX makes a wheel with a fingerprint of its own."""
+    """Return the digest of a function by name. TFX makes a wheel of a module file, and a fingerprint of the wheel."""
     if module_file:
         if "://" not in module_file:
             user_code.resolve(f"{module_file}:tuner_fn", "module_file")

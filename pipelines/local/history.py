@@ -38,7 +38,7 @@ class PastRun:
     Attributes:
       number: number of the run in its root, from 1.
       run_id: local time of the start, in ISO format; also the name of the run in ML Metadata.
-      config: settings of the run by name, without those that follow from the data.
+      config: settings of the run by name, except settings inferred from the data.
       ended: whether the run came to its end, successful or not.
       seconds: duration of the run.
       nodes: nodes in order of execution.

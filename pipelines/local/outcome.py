@@ -215,7 +215,7 @@ def digest_of(config: PipelineConfig) -> str:
 
 
 def settings_of(config: PipelineConfig) -> dict[str, Any]:
-    """Return the settings of a run as plain values, without those that follow from the data files."""
+    """Return the settings of a run as plain values, except settings inferred from the data files."""
     fields = (f.name for f in dataclasses.fields(config) if f.name not in ("survey", "notes"))
     return {name: schema.to_plain(getattr(config, name)) for name in fields}
 
