@@ -71,9 +71,9 @@ def results(folder: Path, rows: int, columns: int, turns: int, baseline: bool) -
         yield Result("Evaluator", f"{case}, {'10 slices' if slices else 'all rows'}", ours, theirs, turns)
 
 
-def table(rows: int, columns: int) -> pa.RecordBatch:
+def table(rows: int, columns: int, seed: int = 0) -> pa.RecordBatch:
     """Whole numbers, numbers and text in turn, and a label of two classes that hangs on them a little."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     made: dict[str, Any] = {}
     for column in range(columns):
         kind = column % 3
@@ -83,10 +83,12 @@ def table(rows: int, columns: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({**made, "label": label})
 
 
-def write_examples(folder: Path, batch: pa.RecordBatch) -> None:
-    """The split eval, in one file."""
-    (folder / "Split-eval").mkdir(parents=True)
-    path = str(folder / "Split-eval" / "data_tfrecord-00000-of-00001.gz")
+def write_examples(
+    folder: Path, batch: pa.RecordBatch, split: str = "Split-eval", file: str = "data_tfrecord-00000-of-00001.gz"
+) -> None:
+    """One file of a split."""
+    (folder / split).mkdir(parents=True, exist_ok=True)
+    path = str(folder / split / file)
     write_records(path, [frame_records(encode_examples(batch))], gzip_level=1)
 
 

@@ -73,13 +73,11 @@ def results(
 def write_data(folder: Path, rows: int, columns: int) -> None:
     """A table; the same as TFRecords without statistics, in several files; a model of them."""
     write_table(folder / "table", rows, columns)
-    batch = evaluation.table(rows // FILES, columns)
-    evaluation.write_examples(folder / "examples", batch)
-    [file] = (folder / "examples" / "Split-eval").iterdir()
-    for number in range(1, FILES):
-        shutil.copy(file, file.with_name(f"data_tfrecord-{number:05d}-of-{FILES:05d}.gz"))
-    shutil.copytree(folder / "examples" / "Split-eval", folder / "examples" / "Split-train")
-    evaluation.write_model(folder / "model", batch)
+    for seed in range(2 * FILES):  # no two files are equal: the statistics of a file serve for all that equal it
+        batch = evaluation.table(rows // FILES, columns, seed)
+        split, number = ("Split-eval", "Split-train")[seed // FILES], seed % FILES
+        evaluation.write_examples(folder / "examples", batch, split, f"data_tfrecord-{number:05d}-of-{FILES:05d}.gz")
+    evaluation.write_model(folder / "model", evaluation.table(rows // FILES, columns))
 
 
 def in_a_process(step: str, processes: int, folder: Path, columns: int) -> Cost:

@@ -1,4 +1,4 @@
-"""The engine that uses several processes of this machine."""
+"""The engine that uses several processes of this machine, of which the caller's is one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from itertools import islice
 from multiprocessing.context import ForkServerContext, ForkServerProcess, SpawnContext, SpawnProcess
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, TypeVar
 
 from infeed.components import machine, progress
@@ -25,45 +27,74 @@ from infeed.components.errors import InfeedError
 A = TypeVar("A")
 B = TypeVar("B")
 _Future = Future[tuple[Any, dict[str, int]]]  # (result, counts for `progress`)
-_AHEAD = 4  # items submitted for each process before the oldest result is consumed, which bounds memory
+_AHEAD = 4  # results of each process that wait for the oldest one, which bounds memory
+_KILL_FIRST = "500"  # counts like half of the machine's memory
 
 
 class Processes(Engine):
-    """Several processes, started at the first call of `map`.
+    """This process and workers, which start at the first call of `map`.
 
-    An error or Ctrl-C kills the processes. If this process is killed, they exit. If a process dies, the items that may
-    have killed it are retried one by one, and finished results are kept.
+    A worker may take seconds to import what it needs. Meanwhile, and whenever the next result is not there yet, this
+    process does items itself.
+
+    An error or Ctrl-C kills the workers. If this process is killed, they exit. If a worker dies, the items that may
+    have killed it are retried one by one, finished results are kept, and workers do all items from then on.
 
     Args:
-      imports: modules that take seconds to import. On Linux one server imports them once, and workers are its forks.
+      count: number of processes, at least 2.
+      imports: modules that take seconds to import. On Linux one server imports them once for several workers, which are
+        its forks.
     """
 
     def __init__(self, count: int, imports: Sequence[str] = ()) -> None:
-        self._count = count
-        self._pool = _Pool(count, imports)
+        self._workers = _Pool(count - 1, imports)
         self._alone = _Pool(1, imports)
+        self._works = True  # whether this process does items
         self.place = f"on {count} processes"
 
     def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
         return iter(progress.Parts(self._map(function, items), items))
 
     def _map(self, function: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
-        given: deque[tuple[A, _Future]] = deque()
+        rest, given = iter(items), deque[tuple[A, _Future]]()
         try:
-            for item in items:
-                given.append((item, self._pool.submit(function, item)))
-                if len(given) == _AHEAD * self._count:
+            while True:
+                while given and given[0][1].done():
                     yield self._result(function, *given.popleft())
-            while given:
-                yield self._result(function, *given.popleft())
+                if own := self._give(function, rest, given):
+                    _do(function, *own)
+                elif given:
+                    yield self._result(function, *given.popleft())
+                else:
+                    return
         finally:
             for _, future in given:
                 future.cancel()
+
+    def _give(
+        self, function: Callable[[A], B], rest: Iterator[A], given: deque[tuple[A, _Future]]
+    ) -> tuple[A, _Future] | None:
+        """Give each worker up to two items, of which one waits. Return the item that this process shall do.
+
+        That item is chosen before those that wait, so that of two items a worker does not get both.
+        """
+        workers, own = self._workers.count, None
+        busy = sum(not future.done() for _, future in given)
+        room = min(2 * workers + self._works - busy, _AHEAD * (workers + 1) - len(given))
+        for item in islice(rest, room):
+            if self._works and own is None and busy >= workers:
+                own = item, Future[tuple[Any, dict[str, int]]]()
+                given.append(own)
+            else:
+                given.append((item, self._workers.submit(function, item)))
+                busy += 1
+        return own
 
     def _result(self, function: Callable[[A], B], item: A, future: _Future) -> B:
         try:
             result, counts = future.result()
         except BrokenProcessPool:
+            self._works = False  # what has killed a worker must not kill this process, too
             result, counts = self._retry_alone(function, item)
         for what, more in counts.items():
             progress.count(what, more)
@@ -78,7 +109,8 @@ class Processes(Engine):
             raise InfeedError("a worker process was killed", where=where, do=do) from error
 
     def __exit__(self, *error: object) -> None:
-        for pool in (self._pool, self._alone):
+        super().__exit__(*error)
+        for pool in (self._workers, self._alone):
             pool.close(kill=error != (None, None, None))
 
 
@@ -86,8 +118,9 @@ class _Pool:
     """A ProcessPoolExecutor that is created on demand, and again after one of its processes died."""
 
     def __init__(self, count: int, imports: Sequence[str]) -> None:
-        self._count = count
-        self._workers = _ForkedWorkers(imports) if imports and sys.platform == "linux" else _SpawnedWorkers()
+        self.count = count
+        pays = bool(imports) and count > 1 and sys.platform == "linux"  # this process has to wait for the server
+        self._started = _ForkedWorkers(imports) if pays else _SpawnedWorkers()
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, function: Callable[[A], B], item: A) -> _Future:
@@ -96,11 +129,11 @@ class _Pool:
             with suppress(BrokenProcessPool):
                 return self._pool.submit(_call, call)
             self._pool.shutdown()
-        self._pool = ProcessPoolExecutor(self._count, self._workers, _prepare, (self._count, dict(os.environ)))
+        self._pool = ProcessPoolExecutor(self.count, self._started, _prepare, (self.count + 1, dict(os.environ)))
         return self._pool.submit(_call, call)
 
     def close(self, *, kill: bool) -> None:
-        for worker in self._workers.started if kill else ():
+        for worker in self._started.started if kill else ():
             worker.kill()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
@@ -162,15 +195,28 @@ class _Forked(_Unguarded, ForkServerProcess):
 def _call(call: bytes) -> tuple[Any, dict[str, int]]:
     function, item = pickle.loads(call)
     with progress.counting() as counts:
-        result = function(item)
-        result = list(result) if isinstance(result, Iterator) else result  # generators cannot be pickled
+        result = _listed(function(item))
     return result, dict(counts)
+
+
+def _do(function: Callable[[A], B], item: A, future: _Future) -> None:
+    """Do an item in this process. An error is raised when its turn comes, as that of a worker."""
+    try:
+        future.set_result((_listed(function(item)), {}))
+    except Exception as error:  # of any kind that the function raises
+        future.set_exception(error)
+
+
+def _listed(result: Any) -> Any:
+    return list(result) if isinstance(result, Iterator) else result  # generators cannot be pickled
 
 
 def _prepare(processes: int, environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)  # a server that forks has that of its start
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process, and the parent handles it
+    with suppress(OSError):  # where memory is short, Linux shall kill a worker, whose item is retried, not the parent
+        Path("/proc/self/oom_score_adj").write_text(_KILL_FIRST)
     threads = str(max(1, machine.cpus() // processes))
     for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):  # by default each process starts a thread for each core
         os.environ.setdefault(name, threads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,14 +72,38 @@ def mark(item: Item) -> int:
     return item.number
 
 
-def die_of_five(item: Item) -> int:
-    if item.number == 5:
+def die_once(parent: int, item: Item) -> int:
+    """Leaves a mark for each call. The first worker, a process other than `parent`, dies of it."""
+    marks = Path(item.folder)
+    (marks / f"{item.number}-{os.getpid()}-{len(os.listdir(marks))}").touch()
+    if os.getpid() != parent and not (marks / "died").exists():
+        (marks / "died").touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return item.number
 
 
-def environment(item: Item) -> str:
-    return os.environ["INFEED_TEST_WORKERS"]
+def die_always(parent: int, item: Item) -> int:
+    if os.getpid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item.number
+
+
+def environment(item: Item) -> tuple[int, str]:
+    time.sleep(0.1)
+    return os.getpid(), os.environ["INFEED_TEST_WORKERS"]
+
+
+def kill_score(item: Item) -> int:
+    time.sleep(0.1)
+    return int(Path("/proc/self/oom_score_adj").read_text())
+
+
+def meet(item: Item) -> int:
+    """Waits until two processes do items at the same time. Returns which process this is."""
+    Path(item.folder, str(os.getpid())).touch()
+    while len(os.listdir(item.folder)) < 2:
+        time.sleep(0.01)
+    return os.getpid()
 
 
 def set_up() -> str:

@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -23,7 +25,7 @@ import sys
 print("main runs")
 import engine_functions as functions
 from infeed.components.engine.processes import Processes
-with Processes(2, sys.argv[3:]) as engine:
+with Processes(3, sys.argv[3:]) as engine:
     print(list(engine.map(getattr(functions, sys.argv[1]), [functions.Item(n, sys.argv[2]) for n in range(4)])))
 """
 
@@ -49,8 +51,20 @@ def test_the_results_are_those_of_one_process_in_its_order(functions: ModuleType
             functions.third, items, functions.add
         )
         assert list(engine.map(functions.twice, items[:2])) == [[0, 0], [1, 1]]
-        assert os.getpid() not in (pids := set(engine.map(functions.process, items)))
-        assert len(pids) <= 2
+
+
+def test_this_process_is_one_of_them_also_if_there_are_two_items(functions: ModuleType, tmp_path: Path) -> None:
+    with Processes(2) as engine:
+        pids = list(engine.map(functions.meet, [functions.Item(number, str(tmp_path)) for number in range(2)]))
+    assert os.getpid() in pids
+    assert len(set(pids)) == 2
+
+
+def test_linux_would_kill_a_worker_first(functions: ModuleType) -> None:
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    with Processes(2) as engine:
+        scores = set(engine.map(functions.kill_score, [functions.Item(number) for number in range(8)]))
+    assert scores == {own, max(own, 500)}
 
 
 def test_what_workers_count_is_reported_here(functions: ModuleType) -> None:
@@ -65,7 +79,6 @@ def test_a_worker_sets_up_once(functions: ModuleType) -> None:
     with Processes(2) as engine:
         made = {word for word, _ in engine.map(call, [functions.Item(number) for number in range(20)])}
     assert len(made) <= 2
-    assert not any(str(os.getpid()) in word for word in made)
 
 
 def test_workers_have_the_environment_of_now_and_not_of_the_servers_start(
@@ -73,8 +86,10 @@ def test_workers_have_the_environment_of_now_and_not_of_the_servers_start(
 ) -> None:
     for value in ("first", "second"):
         monkeypatch.setenv("INFEED_TEST_WORKERS", value)
-        with Processes(2, ["decimal"]) as engine:
-            assert list(engine.map(functions.environment, [functions.Item(0)])) == [value]
+        with Processes(3, ["decimal"]) as engine:
+            found = list(engine.map(functions.environment, [functions.Item(number) for number in range(4)]))
+        assert {value for _, value in found} == {value}
+        assert {pid for pid, _ in found} > {os.getpid()}
 
 
 def test_the_first_error_arrives_as_it_was_raised(functions: ModuleType) -> None:
@@ -87,17 +102,19 @@ def test_an_item_whose_worker_died_is_tried_again_and_finished_ones_are_not(
     functions: ModuleType, tmp_path: Path, imports: tuple[str, ...]
 ) -> None:
     items = [functions.Item(number, str(tmp_path)) for number in range(30)]
-    with Processes(2, imports) as engine:
-        assert list(engine.map(functions.mark, items)) == list(range(30))
-    calls = [mark.name.partition("-")[0] for mark in tmp_path.iterdir()]
-    assert calls.count("5") == 2
-    assert [calls.count(str(number)) for number in (0, 29)] == [1, 1]
+    with Processes(3, imports) as engine:
+        assert list(engine.map(partial(functions.die_once, os.getpid()), items)) == list(range(30))
+    calls = Counter(mark.name.partition("-")[0] for mark in tmp_path.iterdir())
+    assert calls.pop("died") == 1
+    assert len(calls) == 30
+    assert sum(calls.values()) <= 32  # of the worker that died, and of the other one, which ends with it
 
 
 def test_an_item_that_kills_every_worker_is_named(functions: ModuleType) -> None:
+    items = [functions.Item(number) for number in range(9)]
     with pytest.raises(InfeedError, match="killed") as raised, Processes(2) as engine:
-        list(engine.map(functions.die_of_five, [functions.Item(number) for number in range(9)]))
-    assert raised.value.where == "item 5"
+        list(engine.map(partial(functions.die_always, os.getpid()), items))
+    assert raised.value.where == "item 0"
 
 
 def test_the_callers_main_file_is_not_run_again(script: Callable[..., list[str]]) -> None:
@@ -111,7 +128,7 @@ def test_workers_end_with_their_parent(
 ) -> None:
     (started := tmp_path / "started").mkdir()
     parent = subprocess.Popen(script("wait", started), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until(lambda: len(list(started.iterdir())) == 2)
+    wait_until(lambda: len(list(started.iterdir())) == 3)
     parent.send_signal(ending)
     parent.wait(60)
     for child in started.iterdir():
