@@ -7,7 +7,7 @@ PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 QUICK = "not tfx and not slow"
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run test test-image check bench docs dist sbom audit clean
+.PHONY: help setup run test test-image check coverage bench docs dist sbom audit clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -18,9 +18,8 @@ setup:  ## make .venv, or bring it up to date
 run: setup  ## digits to a pushed model: the image pipeline on real data
 	@$(BIN)/infeed run image
 
-test: setup  ## all tests, and what share of the lines is run by the quick ones: to watch the others takes minutes
-	$(PYTEST) -n 2 -m $(QUICK) --cov --cov-report=
-	@echo "coverage: $$($(BIN)/coverage report --format=total) % of the lines, by the quick tests"
+test: setup  ## all tests
+	$(PYTEST) -n 2 -m $(QUICK)
 	$(PYTEST) -n 4 -m "tfx or slow" # on two cores: the long tests wait for processes that they start
 
 test-image: setup  ## the same tests inside the container image, on TFX 1.21; builds it first
@@ -34,6 +33,10 @@ check: setup  ## lint, strict types, walls, and the quick tests that need no TFX
 	$(BIN)/mypy benchmarks
 	$(BIN)/lint-imports --no-logo
 	$(PYTEST) -n 2 -m $(QUICK) --hypothesis-profile=quick
+
+coverage: setup  ## what share of the lines is run by the quick tests: to watch the others takes minutes
+	$(PYTEST) -n 2 -m $(QUICK) --cov --cov-report=
+	@echo "coverage: $$($(BIN)/coverage report --format=total) % of the lines, by the quick tests"
 
 bench: setup  ## every benchmark in small sizes, and one table: some six minutes
 	@$(BIN)/python benchmarks/run.py --short

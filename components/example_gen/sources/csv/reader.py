@@ -293,12 +293,20 @@ def _convert(
     return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), dropped)))
 
 
+_ENCODING = "set the encoding of the file, such as --set encoding=latin-1"
+_STARTS = {  # first bytes of files that are often taken for UTF-8 text
+    b"\xff\xfe": "set the encoding of the file: --set encoding=utf-16",
+    b"\xfe\xff": "set the encoding of the file: --set encoding=utf-16",
+    b"PK\x03\x04": "extract the ZIP archive, or save the Excel workbook as CSV",
+}
+
+
 def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
     if not streams.is_utf8(row):
         raise InfeedError(
             f"not {options.encoding} text: {row[:40]!r}",
             where=f"{path}, line 1",
-            do="set the encoding of the file, such as --set encoding=latin-1",
+            do=next((do for start, do in _STARTS.items() if row.startswith(start)), _ENCODING),
         )
     quoting = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
     reader = csv.reader(io.StringIO(row.decode(), newline=""), delimiter=options.delimiter, **quoting)
