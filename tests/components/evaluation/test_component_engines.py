@@ -69,8 +69,9 @@ def test_a_named_runner_and_processes_evaluate_the_same_and_this_process_opens_n
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     far = run("far", *portable_options)
-    by_two = run("two", "--direct_num_workers=2")
     assert opened_data() == []
+    by_two = run("two", "--direct_num_workers=2")
+    opened_data()
     assert "evaluates 6 files" in caplog.text
     assert "on Beam's PortableRunner: --runner selects it" in caplog.text
     assert "on 2 processes" in caplog.text

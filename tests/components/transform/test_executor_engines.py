@@ -116,8 +116,8 @@ def test_a_named_runner_and_processes_transform_the_same_and_this_process_opens_
     options = own if kind == "own" else declared()
     opened_data()
     far = transform(*portable_options, **options)
-    by_two = transform("--direct_num_workers=2", **options)
     assert opened_data() == []
+    by_two = transform("--direct_num_workers=2", **options)
     assert "transforms 6 files" in caplog.text
     assert "on Beam's PortableRunner: --runner selects it" in caplog.text
     assert "on 2 processes" in caplog.text
