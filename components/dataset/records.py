@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, BinaryIO, cast
 
 import google_crc32c
@@ -33,6 +34,7 @@ _MASK_DELTA = 0xA282EAD8
 _GZIP_WINDOW = 31  # 15 bits of window, plus 16 for a gzip header
 _FIRST_ZLIB_LEVEL = 4  # isal has levels 0 to 3
 _CHUNK = 1 << 20
+_VALUES = 1_024  # values copied at a time
 _SMALL_CHUNK = 1 << 10
 _BAD_GZIP: tuple[Any, ...] = (OSError, EOFError, zlib.error, isal_zlib.error)
 _REMEDY = "write the dataset again, or remove the file"
@@ -212,9 +214,14 @@ def data_of(array: pa.LargeBinaryArray) -> memoryview:
 
 def values_of(array: pa.LargeBinaryArray) -> Iterator[bytes]:
     """Yield the values of an array without nulls, three times faster than Arrow's scalars."""
+    # The processor's cache holds the copy of so few. That of all would take longer than to divide it.
+    return chain.from_iterable(_values(array.slice(start, _VALUES)) for start in range(0, len(array), _VALUES))
+
+
+def _values(array: pa.LargeBinaryArray) -> list[bytes]:
     data, lengths = bytes(data_of(array)), pc.binary_length(array).to_numpy(zero_copy_only=False)
     ends = np.cumsum(lengths)
-    return (data[start:end] for start, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True))
+    return [data[start:end] for start, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True)]
 
 
 def by_length(lengths: Ints, make: Callable[[int], bytes]) -> pa.LargeBinaryArray:

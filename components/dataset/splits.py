@@ -157,13 +157,13 @@ def assign_by_record(
     Args:
       examples: result of `encode_examples(batch, empty_lists=empty_lists)`.
     """
-    keys = list(values_of(examples))
+    keys = values_of(examples)
     missing = [column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns if column.null_count]
     if missing and not empty_lists:
-        rows = np.flatnonzero(np.any(missing, axis=0))
-        with_lists = encode_examples(batch.take(pa.array(rows)), empty_lists=True)
-        for row, key in zip(rows.tolist(), values_of(with_lists), strict=True):
-            keys[row] = key
+        has_null = np.any(missing, axis=0)
+        rows = pa.array(np.flatnonzero(has_null))
+        others = values_of(encode_examples(batch.take(rows), empty_lists=True))
+        keys = (next(others) if instead else key for instead, key in zip(has_null.tolist(), keys, strict=True))
     return assign_splits(keys, buckets)
 
 

@@ -44,14 +44,13 @@ class TaskAnalysis:
         self._gatherers: dict[str, Gatherer] = defaultdict(Gatherer)
 
     def add(self, batch: pa.RecordBatch, by_split: RowsBySplit) -> None:
-        wanted = {split: rows for split, rows in by_split.items() if split in self._splits and len(rows)}
-        if not wanted:
-            return
-        found = zip(batch.schema.names, batch.columns, strict=True)
-        cells = {name: Cells.of(column, empty_lists=self._empty_lists) for name, column in found}
-        for split, rows in wanted.items():
-            taken = {name: column and column.take(rows) for name, column in cells.items()}
-            self._gatherers[str(split)].add(len(rows), taken)
+        for split, rows in by_split.items():
+            if split not in self._splits or not len(rows):
+                continue
+            part = batch if len(rows) == batch.num_rows else batch.take(pa.array(rows))
+            found = zip(part.schema.names, part.columns, strict=True)
+            cells = {name: Cells.of(column, empty_lists=self._empty_lists) for name, column in found}
+            self._gatherers[str(split)].add(len(rows), cells)
 
     def leave(self, temporary: str, order: int) -> None:
         for split, gatherer in self._gatherers.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -56,9 +57,13 @@ class Cells:
         kind = example_types.kind_of(column.type)
         if kind is None:
             return None
-        lengths = example_types.item_counts(column) if example_types.is_list(column.type) else _present(column)
-        if not empty_lists and column.null_count:
-            lengths = np.where(_present(column), lengths, MISSING)
+        is_list = example_types.is_list(column.type)
+        lengths = example_types.item_counts(column) if is_list else np.ones(len(column), np.int64)
+        # A dictionary may hold null as a value.
+        decoded = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        if decoded.null_count:
+            present = decoded.is_valid().to_numpy(zero_copy_only=False)
+            lengths = np.where(present, lengths, 0 if empty_lists else MISSING)
         items = example_types.to_values(example_types.items_of(column))
         items = items.drop_null() if items.null_count else items
         if kind == "bytes":
@@ -94,15 +99,6 @@ def concat(parts: Sequence[Cells]) -> Cells:
         pa.concat_arrays(values) if first.kind == "bytes" else np.concatenate(values),
         np.concatenate([part.byte_lengths for part in parts]),
     )
-
-
-def _present(column: pa.Array) -> Ints:
-    """Return 1 for each row with a value and 0 for null. A dictionary may hold null as a value."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if not column.null_count:
-        return np.ones(len(column), np.int64)
-    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.int64)
 
 
 def _without_long(items: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Ints]:
@@ -148,9 +144,11 @@ def unpack(text: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Decode numbers from text. Raises ValueError if the text is not base64, or its length does not fit the type."""
     wanted = np.dtype(dtype)
     try:
-        data = base64.b64decode(text, validate=True)
+        data = binascii.a2b_base64(text)  # it skips other characters, so the length tells whether there are any
     except binascii.Error as error:
         raise ValueError(f"cannot decode packed numbers: {error}") from None
+    if len(text) != 4 * math.ceil(len(data) / 3):
+        raise ValueError(f"cannot decode packed numbers: {len(text)} characters give {len(data)} bytes")
     if len(data) % wanted.itemsize:
         raise ValueError(f"packed numbers of {wanted.itemsize} bytes each take {len(data)} bytes")
     return np.frombuffer(data, wanted.newbyteorder("<")).astype(wanted)
