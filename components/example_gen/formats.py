@@ -12,16 +12,8 @@ from infeed.components import schema
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import (
-    OpenedSource,
-    Patterns,
-    check_inside,
-    check_irregular,
-    is_companion,
-    reopenable,
-    retyped,
-    with_tasks,
-)
+from infeed.components.example_gen import inputs
+from infeed.components.example_gen.inputs import OpenedSource, Patterns, is_companion
 from infeed.components.example_gen.sources.record_values import with_values
 
 _SOURCES = "infeed.components.example_gen.sources"
@@ -166,17 +158,17 @@ def open_patterns(
     own = options_of(kind, settings, where)
     place = (patterns,) if found.is_query else (root, patterns)
     if not found.is_query:
-        check_inside(root, patterns, allow_outside=options.allow_outside)
-    set_aside, left_out = ([], ()) if found.is_query else check_irregular(root, patterns, options.on_bad_row)
+        inputs.check_inside(root, patterns, allow_outside=options.allow_outside)
+    set_aside, left_out = ([], ()) if found.is_query else inputs.check_irregular(root, patterns, options.on_bad_row)
     open_place = _member(found, (sampled and found.sampled) or found.open)
     opened: OpenedSource = open_place(*place, options, *([own] if own else []))
     asked = [pattern if found.is_query else files.join(root, pattern) for pattern in patterns.values()]
 
     def finish(one: OpenedSource) -> OpenedSource:
         valued = with_values(replace(one, place=", ".join(asked)), options, partition_feature, every=every)
-        return with_tasks(retyped(valued, options), set_aside, left_out)
+        return inputs.with_tasks(inputs.retyped(valued, options), set_aside, left_out)
 
-    return reopenable(opened, finish)
+    return inputs.reopenable(opened, finish)
 
 
 def fingerprint_of(kind: str, queries: Patterns, settings: Mapping[str, Any]) -> str:
@@ -243,7 +235,7 @@ def guess_format(source: str) -> str:
     shown = formats_shown(source)
     if not shown:
         if files.is_folder(source):
-            check_irregular(source, {None: "*"}, "fail")
+            inputs.check_irregular(source, {None: "*"}, "fail")
         raise UnknownFormatError(
             "the format is unknown",
             where=source,
@@ -326,11 +318,19 @@ def _visible_files(source: str) -> list[str]:
 
 
 def _locate(source: str, kind: str) -> tuple[str, str]:
-    """Return (folder, pattern of the files below it)."""
+    """Return (folder, pattern of the files below it). Raises InfeedError if the files are in deeper folders."""
     if not files.is_folder(source):
         return _split_pattern(source)
     pattern = default_pattern(kind, source)
-    _check_depth(source, pattern)
+    names = [path for path in _visible_files(source) if not is_companion(path)]
+    if names and all(is_companion(file.path) for file in files.glob(source, pattern)):
+        inside = files.relative(names[-1], source)
+        deeper = "/".join("*" for _ in inside.split("/"))
+        raise InfeedError(
+            f"the files are in deeper folders, such as {inside}",
+            where=source,
+            do=f"give a pattern in quotes: '{files.join(source, deeper)}', or a subfolder",
+        )
     return source, pattern
 
 
@@ -340,17 +340,3 @@ def _split_pattern(source: str) -> tuple[str, str]:
     wild = (number for number, _ in enumerate(parts) if is_pattern("/".join(parts[: number + 1])))
     cut = next(wild, len(parts) - 1)
     return "/".join(parts[:cut]) or ("/" if source.startswith("/") else "."), "/".join(parts[cut:])
-
-
-def _check_depth(folder: str, pattern: str) -> None:
-    """Raise InfeedError if the files of a folder are deeper than the pattern matches."""
-    names = [path for path in _visible_files(folder) if not is_companion(path)]
-    if not names or not all(is_companion(file.path) for file in files.glob(folder, pattern)):
-        return
-    inside = files.relative(names[-1], folder)
-    deeper = "/".join("*" for _ in inside.split("/"))
-    raise InfeedError(
-        f"the files are in deeper folders, such as {inside}",
-        where=folder,
-        do=f"give a pattern in quotes: '{files.join(folder, deeper)}', or a subfolder",
-    )

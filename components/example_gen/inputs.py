@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -173,29 +173,24 @@ def conform(
       first_row: row number in `file`, from 1, of the first row of `batches`.
       convert: converts a flat batch, and returns the cells that it cannot convert: row -> (column, reason).
     """
-    for batch in batches:
-        flat = schemas.flatten_batch(batch)
-        yield schemas.fill(_drop_unfit(flat, file, bad_rows, first_row, convert), schema)
+    for batch in map(schemas.flatten_batch, batches):
+        converted, not_converted = convert(batch) if convert else (batch, {})
+        unfit: dict[int, tuple[str, str]] = {}
+        for name, column in zip(converted.schema.names, converted.columns, strict=True):
+            items = example_types.items_of(column)
+            invalid = example_types.find_invalid(items, in_list=example_types.is_list(column.type))
+            for item, row in zip(invalid.tolist(), example_types.rows_of(column, invalid).tolist(), strict=True):
+                unfit[row] = (name, example_types.explain_invalid(items, item).what)
+        unfit |= not_converted
+        for row, (column, reason) in sorted(unfit.items()):
+            bad_rows.report(BadRow(file, first_row + row, column, reason, text_of(batch.slice(row, 1))))
+        yield schemas.fill(without(converted, unfit), schema)
         first_row += batch.num_rows
 
 
-def _drop_unfit(
-    written: pa.RecordBatch, file: str, bad_rows: BadRows, first_row: int, convert: Convert | None
-) -> pa.RecordBatch:
-    batch, not_converted = convert(written) if convert else (written, {})
-    unfit: dict[int, tuple[str, str]] = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        items = example_types.items_of(column)
-        invalid = example_types.find_invalid(items, in_list=example_types.is_list(column.type))
-        for item, row in zip(invalid.tolist(), example_types.rows_of(column, invalid).tolist(), strict=True):
-            unfit[row] = (name, example_types.explain_invalid(items, item).what)
-    unfit |= not_converted
-    if not unfit:
-        return batch
-    for row, (column, reason) in sorted(unfit.items()):
-        bad_rows.report(BadRow(file, first_row + row, column, reason, text_of(written.slice(row, 1))))
-    kept = np.setdiff1d(np.arange(batch.num_rows), list(unfit))
-    return batch.take(pa.array(kept, pa.int64()))
+def without(batch: pa.RecordBatch, rows: Collection[int]) -> pa.RecordBatch:
+    """Return the batch without the rows with these indices."""
+    return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), list(rows)))) if rows else batch
 
 
 def text_of(row: pa.RecordBatch) -> str:

@@ -230,18 +230,13 @@ def balance_labels(spills: Spills, options: Balance) -> tuple[Spills, Balanced]:
     before, whole = _counted_before(numbers, spills.records), np.maximum(counts, 1)[numbers]
     more = _share_of(before + spills.records, rest[numbers], whole) - _share_of(before, rest[numbers], whole)
     balanced = Balanced(int(np.maximum(wanted - found, 0).sum()), int(np.maximum(found - wanted, 0).sum()))
-    return _repeated(spills, times[numbers], more, label_columns((None, options.label))), balanced
-
-
-def _repeated(spills: Spills, times: Ints, more: Ints, where: str) -> Spills:
-    """Repeat each spill `times` times, then append its first `more` records."""
-    copies = times + (more > 0)
+    copies = times[numbers] + (more > 0)  # of each spill. The last has only its first `more` records, if any
     do = "drop frequent rows instead of repeating rare ones (balance_by under), or filter out the rarest labels"
-    _check_count(int(copies.sum()), where, do)
+    _check_count(int(copies.sum()), label_columns((None, options.label)), do)
     repeated = spills.take(np.repeat(np.arange(len(spills)), copies))
     stop = repeated.records.copy()
     stop[(np.cumsum(copies) - 1)[more > 0]] = more[more > 0]
-    return repeated.cut(np.zeros_like(stop), stop)
+    return repeated.cut(np.zeros_like(stop), stop), balanced
 
 
 def _check_count(spills: int, where: str, do: str) -> None:

@@ -157,7 +157,15 @@ def leave_task(task: SpilledTask, job: Job) -> None:
 
 def left_tasks(tasks: int, job: Job) -> Iterator[SpilledTask]:
     """Yield the outcomes of all tasks, in arbitrary order."""
-    return (_task(fields) for fields in _left(files.join(job.temporary, "tasks"), tasks))
+    for fields in _left(files.join(job.temporary, "tasks"), tasks):
+        bad = {name: BadRow(**fields[name]) for name in ("first_rejected", "last_rejected") if fields[name]}
+        found = Findings(**fields["found"]) if fields["found"] else None
+        of_task = fields["spills"]
+        pairs = ([tuple(pair) for pair in of_task[name]] for name in ("files", "strata"))
+        places = (np.array(of_task[name], np.int32) for name in ("file", "stratum"))
+        sizes = (np.array(of_task[name], np.int64) for name in ("start", "records", "bytes"))
+        spills = Spills(*pairs, *places, *sizes)
+        yield SpilledTask(**{**_with_tuples(fields), **bad, "spills": spills, "found": found})
 
 
 def leave_plan(plan: WritePlan, job: Job) -> None:
@@ -211,17 +219,6 @@ def _jsonable(value: object) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
-
-
-def _task(fields: dict[str, Any]) -> SpilledTask:
-    bad = {name: BadRow(**fields[name]) for name in ("first_rejected", "last_rejected") if fields[name]}
-    found = Findings(**fields["found"]) if fields["found"] else None
-    of_task = fields["spills"]
-    files, strata = ([tuple(pair) for pair in of_task[name]] for name in ("files", "strata"))
-    file, stratum = (np.array(of_task[name], np.int32) for name in ("file", "stratum"))
-    sizes = (np.array(of_task[name], np.int64) for name in ("start", "records", "bytes"))
-    spills = Spills(files, strata, file, stratum, *sizes)
-    return SpilledTask(**{**_with_tuples(fields), **bad, "spills": spills, "found": found})
 
 
 def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -64,8 +62,13 @@ def open_delta(
       InfeedError: delta-rs is not installed, there is no such table or version, or its columns are mapped.
     """
     delta, root = delta or DeltaOptions(), files.absolute(root)
-    with _table_errors(root):
-        table = required("deltalake").DeltaTable(root, version=delta.version, storage_options=_store(root))
+    deltalake = required("deltalake")
+    try:
+        store: dict[str, str] | None = None
+        if root.startswith("s3://"):  # delta-rs does not find a store of S3 as `files` does
+            endpoint, (system, _) = files.endpoint_of(root), files.store_of(root)
+            store = {"region": system.region, **({"endpoint": endpoint, "allow_http": "true"} if endpoint else {})}
+        table = deltalake.DeltaTable(root, version=delta.version, storage_options=store)
         if delta.timestamp is not None:
             table.load_as_version(delta.timestamp)
         mapping = table.metadata().configuration.get(_MAPPING, "none")
@@ -77,15 +80,10 @@ def open_delta(
             )
         names = [field["name"] for field in json.loads(table.schema().to_json())["fields"]]
         listed = _files_of(table, root)
+    except (deltalake.exceptions.DeltaError, ValueError, OSError) as error:
+        what = f"cannot read the Delta table: {_COLOR.sub('', str(error))}"
+        raise InfeedError(what, where=root, do="check the table and the version") from error
     return open_table("delta", root, patterns, listed, names, options, delta)
-
-
-def _store(root: str) -> dict[str, str] | None:
-    """Return what delta-rs needs to know to find a store of S3 as `files` does."""
-    if not root.startswith("s3://"):
-        return None
-    endpoint, (system, _) = files.endpoint_of(root), files.store_of(root)
-    return {"region": system.region, **({"endpoint": endpoint, "allow_http": "true"} if endpoint else {})}
 
 
 def _files_of(table: Any, root: str) -> list[TableFile]:
@@ -108,13 +106,3 @@ def _path_of(path: str, root: str) -> str:
     """Return the path of a file, which is a URI, relative to the table or absolute."""
     path = unquote(path).removeprefix("file://")
     return path if "://" in path or path.startswith("/") else files.join(root, path)
-
-
-@contextmanager
-def _table_errors(root: str) -> Iterator[None]:
-    deltalake = required("deltalake")
-    try:
-        yield
-    except (deltalake.exceptions.DeltaError, ValueError, OSError) as error:
-        what = f"cannot read the Delta table: {_COLOR.sub('', str(error))}"
-        raise InfeedError(what, where=root, do="check the table and the version") from error

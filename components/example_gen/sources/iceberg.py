@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +61,7 @@ def open_iceberg(
         read the files: columns were renamed, rows are deleted by delete files, or files are not Parquet.
     """
     iceberg, root = iceberg or IcebergOptions(), files.absolute(root)
-    with _table_errors(root):
+    try:
         path = _metadata_file(root, iceberg.metadata)
         metadata = required("pyiceberg.serializers").FromInputFile.table_metadata(_Input(path))
         io, catalog = _Files(metadata.location, root), required("pyiceberg.catalog.noop").NoopCatalog("none")
@@ -73,6 +72,11 @@ def open_iceberg(
             (file_of(task, io.moved(task.file.file_path)) for task in scan.plan_files()), key=lambda one: one.path
         )
         names = [field.name for field in scan.projection().fields]
+    except InfeedError:
+        raise
+    except (ValueError, OSError, KeyError, NotImplementedError) as error:  # PyIceberg has no common class of errors
+        what = f"cannot read the Iceberg table: {error}"
+        raise InfeedError(what, where=root, do="check the metadata and the snapshot") from error
     return open_table("iceberg", root, patterns, listed, names, options, iceberg)
 
 
@@ -150,14 +154,3 @@ def file_of(task: Any, path: str) -> TableFile:
         what = f"rows are deleted by {len(task.delete_files)} delete files, which are not supported"
         raise InfeedError(what, where=path, do="compact the table: rewrite_data_files with delete-file-threshold 1")
     return TableFile(path, {})
-
-
-@contextmanager
-def _table_errors(root: str) -> Iterator[None]:
-    try:
-        yield
-    except InfeedError:
-        raise
-    except (ValueError, OSError, KeyError, NotImplementedError) as error:  # PyIceberg has no common class of errors
-        what = f"cannot read the Iceberg table: {error}"
-        raise InfeedError(what, where=root, do="check the metadata and the snapshot") from error

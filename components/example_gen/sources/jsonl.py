@@ -248,8 +248,7 @@ def _fill_schema(
             # Another bad line hides which line is which row.
             number, line = lines[row] if len(lines) == batch.num_rows else (None, b"")
             bad_rows.report(block.bad_row(number, reason, line, column))
-        batch = batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), list(unfit))))
-    return schemas.fill(batch, form.schema)
+    return schemas.fill(inputs.without(batch, unfit), form.schema)
 
 
 def _blocks(span: Span, encoding: str, options: IngestOptions) -> Iterator[TextBlock]:

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from operator import methodcaller
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -179,11 +180,8 @@ def _first_line_end(data: bytes, ended: bool) -> tuple[int, bool] | None:
     return (end, True) if (end := data.find(b"\n", 1) + 1) else None
 
 
-def _ends_a_line(data: bytes) -> bool:
-    return data.endswith(b"\n")
-
-
-LINES = RowRules(whole_lines, _line_ends, _first_line_end, _ends_a_line)  # no lambdas: tasks are pickled
+# Not lambdas, because tasks are pickled.
+LINES = RowRules(whole_lines, _line_ends, _first_line_end, methodcaller("endswith", b"\n"))
 
 
 def find_line_spans(path: str, encoding: str, block_bytes: int, most_mb: int = MAX_ROW_MB) -> list[Span]:
@@ -333,7 +331,12 @@ def is_utf8(data: bytes) -> bool:
 
 def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
     with files.open_input(span.path, ahead=True, stop=span.stop) as file:
-        reader = _open_decompressed(file)
+        magic, reader = file.read(len(_ZSTD)), cast(Any, file)
+        file.seek(0)
+        if magic.startswith(_GZIP):
+            reader = igzip.IGzipFile(fileobj=file, mode="rb")
+        elif magic == _ZSTD:
+            reader = pa.CompressedInputStream(file, "zstd")
         reader = _Recoder(reader, encoding) if _is_recoded(encoding) else reader
         try:
             _skip(reader, span.start, block_bytes)
@@ -351,14 +354,6 @@ def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
             raise InfeedError(
                 f"cannot decompress: {error}", where=span.path, do="copy or compress the file again"
             ) from error
-
-
-def _open_decompressed(file: pa.NativeFile) -> Any:
-    magic = file.read(len(_ZSTD))
-    file.seek(0)
-    if magic.startswith(_GZIP):
-        return igzip.IGzipFile(fileobj=file, mode="rb")
-    return pa.CompressedInputStream(file, "zstd") if magic == _ZSTD else file
 
 
 def _is_recoded(encoding: str) -> bool:

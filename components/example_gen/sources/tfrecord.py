@@ -94,7 +94,8 @@ def read_blocks(
     if first and (expected := expected_file(path)):
         verify([expected])
     found = records.read_records(path, most_bytes) if isinstance(piece, str) else _records(piece, most_bytes)
-    yield from map(_batch, streams.grouped(found, len, block_bytes))
+    for block in streams.grouped(found, len, block_bytes):
+        yield pa.RecordBatch.from_arrays([pa.array(block, pa.large_binary())], schema=SCHEMA)
 
 
 def _records(piece: RecordStretch, most_bytes: int) -> Iterator[bytes]:
@@ -128,7 +129,3 @@ def check_examples(opened: OpenedSource, *, sequences: bool) -> None:
                 where=f"{path}, record 0",
                 do="set payload_format to the format of the records",
             )
-
-
-def _batch(block: list[bytes]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array(block, pa.large_binary())], schema=SCHEMA)

@@ -8,18 +8,11 @@ no task finds an error, all guesses were right.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from infeed.components.example_gen.sources.csv.rows import (
-    CsvOptions,
-    find_toggles,
-    parse_cells,
-    row_ends,
-    whole_rows,
-)
+from infeed.components.example_gen.sources.csv.rows import CsvOptions, find_toggles, parse_cells, row_ends, whole_rows
 from infeed.components.example_gen.sources.streams import RowRules
 
 _NO_SIGN = b"x"  # placeholder for a byte that does not start a cell
@@ -40,15 +33,6 @@ def is_closed(data: bytes, options: CsvOptions) -> bool:
     return data.endswith((b"\n", b"\r")) and len(find_toggles(data, options)) % 2 == 0
 
 
-@dataclass(frozen=True, order=True)
-class _Reading:
-    """One of the two interpretations of some bytes: the share of odd rows, and the end of the first row."""
-
-    odd: float
-    inside: bool
-    end: int
-
-
 def _guess(data: bytes, ended: bool, options: CsvOptions, columns: int) -> tuple[int, bool] | None:
     before, text = data[:1], data[1:]
     begins_cell = before in (b"\n", b"\r", options.delimiter.encode())
@@ -61,11 +45,15 @@ def _guess(data: bytes, ended: bool, options: CsvOptions, columns: int) -> tuple
     best = min((one for one in readings if one is not None), default=None)
     if best is None:
         return None
-    return best.end, options.quote is None or best.odd == 0.0
+    odd, _, end = best
+    return end, options.quote is None or odd == 0.0
 
 
-def _read(data: bytes, ended: bool, options: CsvOptions, columns: int, inside: bool) -> _Reading | None:
-    """Interpret `data`, whose first byte is the context. Returns None if no row ends in it."""
+def _read(data: bytes, ended: bool, options: CsvOptions, columns: int, inside: bool) -> tuple[float, bool, int] | None:
+    """Interpret `data`, whose first byte is the context. Returns None if no row ends in it.
+
+    Otherwise returns the share of odd rows, `inside`, which prefers the state outside quotes, and the first row's end.
+    """
     ends = row_ends(data, options)
     ends = ends[(ends > 1) & (ends < len(data) if not ended else True)]  # a CR at the very end may be half of a CR LF
     if not len(ends):
@@ -80,4 +68,4 @@ def _read(data: bytes, ended: bool, options: CsvOptions, columns: int, inside: b
         after = np.frombuffer(data, np.uint8)[closes[closes + 1 < len(data)] + 1]
         ends_cell = np.isin(after, list(f"\n\r{options.delimiter}{options.quote}".encode()))
         odd += 0 if ends_cell.all() else 1  # a quote closes at the end of a cell
-    return _Reading(odd / rows if rows else 1.0, inside, first)
+    return odd / rows if rows else 1.0, inside, first

@@ -290,7 +290,7 @@ def _convert(
     for place, (line, text) in zip(dropped, locate(rows.block, rows.numbers[dropped], options), strict=True):
         name, reason = unfit[place]
         bad_rows.report(rows.block.bad_row(line, reason, text, name))
-    return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), dropped)))
+    return inputs.without(batch, dropped)
 
 
 def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:

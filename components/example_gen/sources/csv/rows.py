@@ -16,16 +16,10 @@ from infeed.components.checks import about, as_tuples, refused, require
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows
+from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.kinds import GIVEN
 from infeed.components.example_gen.sources.numbers import DECIMALS, THOUSANDS, NumberFormat, formats_of
-from infeed.components.example_gen.sources.streams import (
-    TextBlock,
-    check_encoding,
-    count_lines,
-    is_utf8,
-    lending,
-    one_batch,
-)
+from infeed.components.example_gen.sources.streams import TextBlock
 from infeed.components.units import counted
 
 _NO_SIGN = '"\r\n'
@@ -80,7 +74,7 @@ class CsvOptions:
         for name, kind in sorted(self.types.items()):
             if kind not in GIVEN:
                 raise refused(self, "types", 'use "int", "float" or "bytes"', f"types[{name!r}] is {kind!r}")
-        check_encoding(self)
+        streams.check_encoding(self)
         for name, choices in (("thousands", THOUSANDS), ("decimal", DECIMALS)):
             is_sign = getattr(self, name) in (None, *choices)
             require(is_sign, self, name, f"use one of {', '.join(map(repr, choices))}")
@@ -147,7 +141,7 @@ def check_closed(block: TextBlock, options: CsvOptions, lines_before: Callable[[
     """Raise InfeedError if a quote is never closed, since the rest of the file would be one cell."""
     toggles = find_toggles(block.data, options)
     if len(toggles) % 2:
-        line = block.line + count_lines(block.data[: toggles[-1]]) + (lines_before() if lines_before else 0)
+        line = block.line + streams.count_lines(block.data[: toggles[-1]]) + (lines_before() if lines_before else 0)
         raise InfeedError("a quote is never closed", where=f"{block.path}, line {line}", do="close it, or double it")
 
 
@@ -155,8 +149,16 @@ def parse_rows(
     block: TextBlock, names: Sequence[str], options: CsvOptions, bad_rows: BadRows, columns: Sequence[str] | None = None
 ) -> TextRows:
     """Parse `columns`, or all, as text with nulls. Reports rows that are not UTF-8 or have a wrong number of cells."""
-    if not is_utf8(block.data):
-        block = _blank_undecodable(block, options, bad_rows)
+    if not streams.is_utf8(block.data):
+        bounds = row_starts(block.data, options)
+        pieces = [block.data[: bounds[0]]]
+        for line, row in locate(block, np.arange(len(bounds) - 1), options):
+            if streams.is_utf8(row):
+                pieces.append(row)
+            else:  # a blank line, so that other rows keep their line numbers
+                bad_rows.report(block.bad_row(line, f"not {options.encoding} text", row))
+                pieces.append(b"\n" * streams.count_lines(row))
+        block = replace(block, data=b"".join(pieces))
     wanted = list(names if columns is None else columns)
     ragged: list[tuple[int, int]] = []
     cells = parse_cells(block.data, names, wanted, options, ragged)
@@ -229,7 +231,7 @@ def parse_cells(
         strings_can_be_null=True,
         quoted_strings_can_be_null=True,
     )
-    with lending() as lend:
+    with streams.lending() as lend:
         # Not read_csv: Arrow 10 scans all objects of the process at each call, which takes 0.1 s with TFX loaded.
         table = arrow_csv.open_csv(
             pa.BufferReader(lend(np.frombuffer(data, np.uint8))),
@@ -242,25 +244,12 @@ def parse_cells(
             ),
             convert_options=convert_options,
         ).read_all()
-    return one_batch(table)
+    return streams.one_batch(table)
 
 
 def _skip_ragged(ragged: list[tuple[int, int]], row: arrow_csv.InvalidRow) -> str:
     ragged.append((row.number - 1, row.actual_columns))
     return "skip"
-
-
-def _blank_undecodable(block: TextBlock, options: CsvOptions, bad_rows: BadRows) -> TextBlock:
-    """Replace rows that are not UTF-8 by blank lines, so that other rows keep their line numbers."""
-    bounds = row_starts(block.data, options)
-    pieces = [block.data[: bounds[0]]]
-    for line, row in locate(block, np.arange(len(bounds) - 1), options):
-        if is_utf8(row):
-            pieces.append(row)
-        else:
-            bad_rows.report(block.bad_row(line, f"not {options.encoding} text", row))
-            pieces.append(b"\n" * count_lines(row))
-    return replace(block, data=b"".join(pieces))
 
 
 def _line_ends(data: bytes) -> Ints:

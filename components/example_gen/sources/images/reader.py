@@ -27,14 +27,8 @@ from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.folders import Classes, FileBlock, FileRef
-from infeed.components.example_gen.sources.images.codec import (
-    ImageHeader,
-    ImageOptions,
-    check_size,
-    check_whole,
-    header_of,
-    rewrite,
-)
+from infeed.components.example_gen.sources.images import codec
+from infeed.components.example_gen.sources.images.codec import ImageHeader, ImageOptions
 
 _CSV_COLUMNS = ("path", "label")
 _SHOWN = 200  # characters of a path
@@ -253,10 +247,10 @@ class _Row(NamedTuple):
 def _load(file: FileRef, form: _ImageReading) -> tuple[bytes | bytearray, ImageHeader]:
     data = folders.read_whole(file.path)
     if form.options != ImageOptions():
-        return rewrite(data, file.path, form.options, form.ingest.max_row_mb)
-    header = header_of(data, file.path)
-    check_size(header.height, header.width, header.channels, file.path, form.ingest.max_row_mb)
-    check_whole(data, header, file.path)
+        return codec.rewrite(data, file.path, form.options, form.ingest.max_row_mb)
+    header = codec.header_of(data, file.path)
+    codec.check_size(header.height, header.width, header.channels, file.path, form.ingest.max_row_mb)
+    codec.check_whole(data, header, file.path)
     return data, header
 
 
