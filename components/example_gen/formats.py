@@ -18,6 +18,9 @@ from infeed.components.example_gen.sources.record_values import with_values
 
 _SOURCES = "infeed.components.example_gen.sources"
 _TAB_SEPARATED = (".tsv", ".tsv.gz", ".tsv.zst", ".tab")
+_CSV = (".csv", ".csv.gz", ".csv.zst", *_TAB_SEPARATED)
+_JSONL = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson")
+_IMAGES = (".png", ".jpg", ".jpeg")
 _TFRECORDS = tuple(f"{name}{zipped}" for name in (".tfrecord", ".tfrecords", "_tfrecord") for zipped in ("", ".gz"))
 _NUMBER_OF_SHARD = re.compile(r"-\d+-of-\d+")  # TFDS and TFX put it before or after the suffix
 
@@ -62,21 +65,9 @@ class Format:
 
 
 FORMATS = {
-    "csv": Format(
-        "csv.reader",
-        "open_csv",
-        "CsvOptions",
-        "CsvExampleGen",
-        suffixes=(".csv", ".csv.gz", ".csv.zst", *_TAB_SEPARATED),
-        sampled="open_sampled_csv",
-    ),
+    "csv": Format("csv.reader", "open_csv", "CsvOptions", "CsvExampleGen", suffixes=_CSV, sampled="open_sampled_csv"),
     "jsonl": Format(
-        "jsonl",
-        "open_jsonl",
-        "JsonlOptions",
-        "JsonlExampleGen",
-        suffixes=(".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson"),
-        sampled="open_sampled_jsonl",
+        "jsonl", "open_jsonl", "JsonlOptions", "JsonlExampleGen", suffixes=_JSONL, sampled="open_sampled_jsonl"
     ),
     "parquet": Format("parquet", "open_parquet", "ParquetOptions", "ParquetExampleGen", suffixes=(".parquet",)),
     "delta": Format("delta", "open_delta", "DeltaOptions", folders="delta", package="deltalake"),
@@ -89,12 +80,7 @@ FORMATS = {
         "tfrecord", "open_tfrecords", component="TFRecordExampleGen", suffixes=_TFRECORDS, sampled="open_cut_tfrecords"
     ),
     "images": Format(
-        "images.reader",
-        "open_images",
-        "ImageOptions",
-        "ImageExampleGen",
-        suffixes=(".png", ".jpg", ".jpeg"),
-        folders="images.reader",
+        "images.reader", "open_images", "ImageOptions", "ImageExampleGen", suffixes=_IMAGES, folders="images.reader"
     ),
     "text": Format("folders", "open_text", "TextOptions", "TextExampleGen", suffixes=(".txt",), folders="folders"),
     "binary": Format("folders", "open_binary", component="BinaryExampleGen", folders="folders"),
@@ -149,11 +135,7 @@ def open_patterns(
     partition_feature: str | None = None,
     every: bool = False,
 ) -> OpenedSource:
-    """Open the files below `root` that match the patterns, or the queries of a database, like `open_source`.
-
-    Raises:
-      InfeedError: a setting is unknown, or the source cannot be opened.
-    """
+    """Open the files below `root` that match the patterns, or the queries of a database, like `open_source`."""
     found = FORMATS[kind]
     own = options_of(kind, settings, where)
     place = (patterns,) if found.is_query else (root, patterns)
@@ -225,11 +207,7 @@ def default_settings(source: str, kind: str) -> dict[str, Any]:
 
 
 def guess_format(source: str) -> str:
-    """Infer the format from the names of the files.
-
-    Raises:
-      InfeedError: no file exists, or the names show no format, an unsupported format, or several formats.
-    """
+    """Infer the format from the names of the files. Raises InfeedError unless they show one supported format."""
     if kind := table_kind(source):
         return kind
     shown = formats_shown(source)
@@ -263,11 +241,7 @@ def table_kind(source: str) -> str:
 
 
 def formats_shown(source: str) -> dict[str, str]:
-    """Map each format, or suffix of an unsupported format, to the first file that has it.
-
-    Raises:
-      InfeedError: the file or folder does not exist.
-    """
+    """Map each format, or unsupported suffix, to its first file. Raises InfeedError if the source does not exist."""
     shown: dict[str, str] = {}
     for path in _visible_files(source):
         if (kind := kind_of_name(path)) and not is_companion(path):

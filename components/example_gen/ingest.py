@@ -77,12 +77,7 @@ class Job:
         buckets: Buckets | None,
         options: IngestOptions,
     ) -> Job:
-        """Create a job and check its options against an empty batch.
-
-        Raises:
-          InfeedError: the options do not fit the source's schema or splits.
-          OtherKindsError: the options do not fit a schema that was inferred from a sample.
-        """
+        """Create a job. Raises InfeedError if options do not fit, or OtherKindsError if they do not fit a sample's schema."""
         if not source.tasks:
             raise planning.no_rows(source.place)
         job = cls(root, dataclasses.replace(source, tasks=(), reopen=None), splits, buckets, options)

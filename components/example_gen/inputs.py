@@ -349,11 +349,7 @@ def is_companion(path: str) -> bool:
 
 
 def find(root: str, patterns: Patterns, *, companions: bool = True) -> dict[str | None, list[files.FileStat]]:
-    """Return the files that match the pattern of each split, with or without files that describe a dataset.
-
-    Raises:
-      InfeedError: no file matches a pattern.
-    """
+    """Return the files of each split. Raises InfeedError if there are none. `companions` describe a dataset."""
     found = {
         split: [file for file in files.glob(root, pattern) if companions or not is_companion(file.path)]
         for split, pattern in patterns.items()
@@ -415,11 +411,7 @@ def _read_part(part: FilePart, read: Read, *, bad_rows: BadRows) -> Iterator[pa.
 def open_files(
     kind: str, root: str, patterns: Patterns, read: Callable[[str], Iterable[pa.RecordBatch]]
 ) -> OpenedSource:
-    """Open files of any format, given a function that reads one file. The first batch determines the columns.
-
-    Raises:
-      InfeedError: a tf.Example cannot hold a type, columns of files conflict, or there are no rows.
-    """
+    """Open files by a function that reads one. First batches determine the columns. Raises InfeedError if they conflict."""
     firsts = look(find(root, patterns), lambda path: next(iter(read(path)), None))
     seen = [schemas.FileSchema(file.path, first.schema) for _, file, first in firsts if first is not None]
     if not seen:

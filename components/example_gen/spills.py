@@ -97,11 +97,7 @@ def process_batch(
 
 
 def strata_of_rows(batch: pa.RecordBatch, by: tuple[str | None, str | None]) -> Strata:
-    """Return the stratum of each row by the labels in up to two columns.
-
-    Raises:
-      InfeedError: a column is missing or nested, or has nearly as many labels as rows.
-    """
+    """Return the stratum of each row by up to two columns. Raises InfeedError if one is missing, nested, or too varied."""
     if not any(by):
         return Strata.none(batch.num_rows)
     (first, first_labels), (second, second_labels) = (_encode_labels(batch, name) for name in by)

@@ -193,11 +193,7 @@ def _leave(job: Job, name: str, fields: Any) -> None:
 
 
 def _left(folder: str, count: int) -> Iterator[Any]:
-    """Yield the contents of the files in `folder`.
-
-    Raises:
-      InfeedError: files are missing, because a worker wrote to a disk that this process cannot read.
-    """
+    """Yield the contents of all files. Raises InfeedError if a worker wrote to a disk that this process cannot read."""
     found = [file.path for file in files.glob(folder, "*.json")]
     if len(found) != count:
         raise InfeedError(

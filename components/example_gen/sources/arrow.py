@@ -62,11 +62,7 @@ def read_layout(path: str, block_bytes: int) -> FileLayout:
 
 
 def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some batches, or of a whole stream, in flat batches of about `limits.block` bytes.
-
-    Raises:
-      InfeedError: a batch cannot be decoded, or a decoded row exceeds `limits.row`.
-    """
+    """Yield some batches, or a whole stream, in flat batches of about `limits.block` bytes; see `columnar.cut`."""
     head = _read_head(what.path)
     tops = {top for name in wanted for top in columnar.nesting(name)}
     fields = [number for number, name in enumerate(head.schema.names) if name in tops] or [0]

@@ -87,12 +87,7 @@ class Reader:
 def open_columnar(
     reader: Reader, root: str, found: inputs.Found, options: IngestOptions, columns: ColumnOptions
 ) -> OpenedSource:
-    """Open columnar files with compatible columns.
-
-    Raises:
-      InfeedError: a file cannot be read, a column does not exist or has a type that a tf.Example cannot hold, or the
-        types of two files conflict.
-    """
+    """Open columnar files. Raises InfeedError if a column is missing, conflicts, or is unfit for a tf.Example."""
     limits = Limits.of(options)
 
     def look(path: str) -> FileLayout:
@@ -223,7 +218,7 @@ class _Renumbered(BadRows):
 
 
 def cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into blocks, and decode dictionaries."""
+    """Cut a batch into blocks, and decode dictionaries. Raises InfeedError if a decoded row exceeds `limits.row`."""
     sizes = sum((_bytes_of_rows(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
     if batch.num_rows and sizes.max() > limits.row:
         row = int(sizes.argmax())

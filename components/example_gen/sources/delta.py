@@ -56,11 +56,7 @@ def default_pattern(root: str) -> str:
 def open_delta(
     root: str, patterns: inputs.Patterns, options: IngestOptions, delta: DeltaOptions | None = None
 ) -> OpenedSource:
-    """Open one version of a table.
-
-    Raises:
-      InfeedError: delta-rs is not installed, there is no such table or version, or its columns are mapped.
-    """
+    """Open one version of a table. Raises InfeedError if there is none, or its columns are mapped."""
     delta, root = delta or DeltaOptions(), files.absolute(root)
     deltalake = required("deltalake")
     try:

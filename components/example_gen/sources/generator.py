@@ -72,11 +72,7 @@ class GeneratorPart:
 def open_generator(
     functions: inputs.Patterns, options: IngestOptions, generator: GeneratorOptions | None = None
 ) -> OpenedSource:
-    """Open functions, one for each input split.
-
-    Raises:
-      InfeedError: a function does not exist, yields no rows, or a tf.Example cannot hold its values.
-    """
+    """Open functions, one for each input split. Raises InfeedError if one is missing, or yields no or unfit rows."""
     generator = generator or GeneratorOptions()
     parts = [
         (split, GeneratorPart(function, number, generator.parts))

@@ -53,11 +53,7 @@ def open_hdf5(
 
 
 def read_layout(path: str, block_bytes: int, group: str, wanted: Sequence[str] | None) -> FileLayout:
-    """Read the types and lengths of the datasets, and plan tasks that end between chunks.
-
-    Raises:
-      InfeedError: the file is not HDF5, has no such group or dataset, or its datasets have different lengths.
-    """
+    """Read types and lengths, and plan tasks that end between chunks. Raises InfeedError if a dataset is missing or unfit."""
     with _datasets(path, group, wanted) as found:
         for name, one in found.items():
             where = f"{path}, dataset {name!r}"

@@ -177,11 +177,7 @@ class MismatchError(Exception):
 
 
 def kind_of(value: Any, column: str = "") -> JsonKind:
-    """Return the narrowest kind of a JSON value.
-
-    Raises:
-      MismatchError: an integer beyond 64 bits, a null in a list, or a list of mixed kinds.
-    """
+    """Return the kind of a JSON value. Raises MismatchError for integers beyond 64 bits, and lists of nulls or mixed kinds."""
     if value is None:
         return None
     if isinstance(value, dict):

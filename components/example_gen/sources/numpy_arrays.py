@@ -87,11 +87,7 @@ def open_numpy(
 
 
 def read_headers(path: str, wanted: Sequence[str] | None = None) -> dict[str, Header]:
-    """Return the header of each array by name.
-
-    Raises:
-      InfeedError: the file is not a NumPy file, holds pickled objects, or its arrays have different lengths.
-    """
+    """Return the header of each array. Raises InfeedError if one is damaged, holds pickled objects, or lengths differ."""
     with _open(path, wanted) as arrays:
         headers = {name: _read_header(file, f"{path}, array {name!r}") for name, file in arrays.items()}
     check_lengths({name: header.shape[0] for name, header in headers.items()}, path, "arrays")
@@ -157,11 +153,7 @@ def _schema_of(arrays: Mapping[str, Header]) -> pa.Schema:
 
 
 def columns_of(name: str, array: npt.NDArray[Any]) -> list[tuple[str, pa.Array]]:
-    """Return the columns of an array: itself, with a list for each row if it has further axes, or each of its fields.
-
-    Raises:
-      InfeedError: a tf.Example cannot hold the array.
-    """
+    """Return (name, column) of an array, or of each of its fields. Further axes become lists. Raises InfeedError if unfit."""
     if array.dtype.names:
         prefix = "" if name == _VALUE else f"{name}."
         return [pair for field in array.dtype.names for pair in columns_of(f"{prefix}{field}", array[field])]

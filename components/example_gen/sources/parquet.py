@@ -60,11 +60,7 @@ def read_layout(path: str, block_bytes: int) -> FileLayout:
 
 
 def decode_groups(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some row groups in flat batches of about `limits.block` bytes, with the types of the file.
-
-    Raises:
-      InfeedError: a row group cannot be decoded, or a decoded row exceeds `limits.row`.
-    """
+    """Yield some row groups in flat batches of about `limits.block` bytes, with the file's types; see `cut`."""
     path = what.path
     with _open(path) as file:
         metadata, names = file.metadata, set(wanted).intersection(schemas.flatten_schema(file.schema_arrow).names)

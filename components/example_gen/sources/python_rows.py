@@ -38,11 +38,7 @@ _SHOWN = 300  # characters of a bad row
 
 
 def infer_field(name: str, values: Sequence[Any], where: str, do: str) -> pa.Field:
-    """Infer the type of a column from some values. The type is null if all are None.
-
-    Raises:
-      InfeedError: values have several types, or a tf.Example cannot hold them.
-    """
+    """Infer the type of a column, null if all values are None. Raises InfeedError if a tf.Example cannot hold them."""
     try:
         column = pa.array([_to_arrow_value(value) for value in values])
     except UNFIT as error:

@@ -68,11 +68,7 @@ def open_avro(root: str, patterns: inputs.Patterns, options: IngestOptions) -> O
 
 
 def plan_file(path: str, block_bytes: int) -> tuple[AvroHeader, list[Blocks]]:
-    """Return the header of a file and its blocks, grouped in order into tasks of about `block_bytes`.
-
-    Raises:
-      InfeedError: the file is not Avro, does not hold records, or is truncated.
-    """
+    """Return the header of a file, and tasks of about `block_bytes`. Raises InfeedError if the file is no whole Avro."""
     header, tasks = read_header(path), list[Blocks]()
     start, first_row, row = header.stop, 1, 1
     with files.open_input(path, ahead=True) as file:

@@ -46,11 +46,7 @@ _MOST_NARROW_DIGITS = 38  # of decimal128
 
 
 def to_arrow(schema: Any, path: str) -> pa.Schema:
-    """Convert an Avro schema of records to an Arrow schema.
-
-    Raises:
-      InfeedError: the schema is not a record, or a tf.Example cannot hold the type of a field.
-    """
+    """Convert an Avro schema. Raises InfeedError if it is not a record, or a tf.Example cannot hold a field."""
     if not isinstance(schema, dict) or schema.get("type") != "record":
         name = schema.get("type") if isinstance(schema, dict) else schema
         raise InfeedError(f"the Avro schema is {name}, not a record", where=path, do="write one record for each row")

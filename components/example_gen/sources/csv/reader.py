@@ -132,10 +132,7 @@ def _schema(kinds: Mapping[str, CellKind], names: Sequence[str], options: CsvOpt
 def read_span(
     span: Span, schema: pa.Schema, options: CsvOptions, ingest: IngestOptions, *, bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a span in order, in batches of about `block_bytes` of text, with the types of `schema`.
-
-    Rows that do not fit the schema are reported as bad rows.
-    """
+    """Yield the rows of a span in order, with the types of `schema`, and report rows that do not fit."""
     for block in _read(span, options, ingest.block_bytes, ingest.max_row_mb):
         yield _convert(parse_rows(block, schema.names, options, bad_rows), schema, options, bad_rows)
 

@@ -168,11 +168,7 @@ def fingerprint_of_named(root: str, patterns: Iterable[str]) -> str | None:
 
 
 def list_images(root: str, pattern: str, found: Iterable[FileStat], bad_rows: BadRows, bounds: FolderBounds) -> Found:
-    """Return the images among matched files. A CSV stands for the images that it names inside `bounds`.
-
-    Raises:
-      InfeedError: there are no images, or a CSV lacks its columns.
-    """
+    """Return the images among matched files, or named by CSVs inside `bounds`. Raises InfeedError if there are none."""
     images, tables = list[FileStat](), list[FileStat]()
     for file in found:
         (tables if file.path.endswith(".csv") else images).append(file)

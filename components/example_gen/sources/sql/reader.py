@@ -170,11 +170,7 @@ def _fingerprint(found: Iterable[tuple[str, Bounds]]) -> str:
 
 @contextmanager
 def connect(variable: str) -> Iterator[Database]:
-    """Connect to the database whose URL is in the environment variable `variable`.
-
-    Raises:
-      InfeedError: the variable, URL, driver or database is invalid, or the database refuses a request.
-    """
+    """Connect to the database whose URL is in this environment variable. Raises InfeedError if it refuses a request."""
     text = os.environ.get(variable)
     if not text:
         raise InfeedError(
