@@ -213,17 +213,13 @@ def check_arguments(
     executor = _executor(component, executor_spec)
     if output_data_format not in executor.PAYLOAD_FORMATS:
         formats = ", ".join(example_gen_pb2.PayloadFormat.Name(one) for one in executor.PAYLOAD_FORMATS)
-        raise InfeedError(
-            f"the payload format is {_enum_name(example_gen_pb2.PayloadFormat, output_data_format)}",
-            where=f"{component}, output_data_format or payload_format",
-            do=f"use one of {formats}. ParquetExampleGen reads Parquet files",
-        )
+        what = f"the payload format is {_enum_name(example_gen_pb2.PayloadFormat, output_data_format)}"
+        do = f"use one of {formats}. ParquetExampleGen reads Parquet files"
+        raise InfeedError(what, where=f"{component}, output_data_format or payload_format", do=do)
     if output_file_format != example_gen_pb2.FORMAT_TFRECORDS_GZIP:
-        raise InfeedError(
-            f"output_file_format is {_enum_name(example_gen_pb2.FileFormat, output_file_format)}",
-            where=component,
-            do="leave it out. To write uncompressed shards, use options=IngestOptions(compression='none')",
-        )
+        what = f"output_file_format is {_enum_name(example_gen_pb2.FileFormat, output_file_format)}"
+        do = "leave it out. To write uncompressed shards, use options=IngestOptions(compression='none')"
+        raise InfeedError(what, where=component, do=do)
     if format not in FORMATS and (format or executor.open is Executor.open):
         raise InfeedError(
             f"format is {format!r}" if format else "neither a format nor an executor is given",

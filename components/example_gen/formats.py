@@ -223,11 +223,8 @@ def guess_format(source: str) -> str:
         return "images"
     if len(shown) > 1:
         found = ", ".join(f"{kind} ({files.name(path)})" for kind, path in shown.items())
-        raise InfeedError(
-            f"files of several formats: {found}",
-            where=source,
-            do=f"give a pattern that matches one format, in quotes: '{_pattern_for(shown, source)}'",
-        )
+        do = f"give a pattern that matches one format, in quotes: '{_pattern_for(shown, source)}'"
+        raise InfeedError(f"files of several formats: {found}", where=source, do=do)
     (kind,) = shown
     if kind in NOT_READ:
         raise InfeedError(f"{kind} files are not supported", where=shown[kind], do=NOT_READ[kind])
@@ -300,11 +297,8 @@ def _locate(source: str, kind: str) -> tuple[str, str]:
     if names and all(is_companion(file.path) for file in files.glob(source, pattern)):
         inside = files.relative(names[-1], source)
         deeper = "/".join("*" for _ in inside.split("/"))
-        raise InfeedError(
-            f"the files are in deeper folders, such as {inside}",
-            where=source,
-            do=f"give a pattern in quotes: '{files.join(source, deeper)}', or a subfolder",
-        )
+        do = f"give a pattern in quotes: '{files.join(source, deeper)}', or a subfolder"
+        raise InfeedError(f"the files are in deeper folders, such as {inside}", where=source, do=do)
     return source, pattern
 
 

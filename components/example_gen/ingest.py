@@ -77,7 +77,7 @@ class Job:
         buckets: Buckets | None,
         options: IngestOptions,
     ) -> Job:
-        """Create a job. Raises InfeedError if options do not fit, or OtherKindsError if they do not fit a sample's schema."""
+        """Create a job. Raises InfeedError if options do not fit, or OtherKindsError if they do not fit a sample."""
         if not source.tasks:
             raise planning.no_rows(source.place)
         job = cls(root, dataclasses.replace(source, tasks=(), reopen=None), splits, buckets, options)
@@ -208,11 +208,9 @@ def _check_options(job: Job) -> None:
     if job.buckets is not None:
         check_splits(job.buckets, job.options.split_by)
     elif job.options.split_by is not None:
-        raise InfeedError(
-            f"split_by is {job.options.split_by.how}, but the input is split already",
-            where=f"splits {', '.join(job.splits)}",
-            do="give one input split, or leave out split_by",
-        )
+        what = f"split_by is {job.options.split_by.how}, but the input is split already"
+        do = "give one input split, or leave out split_by"
+        raise InfeedError(what, where=f"splits {', '.join(job.splits)}", do=do)
     strangers = set(job.options.balance.splits) - set(job.splits) if job.options.balance else set()
     if strangers:
         raise InfeedError(

@@ -137,21 +137,15 @@ def too_large(most_mb: int) -> str:
 def check_limit(rows: int, limit: int, where: str) -> None:
     """Raise InfeedError if the number of bad rows exceeds the limit."""
     if rows > limit:
-        raise InfeedError(
-            f"more than {limit} bad rows",
-            where=f"the last at {where}",
-            do=f"correct the input, check the format's options, or raise bad_row_limit: --bad-row-limit {10 * rows}",
-        )
+        do = f"correct the input, check the format's options, or raise bad_row_limit: --bad-row-limit {10 * rows}"
+        raise InfeedError(f"more than {limit} bad rows", where=f"the last at {where}", do=do)
 
 
 def check_any_good(bad: Sequence[BadRow]) -> None:
     """Raise InfeedError if there are bad rows. Call it for an input without good rows."""
     if bad:
-        raise InfeedError(
-            f"every row is rejected, the first because: {bad[0].reason}",
-            where=bad[0].where,
-            do=f"correct the input{bad[0].remedy}, or change the format's options",
-        )
+        do = f"correct the input{bad[0].remedy}, or change the format's options"
+        raise InfeedError(f"every row is rejected, the first because: {bad[0].reason}", where=bad[0].where, do=do)
 
 
 def to_jsonl(rows: Iterable[BadRow]) -> bytes:
@@ -411,7 +405,7 @@ def _read_part(part: FilePart, read: Read, *, bad_rows: BadRows) -> Iterator[pa.
 def open_files(
     kind: str, root: str, patterns: Patterns, read: Callable[[str], Iterable[pa.RecordBatch]]
 ) -> OpenedSource:
-    """Open files by a function that reads one. First batches determine the columns. Raises InfeedError if they conflict."""
+    """Open files by a function that reads one. Raises InfeedError if the columns of their first batches conflict."""
     firsts = look(find(root, patterns), lambda path: next(iter(read(path)), None))
     seen = [schemas.FileSchema(file.path, first.schema) for _, file, first in firsts if first is not None]
     if not seen:

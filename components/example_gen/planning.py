@@ -122,7 +122,7 @@ def plan_writes(
     options: IngestOptions,
     place: str = "",
 ) -> tuple[WritePlan, dict[str, Spills]]:
-    """Plan each split, and return its spills in input order. Raises InfeedError if no rows are left, or too many are bad."""
+    """Plan each split, and return its spills in input order. Raises InfeedError if no rows are left to write."""
     tasks = sorted(tasks, key=lambda task: task.order)
     rejected = sum(task.rejected for task in tasks)
     bad = [row for task in tasks for row in (task.first_rejected, task.last_rejected) if row is not None]

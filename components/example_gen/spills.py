@@ -97,17 +97,14 @@ def process_batch(
 
 
 def strata_of_rows(batch: pa.RecordBatch, by: tuple[str | None, str | None]) -> Strata:
-    """Return the stratum of each row by up to two columns. Raises InfeedError if one is missing, nested, or too varied."""
+    """Return the stratum of each row by up to two columns. Raises InfeedError if one is missing or unfit."""
     if not any(by):
         return Strata.none(batch.num_rows)
     (first, first_labels), (second, second_labels) = (_encode_labels(batch, name) for name in by)
     pairs, numbers = np.unique(first * len(second_labels) + second, return_inverse=True)
     if len(pairs) > _MOST_LABELS:
-        raise InfeedError(
-            f"one block has more than {_MOST_LABELS} distinct labels",
-            where=label_columns(by),
-            do="stratify or balance by a column with few distinct values",
-        )
+        what = f"one block has more than {_MOST_LABELS} distinct labels"
+        raise InfeedError(what, where=label_columns(by), do="stratify or balance by a column with few distinct values")
     labels = [(first_labels[pair // len(second_labels)], second_labels[pair % len(second_labels)]) for pair in pairs]
     return Strata(numbers.reshape(-1), labels)
 

@@ -196,11 +196,8 @@ def _left(folder: str, count: int) -> Iterator[Any]:
     """Yield the contents of all files. Raises InfeedError if a worker wrote to a disk that this process cannot read."""
     found = [file.path for file in files.glob(folder, "*.json")]
     if len(found) != count:
-        raise InfeedError(
-            f"only {len(found)} of {count} worker results exist",
-            where=folder,
-            do="write to storage that all workers share, such as gs://, s3://, or a network disk",
-        )
+        do = "write to storage that all workers share, such as gs://, s3://, or a network disk"
+        raise InfeedError(f"only {len(found)} of {count} worker results exist", where=folder, do=do)
     with ThreadPoolExecutor(_READERS) as readers:
         for first in range(0, len(found), _READERS):  # in batches, so that only a few are in memory
             yield from readers.map(_read, found[first : first + _READERS])

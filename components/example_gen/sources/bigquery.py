@@ -172,11 +172,8 @@ def _api_errors(query: str) -> Iterator[None]:
     try:
         yield
     except GoogleAuthError as error:
-        raise InfeedError(
-            f"no credentials for BigQuery: {error}",
-            where=shown(query),
-            do="run gcloud auth application-default login, or use a service account",
-        ) from error
+        do = "run gcloud auth application-default login, or use a service account"
+        raise InfeedError(f"no credentials for BigQuery: {error}", where=shown(query), do=do) from error
     except exceptions.GoogleAPICallError as error:
         raise InfeedError(
             f"BigQuery: {error.message}", where=shown(query), do="check the query, the names, and the permissions"

@@ -140,11 +140,9 @@ def opening_errors(form: str, path: str) -> Iterator[None]:
         ) from error
     except Exception as error:  # a Python extension type runs the code that registered it
         reason = str(error).partition("\n")[0].rstrip(":")
-        raise InfeedError(
-            f"a column has a Python extension type, which is unsafe to read: {reason}",
-            where=path,
-            do="cast such columns to their storage type, and write the file again",
-        ) from error
+        what = f"a column has a Python extension type, which is unsafe to read: {reason}"
+        do = "cast such columns to their storage type, and write the file again"
+        raise InfeedError(what, where=path, do=do) from error
 
 
 @contextmanager
@@ -222,11 +220,8 @@ def cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Ite
     sizes = sum((_bytes_of_rows(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
     if batch.num_rows and sizes.max() > limits.row:
         row = int(sizes.argmax())
-        raise InfeedError(
-            f"a row takes {int(sizes[row]) >> 20:,} MB",
-            where=f"{path}, row {first_row + row}",
-            do="skip its column (--set columns=...), or raise max_row_mb (--max-row-mb)",
-        )
+        do = "skip its column (--set columns=...), or raise max_row_mb (--max-row-mb)"
+        raise InfeedError(f"a row takes {int(sizes[row]) >> 20:,} MB", where=f"{path}, row {first_row + row}", do=do)
     ends = np.cumsum(sizes)
     starts = np.flatnonzero(np.diff((ends - sizes) // limits.block, prepend=-1)).tolist()
     for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):

@@ -69,11 +69,9 @@ def open_delta(
             table.load_as_version(delta.timestamp)
         mapping = table.metadata().configuration.get(_MAPPING, "none")
         if mapping != "none":
-            raise InfeedError(
-                f"{_MAPPING} is {mapping!r}: the names of columns in the files are not those of the table",
-                where=root,
-                do="write the table again without it, for example by CREATE TABLE ... AS SELECT",
-            )
+            what = f"{_MAPPING} is {mapping!r}: the names of columns in the files are not those of the table"
+            do = "write the table again without it, for example by CREATE TABLE ... AS SELECT"
+            raise InfeedError(what, where=root, do=do)
         names = [field["name"] for field in json.loads(table.schema().to_json())["fields"]]
         listed = _files_of(table, root)
     except (deltalake.exceptions.DeltaError, ValueError, OSError) as error:

@@ -53,7 +53,7 @@ def open_hdf5(
 
 
 def read_layout(path: str, block_bytes: int, group: str, wanted: Sequence[str] | None) -> FileLayout:
-    """Read types and lengths, and plan tasks that end between chunks. Raises InfeedError if a dataset is missing or unfit."""
+    """Read types and lengths, and plan tasks that end between chunks. Raises InfeedError if a dataset is missing."""
     with _datasets(path, group, wanted) as found:
         for name, one in found.items():
             where = f"{path}, dataset {name!r}"

@@ -116,11 +116,8 @@ def _metadata_file(root: str, name: str | None) -> str:
     newest = [one for one, number in numbers.items() if number == last]
     if len(newest) == 1:
         return files.join(root, "metadata", newest[0])
-    raise InfeedError(
-        f"{len(newest)} metadata files have the number {last}",
-        where=files.join(root, "metadata"),
-        do=f"name the file that the catalog has: --set metadata={max(there, default='NAME.metadata.json')}",
-    )
+    do = f"name the file that the catalog has: --set metadata={max(there, default='NAME.metadata.json')}"
+    raise InfeedError(f"{len(newest)} metadata files have the number {last}", where=files.join(root, "metadata"), do=do)
 
 
 def _check_names(table: Any, root: str) -> None:

@@ -177,7 +177,7 @@ class MismatchError(Exception):
 
 
 def kind_of(value: Any, column: str = "") -> JsonKind:
-    """Return the kind of a JSON value. Raises MismatchError for integers beyond 64 bits, and lists of nulls or mixed kinds."""
+    """Return the kind of a JSON value. Raises MismatchError for a list of nulls or mixed kinds, or beyond 64 bits."""
     if value is None:
         return None
     if isinstance(value, dict):

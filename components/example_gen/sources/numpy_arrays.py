@@ -87,7 +87,7 @@ def open_numpy(
 
 
 def read_headers(path: str, wanted: Sequence[str] | None = None) -> dict[str, Header]:
-    """Return the header of each array. Raises InfeedError if one is damaged, holds pickled objects, or lengths differ."""
+    """Return the header of each array. Raises InfeedError if one is damaged or holds objects, or lengths differ."""
     with _open(path, wanted) as arrays:
         headers = {name: _read_header(file, f"{path}, array {name!r}") for name, file in arrays.items()}
     check_lengths({name: header.shape[0] for name, header in headers.items()}, path, "arrays")
@@ -100,11 +100,8 @@ def check_lengths(lengths: Mapping[str, int], path: str, option: str) -> None:
         shown = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
         [(commonest, _)] = Counter(lengths.values()).most_common(1)
         alike = json.dumps([name for name, length in lengths.items() if length == commonest])
-        raise InfeedError(
-            f"the columns have different lengths: {shown}",
-            where=path,
-            do=f"name those of one length: --set '{option}={alike}', or {option}={alike} of the format's options",
-        )
+        do = f"name those of one length: --set '{option}={alike}', or {option}={alike} of the format's options"
+        raise InfeedError(f"the columns have different lengths: {shown}", where=path, do=do)
 
 
 def read_rows(what: Rows, schema: pa.Schema, options: IngestOptions, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
@@ -153,7 +150,7 @@ def _schema_of(arrays: Mapping[str, Header]) -> pa.Schema:
 
 
 def columns_of(name: str, array: npt.NDArray[Any]) -> list[tuple[str, pa.Array]]:
-    """Return (name, column) of an array, or of each of its fields. Further axes become lists. Raises InfeedError if unfit."""
+    """Return (name, column) of an array, or of each field. Further axes become lists. Raises InfeedError if unfit."""
     if array.dtype.names:
         prefix = "" if name == _VALUE else f"{name}."
         return [pair for field in array.dtype.names for pair in columns_of(f"{prefix}{field}", array[field])]
@@ -165,11 +162,8 @@ def columns_of(name: str, array: npt.NDArray[Any]) -> list[tuple[str, pa.Array]]
         if array.ndim > 1:
             items = pa.FixedSizeListArray.from_arrays(items, int(np.prod(array.shape[1:], dtype=np.int64)))
     except pa.ArrowException as error:
-        raise InfeedError(
-            f"a tf.Example cannot hold an array of {array.dtype}",
-            where=name,
-            do="cast the array to numbers, text, or bytes, or leave it out: NumpyOptions(arrays=...)",
-        ) from error
+        do = "cast the array to numbers, text, or bytes, or leave it out: NumpyOptions(arrays=...)"
+        raise InfeedError(f"a tf.Example cannot hold an array of {array.dtype}", where=name, do=do) from error
     return [(name, items)]
 
 
@@ -202,11 +196,8 @@ def _read_header(file: BinaryIO, where: str) -> Header:
             raise ValueError(f"version {version[0]}.{version[1]} of the format is unknown")
         shape, is_fortran, dtype = _READ_HEADER[version](file)
     if dtype.hasobject:
-        raise InfeedError(
-            "the array holds pickled objects, which are unsafe to read",
-            where=where,
-            do="cast it to numbers or text: array.astype(...)",
-        )
+        what = "the array holds pickled objects, which are unsafe to read"
+        raise InfeedError(what, where=where, do="cast it to numbers or text: array.astype(...)")
     if not shape:
         raise InfeedError("the array is a single value, without rows", where=where, do="write it with one axis or more")
     if is_fortran and len(shape) > 1:

@@ -153,11 +153,8 @@ def read_blocks(
             start, pending = start + whole, pending[whole:]
         elif len(pending) > most_mb << 20:
             line += lines_before() if lines_before else 0
-            raise InfeedError(
-                f"a row takes more than {most_mb} MB",
-                where=f"{span.path}, line {line}",
-                do="close the quote that opens there, add line ends, or raise max_row_mb (--max-row-mb)",
-            )
+            do = "close the quote that opens there, add line ends, or raise max_row_mb (--max-row-mb)"
+            raise InfeedError(f"a row takes more than {most_mb} MB", where=f"{span.path}, line {line}", do=do)
     if pending:
         yield TextBlock(span.path, pending, start, line, final=True)
 

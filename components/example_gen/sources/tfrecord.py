@@ -124,8 +124,5 @@ def check_examples(opened: OpenedSource, *, sequences: bool) -> None:
     for path in paths_of(opened):
         first = next(records.read_records(path), None)
         if first is not None and not is_example(first, sequence=sequences):
-            raise InfeedError(
-                f"the record is not a {name}",
-                where=f"{path}, record 0",
-                do="set payload_format to the format of the records",
-            )
+            what = f"the record is not a {name}"
+            raise InfeedError(what, where=f"{path}, record 0", do="set payload_format to the format of the records")

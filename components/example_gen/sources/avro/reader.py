@@ -68,7 +68,7 @@ def open_avro(root: str, patterns: inputs.Patterns, options: IngestOptions) -> O
 
 
 def plan_file(path: str, block_bytes: int) -> tuple[AvroHeader, list[Blocks]]:
-    """Return the header of a file, and tasks of about `block_bytes`. Raises InfeedError if the file is no whole Avro."""
+    """Return the header of a file, and tasks of about `block_bytes`. Raises InfeedError if the file is truncated."""
     header, tasks = read_header(path), list[Blocks]()
     start, first_row, row = header.stop, 1, 1
     with files.open_input(path, ahead=True) as file:
@@ -121,11 +121,8 @@ def decode_blocks(what: Blocks, limits: Limits) -> Iterator[pa.RecordBatch]:
             raise InfeedError(f"values do not match the Avro schema: {error}", where=header.path, do=_REMEDY) from error
         row += batch.num_rows
         if batch.nbytes > limits.row + limits.block:  # only the last row can be this large
-            raise InfeedError(
-                f"a row takes {batch.nbytes >> 20:,} MB",
-                where=f"{header.path}, row {row - 1}",
-                do="write the file with smaller values, or raise max_row_mb (--max-row-mb)",
-            )
+            do = "write the file with smaller values, or raise max_row_mb (--max-row-mb)"
+            raise InfeedError(f"a row takes {batch.nbytes >> 20:,} MB", where=f"{header.path}, row {row - 1}", do=do)
         yield batch
 
 

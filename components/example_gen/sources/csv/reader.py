@@ -25,7 +25,6 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, Findings, OpenedSource, Sample
 from infeed.components.example_gen.sources import sampling, streams
-from infeed.components.example_gen.sources.csv.cuts import rules_of
 from infeed.components.example_gen.sources.csv.rows import (
     CsvOptions,
     TextRows,
@@ -33,6 +32,7 @@ from infeed.components.example_gen.sources.csv.rows import (
     locate,
     parse_rows,
     row_starts,
+    rules_of,
     whole_rows,
 )
 from infeed.components.example_gen.sources.kinds import (
@@ -111,11 +111,8 @@ def check_headers(headers: Sequence[tuple[str, tuple[str, ...]]], options: CsvOp
     first, names = headers[0]
     for path, others in headers[1:]:
         if others != names:
-            raise InfeedError(
-                f"columns {_first_names(others)} differ from {_first_names(names)} in {first}",
-                where=f"{path}, line 1",
-                do="give all files the same header",
-            )
+            what = f"columns {_first_names(others)} differ from {_first_names(names)} in {first}"
+            raise InfeedError(what, where=f"{path}, line 1", do="give all files the same header")
     types = options.given_types
     unknown = sorted(set(types) - set(names))
     if unknown:
@@ -292,11 +289,8 @@ def _convert(
 
 def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
     if not streams.is_utf8(row):
-        raise InfeedError(
-            f"not {options.encoding} text: {row[:40]!r}",
-            where=f"{path}, line 1",
-            do="set the encoding of the file, such as --set encoding=latin-1",
-        )
+        do = "set the encoding of the file, such as --set encoding=latin-1"
+        raise InfeedError(f"not {options.encoding} text: {row[:40]!r}", where=f"{path}, line 1", do=do)
     quoting = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
     reader = csv.reader(io.StringIO(row.decode(), newline=""), delimiter=options.delimiter, **quoting)
     try:
@@ -307,20 +301,14 @@ def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
 
 def _check_header(header: list[str], options: CsvOptions, where: str) -> None:
     if all(kind_of_cell(name.encode()) < CellKind.TEXT for name in header):
-        raise InfeedError(
-            f"no header line: {_first_names(header)} are numbers",
-            where=where,
-            do=f"{_HEADER}, or use CsvOptions(header=False, names=...): {without_header(len(header))}",
-        )
+        do = f"{_HEADER}, or use CsvOptions(header=False, names=...): {without_header(len(header))}"
+        raise InfeedError(f"no header line: {_first_names(header)} are numbers", where=where, do=do)
     _check_names(header, where)
     for sign in _OTHER_DELIMITERS if len(header) == 1 else "":
         if sign != options.delimiter and sign in header[0]:
             shown = "tab" if sign == "\t" else sign
-            raise InfeedError(
-                f"the only column is named {header[0]!r}",
-                where=where,
-                do=f"use --delimiter {shown!r}, CsvOptions(delimiter={shown!r}), or confirm the name by names=",
-            )
+            do = f"use --delimiter {shown!r}, CsvOptions(delimiter={shown!r}), or confirm the name by names="
+            raise InfeedError(f"the only column is named {header[0]!r}", where=where, do=do)
 
 
 def without_header(columns: int) -> str:

@@ -119,11 +119,8 @@ def check_size(height: int, width: int, channels: int, path: str, most_mb: int) 
     """Raise InfeedError if the pixels take more than `most_mb` megabytes."""
     size = -(-height * width * channels >> 20)
     if size > most_mb:
-        raise InfeedError(
-            f"the image of {width:,} x {height:,} pixels decodes to {size:,} MB, {too_large(most_mb)}",
-            where=path,
-            do=f"scale it down, or raise max_row_mb (--max-row-mb {size})",
-        )
+        what = f"the image of {width:,} x {height:,} pixels decodes to {size:,} MB, {too_large(most_mb)}"
+        raise InfeedError(what, where=path, do=f"scale it down, or raise max_row_mb (--max-row-mb {size})")
 
 
 def rewrite(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tuple[bytes | bytearray, ImageHeader]:

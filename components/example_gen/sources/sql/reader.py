@@ -173,19 +173,14 @@ def connect(variable: str) -> Iterator[Database]:
     """Connect to the database whose URL is in this environment variable. Raises InfeedError if it refuses a request."""
     text = os.environ.get(variable)
     if not text:
-        raise InfeedError(
-            f"the environment variable {variable} is not set",
-            where="connection_env",
-            do=f"export it on every worker, such as {variable}=postgresql+psycopg://user:password@host/database",
-        )
+        do = f"export it on every worker, such as {variable}=postgresql+psycopg://user:password@host/database"
+        raise InfeedError(f"the environment variable {variable} is not set", where="connection_env", do=do)
     try:
         url = sa.make_url(text)
     except (exc.ArgumentError, ValueError):
-        raise InfeedError(
-            "the value is not a SQLAlchemy URL",
-            where=f"the environment variable {variable}",
-            do="use dialect+driver://user:password@host:port/database, with / and @ in the password as %2F and %40",
-        ) from None
+        what = "the value is not a SQLAlchemy URL"
+        do = "use dialect+driver://user:password@host:port/database, with / and @ in the password as %2F and %40"
+        raise InfeedError(what, where=f"the environment variable {variable}", do=do) from None
     way = adbc if url.drivername.endswith("+adbc") else alchemy
     try:
         with way.open_database(url) as database:
