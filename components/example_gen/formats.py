@@ -223,7 +223,10 @@ def guess_format(source: str) -> str:
         return "images"
     if len(shown) > 1:
         found = ", ".join(f"{kind} ({files.name(path)})" for kind, path in shown.items())
-        do = f"give a pattern that matches one format, in quotes: '{_pattern_for(shown, source)}'"
+        path = next((path for kind, path in shown.items() if kind in FORMATS), next(iter(shown.values())))
+        name, depth = _NUMBER_OF_SHARD.sub("*", files.name(path)), files.relative(path, source).count("/")
+        pattern = files.join(source, *["*"] * depth, f"*{name[name.rindex('.') :]}")
+        do = f"give a pattern that matches one format, in quotes: '{pattern}'"
         raise InfeedError(f"files of several formats: {found}", where=source, do=do)
     (kind,) = shown
     if kind in NOT_READ:
@@ -267,13 +270,6 @@ def is_list_of_images(source: str) -> bool:
 def is_pattern(source: str) -> bool:
     """Return whether a path is a glob pattern rather than the name of an existing file."""
     return bool(set("*?[{") & set(source)) and not files.exists(source)
-
-
-def _pattern_for(shown: Mapping[str, str], source: str) -> str:
-    kind = next((kind for kind in shown if kind in FORMATS), next(iter(shown)))
-    name = _NUMBER_OF_SHARD.sub("*", files.name(shown[kind]))
-    depth = files.relative(shown[kind], source).count("/")
-    return files.join(source, *["*"] * depth, f"*{name[name.rindex('.') :]}")
 
 
 def _visible_files(source: str) -> list[str]:

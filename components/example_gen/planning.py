@@ -180,7 +180,6 @@ def limited(tasks: Iterable[SpilledTask], options: IngestOptions) -> Iterator[Sp
 def _plan_splits(
     spills: Spills, splits: Sequence[str], buckets: Buckets | None, options: IngestOptions
 ) -> tuple[dict[str, Spills], Balanced]:
-    """Map each split to its spills, after labels are divided and balanced."""
     by_split = {split: spills.of_split(split) for split in splits}
     if buckets is not None and isinstance(options.split_by, ByLabel):
         for split, divided in divide_by_label(spills.of_split(None), buckets).items():

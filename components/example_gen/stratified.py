@@ -63,7 +63,6 @@ def stratified_rows(
 def _runs_of_task(
     source: OpenedSource, task: Task, options: IngestOptions, bad_rows: BadRows
 ) -> Iterator[dict[int, Strata]]:
-    """Yield the strata of each block, for each run of a task, as ingest cuts runs."""
     cutter, run = RunCutter(), dict[int, Strata]()
     for number, batch in enumerate(source.read(task.payload, bad_rows=bad_rows), start=1):
         chosen = choose_rows(batch, options, place_of(task.payload), bad_rows)

@@ -14,10 +14,10 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
+from infeed.components import schema
 from infeed.components.beam_runner import Named, telling_failures
 from infeed.components.dataset import files
-from infeed.components.dataset.manifest import Balanced, Shard
-from infeed.components.dataset.shards import ShardPlan
+from infeed.components.dataset.manifest import Shard
 from infeed.components.engine.running import Running, WorkerAnswer
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
@@ -165,7 +165,8 @@ def left_tasks(tasks: int, job: Job) -> Iterator[SpilledTask]:
         places = (np.array(of_task[name], np.int32) for name in ("file", "stratum"))
         sizes = (np.array(of_task[name], np.int64) for name in ("start", "records", "bytes"))
         spills = Spills(*pairs, *places, *sizes)
-        yield SpilledTask(**{**_with_tuples(fields), **bad, "spills": spills, "found": found})
+        counts = {name: tuple(fields[name]) for name in ("nulls", "rounded")}
+        yield SpilledTask(**{**fields, **counts, **bad, "spills": spills, "found": found})
 
 
 def leave_plan(plan: WritePlan, job: Job) -> None:
@@ -174,9 +175,7 @@ def leave_plan(plan: WritePlan, job: Job) -> None:
 
 
 def left_plan(job: Job) -> WritePlan:
-    fields = _read(files.join(job.temporary, _PLAN))
-    splits = tuple(SplitPlan(**{**split, "shards": ShardPlan(**split["shards"])}) for split in fields["splits"])
-    return WritePlan(**{**_with_tuples(fields), "balanced": Balanced(**fields["balanced"]), "splits": splits})
+    return schema.read_json(WritePlan, files.read_bytes(files.join(job.temporary, _PLAN)))
 
 
 def leave_shard(task: ShardTask, shard: Shard, job: Job) -> None:
@@ -212,8 +211,3 @@ def _jsonable(value: object) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
-
-
-def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """Restore the tuples that a task and a plan have in common."""
-    return {**fields, "nulls": tuple(fields["nulls"]), "rounded": tuple(fields["rounded"])}

@@ -81,8 +81,6 @@ def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> It
 
 @dataclass(frozen=True)
 class _Head:
-    """The schema of a file, and how to read its batches."""
-
     schema: pa.Schema
     is_stream: bool  # in the stream format, without an index of its batches
     in_place: bool  # batches are read in place, from the mapped file, as they are not compressed

@@ -161,8 +161,6 @@ def plan_blocks(refs: Sequence[FileRef], block_bytes: int) -> Iterator[FileBlock
 
 @dataclass(frozen=True)
 class _Listed:
-    """The files that match the patterns, with their classes, and the classes of all splits."""
-
     root: str
     found: Mapping[str | None, list[files.FileStat]]
     refs: Mapping[str | None, list[FileRef]]
@@ -213,7 +211,6 @@ def open_text(
 def _read_binary(
     block: FileBlock, schema: pa.Schema, classes: Classes, most_mb: int, *, bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    """Yield one row for each file, and report files that are too large."""
     refs = list(bounded(block, most_mb, bad_rows))
     columns = {
         "data": as_column([read_whole(ref.path) for ref in refs]),
@@ -225,8 +222,6 @@ def _read_binary(
 
 @dataclass(frozen=True)
 class _TextReading:
-    """Settings of the tasks that read text."""
-
     schema: pa.Schema
     classes: Classes
     encoding: str
@@ -240,7 +235,6 @@ class _TextReading:
 
 
 def _read_lines(part: tuple[Span, FileRef], form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
-    """Yield one row for each line, and report lines that cannot be decoded."""
     span, file = part
     for block in streams.read_blocks(span, form.encoding, form.block_bytes, streams.whole_lines, form.max_row_mb):
         if streams.is_utf8(block.data):

@@ -97,7 +97,6 @@ def _row_bytes(found: Any) -> int:
 
 
 def _columns(path: str, name: str, dataset: Any, start: int, stop: int) -> list[tuple[str, pa.Array]]:
-    """Read some rows of a dataset as columns."""
     h5py = required("h5py")
     where = f"{path}, dataset {dataset.name!r}"
     text, varying = h5py.check_string_dtype(dataset.dtype), h5py.check_vlen_dtype(dataset.dtype)
@@ -115,7 +114,6 @@ def _columns(path: str, name: str, dataset: Any, start: int, stop: int) -> list[
 
 @contextmanager
 def _datasets(path: str, group: str, wanted: Sequence[str] | None) -> Iterator[Mapping[str, Any]]:
-    """Open a file, and yield the datasets of a group by name."""
     h5py = required("h5py")
     with files.open_input(path) as raw:
         with _errors(path):

@@ -82,8 +82,6 @@ def open_iceberg(
 
 @dataclass(frozen=True)
 class _Input:
-    """A file, as PyIceberg opens it."""
-
     location: str
 
     def open(self) -> AbstractContextManager[pa.NativeFile]:
@@ -121,7 +119,6 @@ def _metadata_file(root: str, name: str | None) -> str:
 
 
 def _check_names(table: Any, root: str) -> None:
-    """Raise InfeedError if names do not identify the columns in all files."""
     names, numbers = defaultdict[int, set[str]](set), defaultdict[str, set[int]](set)
     for schema in table.metadata.schemas:
         for number in schema.field_ids:

@@ -293,7 +293,6 @@ def _is_small(block: TextBlock) -> bool:
 
 
 def _halves(block: TextBlock) -> tuple[TextBlock, TextBlock]:
-    """Split a block of several lines into two blocks of similar size."""
     middle = len(block.data) // 2
     cut = block.data.find(b"\n", middle, -1) + 1 or block.data.rfind(b"\n", 0, middle) + 1
     first, second = block.data[:cut], block.data[cut:]

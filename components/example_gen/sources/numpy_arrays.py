@@ -80,9 +80,17 @@ def open_numpy(
 ) -> OpenedSource:
     """Open NumPy files with compatible columns."""
     look = partial(read_headers, wanted=(numpy or NumpyOptions()).arrays)
-    seen = inputs.look(inputs.find(root, patterns), look)
-    schema = schemas.unify([schemas.FileSchema(file.path, _schema_of(arrays)) for _, file, arrays in seen])
-    parts = [(split, file, list(_plan(file.path, arrays, options))) for split, file, arrays in seen]
+    found, parts = list[schemas.FileSchema](), list[tuple[str | None, files.FileStat, list[Rows]]]()
+    for split, file, arrays in inputs.look(inputs.find(root, patterns), look):
+        none = {name: np.empty((0, *header.shape[1:]), header.dtype) for name, header in arrays.items()}
+        columns = [pair for name, array in none.items() for pair in columns_of(name, array)]
+        found.append(schemas.FileSchema(file.path, pa.schema([(name, column.type) for name, column in columns])))
+        (count,) = {header.shape[0] for header in arrays.values()}
+        of_row = max(sum(header.row_bytes for header in arrays.values()), 1)
+        step = max(1, options.block_bytes // of_row) if file.path.endswith(".npy") else max(count, 1)
+        rows = [Rows(file.path, arrays, start, min(start + step, count)) for start in range(0, count, step)]
+        parts.append((split, file, rows))
+    schema = schemas.unify(found)
     return inputs.of_parts("numpy", root, schema, parts, partial(read_rows, schema=schema, options=options))
 
 
@@ -134,19 +142,6 @@ def _read(what: Rows, name: str, file: BinaryIO, rows: int) -> npt.NDArray[Any]:
     if len(data) < rows * header.row_bytes:
         raise InfeedError("the array is truncated", where=where, do=_DO)
     return np.frombuffer(data, header.dtype).reshape(rows, *header.shape[1:])
-
-
-def _plan(path: str, arrays: Mapping[str, Header], options: IngestOptions) -> Iterator[Rows]:
-    (count,) = {header.shape[0] for header in arrays.values()}
-    of_row = max(sum(header.row_bytes for header in arrays.values()), 1)
-    step = max(1, options.block_bytes // of_row) if path.endswith(".npy") else max(count, 1)
-    return (Rows(path, arrays, start, min(start + step, count)) for start in range(0, count, step))
-
-
-def _schema_of(arrays: Mapping[str, Header]) -> pa.Schema:
-    none = {name: np.empty((0, *header.shape[1:]), header.dtype) for name, header in arrays.items()}
-    columns = [pair for name, array in none.items() for pair in columns_of(name, array)]
-    return pa.schema([(name, column.type) for name, column in columns])
 
 
 def columns_of(name: str, array: npt.NDArray[Any]) -> list[tuple[str, pa.Array]]:

@@ -238,28 +238,24 @@ def find_span(stretch: Stretch, rules: RowRules, most_mb: int) -> Span:
     first = stretch.first
 
     def find(offset: int) -> int:
-        return max(_find_row(first.path, offset, rules, most_mb), first.start)
+        """Return the offset of the first row after a byte. Neighboring stretches get the same result."""
+        with files.open_input(first.path) as file:
+            size, file_bytes, best = _WINDOW_BYTES, file.size(), None
+            while True:
+                file.seek(offset - 1)
+                data = file.read(size)
+                ended = offset - 1 + len(data) >= file_bytes
+                found = rules.guess(data, ended)
+                best = found or best
+                if ended or (found and (found[1] or size >= _LAST_WINDOW_BYTES)) or size > most_mb << 20:
+                    return max(offset - 1 + (best[0] if best else len(data)), first.start)
+                size *= 8
 
     start = first.start if stretch.is_first else find(stretch.start)
     stop = None if stretch.stop is None else find(stretch.stop)
     if stop is not None and stop < start:
         raise AstrayError
     return Span(first.path, start, stop, first.line if stretch.is_first else 1)
-
-
-def _find_row(path: str, offset: int, rules: RowRules, most_mb: int) -> int:
-    """Return the offset of the first row after a byte. Neighboring stretches get the same result."""
-    with files.open_input(path) as file:
-        size, file_bytes, best = _WINDOW_BYTES, file.size(), None
-        while True:
-            file.seek(offset - 1)
-            data = file.read(size)
-            ended = offset - 1 + len(data) >= file_bytes
-            found = rules.guess(data, ended)
-            best = found or best
-            if ended or (found and (found[1] or size >= _LAST_WINDOW_BYTES)) or size > most_mb << 20:
-                return offset - 1 + (best[0] if best else len(data))
-            size *= 8
 
 
 def lines_before(span: Span, rules: RowRules, block_bytes: int) -> Callable[[], int]:

@@ -20,7 +20,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.reading import check_listed, expected_file, listed_files
 from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import AstrayError, BadRows, Findings, OpenedSource, Sample
+from infeed.components.example_gen.inputs import AstrayError, BadRows, FilePart, Findings, OpenedSource, Sample
 from infeed.components.example_gen.sources import streams
 
 SCHEMA = pa.schema([("record", pa.large_binary())])
@@ -54,22 +54,18 @@ def open_cut_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOpti
     """
     opened = open_tfrecords(root, patterns, options)
     size = streams.span_bytes(options.block_bytes)
-    tasks = inputs.as_tasks(
-        (task.split, replace(task.payload, piece=piece))
-        for task in opened.tasks
-        for piece in _cut_file(task.payload.piece, task.payload.file.size, size)
-    )
+    work = list[tuple[str | None, FilePart]]()
+    for task in opened.tasks:
+        path, pieces = task.payload.piece, [task.payload.piece]
+        if task.payload.file.size > size and not path.endswith(names.GZIP_SUFFIX):
+            bounds = [*range(0, task.payload.file.size, size), None]
+            pieces = [RecordStretch(path, start or 0, stop) for start, stop in pairwise(bounds)]
+        work += [(task.split, replace(task.payload, piece=piece)) for piece in pieces]
+    tasks = inputs.as_tasks(iter(work))
     if len(tasks) == len(opened.tasks):
         return opened
     sample = Sample(None, _no_kinds)
     return replace(opened, tasks=tasks, sample=sample, reopen=lambda _: open_tfrecords(root, patterns, options))
-
-
-def _cut_file(path: str, size: int, range_bytes: int) -> list[str | RecordStretch]:
-    if path.endswith(names.GZIP_SUFFIX) or size <= range_bytes:
-        return [path]
-    bounds = [*range(0, size, range_bytes), None]
-    return [RecordStretch(path, start or 0, stop) for start, stop in pairwise(bounds)]
 
 
 def _no_kinds(found: Sequence[Findings]) -> None:

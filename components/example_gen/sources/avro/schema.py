@@ -147,6 +147,5 @@ def _full_name(schema: dict[str, Any], namespace: str) -> str:
 
 
 def _namespace(schema: dict[str, Any], namespace: str) -> str:
-    """Return the namespace of the fields of a type."""
     own = str(schema.get("name", "")).rpartition(".")[0]
     return own or str(schema.get("namespace", namespace))

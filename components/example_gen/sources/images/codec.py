@@ -132,7 +132,18 @@ def rewrite(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tupl
     """
     _return_freed_pixels()
     try:
-        header, pixels = _decoded(data, path, options, most_mb)
+        with open_image(io.BytesIO(data)) as image:
+            header = _header_of(image, path)
+            height, width = max((header.height, header.width), options.size or (0, 0), key=math.prod)
+            check_size(height, width, header.channels, path, most_mb)
+            image.load()
+            # The output has no orientation tag, so apply the tag to the pixels.
+            is_turned = image.getexif().get(_ORIENTATION, 1) != 1
+            upright = ImageOps.exif_transpose(image) if is_turned else image  # exif_transpose copies every image
+            pixels = _to_8_bits(upright, path, options)
+            if options.size is not None:
+                height, width = options.size
+                pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)  # averages when it shrinks
     except UnidentifiedImageError as error:
         raise InfeedError("not an image", where=path, do=_DO) from error
     except UNREADABLE as error:
@@ -150,22 +161,6 @@ def _return_freed_pixels() -> None:
     """Make glibc return large blocks to the system. Otherwise it keeps hundreds of megabytes."""
     with suppress(AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BLOCK)
-
-
-def _decoded(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tuple[ImageHeader, Image.Image]:
-    with open_image(io.BytesIO(data)) as image:
-        header = _header_of(image, path)
-        height, width = max((header.height, header.width), options.size or (0, 0), key=math.prod)
-        check_size(height, width, header.channels, path, most_mb)
-        image.load()
-        # The output has no orientation tag, so apply the tag to the pixels.
-        is_turned = image.getexif().get(_ORIENTATION, 1) != 1
-        upright = ImageOps.exif_transpose(image) if is_turned else image  # exif_transpose copies every image
-        plain = _to_8_bits(upright, path, options)
-        if options.size is not None:
-            height, width = options.size
-            plain = plain.resize((width, height), Image.Resampling.BILINEAR)  # averages when it shrinks
-        return header, plain
 
 
 @contextmanager

@@ -54,8 +54,6 @@ class Found:
 
 @dataclass(frozen=True)
 class _ImageReading:
-    """Settings of the tasks that read images."""
-
     classes: Classes
     options: ImageOptions
     ingest: IngestOptions
