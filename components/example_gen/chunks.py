@@ -27,18 +27,12 @@ Place = tuple[int, int, tuple[int, ...]]  # start and size of a part on disk, an
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of the records that one spill contributes to one shard.
+    """A piece of the records that one spill contributes to one shard."""
 
-    Attributes:
-      spill: index of the spill among those of its split, in input order.
-      counts: number of records in each window of the shard.
-      data: this piece of the records' Arrow IPC stream.
-    """
-
-    spill: int
+    spill: int  # index of the spill among those of its split, in input order
     piece: int
-    counts: tuple[int, ...]
-    data: bytes
+    counts: tuple[int, ...]  # number of records in each window of the shard
+    data: bytes  # this piece of the records' Arrow IPC stream
 
 
 def chunks_of(plan: SplitPlan, number: int, spill: PlacedSpill) -> Iterator[tuple[int, Chunk]]:

@@ -46,22 +46,15 @@ _IN_PLACE_OF = {  # executors of TFX -> our component for the same format
 
 @dataclass(frozen=True)
 class Request:
-    """The parsed exec properties of an ExampleGen.
+    """The parsed exec properties of an ExampleGen."""
 
-    Attributes:
-      format: a name in `formats.FORMATS`. Empty if the executor opens its source itself.
-      patterns: split -> file pattern under `input_base`, or query. The key is None if `buckets` splits the rows.
-      splits: all splits to write. Splits of the input that stay whole follow those of the buckets.
-      source: options of the format, as JSON types.
-    """
-
-    format: str
+    format: str  # a name in `formats.FORMATS`. Empty if the executor opens its source itself
     input_base: str
-    patterns: Mapping[str | None, str]
-    splits: tuple[str, ...]
+    patterns: Mapping[str | None, str]  # split -> file pattern, or query. The key is None if `buckets` splits the rows
+    splits: tuple[str, ...]  # all splits to write. Splits of the input that stay whole follow those of the buckets
     buckets: Buckets | None
     options: IngestOptions
-    source: Mapping[str, Any]
+    source: Mapping[str, Any]  # options of the format, as JSON types
     payload_format: int
     file_format: int
 

@@ -38,30 +38,19 @@ NOT_READ = {  # suffixes of known formats that are not supported, with the remed
 
 @dataclass(frozen=True)
 class Format:
-    """A source format. Its module is imported when a source is opened.
+    """A source format. Its module is imported when a source is opened."""
 
-    Attributes:
-      module: module in `sources`.
-      open: name of its function `(root, patterns, options[, settings])`. For a database `(queries, options, settings)`,
-        beside a function `fingerprint(queries, settings)`.
-      sampled: like `open`, but infers types from a sample that the tasks verify. Empty if the format has none.
-      settings: class of the format's options in the module. Empty if the format has none.
-      component: name of its ExampleGen in `infeed.components`.
-      suffixes: file name suffixes that identify the format.
-      folders: module whose `default_pattern` finds the files in a folder that may have class folders.
-      is_query: whether the source is a query or a table rather than a path.
-      package: package that reads it, if neither the core nor TensorFlow brings it.
-    """
-
-    module: str
+    module: str  # in `sources`
+    # Name of a function `(root, patterns, options[, settings])`, or for a database `(queries, options, settings)`,
+    # beside a function `fingerprint(queries, settings)`.
     open: str
-    settings: str = ""
-    component: str = "FileExampleGen"
-    suffixes: tuple[str, ...] = ()
-    folders: str = ""
-    is_query: bool = False
-    sampled: str = ""
-    package: str = ""
+    settings: str = ""  # class of the format's options in the module. Empty if the format has none
+    component: str = "FileExampleGen"  # name of its ExampleGen in `infeed.components`
+    suffixes: tuple[str, ...] = ()  # file name suffixes that identify the format
+    folders: str = ""  # module whose `default_pattern` finds the files in a folder that may have class folders
+    is_query: bool = False  # whether the source is a query or a table rather than a path
+    sampled: str = ""  # like `open`, but infers types from a sample that the tasks verify. Empty if the format has none
+    package: str = ""  # package that reads it, if neither the core nor TensorFlow brings it
 
 
 FORMATS = {

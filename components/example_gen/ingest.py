@@ -51,21 +51,14 @@ _OFFSETS = "lines.json"
 
 @dataclass(frozen=True)
 class Job:
-    """The plan of one ingest, shared by all steps.
-
-    Attributes:
-      source: the source without its tasks, which may be many and are sent to the workers one by one.
-      buckets: hash buckets that split the rows. None if every task names its split.
-      local_scratch: local folder for intermediate files. Empty if other machines read them too, or if the dataset is
-        local.
-    """
+    """The plan of one ingest, shared by all steps."""
 
     root: str
-    source: OpenedSource
+    source: OpenedSource  # without its tasks, which may be many and are sent to the workers one by one
     splits: tuple[str, ...]
-    buckets: Buckets | None
+    buckets: Buckets | None  # hash buckets that split the rows. None if every task names its split
     options: IngestOptions
-    local_scratch: str = ""
+    local_scratch: str = ""  # folder of intermediate files. Empty if other machines read them, or the dataset is local
 
     @classmethod
     def of(

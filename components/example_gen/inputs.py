@@ -38,20 +38,13 @@ Found = Mapping[str | None, list[files.FileStat]]  # the files of each split
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that cannot be converted to the schema.
+    """A row that cannot be converted to the schema."""
 
-    Attributes:
-      file: path of the file, or the source's name for the place.
-      line: line or row number in the file, from 1. None if unknown.
-      column: column with the error. None if the whole row is bad.
-      text: the raw row, possibly shortened.
-    """
-
-    file: str
-    line: int | None
-    column: str | None
+    file: str  # path of the file, or the source's name for the place
+    line: int | None  # line or row number in the file, from 1. None if unknown
+    column: str | None  # column with the error. None if the whole row is bad
     reason: str
-    text: str
+    text: str  # the raw row, possibly shortened
 
     @property
     def remedy(self) -> str:
@@ -72,19 +65,12 @@ class AstrayError(Exception):
 
 @dataclass(frozen=True)
 class Findings:
-    """What a task found in its part of an input whose types were inferred from a sample.
+    """What a task found in its part of an input whose types were inferred from a sample."""
 
-    Attributes:
-      kinds: kinds of the columns as JSON types, in the form that the format's `Sample.merge` reads.
-      lines: number of line ends.
-      line: number of the first line. None if it depends on the tasks before; bad rows then count from 1.
-      astray: the result is meaningless: the part starts or ends within a row, or only reading in order finds bad rows.
-    """
-
-    kinds: Any = None
-    lines: int = 0
-    line: int | None = 1
-    astray: bool = False
+    kinds: Any = None  # kinds of the columns as JSON types, in the form that the format's `Sample.merge` reads
+    lines: int = 0  # number of line ends
+    line: int | None = 1  # number of the first line. None if it depends on the tasks before; bad rows then count from 1
+    astray: bool = False  # the part starts or ends within a row, or only reading in order finds bad rows
 
 
 class BadRows:
@@ -221,29 +207,19 @@ class Read(Protocol):
 
 @dataclass(frozen=True)
 class OpenedSource:
-    """A source before the first row is read.
-
-    Attributes:
-      warnings: notes for people about skipped parts.
-      serialized: the first column holds records that are written unchanged, and the others serve the options.
-      decimals: floats were written as decimals; see `example_types.count_rounded`.
-      left_out: columns that a tf.Example cannot hold, with the reason and the remedy.
-      sample: if types were inferred from a sample, how to check them against the findings of the tasks.
-      place: the files or the query that the source reads, for errors.
-      reopen: opens the source again with the kinds that `sample` merged. None reads the whole input to infer them.
-    """
+    """A source before the first row is read."""
 
     provenance: Source
     schema: pa.Schema
     tasks: tuple[Task, ...]
     read: Read
-    serialized: bool = False
-    decimals: bool = False
-    warnings: tuple[str, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    sample: Sample | None = None
-    place: str = ""
-    reopen: Callable[[Any], OpenedSource] | None = None
+    serialized: bool = False  # the first column holds records to write unchanged, and the others serve the options
+    decimals: bool = False  # floats were written as decimals; see `example_types.count_rounded`
+    warnings: tuple[str, ...] = ()  # notes for people about skipped parts
+    left_out: Mapping[str, str] = field(default_factory=dict)  # columns that no tf.Example holds: reason and remedy
+    sample: Sample | None = None  # if types were inferred from a sample, how to check them against the findings
+    place: str = ""  # the files or the query that the source reads, for errors
+    reopen: Callable[[Any], OpenedSource] | None = None  # given the kinds that `sample` merged, or None to infer them
 
 
 @dataclass(frozen=True)

@@ -34,44 +34,29 @@ _FEW_VALUES = "stratify or balance by a column with few distinct values"
 
 @dataclass(frozen=True)
 class SpilledTask:
-    """The outcome of one task.
-
-    Attributes:
-      rows: rows read, including filtered and rejected rows.
-      rejected: number of rejected rows, which the task wrote to a file.
-      nulls: number of nulls in each written column.
-      rounded: number of values that float32 changes, in each written column.
-      spills: the spills in input order.
-      found: findings of the source, if its types were inferred from a sample.
-    """
+    """The outcome of one task."""
 
     order: int
-    rows: int
+    rows: int  # rows read, including filtered and rejected rows
     filtered: int
-    rejected: int
+    rejected: int  # number of rejected rows, which the task wrote to a file
     first_rejected: BadRow | None
     last_rejected: BadRow | None
-    nulls: tuple[int, ...]
-    rounded: tuple[int, ...]
-    spills: Spills
-    found: Findings | None = None
+    nulls: tuple[int, ...]  # number of nulls in each written column
+    rounded: tuple[int, ...]  # number of values that float32 changes, in each written column
+    spills: Spills  # in input order
+    found: Findings | None = None  # findings of the source, if its types were inferred from a sample
 
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """The content of a split, and how it is written.
-
-    Attributes:
-      spills: number of spills with its records.
-      interleave: whether records are shuffled.
-      shards: number of shards, with the reason.
-    """
+    """The content of a split, and how it is written."""
 
     split: str
     records: int
     bytes: int
-    spills: int
-    interleave: bool
+    spills: int  # number of spills with its records
+    interleave: bool  # whether records are shuffled
     shards: ShardPlan
 
     @property

@@ -105,16 +105,12 @@ def list_spills(folder: str, split: str, spills: Spills) -> None:
 
 @dataclass(frozen=True)
 class SpillTable:
-    """The spills of a split as columns, in input order. A worker needs only few of them.
-
-    Attributes:
-      records, bytes: int64 [n + 1], cumulative sizes before each spill, and the total.
-    """
+    """The spills of a split as columns, in input order. A worker needs only few of them."""
 
     paths: pa.Array
     starts: npt.NDArray[np.int64]
-    records: npt.NDArray[np.int64]
-    bytes: npt.NDArray[np.int64]
+    records: npt.NDArray[np.int64]  # [n + 1], cumulative size before each spill, and the total
+    bytes: npt.NDArray[np.int64]  # the same in bytes
 
     @classmethod
     def read(cls, folder: str, split: str) -> SpillTable:

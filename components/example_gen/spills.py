@@ -131,37 +131,24 @@ def _encode_labels(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray
 
 @dataclass(frozen=True)
 class Spill:
-    """A run of records that share a split and a stratum: a spill file, or a part of one.
+    """A run of records that share a split and a stratum: a spill file, or a part of one."""
 
-    Attributes:
-      split: None until all labels are counted, if splits are stratified.
-      start: index of the first record in the file.
-      bytes: size of the records, not of the file.
-      strata: the labels that the records share, for the stratified split and for balancing.
-    """
-
-    split: str | None
+    split: str | None  # None until all labels are counted, if splits are stratified
     path: str
-    start: int
+    start: int  # index of the first record in the file
     records: int
-    bytes: int
-    strata: Stratum = (None, None)
+    bytes: int  # size of the records, not of the file
+    strata: Stratum = (None, None)  # the labels that the records share, for the stratified split and for balancing
 
 
 @dataclass(frozen=True, eq=False)
 class Spills:
-    """Spills in input order as columns, some 32 bytes for each run, split and label. Paths and labels are stored once.
+    """Spills in input order as columns, some 32 bytes for each run, split and label. Paths are stored once."""
 
-    Attributes:
-      files: (split, path) of each file. The split is None until labels are divided.
-      file: index of each spill's file.
-      stratum: index of each spill's stratum in `strata`.
-    """
-
-    files: Sequence[tuple[str | None, str]]
+    files: Sequence[tuple[str | None, str]]  # (split, path). The split is None until labels are divided
     strata: Sequence[Stratum]
-    file: Numbers
-    stratum: Numbers
+    file: Numbers  # index of each spill's file
+    stratum: Numbers  # index of each spill's stratum in `strata`
     start: Ints
     records: Ints
     bytes: Ints

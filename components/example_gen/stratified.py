@@ -53,10 +53,10 @@ def stratified_rows(
             spills += spills_of(path, None, strata)
     found: dict[Block, list[Rows]] = defaultdict(list)
     for one in divide_by_label(Spills.of(spills), buckets)[split]:
-        order, of_block, indices = runs[one.path]
+        order_of_task, of_block, indices = runs[one.path]
         part = slice(one.start, one.start + one.records)
         for block in np.unique(of_block[part]).tolist():
-            found[order, block].append(indices[part][of_block[part] == block])
+            found[order_of_task, block].append(indices[part][of_block[part] == block])
     return {block: np.sort(np.concatenate(rows)) for block, rows in found.items()}
 
 

@@ -161,10 +161,10 @@ def left_tasks(tasks: int, job: Job) -> Iterator[SpilledTask]:
         bad = {name: BadRow(**fields[name]) for name in ("first_rejected", "last_rejected") if fields[name]}
         found = Findings(**fields["found"]) if fields["found"] else None
         of_task = fields["spills"]
-        pairs = ([tuple(pair) for pair in of_task[name]] for name in ("files", "strata"))
-        places = (np.array(of_task[name], np.int32) for name in ("file", "stratum"))
+        paths, strata = ([tuple(pair) for pair in of_task[name]] for name in ("files", "strata"))
+        file, stratum = (np.array(of_task[name], np.int32) for name in ("file", "stratum"))
         sizes = (np.array(of_task[name], np.int64) for name in ("start", "records", "bytes"))
-        spills = Spills(*pairs, *places, *sizes)
+        spills = Spills(paths, strata, file, stratum, *sizes)
         counts = {name: tuple(fields[name]) for name in ("nulls", "rounded")}
         yield SpilledTask(**{**fields, **counts, **bad, "spills": spills, "found": found})
 

@@ -33,19 +33,12 @@ _SPACE = r"[\s\x{a0}\x{2009}\x{202f}]*"
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """The number format of a column.
+    """The number format of a column. Cells may lack the units."""
 
-    Attributes:
-      thousands: separator between groups of three digits. A space matches all kinds of spaces. Empty for none.
-      decimal: decimal separator.
-      before: unit before the number, such as $. Optional in cells.
-      after: unit after the number, such as % or kg. Optional in cells.
-    """
-
-    thousands: str = ""
-    decimal: str = "."
-    before: str = ""
-    after: str = ""
+    thousands: str = ""  # separator between groups of three digits. A space matches all kinds of spaces. Empty for none
+    decimal: str = "."  # decimal separator
+    before: str = ""  # unit before the number, such as $
+    after: str = ""  # unit after the number, such as % or kg
 
     def __str__(self) -> str:
         before, after = (" " if unit.isalpha() else "" for unit in (self.before, self.after))

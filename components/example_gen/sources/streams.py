@@ -68,20 +68,14 @@ class Stretch:
 
 @dataclass(frozen=True)
 class RowRules:
-    """How a format separates rows.
+    """How a format separates rows, given some bytes that start with a row."""
 
-    Attributes:
-      whole: returns the number of bytes of whole rows in a piece that starts with a row.
-      ends: returns the offset after each row of such a piece.
-      guess: given a piece that starts anywhere, and whether it ends the file, returns the offset after the first row
-        end, and whether that is certain. None if no row ends there. The first byte precedes the piece.
-      is_closed: whether a piece that starts with a row ends with a row.
-    """
-
-    whole: Callable[[bytes], int]
-    ends: Callable[[bytes], npt.NDArray[np.int64]]
+    whole: Callable[[bytes], int]  # returns the number of bytes of whole rows
+    ends: Callable[[bytes], npt.NDArray[np.int64]]  # returns the offset after each row
+    # Given bytes that start anywhere, after one that precedes them, and whether they end the file: returns the offset
+    # after the first row end, and whether that is certain. None if no row ends there.
     guess: Callable[[bytes, bool], tuple[int, bool] | None]
-    is_closed: Callable[[bytes], bool]
+    is_closed: Callable[[bytes], bool]  # whether the last row is whole
 
 
 @dataclass(frozen=True)
