@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components.example_gen.planning import ShardTask, SplitPlan
-from infeed.components.example_gen.shuffle import SCHEMA, PlacedSpill, deal_spill, joined
+from infeed.components.example_gen.shuffle import SCHEMA, Parts, PlacedSpill, deal_spill, joined
 
 _CHUNK_BYTES = 1 << 20
 Place = tuple[int, int, tuple[int, ...]]  # start and size of a part on disk, and its number of records in each window
@@ -83,9 +82,7 @@ def _contiguous(places: Sequence[tuple[int, int]], disk: IO[bytes]) -> int:
     return copied
 
 
-def _read_parts(
-    path: str, places: Sequence[Place]
-) -> Iterator[tuple[list[pa.LargeBinaryArray], npt.NDArray[np.int64]]]:
+def _read_parts(path: str, places: Sequence[Place]) -> Parts:
     if not places:
         return  # an empty file cannot be mapped
     with pa.memory_map(path) as disk:

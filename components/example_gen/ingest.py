@@ -62,13 +62,7 @@ class Job:
 
     @classmethod
     def of(
-        cls,
-        source: OpenedSource,
-        *,
-        root: str,
-        splits: tuple[str, ...],
-        buckets: Buckets | None,
-        options: IngestOptions,
+        cls, source: OpenedSource, root: str, splits: tuple[str, ...], buckets: Buckets | None, options: IngestOptions
     ) -> Job:
         """Create a job. Raises InfeedError if options do not fit, or OtherKindsError if they do not fit a sample."""
         if not source.tasks:

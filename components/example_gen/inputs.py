@@ -31,6 +31,8 @@ _COMPANIONS = ("dataset_info.json", "state.json", "dataset_dict.json", "features
 _STATISTICS = re.compile(r"statistics-.*\.json")
 _TOO_LARGE = "more than max_row_mb"
 A = TypeVar("A")
+Batches = Iterator[pa.RecordBatch]
+ReadFile = Callable[[str], Iterable[pa.RecordBatch]]  # given the path of a file
 Convert = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, dict[int, tuple[str, str]]]]
 Patterns = Mapping[str | None, str]  # split -> pattern below the root. The key is None if rows are split by hash
 Found = Mapping[str | None, list[files.FileStat]]  # the files of each split
@@ -146,7 +148,7 @@ def conform(
     *,
     first_row: int = 1,
     convert: Convert | None = None,
-) -> Iterator[pa.RecordBatch]:
+) -> Batches:
     """Flatten structs, add missing columns, cast to the schema, and report rows that a tf.Example cannot hold.
 
     Args:
@@ -277,7 +279,7 @@ def with_tasks(opened: OpenedSource, more: Sequence[Task], warnings: tuple[str, 
     return dataclasses.replace(opened, tasks=(*opened.tasks, *added), read=read, warnings=warnings)
 
 
-def _read_or_report(payload: Any, read: Read, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def _read_or_report(payload: Any, read: Read, *, bad_rows: BadRows) -> Batches:
     if isinstance(payload, FilePart) and isinstance(payload.piece, BadRow):
         bad_rows.report(payload.piece)
     else:
@@ -308,7 +310,7 @@ def _retyped(field: pa.Field, options: IngestOptions) -> pa.DataType:
     return field.type
 
 
-def _read_retyped(payload: Any, read: Read, schema: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def _read_retyped(payload: Any, read: Read, schema: pa.Schema, *, bad_rows: BadRows) -> Batches:
     for batch in read(payload, bad_rows=bad_rows):
         yield schemas.fill(batch, schema)
 
@@ -373,14 +375,12 @@ def of_parts(
     return OpenedSource(source, schema, tasks, partial(_read_part, read=read), place=root, **facts)
 
 
-def _read_part(part: FilePart, read: Read, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def _read_part(part: FilePart, read: Read, *, bad_rows: BadRows) -> Batches:
     with files.unchanged(part.file):
         yield from read(part.piece, bad_rows=bad_rows)
 
 
-def open_files(
-    kind: str, root: str, patterns: Patterns, read: Callable[[str], Iterable[pa.RecordBatch]]
-) -> OpenedSource:
+def open_files(kind: str, root: str, patterns: Patterns, read: ReadFile) -> OpenedSource:
     """Open files by a function that reads one. Raises InfeedError if the columns of their first batches conflict."""
     firsts = look(find(root, patterns), lambda path: next(iter(read(path)), None))
     seen = [schemas.FileSchema(file.path, first.schema) for _, file, first in firsts if first is not None]
@@ -391,9 +391,7 @@ def open_files(
     return of_parts(kind, root, schema, parts, partial(_read_file, schema=schema, read=read))
 
 
-def _read_file(
-    path: str, schema: pa.Schema, read: Callable[[str], Iterable[pa.RecordBatch]], *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
+def _read_file(path: str, schema: pa.Schema, read: ReadFile, *, bad_rows: BadRows) -> Batches:
     yield from conform(read(path), schema, path, bad_rows)
 
 

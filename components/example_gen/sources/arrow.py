@@ -20,7 +20,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import Part
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import Batches, OpenedSource, Patterns
 from infeed.components.example_gen.sources import columnar
 from infeed.components.example_gen.sources.columnar import ColumnOptions, FileLayout, Reader, RowGroups, reading_errors
 from infeed.components.example_gen.sources.reader_process import Limits
@@ -37,13 +37,11 @@ class ArrowOptions(ColumnOptions):
     """Options of the Arrow reader: those of `ColumnOptions`."""
 
 
-def open_arrow(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, arrow: ArrowOptions | None = None
-) -> OpenedSource:
+def open_arrow(root: str, patterns: Patterns, options: IngestOptions, arrow: ArrowOptions) -> OpenedSource:
     """Open Arrow files with compatible columns; see `open_columnar`."""
     reader = Reader("arrow", read_layout, decode_batches, mapped=True)
     found = inputs.find(root, patterns, companions=False)
-    return columnar.open_columnar(reader, root, found, options, arrow or ArrowOptions())
+    return columnar.open_columnar(reader, root, found, options, arrow)
 
 
 def read_layout(path: str, block_bytes: int) -> FileLayout:
@@ -61,7 +59,7 @@ def read_layout(path: str, block_bytes: int) -> FileLayout:
     )
 
 
-def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
+def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Batches:
     """Yield some batches, or a whole stream, in flat batches of about `limits.block` bytes; see `columnar.cut`."""
     head = _read_head(what.path)
     tops = {top for name in wanted for top in columnar.nesting(name)}
@@ -99,7 +97,7 @@ def _read_head(path: str) -> _Head:
         return _Head(reader.schema, is_stream, first is None or pa.total_allocated_bytes() == before)
 
 
-def _batches(reader: _Reader, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+def _batches(reader: _Reader, numbers: Sequence[int]) -> Batches:
     """Yield the batches with the given numbers, or all batches of a stream."""
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
         yield from map(reader.get_batch, numbers)

@@ -28,7 +28,7 @@ from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
+from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
 from infeed.components.example_gen.sources.sql.database import is_table, shown
 
 
@@ -67,7 +67,7 @@ class Stream:
     where: str
 
 
-def open_bigquery(queries: inputs.Patterns, options: IngestOptions, asked: BigQueryOptions) -> OpenedSource:
+def open_bigquery(queries: Patterns, options: IngestOptions, asked: BigQueryOptions) -> OpenedSource:
     """Open queries, or tables named `project.dataset.table`, one for each input split.
 
     Raises:
@@ -88,9 +88,7 @@ def open_bigquery(queries: inputs.Patterns, options: IngestOptions, asked: BigQu
     return OpenedSource(Source("bigquery", fingerprint(queries, asked), 0, size), schema, tasks, read)
 
 
-def read_stream(
-    what: Stream, schema: pa.Schema, asked: BigQueryOptions, *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
+def read_stream(what: Stream, schema: pa.Schema, asked: BigQueryOptions, *, bad_rows: BadRows) -> Batches:
     """Yield the rows of one stream. A broken connection is resumed after the last row."""
     where = f"{what.where}, stream {what.name.rpartition('/')[2]}"
     with _storage_client(asked, where) as client:
@@ -100,7 +98,7 @@ def read_stream(
         yield from conform(batches, schema, where, bad_rows)
 
 
-def fingerprint(queries: inputs.Patterns, asked: BigQueryOptions) -> str:
+def fingerprint(queries: Patterns, asked: BigQueryOptions) -> str:
     """Return a digest of the queries' texts and of the modification times of the tables that they read."""
     lines = []
     for query in queries.values():

@@ -24,7 +24,7 @@ from infeed.components.dataset.records import Ints
 from infeed.components.dataset.shards import Part
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, conform
+from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, conform
 from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
@@ -76,7 +76,7 @@ class Reader:
 
     format: str  # name in `formats.FORMATS`
     read_layout: Callable[[str, int], FileLayout]  # given the path of a file and the bytes of a task
-    decode: Callable[[RowGroups, Sequence[str], Limits], Iterator[pa.RecordBatch]]  # flat batches of some columns
+    decode: Callable[[RowGroups, Sequence[str], Limits], Batches]  # flat batches of some columns
     mapped: bool = False  # the child maps local files, whose address space then counts against its memory
 
     def memory(self, path: str, limits: Limits) -> int:
@@ -179,14 +179,8 @@ def plan_groups(path: str, sizes: Sequence[Part], block_bytes: int) -> Iterator[
 
 
 def read_groups(
-    what: RowGroups,
-    reader: Reader,
-    schema: pa.Schema,
-    limits: Limits,
-    numbers: Numbers,
-    *,
-    bad_rows: BadRows,
-) -> Iterator[pa.RecordBatch]:
+    what: RowGroups, reader: Reader, schema: pa.Schema, limits: Limits, numbers: Numbers, *, bad_rows: BadRows
+) -> Batches:
     """Yield the rows of some row groups in order, converted to `schema`."""
     memory = reader.memory(what.path, limits)
     batches = batches_apart(reader.decode, what, schema.names, limits, where=what.path, memory=memory)
@@ -215,7 +209,7 @@ class _Renumbered(BadRows):
         self._bad_rows.report(replace(row, line=int(self._numbers[row.line])))
 
 
-def cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Iterator[pa.RecordBatch]:
+def cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Batches:
     """Cut a batch into blocks, and decode dictionaries. Raises InfeedError if a decoded row exceeds `limits.row`."""
     sizes = sum((_bytes_of_rows(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
     if batch.num_rows and sizes.max() > limits.row:

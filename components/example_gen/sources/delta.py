@@ -19,8 +19,7 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import Ints
 from infeed.components.errors import InfeedError, required
-from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import OpenedSource, Patterns
 from infeed.components.example_gen.sources.columnar import ColumnOptions
 from infeed.components.example_gen.sources.table_files import TableFile, open_table
 
@@ -53,11 +52,9 @@ def default_pattern(root: str) -> str:
     return _LOG
 
 
-def open_delta(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, delta: DeltaOptions | None = None
-) -> OpenedSource:
+def open_delta(root: str, patterns: Patterns, options: IngestOptions, delta: DeltaOptions) -> OpenedSource:
     """Open one version of a table. Raises InfeedError if there is none, or its columns are mapped."""
-    delta, root = delta or DeltaOptions(), files.absolute(root)
+    root = files.absolute(root)
     deltalake = required("deltalake")
     try:
         store: dict[str, str] | None = None

@@ -19,7 +19,7 @@ from infeed.components.dataset import files, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError, required
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import Batches, OpenedSource, Patterns
 from infeed.components.example_gen.sources import columnar
 from infeed.components.example_gen.sources.columnar import ColumnOptions, FileLayout, RowGroups
 from infeed.components.example_gen.sources.numpy_arrays import check_lengths, columns_of
@@ -41,12 +41,9 @@ class Hdf5Options(ColumnOptions):
     group: str = "/"
 
 
-def open_hdf5(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, hdf5: Hdf5Options | None = None
-) -> OpenedSource:
+def open_hdf5(root: str, patterns: Patterns, options: IngestOptions, hdf5: Hdf5Options) -> OpenedSource:
     """Open HDF5 files with compatible columns; see `open_columnar`."""
     required("h5py")
-    hdf5 = hdf5 or Hdf5Options()
     layout = partial(read_layout, group=hdf5.group, wanted=hdf5.columns)
     reader = columnar.Reader("hdf5", layout, partial(decode_rows, group=hdf5.group))
     return columnar.open_columnar(reader, root, inputs.find(root, patterns, companions=False), options, hdf5)
@@ -74,7 +71,7 @@ def read_layout(path: str, block_bytes: int, group: str, wanted: Sequence[str] |
         return FileLayout(schemas.FileSchema(path, schema), tuple(groups))
 
 
-def decode_rows(what: RowGroups, wanted: Sequence[str], limits: Limits, group: str) -> Iterator[pa.RecordBatch]:
+def decode_rows(what: RowGroups, wanted: Sequence[str], limits: Limits, group: str) -> Batches:
     """Yield some rows in batches of about `limits.block` bytes. `what.groups` are the first row and the end, from 0."""
     start, stop = what.groups
     tops = {name for one in wanted for name in (one, one.rpartition(".")[0])}

@@ -21,8 +21,7 @@ import pyarrow as pa
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError, required
-from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import OpenedSource, Patterns
 from infeed.components.example_gen.sources.columnar import ColumnOptions
 from infeed.components.example_gen.sources.table_files import TableFile, open_table
 
@@ -51,16 +50,14 @@ def default_pattern(root: str) -> str:
     return _LOG
 
 
-def open_iceberg(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, iceberg: IcebergOptions | None = None
-) -> OpenedSource:
+def open_iceberg(root: str, patterns: Patterns, options: IngestOptions, iceberg: IcebergOptions) -> OpenedSource:
     """Open one snapshot of a table.
 
     Raises:
       InfeedError: PyIceberg is not installed, there is no such table or snapshot, or only Iceberg's own rules could
         read the files: columns were renamed, rows are deleted by delete files, or files are not Parquet.
     """
-    iceberg, root = iceberg or IcebergOptions(), files.absolute(root)
+    root = files.absolute(root)
     try:
         path = _metadata_file(root, iceberg.metadata)
         metadata = required("pyiceberg.serializers").FromInputFile.table_metadata(_Input(path))

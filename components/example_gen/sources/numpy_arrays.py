@@ -28,7 +28,7 @@ from infeed.components.dataset import files, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
+from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
 
 npy: Any = untyped_format  # NumPy 1 declares no types for it
 _VALUE = "value"  # column of an .npy
@@ -75,11 +75,9 @@ class Rows:
     stop: int
 
 
-def open_numpy(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, numpy: NumpyOptions | None = None
-) -> OpenedSource:
+def open_numpy(root: str, patterns: Patterns, options: IngestOptions, numpy: NumpyOptions) -> OpenedSource:
     """Open NumPy files with compatible columns."""
-    look = partial(read_headers, wanted=(numpy or NumpyOptions()).arrays)
+    look = partial(read_headers, wanted=numpy.arrays)
     found, parts = list[schemas.FileSchema](), list[tuple[str | None, files.FileStat, list[Rows]]]()
     for split, file, arrays in inputs.look(inputs.find(root, patterns), look):
         none = {name: np.empty((0, *header.shape[1:]), header.dtype) for name, header in arrays.items()}
@@ -112,12 +110,12 @@ def check_lengths(lengths: Mapping[str, int], path: str, option: str) -> None:
         raise InfeedError(f"the columns have different lengths: {shown}", where=path, do=do)
 
 
-def read_rows(what: Rows, schema: pa.Schema, options: IngestOptions, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def read_rows(what: Rows, schema: pa.Schema, options: IngestOptions, *, bad_rows: BadRows) -> Batches:
     """Yield rows in order, in batches of about `options.block_bytes`."""
     yield from conform(_batches(what, options), schema, what.path, bad_rows, first_row=what.start + 1)
 
 
-def _batches(what: Rows, options: IngestOptions) -> Iterator[pa.RecordBatch]:
+def _batches(what: Rows, options: IngestOptions) -> Batches:
     of_row = sum(header.row_bytes for header in what.arrays.values())
     if of_row > options.max_row_mb << 20:
         raise InfeedError(f"a row takes {of_row >> 20:,} MB", where=what.path, do="raise max_row_mb (--max-row-mb)")

@@ -18,7 +18,7 @@ from infeed.components.dataset import files, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import Part
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import Batches, OpenedSource, Patterns
 from infeed.components.example_gen.sources import columnar
 from infeed.components.example_gen.sources.columnar import ColumnOptions, FileLayout, Reader, RowGroups, is_under_any
 from infeed.components.example_gen.sources.reader_process import Limits
@@ -38,12 +38,10 @@ class ParquetOptions(ColumnOptions):
     """Options of the Parquet reader: those of `ColumnOptions`."""
 
 
-def open_parquet(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, parquet: ParquetOptions | None = None
-) -> OpenedSource:
+def open_parquet(root: str, patterns: Patterns, options: IngestOptions, parquet: ParquetOptions) -> OpenedSource:
     """Open Parquet files with compatible columns; see `open_columnar`."""
     found = inputs.find(root, patterns, companions=False)
-    return columnar.open_columnar(READER, root, found, options, parquet or ParquetOptions())
+    return columnar.open_columnar(READER, root, found, options, parquet)
 
 
 def read_layout(path: str, block_bytes: int) -> FileLayout:
@@ -59,7 +57,7 @@ def read_layout(path: str, block_bytes: int) -> FileLayout:
         return FileLayout(schemas.FileSchema(path, columns), tuple(groups))
 
 
-def decode_groups(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
+def decode_groups(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Batches:
     """Yield some row groups in flat batches of about `limits.block` bytes, with the file's types; see `cut`."""
     path = what.path
     with _open(path) as file:

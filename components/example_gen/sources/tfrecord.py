@@ -20,7 +20,16 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.reading import check_listed, expected_file, listed_files
 from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import AstrayError, BadRows, FilePart, Findings, OpenedSource, Sample
+from infeed.components.example_gen.inputs import (
+    AstrayError,
+    BadRows,
+    Batches,
+    FilePart,
+    Findings,
+    OpenedSource,
+    Patterns,
+    Sample,
+)
 from infeed.components.example_gen.sources import streams
 
 SCHEMA = pa.schema([("record", pa.large_binary())])
@@ -35,7 +44,7 @@ class RecordStretch:
     stop: int | None
 
 
-def open_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
+def open_tfrecords(root: str, patterns: Patterns, options: IngestOptions) -> OpenedSource:
     """Open TFRecord files. Each file is a task, because only sequential reading finds records reliably."""
     found = inputs.find(root, patterns, companions=False)
     for folder in {posixpath.dirname(file.path) for some in found.values() for file in some}:
@@ -46,7 +55,7 @@ def open_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOptions)
     return inputs.of_parts("tfrecord", root, SCHEMA, parts, read, serialized=True)
 
 
-def open_cut_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
+def open_cut_tfrecords(root: str, patterns: Patterns, options: IngestOptions) -> OpenedSource:
     """Open like `open_tfrecords`, but divide large uncompressed files into several tasks.
 
     A task searches for the first record after its start, and reads until the next task's first record. If no record
@@ -72,9 +81,7 @@ def _no_kinds(found: Sequence[Findings]) -> None:
     del found
 
 
-def read_blocks(
-    piece: str | RecordStretch, block_bytes: int, most_bytes: int, *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
+def read_blocks(piece: str | RecordStretch, block_bytes: int, most_bytes: int, *, bad_rows: BadRows) -> Batches:
     """Yield the records of a file or of a range, in order, in batches of about `block_bytes`.
 
     Args:

@@ -22,7 +22,7 @@ from infeed.components.dataset.encode import varint
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
+from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
 from infeed.components.example_gen.sources.avro.schema import is_empty, to_arrow, without_logical_types
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
@@ -55,7 +55,7 @@ class Blocks:
     first_row: int
 
 
-def open_avro(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
+def open_avro(root: str, patterns: Patterns, options: IngestOptions) -> OpenedSource:
     """Open Avro files with compatible columns."""
     limits = Limits.of(options)
     seen: inputs.Seen[tuple[AvroHeader, list[Blocks]]] = inputs.look(
@@ -100,14 +100,14 @@ def read_header(path: str) -> AvroHeader:
             raise InfeedError(f"not Avro, or truncated: {reason}", where=path, do=_REMEDY) from error
 
 
-def read_blocks(what: Blocks, schema: pa.Schema, limits: Limits, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def read_blocks(what: Blocks, schema: pa.Schema, limits: Limits, *, bad_rows: BadRows) -> Batches:
     """Yield the rows of some blocks in order, converted to `schema`."""
     path = what.header.path
     batches = batches_apart(decode_blocks, what, limits, where=path, memory=limits.memory)
     yield from conform(batches, schema, path, bad_rows, first_row=what.first_row)
 
 
-def decode_blocks(what: Blocks, limits: Limits) -> Iterator[pa.RecordBatch]:
+def decode_blocks(what: Blocks, limits: Limits) -> Batches:
     """Yield the rows of some blocks in batches of about `limits.block` bytes, with the columns of the file.
 
     Raises:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from infeed.components.dataset.options import MAX_ROW_MB, IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRow, BadRows, Findings, OpenedSource, Sample
+from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, Findings, OpenedSource, Patterns, Sample
 from infeed.components.example_gen.sources import sampling, streams
 from infeed.components.example_gen.sources.csv.rows import (
     CsvOptions,
@@ -67,7 +67,7 @@ class Scan:
 
 
 def open_csv(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, csv_options: CsvOptions | None = None
+    root: str, patterns: Patterns, options: IngestOptions, csv_options: CsvOptions | None = None
 ) -> OpenedSource:
     """Open CSV files with equal columns: int64, float64, string, or null (always empty), over all files.
 
@@ -128,7 +128,7 @@ def _schema(kinds: Mapping[str, CellKind], names: Sequence[str], options: CsvOpt
 
 def read_span(
     span: Span, schema: pa.Schema, options: CsvOptions, ingest: IngestOptions, *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
+) -> Batches:
     """Yield the rows of a span in order, with the types of `schema`, and report rows that do not fit."""
     for block in _read(span, options, ingest.block_bytes, ingest.max_row_mb):
         yield _convert(parse_rows(block, schema.names, options, bad_rows), schema, options, bad_rows)
@@ -179,13 +179,12 @@ def _widen(
 
 def open_sampled_csv(
     root: str,
-    patterns: inputs.Patterns,
+    patterns: Patterns,
     options: IngestOptions,
-    csv_options: CsvOptions | None = None,
+    csv_options: CsvOptions,
     known: Mapping[str, int] | None = None,
 ) -> OpenedSource:
     """Open like `open_csv`, but infer the types of a large input from a sample or from known kinds."""
-    csv_options = csv_options or CsvOptions()
     found = inputs.find(root, patterns)
     if is_small(found):
         return open_csv(root, patterns, options, csv_options)
@@ -223,12 +222,12 @@ def _merge_kinds(found: Sequence[Findings], names: Sequence[str]) -> dict[str, i
 def read_part(
     part: Part,
     schema: pa.Schema,
-    kinds: Mapping[str, CellKind],
+    kinds: dict[str, CellKind],
     options: CsvOptions,
     reader: PartReader,
     *,
     bad_rows: BadRows,
-) -> Iterator[pa.RecordBatch]:
+) -> Batches:
     """Yield rows like `read_span` while `kinds` hold the cells, and then only collect kinds.
 
     `bad_rows.found` gets the narrowest kinds that hold all cells of the part.
@@ -260,7 +259,7 @@ def _convert(
     schema: pa.Schema,
     options: CsvOptions,
     bad_rows: BadRows,
-    converted: Mapping[str, pa.Array] | None = None,
+    converted: dict[str, pa.Array] | None = None,
 ) -> pa.RecordBatch:
     """Convert cells, and drop rows with invalid cells. `converted` holds columns that are already converted."""
     arrays: list[pa.Array] = []

@@ -24,7 +24,7 @@ from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
+from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, Patterns
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.folders import Classes, FileBlock, FileRef
 from infeed.components.example_gen.sources.images import codec
@@ -68,7 +68,7 @@ class _ImageReading:
 
 
 def open_images(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, image_options: ImageOptions | None = None
+    root: str, patterns: Patterns, options: IngestOptions, image_options: ImageOptions | None = None
 ) -> OpenedSource:
     """Open images in class folders, listed by a CSV, or in a flat folder. Labels are equal in all splits."""
     matched = inputs.find(root, patterns)
@@ -89,7 +89,7 @@ def open_images(
     return OpenedSource(source, form.schema, tasks, partial(read, form=form))
 
 
-def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows: BadRows) -> Batches:
     """Yield one row for each image, in batches of about `block_bytes`, and report invalid files."""
     if isinstance(what, tuple):
         for row in what:

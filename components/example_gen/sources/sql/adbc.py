@@ -30,7 +30,7 @@ from sqlalchemy.engine.default import DefaultDialect
 
 from infeed.components.dataset import example_types, schemas
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import BadRows
+from infeed.components.example_gen.inputs import BadRows, Batches
 from infeed.components.example_gen.sources.python_rows import UNFIT, cast, checked, to_batch
 from infeed.components.example_gen.sources.sql.alchemy import REMEDY
 from infeed.components.example_gen.sources.sql.database import Database, RefusedError, Row, Shape, Statement, rows_in
@@ -114,7 +114,7 @@ class AdbcDatabase:
         with self._connection.adbc_clone() as connection:
             return next(self._batches(connection, statement, rows))
 
-    def _batches(self, connection: Any, statement: Statement, rows: int) -> Iterator[pa.RecordBatch]:
+    def _batches(self, connection: Any, statement: Statement, rows: int) -> Batches:
         """Yield the batches of a result, and then an empty batch, so that an empty result has columns."""
         text = str(statement.compile(dialect=self._dialect, compile_kwargs={"literal_binds": True}))
         options = {self._batch_rows: str(rows)} if self._batch_rows else None

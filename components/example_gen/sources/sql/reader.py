@@ -24,7 +24,7 @@ from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
+from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
 from infeed.components.example_gen.sources.sql import adbc, alchemy
 from infeed.components.example_gen.sources.sql.database import (
     Bounds,
@@ -90,7 +90,7 @@ class QueryPart:
         return query if self.keys is None else f"{query}, {self.keys.column} {self.keys.low} to {self.keys.high}"
 
 
-def open_sql(queries: inputs.Patterns, options: IngestOptions, sql: SqlOptions) -> OpenedSource:
+def open_sql(queries: Patterns, options: IngestOptions, sql: SqlOptions) -> OpenedSource:
     """Open queries or tables, one for each input split.
 
     Raises:
@@ -107,7 +107,7 @@ def open_sql(queries: inputs.Patterns, options: IngestOptions, sql: SqlOptions) 
     return OpenedSource(source, schema, tasks, read)
 
 
-def fingerprint(queries: inputs.Patterns, sql: SqlOptions) -> str:
+def fingerprint(queries: Patterns, sql: SqlOptions) -> str:
     """Return a digest of the queries, their numbers of rows, and the bounds of the partition column."""
     with connect(sql.connection_env) as database:
         return _fingerprint((query, find_bounds(database, query, sql.partition_column)) for query in queries.values())
@@ -135,9 +135,7 @@ def plan_parts(database: Database, table: Table, sql: SqlOptions) -> Iterator[Qu
         yield QueryPart(table, KeyRange(sql.partition_column, None, None, last=False), found.rows - found.keyed)
 
 
-def read_part(
-    what: QueryPart, schema: pa.Schema, connection_env: str, *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
+def read_part(what: QueryPart, schema: pa.Schema, connection_env: str, *, bad_rows: BadRows) -> Batches:
     """Yield the rows of one part. Raises InfeedError if the number of rows differs from the plan."""
     row = 1
     statement = select_rows(what.table.query, what.keys)
