@@ -101,11 +101,7 @@ class ShardTask:
 
 
 def plan_writes(
-    tasks: Iterable[SpilledTask],
-    splits: Sequence[str],
-    buckets: Buckets | None,
-    options: IngestOptions,
-    place: str = "",
+    tasks: Iterable[SpilledTask], splits: Sequence[str], buckets: Buckets | None, options: IngestOptions, place: str
 ) -> tuple[WritePlan, dict[str, Spills]]:
     """Plan each split, and return its spills in input order. Raises InfeedError if no rows are left to write."""
     tasks = sorted(tasks, key=lambda task: task.order)

@@ -255,18 +255,14 @@ def read_part(
 
 
 def _convert(
-    rows: TextRows,
-    schema: pa.Schema,
-    options: CsvOptions,
-    bad_rows: BadRows,
-    converted: dict[str, pa.Array] | None = None,
+    rows: TextRows, schema: pa.Schema, options: CsvOptions, bad_rows: BadRows, ready: dict[str, pa.Array] | None = None
 ) -> pa.RecordBatch:
-    """Convert cells, and drop rows with invalid cells. `converted` holds columns that are already converted."""
+    """Convert cells, and drop rows with invalid cells. `ready` holds columns that are already converted."""
     arrays: list[pa.Array] = []
     unfit: dict[int, tuple[str, str]] = {}
     for column, field in zip(rows.columns.columns, schema, strict=True):
-        if converted and field.name in converted:
-            arrays.append(converted[field.name])
+        if ready and field.name in ready:
+            arrays.append(ready[field.name])
             continue
         is_text = pa.types.is_string(field.type)
         values, places = convert(column if is_text else options.plain(field.name, column), field.type)
