@@ -200,9 +200,8 @@ def _check_options(job: Job) -> None:
         raise InfeedError(what, where=f"splits {', '.join(job.splits)}", do=do)
     strangers = set(job.options.balance.splits) - set(job.splits) if job.options.balance else set()
     if strangers:
-        raise InfeedError(
-            f"there is no split {min(strangers)!r}", where="balance", do=f"use one of {', '.join(job.splits)}"
-        )
+        what = f"there is no split {min(strangers)!r}"
+        raise InfeedError(what, where="balance", do=f"use one of {', '.join(job.splits)}")
     schema = job.source.schema
     empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
     rows = choose_rows(empty, job.options, "", BadRows())

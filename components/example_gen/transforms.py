@@ -5,6 +5,7 @@ so no Beam element grows with the input: Flink rejects elements larger than its 
 task writes its own file atomically, so a retry replaces the file.
 """
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -112,16 +113,10 @@ def _plan(spilled: tuple[int, int], job: Job) -> Iterable[tuple[int, Work]]:
         _leave(job, _KINDS, error.kinds)
         return ()
     leave_plan(plan, job)
-    return enumerate(_work(plan, tasks, job))
-
-
-def _work(plan: WritePlan, tasks: int, job: Job) -> Iterator[Work]:
-    yield from statistics_groups(tasks)
-    yield from shard_tasks(plan)
-    for split in plan.splits:
-        spills = SpillTable.read(job.scratch, split.split)
-        for number in range(len(spills)):
-            yield SpillTask(split, number, spills[number])
+    tables = ((split, SpillTable.read(job.scratch, split.split)) for split in plan.splits)
+    spills = (SpillTask(split, number, table[number]) for split, table in tables for number in range(len(table)))
+    work: Iterable[Work] = itertools.chain(statistics_groups(tasks), shard_tasks(plan), spills)
+    return enumerate(work)
 
 
 def _deal(work: tuple[int, Iterable[Work]], job: Job) -> Iterator[tuple[Place, ShardTask | Chunk]]:

@@ -68,11 +68,7 @@ class Stream:
 
 
 def open_bigquery(queries: Patterns, options: IngestOptions, asked: BigQueryOptions) -> OpenedSource:
-    """Open queries, or tables named `project.dataset.table`, one for each input split.
-
-    Raises:
-      InfeedError: credentials are missing, BigQuery refuses the request, or a tf.Example cannot hold a column.
-    """
+    """Open queries, or tables `project.dataset.table`, one per split. Raises InfeedError if BigQuery refuses one."""
     del options  # BigQuery chooses the size of blocks
     sessions = {split: _open_session(query, asked) for split, query in queries.items()}
     serialized = {split: session.arrow_schema.serialized_schema for split, session in sessions.items()}
@@ -140,9 +136,8 @@ def _table_of(name: str) -> bigquery.TableReference:
     try:
         return bigquery.TableReference.from_string(name.strip())
     except ValueError:
-        raise InfeedError(
-            "the table has no project or dataset", where=name, do="name it project.dataset.table"
-        ) from None
+        what = "the table has no project or dataset"
+        raise InfeedError(what, where=name, do="name it project.dataset.table") from None
 
 
 def _query_client(asked: BigQueryOptions) -> bigquery.Client:
@@ -173,8 +168,7 @@ def _api_errors(query: str) -> Iterator[None]:
         do = "run gcloud auth application-default login, or use a service account"
         raise InfeedError(f"no credentials for BigQuery: {error}", where=shown(query), do=do) from error
     except exceptions.GoogleAPICallError as error:
-        raise InfeedError(
-            f"BigQuery: {error.message}", where=shown(query), do="check the query, the names, and the permissions"
-        ) from error
+        what = f"BigQuery: {error.message}"
+        raise InfeedError(what, where=shown(query), do="check the query, the names, and the permissions") from error
     except OSError as error:  # raised by Google's client if there is no project
         raise InfeedError(str(error), where=shown(query), do="set project, or GOOGLE_CLOUD_PROJECT") from error

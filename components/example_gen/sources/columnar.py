@@ -122,9 +122,8 @@ def _unified(found: Sequence[schemas.FileSchema], kept: Sequence[str] | None) ->
         if len(fitting) == len(columns) or not fitting:
             raise
         flag = f"--set {shlex.quote(f'columns={json.dumps(fitting, ensure_ascii=False)}')}"
-        raise InfeedError(
-            error.what, where=error.where, do=f"{error.do}: {flag}, columns=[...] of the format's options"
-        ) from error
+        do = f"{error.do}: {flag}, columns=[...] of the format's options"
+        raise InfeedError(error.what, where=error.where, do=do) from error
 
 
 @contextmanager
@@ -135,9 +134,8 @@ def opening_errors(form: str, path: str) -> Iterator[None]:
     except (InfeedError, MemoryError):
         raise
     except (OSError, pa.ArrowException) as error:
-        raise InfeedError(
-            f"not {form}, or truncated: {error}", where=path, do="write the file again, or remove it"
-        ) from error
+        what = f"not {form}, or truncated: {error}"
+        raise InfeedError(what, where=path, do="write the file again, or remove it") from error
     except Exception as error:  # a Python extension type runs the code that registered it
         reason = str(error).partition("\n")[0].rstrip(":")
         what = f"a column has a Python extension type, which is unsafe to read: {reason}"

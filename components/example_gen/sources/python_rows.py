@@ -42,9 +42,8 @@ def infer_field(name: str, values: Sequence[Any], where: str, do: str) -> pa.Fie
     try:
         column = pa.array([_to_arrow_value(value) for value in values])
     except UNFIT as error:
-        raise InfeedError(
-            f"values have mixed or unsupported types: {error}", where=f"{where}, column {name!r}", do=do
-        ) from error
+        what = f"values have mixed or unsupported types: {error}"
+        raise InfeedError(what, where=f"{where}, column {name!r}", do=do) from error
     return checked(pa.field(name, column.type), where, do)
 
 

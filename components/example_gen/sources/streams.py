@@ -332,15 +332,13 @@ def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
                 left -= len(piece)
                 yield piece
         except UnicodeError as error:
-            raise InfeedError(
-                f"not {encoding} text: {getattr(error, 'reason', error)}", where=span.path, do="set encoding"
-            ) from error
+            what = f"not {encoding} text: {getattr(error, 'reason', error)}"
+            raise InfeedError(what, where=span.path, do="set encoding") from error
         except _BAD_COMPRESSION as error:
             if reader is file:
                 raise
-            raise InfeedError(
-                f"cannot decompress: {error}", where=span.path, do="copy or compress the file again"
-            ) from error
+            what = f"cannot decompress: {error}"
+            raise InfeedError(what, where=span.path, do="copy or compress the file again") from error
 
 
 def _is_recoded(encoding: str) -> bool:

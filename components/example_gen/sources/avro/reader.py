@@ -108,11 +108,7 @@ def read_blocks(what: Blocks, schema: pa.Schema, limits: Limits, *, bad_rows: Ba
 
 
 def decode_blocks(what: Blocks, limits: Limits) -> Batches:
-    """Yield the rows of some blocks in batches of about `limits.block` bytes, with the columns of the file.
-
-    Raises:
-      InfeedError: a block cannot be decoded, or a decoded row exceeds `limits.row`.
-    """
+    """Yield some blocks in batches of about `limits.block` bytes. Raises InfeedError if a row exceeds `limits.row`."""
     row, header = what.first_row, what.header
     for rows in _read_rows(what, limits.block):
         try:

@@ -135,10 +135,8 @@ def _union(members: list[pa.DataType]) -> pa.DataType:
         return pa.int64()
     if all(types.is_integer(one) or types.is_floating(one) for one in distinct):
         return pa.float64()
-    raise InfeedError(
-        f"a tf.Example cannot hold a union of {' and '.join(str(one) for one in distinct)}",
-        do="write a separate column for each type",
-    )
+    what = f"a tf.Example cannot hold a union of {' and '.join(str(one) for one in distinct)}"
+    raise InfeedError(what, do="write a separate column for each type")
 
 
 def _full_name(schema: dict[str, Any], namespace: str) -> str:

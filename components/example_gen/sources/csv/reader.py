@@ -69,11 +69,7 @@ class Scan:
 def open_csv(
     root: str, patterns: Patterns, options: IngestOptions, csv_options: CsvOptions | None = None
 ) -> OpenedSource:
-    """Open CSV files with equal columns: int64, float64, string, or null (always empty), over all files.
-
-    Raises:
-      InfeedError: there are no rows, headers differ, or a type is given for an unknown column.
-    """
+    """Open CSV files with equal columns, each int64, float64, string or null. Raises InfeedError if headers differ."""
     csv_options = csv_options or CsvOptions()
     scans = inputs.look(inputs.find(root, patterns), lambda path: scan(path, csv_options, options))
     found = sorted((one for _, _, one in scans), key=lambda one: one.path)
@@ -154,9 +150,8 @@ def read_header(path: str, options: CsvOptions) -> tuple[tuple[str, ...], Span]:
     if not options.names:
         _check_header(found, options, f"{path}, line 1")
     elif len(found) != len(options.names):
-        raise InfeedError(
-            f"{len(options.names)} names for {len(found)} columns", where=f"{path}, line 1", do="name all columns"
-        )
+        what = f"{len(options.names)} names for {len(found)} columns"
+        raise InfeedError(what, where=f"{path}, line 1", do="name all columns")
     line = first.line + streams.count_lines(first.data[: bounds[1]])
     return options.names or tuple(found), Span(path, first.start + int(bounds[1]), None, line)
 

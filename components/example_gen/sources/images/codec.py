@@ -124,12 +124,7 @@ def check_size(height: int, width: int, channels: int, path: str, most_mb: int) 
 
 
 def rewrite(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tuple[bytes | bytearray, ImageHeader]:
-    """Decode an image, resize it, and return its raw or re-encoded pixels.
-
-    Raises:
-      InfeedError: the file is not an image, is truncated, has more than 8 bits a channel, or exceeds `most_mb`
-        megabytes.
-    """
+    """Decode and resize an image, and return its raw or re-encoded pixels. Raises InfeedError if it is unfit."""
     _return_freed_pixels()
     try:
         with open_image(io.BytesIO(data)) as image:
@@ -221,9 +216,8 @@ def _header_of(image: Image.Image, path: str) -> ImageHeader:
 def _to_8_bits(image: Image.Image, path: str, options: ImageOptions) -> Image.Image:
     """Convert an image to gray or color with 8 bits a channel, with alpha if it has transparency."""
     if image.mode.startswith("I"):
-        raise InfeedError(
-            "the image has more than 8 bits a channel", where=path, do="keep the file's bytes: ImageOptions()"
-        )
+        what = "the image has more than 8 bits a channel"
+        raise InfeedError(what, where=path, do="keep the file's bytes: ImageOptions()")
     has_alpha = image.mode == "P" and "transparency" in image.info
     plain = _converted(image, "RGBA" if has_alpha else _PLAIN_MODES.get(image.mode, image.mode))
     return _converted(plain, _MODES[options.channels]) if options.channels else plain

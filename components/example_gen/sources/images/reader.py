@@ -98,7 +98,14 @@ def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows:
     rows, size = list[_Row](), 0
     for ref in folders.bounded(what, form.ingest.max_row_mb, bad_rows):
         try:
-            rows.append(_Row(ref, *_load(ref, form)))
+            data = folders.read_whole(ref.path)
+            if form.options != ImageOptions():
+                rows.append(_Row(ref, *codec.rewrite(data, ref.path, form.options, form.ingest.max_row_mb)))
+            else:
+                header = codec.header_of(data, ref.path)
+                codec.check_size(header.height, header.width, header.channels, ref.path, form.ingest.max_row_mb)
+                codec.check_whole(data, header, ref.path)
+                rows.append(_Row(ref, data, header))
         except ReadFailedError:  # a failed read does not mean that the image is bad
             raise
         except InfeedError as error:
@@ -236,16 +243,6 @@ class _Row(NamedTuple):
     file: FileRef
     content: bytes | bytearray
     header: ImageHeader
-
-
-def _load(file: FileRef, form: _ImageReading) -> tuple[bytes | bytearray, ImageHeader]:
-    data = folders.read_whole(file.path)
-    if form.options != ImageOptions():
-        return codec.rewrite(data, file.path, form.options, form.ingest.max_row_mb)
-    header = codec.header_of(data, file.path)
-    codec.check_size(header.height, header.width, header.channels, file.path, form.ingest.max_row_mb)
-    codec.check_whole(data, header, file.path)
-    return data, header
 
 
 def _to_batch(rows: list[_Row], form: _ImageReading) -> pa.RecordBatch:

@@ -91,11 +91,7 @@ class QueryPart:
 
 
 def open_sql(queries: Patterns, options: IngestOptions, sql: SqlOptions) -> OpenedSource:
-    """Open queries or tables, one for each input split.
-
-    Raises:
-      InfeedError: the database, query, table or column does not exist, or a tf.Example cannot hold a column.
-    """
+    """Open queries or tables, one for each input split. Raises InfeedError if one does not exist, or is unfit."""
     with connect(sql.connection_env) as database:
         tables = {split: _look_at(database, query, sql, options.block_bytes) for split, query in queries.items()}
         schema = schemas.unify([schemas.FileSchema(shown(one.query), one.shape.columns) for one in tables.values()])
@@ -185,9 +181,8 @@ def connect(variable: str) -> Iterator[Database]:
             yield database
     except RefusedError as refused:
         said = " ".join(without_secrets(str(refused.said), text).split())
-        raise InfeedError(
-            f"{type(refused.said).__name__}: {said}", where=f"the database of {variable}", do=refused.do
-        ) from None
+        what = f"{type(refused.said).__name__}: {said}"
+        raise InfeedError(what, where=f"the database of {variable}", do=refused.do) from None
 
 
 def without_secrets(text: str, url: str) -> str:
