@@ -319,9 +319,7 @@ def _process(batch: pa.RecordBatch, split: str | None, job: Job) -> ProcessedBat
 def plan_shards(tasks: Iterable[SpilledTask], job: Job) -> WritePlan:
     """Plan from the sizes of all spills, and list the spills of each split for `shuffle`.
 
-    Raises:
-      OtherKindsError: the types were inferred from a sample, and the tasks found others.
-      InfeedError: there is nothing to write, or there are too many labels.
+    Raises OtherKindsError if the tasks found other types than a sample, or InfeedError if there is nothing to write.
     """
     tasks = sorted(planning.limited(tasks, job.options), key=lambda task: task.order)
     if job.source.sample is not None:

@@ -245,13 +245,9 @@ def check_inside(root: str, patterns: Patterns, *, allow_outside: bool) -> None:
 
 
 def check_irregular(root: str, patterns: Patterns, on_bad_row: OnBadRow) -> tuple[list[Task], tuple[str, ...]]:
-    """Find names that match and are not regular files.
+    """Return a task for each dangling link, which reports a bad row, and warnings about pipes and devices.
 
-    Returns:
-      A task for each dangling link, which reports the link as a bad row; and warnings about pipes and devices.
-
-    Raises:
-      InfeedError: there is a dangling link, and bad rows are not rejected.
+    Raises InfeedError if there is a dangling link, and bad rows are not rejected.
     """
     found = [(split, one) for split, pattern in patterns.items() for one in files.find_irregular(root, pattern)]
     links = [(split, one) for split, one in found if one.is_link]

@@ -159,10 +159,7 @@ def _locked(output: str) -> Iterator[tuple[Path, Path]]:
 def clean(output: str) -> list[str]:
     """Remove temporary files and incomplete shards that killed processes left at OUTPUT, and return their paths.
 
-    A complete dataset is kept.
-
-    Raises:
-      InfeedError: another process is writing to OUTPUT, or OUTPUT is not a dataset.
+    A complete dataset is kept. Raises InfeedError if another process writes to OUTPUT, or OUTPUT is not a dataset.
     """
     check_output(output, overwrite=True)
     removed, left = steps.remove_left_scratch(), list[str]()

@@ -55,9 +55,7 @@ def run_pipeline(
 ) -> None:
     """Ingest all tasks into an empty folder by a Beam pipeline, locally if no runner is named.
 
-    Raises:
-      InfeedError: a worker raised one, or the runner failed.
-      OtherKindsError: the types were inferred from a sample, and the tasks found others.
+    Raises InfeedError if a worker or the runner fails, or OtherKindsError like `plan_shards`.
     """
     with ingest.transaction(job):
         with telling_failures(named.runner if named else ""):

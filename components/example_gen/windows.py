@@ -43,10 +43,8 @@ class SpanWindow:
     def write(self, target: str, ingest: Callable[[str, str], object]) -> int:
         """Write the dataset of the window to `target`, and return the number of its latest span.
 
-        `ingest` writes the files that match a pattern (first argument) into a folder (second argument).
-
-        Raises:
-          InfeedError: there is no span, or the columns of two spans do not fit together.
+        `ingest` writes the files that match a pattern (first argument) into a folder (second argument). Raises
+        InfeedError if there is no span, or the columns of two spans do not fit together.
         """
         roots = []
         for number, pattern in self.spans.window(self.input_base).items():

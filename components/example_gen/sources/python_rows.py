@@ -99,12 +99,7 @@ def _to_array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
 
 
 def cast(column: pa.Array, to: pa.DataType) -> pa.Array:
-    """Cast a column without losing a value, not even the leading zeros of 007.
-
-    Raises:
-      TypeError: the column is text and the type is not.
-      pa.ArrowInvalid: the type cannot hold a value.
-    """
+    """Cast a column without losing a value, such as the zeros of 007. Raises TypeError for text, or pa.ArrowInvalid."""
     if column.type == to:
         return column
     if pa.types.is_string(example_types.item_type(column.type)) and example_types.kind_of(to) not in ("bytes", None):

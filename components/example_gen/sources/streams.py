@@ -224,11 +224,7 @@ def stretches(rows: Span, size: int, block_bytes: int) -> list[Stretch]:
 
 
 def find_span(stretch: Stretch, rules: RowRules, most_mb: int) -> Span:
-    """Return the rows of a stretch. Lines count from 1 except in the first stretch. The result may rest on guesses.
-
-    Raises:
-      AstrayError: the guesses contradict each other.
-    """
+    """Return the rows of a stretch, with lines from 1 except in the first. Raises AstrayError if guesses conflict."""
     first = stretch.first
 
     def find(offset: int) -> int:

@@ -41,13 +41,9 @@ def open_table(
     options: IngestOptions,
     columns: ColumnOptions,
 ) -> OpenedSource:
-    """Open the files of a table.
+    """Open the files of a table. `names` are its columns, in order. A column that no file has is null.
 
-    Args:
-      names: columns of the table, in order. A column that no file has is null.
-
-    Raises:
-      InfeedError: the table has no rows, a file is outside of its folder, or the files do not fit; see `open_columnar`.
+    Raises InfeedError if there are no rows, a file is outside of the folder, or files do not fit; see `open_columnar`.
     """
     if len(patterns) > 1:
         what = f"a table is one input split, not {', '.join(map(str, patterns))}"

@@ -223,10 +223,7 @@ def read_part(
     *,
     bad_rows: BadRows,
 ) -> Batches:
-    """Yield rows like `read_span` while `kinds` hold the cells, and then only collect kinds.
-
-    `bad_rows.found` gets the narrowest kinds that hold all cells of the part.
-    """
+    """Yield rows like `read_span` while `kinds` hold them. `bad_rows.found` gets the narrowest kinds of all cells."""
     found = dict.fromkeys(kinds, CellKind.EMPTY)
     fits = True
     for block in reader.blocks(part, bad_rows):

@@ -303,10 +303,7 @@ def _guess(data: bytes, ended: bool, options: CsvOptions, columns: int) -> tuple
 
 
 def _read(data: bytes, ended: bool, options: CsvOptions, columns: int, inside: bool) -> tuple[float, bool, int] | None:
-    """Interpret `data`, whose first byte is the context. Returns None if no row ends in it.
-
-    Otherwise returns the share of odd rows, `inside`, which prefers the state outside quotes, and the first row's end.
-    """
+    """Return (share of odd rows, `inside`, end of the first row), or None. The first byte of `data` precedes it."""
     ends = row_ends(data, options)
     ends = ends[(ends > 1) & (ends < len(data) if not ended else True)]  # a CR at the very end may be half of a CR LF
     if not len(ends):
