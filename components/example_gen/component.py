@@ -87,7 +87,7 @@ class FileExampleGen(component.FileBasedExampleGen, Generic[Options]):
         if not input_config and format in FORMATS and FORMATS[format].folders:
             # Assume class folders if the folder does not exist yet or is a RuntimeParameter.
             is_known = _is_here(input_base) or format in TABLES
-            pattern = default_pattern(format, input_base) if is_known else folders.CLASS_FOLDERS
+            pattern = default_pattern(format, input_base or "") if is_known else folders.CLASS_FOLDERS
             input_config = utils.make_default_input_config(pattern)
         fingerprint = fingerprint or self._fingerprint_of_others(input_base, input_config)
         if options and options.filter and is_function(options.filter):  # TFX's cache key does not cover its source code
