@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components.example_gen.planning import ShardTask, SplitPlan
-from infeed.components.example_gen.shuffle import SCHEMA, PlacedSpill, deal_spill, joined
+from infeed.components.example_gen.shuffle import SCHEMA, Parts, PlacedSpill, deal_spill, joined
 
 _CHUNK_BYTES = 1 << 20
 Place = tuple[int, int, tuple[int, ...]]  # start and size of a part on disk, and its number of records in each window
@@ -27,18 +26,12 @@ Place = tuple[int, int, tuple[int, ...]]  # start and size of a part on disk, an
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of the records that one spill contributes to one shard.
+    """A piece of the records that one spill contributes to one shard."""
 
-    Attributes:
-      spill: index of the spill among those of its split, in input order.
-      counts: number of records in each window of the shard.
-      data: this piece of the records' Arrow IPC stream.
-    """
-
-    spill: int
+    spill: int  # index of the spill among those of its split, in input order
     piece: int
-    counts: tuple[int, ...]
-    data: bytes
+    counts: tuple[int, ...]  # number of records in each window of the shard
+    data: bytes  # this piece of the records' Arrow IPC stream
 
 
 def chunks_of(plan: SplitPlan, number: int, spill: PlacedSpill) -> Iterator[tuple[int, Chunk]]:
@@ -89,9 +82,7 @@ def _contiguous(places: Sequence[tuple[int, int]], disk: IO[bytes]) -> int:
     return copied
 
 
-def _read_parts(
-    path: str, places: Sequence[Place]
-) -> Iterator[tuple[list[pa.LargeBinaryArray], npt.NDArray[np.int64]]]:
+def _read_parts(path: str, places: Sequence[Place]) -> Parts:
     if not places:
         return  # an empty file cannot be mapped
     with pa.memory_map(path) as disk:

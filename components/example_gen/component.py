@@ -84,7 +84,11 @@ class FileExampleGen(component.FileBasedExampleGen, Generic[Options]):
         if format and not is_dataclass(source):
             defaults = options_of(format, source or {})  # so that a wrong option fails early
             source = source or defaults
-        input_config = input_config or _class_folders(format, input_base)
+        if not input_config and format in FORMATS and FORMATS[format].folders:
+            # Assume class folders if the folder does not exist yet or is a RuntimeParameter.
+            is_known = _is_here(input_base) or format in TABLES
+            pattern = default_pattern(format, input_base or "") if is_known else folders.CLASS_FOLDERS
+            input_config = utils.make_default_input_config(pattern)
         fingerprint = fingerprint or self._fingerprint_of_others(input_base, input_config)
         if options and options.filter and is_function(options.filter):  # TFX's cache key does not cover its source code
             code = user_code.digest(options.filter, "filter")
@@ -283,16 +287,6 @@ class WebDatasetExampleGen(_FormatExampleGen[None]):
 
 class ImportExampleGen(TFRecordExampleGen):
     """Alias of TFRecordExampleGen under the name that TFX uses."""
-
-
-def _class_folders(format: str, input_base: Any) -> example_gen_pb2.Input | None:
-    """Return one split of the files in class folders, or None for formats without class folders."""
-    if format not in FORMATS or not FORMATS[format].folders:
-        return None
-    # Assume class folders if the folder does not exist yet or is a RuntimeParameter.
-    is_known = _is_here(input_base) or format in TABLES
-    pattern = default_pattern(format, input_base) if is_known else folders.CLASS_FOLDERS
-    return utils.make_default_input_config(pattern)
 
 
 def _is_here(input_base: Any) -> bool:

@@ -125,9 +125,8 @@ class BigQueryExampleGen(component.QueryBasedExampleGen):
 def _input_config(query: str | None, table: str | None, input_config: Any) -> Any:
     given = [one for one in (query, table, input_config) if one is not None]
     if len(given) != 1:
-        raise InfeedError(
-            f"{len(given)} of query, table and input_config are given", where="query", do="give exactly one of them"
-        )
+        what = f"{len(given)} of query, table and input_config are given"
+        raise InfeedError(what, where="query", do="give exactly one of them")
     if input_config is not None:
         return input_config
     return example_gen_pb2.Input(splits=[example_gen_pb2.Input.Split(name="single_split", pattern=given[0])])

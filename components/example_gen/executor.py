@@ -46,22 +46,15 @@ _IN_PLACE_OF = {  # executors of TFX -> our component for the same format
 
 @dataclass(frozen=True)
 class Request:
-    """The parsed exec properties of an ExampleGen.
+    """The parsed exec properties of an ExampleGen."""
 
-    Attributes:
-      format: a name in `formats.FORMATS`. Empty if the executor opens its source itself.
-      patterns: split -> file pattern under `input_base`, or query. The key is None if `buckets` splits the rows.
-      splits: all splits to write. Splits of the input that stay whole follow those of the buckets.
-      source: options of the format, as JSON types.
-    """
-
-    format: str
+    format: str  # a name in `formats.FORMATS`. Empty if the executor opens its source itself
     input_base: str
-    patterns: Mapping[str | None, str]
-    splits: tuple[str, ...]
+    patterns: Mapping[str | None, str]  # split -> file pattern, or query. The key is None if `buckets` splits the rows
+    splits: tuple[str, ...]  # all splits to write. Splits of the input that stay whole follow those of the buckets
     buckets: Buckets | None
     options: IngestOptions
-    source: Mapping[str, Any]
+    source: Mapping[str, Any]  # options of the format, as JSON types
     payload_format: int
     file_format: int
 
@@ -213,17 +206,13 @@ def check_arguments(
     executor = _executor(component, executor_spec)
     if output_data_format not in executor.PAYLOAD_FORMATS:
         formats = ", ".join(example_gen_pb2.PayloadFormat.Name(one) for one in executor.PAYLOAD_FORMATS)
-        raise InfeedError(
-            f"the payload format is {_enum_name(example_gen_pb2.PayloadFormat, output_data_format)}",
-            where=f"{component}, output_data_format or payload_format",
-            do=f"use one of {formats}. ParquetExampleGen reads Parquet files",
-        )
+        what = f"the payload format is {_enum_name(example_gen_pb2.PayloadFormat, output_data_format)}"
+        do = f"use one of {formats}. ParquetExampleGen reads Parquet files"
+        raise InfeedError(what, where=f"{component}, output_data_format or payload_format", do=do)
     if output_file_format != example_gen_pb2.FORMAT_TFRECORDS_GZIP:
-        raise InfeedError(
-            f"output_file_format is {_enum_name(example_gen_pb2.FileFormat, output_file_format)}",
-            where=component,
-            do="leave it out. To write uncompressed shards, use options=IngestOptions(compression='none')",
-        )
+        what = f"output_file_format is {_enum_name(example_gen_pb2.FileFormat, output_file_format)}"
+        do = "leave it out. To write uncompressed shards, use options=IngestOptions(compression='none')"
+        raise InfeedError(what, where=component, do=do)
     if format not in FORMATS and (format or executor.open is Executor.open):
         raise InfeedError(
             f"format is {format!r}" if format else "neither a format nor an executor is given",

@@ -12,20 +12,15 @@ from infeed.components import schema
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import (
-    OpenedSource,
-    Patterns,
-    check_inside,
-    check_irregular,
-    is_companion,
-    reopenable,
-    retyped,
-    with_tasks,
-)
+from infeed.components.example_gen import inputs
+from infeed.components.example_gen.inputs import OpenedSource, Patterns, is_companion
 from infeed.components.example_gen.sources.record_values import with_values
 
 _SOURCES = "infeed.components.example_gen.sources"
 _TAB_SEPARATED = (".tsv", ".tsv.gz", ".tsv.zst", ".tab")
+_CSV = (".csv", ".csv.gz", ".csv.zst", *_TAB_SEPARATED)
+_JSONL = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson")
+_IMAGES = (".png", ".jpg", ".jpeg")
 _TFRECORDS = tuple(f"{name}{zipped}" for name in (".tfrecord", ".tfrecords", "_tfrecord") for zipped in ("", ".gz"))
 _NUMBER_OF_SHARD = re.compile(r"-\d+-of-\d+")  # TFDS and TFX put it before or after the suffix
 
@@ -43,48 +38,25 @@ NOT_READ = {  # suffixes of known formats that are not supported, with the remed
 
 @dataclass(frozen=True)
 class Format:
-    """A source format. Its module is imported when a source is opened.
+    """A source format. Its module is imported when a source is opened."""
 
-    Attributes:
-      module: module in `sources`.
-      open: name of its function `(root, patterns, options[, settings])`. For a database `(queries, options, settings)`,
-        beside a function `fingerprint(queries, settings)`.
-      sampled: like `open`, but infers types from a sample that the tasks verify. Empty if the format has none.
-      settings: class of the format's options in the module. Empty if the format has none.
-      component: name of its ExampleGen in `infeed.components`.
-      suffixes: file name suffixes that identify the format.
-      folders: module whose `default_pattern` finds the files in a folder that may have class folders.
-      is_query: whether the source is a query or a table rather than a path.
-      package: package that reads it, if neither the core nor TensorFlow brings it.
-    """
-
-    module: str
+    module: str  # in `sources`
+    # Name of a function `(root, patterns, options[, settings])`, or for a database `(queries, options, settings)`,
+    # beside a function `fingerprint(queries, settings)`.
     open: str
-    settings: str = ""
-    component: str = "FileExampleGen"
-    suffixes: tuple[str, ...] = ()
-    folders: str = ""
-    is_query: bool = False
-    sampled: str = ""
-    package: str = ""
+    settings: str = ""  # class of the format's options in the module. Empty if the format has none
+    component: str = "FileExampleGen"  # name of its ExampleGen in `infeed.components`
+    suffixes: tuple[str, ...] = ()  # file name suffixes that identify the format
+    folders: str = ""  # module whose `default_pattern` finds the files in a folder that may have class folders
+    is_query: bool = False  # whether the source is a query or a table rather than a path
+    sampled: str = ""  # like `open`, but infers types from a sample that the tasks verify. Empty if the format has none
+    package: str = ""  # package that reads it, if neither the core nor TensorFlow brings it
 
 
 FORMATS = {
-    "csv": Format(
-        "csv.reader",
-        "open_csv",
-        "CsvOptions",
-        "CsvExampleGen",
-        suffixes=(".csv", ".csv.gz", ".csv.zst", *_TAB_SEPARATED),
-        sampled="open_sampled_csv",
-    ),
+    "csv": Format("csv.reader", "open_csv", "CsvOptions", "CsvExampleGen", suffixes=_CSV, sampled="open_sampled_csv"),
     "jsonl": Format(
-        "jsonl",
-        "open_jsonl",
-        "JsonlOptions",
-        "JsonlExampleGen",
-        suffixes=(".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson"),
-        sampled="open_sampled_jsonl",
+        "jsonl", "open_jsonl", "JsonlOptions", "JsonlExampleGen", suffixes=_JSONL, sampled="open_sampled_jsonl"
     ),
     "parquet": Format("parquet", "open_parquet", "ParquetOptions", "ParquetExampleGen", suffixes=(".parquet",)),
     "delta": Format("delta", "open_delta", "DeltaOptions", folders="delta", package="deltalake"),
@@ -97,12 +69,7 @@ FORMATS = {
         "tfrecord", "open_tfrecords", component="TFRecordExampleGen", suffixes=_TFRECORDS, sampled="open_cut_tfrecords"
     ),
     "images": Format(
-        "images.reader",
-        "open_images",
-        "ImageOptions",
-        "ImageExampleGen",
-        suffixes=(".png", ".jpg", ".jpeg"),
-        folders="images.reader",
+        "images.reader", "open_images", "ImageOptions", "ImageExampleGen", suffixes=_IMAGES, folders="images.reader"
     ),
     "text": Format("folders", "open_text", "TextOptions", "TextExampleGen", suffixes=(".txt",), folders="folders"),
     "binary": Format("folders", "open_binary", component="BinaryExampleGen", folders="folders"),
@@ -157,26 +124,22 @@ def open_patterns(
     partition_feature: str | None = None,
     every: bool = False,
 ) -> OpenedSource:
-    """Open the files below `root` that match the patterns, or the queries of a database, like `open_source`.
-
-    Raises:
-      InfeedError: a setting is unknown, or the source cannot be opened.
-    """
+    """Open the files below `root` that match the patterns, or the queries of a database, like `open_source`."""
     found = FORMATS[kind]
     own = options_of(kind, settings, where)
     place = (patterns,) if found.is_query else (root, patterns)
     if not found.is_query:
-        check_inside(root, patterns, allow_outside=options.allow_outside)
-    set_aside, left_out = ([], ()) if found.is_query else check_irregular(root, patterns, options.on_bad_row)
+        inputs.check_inside(root, patterns, allow_outside=options.allow_outside)
+    set_aside, left_out = ([], ()) if found.is_query else inputs.check_irregular(root, patterns, options.on_bad_row)
     open_place = _member(found, (sampled and found.sampled) or found.open)
     opened: OpenedSource = open_place(*place, options, *([own] if own else []))
     asked = [pattern if found.is_query else files.join(root, pattern) for pattern in patterns.values()]
 
     def finish(one: OpenedSource) -> OpenedSource:
         valued = with_values(replace(one, place=", ".join(asked)), options, partition_feature, every=every)
-        return with_tasks(retyped(valued, options), set_aside, left_out)
+        return inputs.with_tasks(inputs.retyped(valued, options), set_aside, left_out)
 
-    return reopenable(opened, finish)
+    return inputs.reopenable(opened, finish)
 
 
 def fingerprint_of(kind: str, queries: Patterns, settings: Mapping[str, Any]) -> str:
@@ -233,17 +196,13 @@ def default_settings(source: str, kind: str) -> dict[str, Any]:
 
 
 def guess_format(source: str) -> str:
-    """Infer the format from the names of the files.
-
-    Raises:
-      InfeedError: no file exists, or the names show no format, an unsupported format, or several formats.
-    """
+    """Infer the format from the names of the files. Raises InfeedError unless they show one supported format."""
     if kind := table_kind(source):
         return kind
     shown = formats_shown(source)
     if not shown:
         if files.is_folder(source):
-            check_irregular(source, {None: "*"}, "fail")
+            inputs.check_irregular(source, {None: "*"}, "fail")
         raise UnknownFormatError(
             "the format is unknown",
             where=source,
@@ -253,11 +212,11 @@ def guess_format(source: str) -> str:
         return "images"
     if len(shown) > 1:
         found = ", ".join(f"{kind} ({files.name(path)})" for kind, path in shown.items())
-        raise InfeedError(
-            f"files of several formats: {found}",
-            where=source,
-            do=f"give a pattern that matches one format, in quotes: '{_pattern_for(shown, source)}'",
-        )
+        path = next((path for kind, path in shown.items() if kind in FORMATS), next(iter(shown.values())))
+        name, depth = _NUMBER_OF_SHARD.sub("*", files.name(path)), files.relative(path, source).count("/")
+        pattern = files.join(source, *["*"] * depth, f"*{name[name.rindex('.') :]}")
+        do = f"give a pattern that matches one format, in quotes: '{pattern}'"
+        raise InfeedError(f"files of several formats: {found}", where=source, do=do)
     (kind,) = shown
     if kind in NOT_READ:
         raise InfeedError(f"{kind} files are not supported", where=shown[kind], do=NOT_READ[kind])
@@ -271,11 +230,7 @@ def table_kind(source: str) -> str:
 
 
 def formats_shown(source: str) -> dict[str, str]:
-    """Map each format, or suffix of an unsupported format, to the first file that has it.
-
-    Raises:
-      InfeedError: the file or folder does not exist.
-    """
+    """Map each format, or unsupported suffix, to its first file. Raises InfeedError if the source does not exist."""
     shown: dict[str, str] = {}
     for path in _visible_files(source):
         if (kind := kind_of_name(path)) and not is_companion(path):
@@ -306,13 +261,6 @@ def is_pattern(source: str) -> bool:
     return bool(set("*?[{") & set(source)) and not files.exists(source)
 
 
-def _pattern_for(shown: Mapping[str, str], source: str) -> str:
-    kind = next((kind for kind in shown if kind in FORMATS), next(iter(shown)))
-    name = _NUMBER_OF_SHARD.sub("*", files.name(shown[kind]))
-    depth = files.relative(shown[kind], source).count("/")
-    return files.join(source, *["*"] * depth, f"*{name[name.rindex('.') :]}")
-
-
 def _visible_files(source: str) -> list[str]:
     if is_pattern(source):
         return [file.path for file in files.glob(*_split_pattern(source))] or [source]
@@ -326,11 +274,16 @@ def _visible_files(source: str) -> list[str]:
 
 
 def _locate(source: str, kind: str) -> tuple[str, str]:
-    """Return (folder, pattern of the files below it)."""
+    """Return (folder, pattern of the files below it). Raises InfeedError if the files are in deeper folders."""
     if not files.is_folder(source):
         return _split_pattern(source)
     pattern = default_pattern(kind, source)
-    _check_depth(source, pattern)
+    names = [path for path in _visible_files(source) if not is_companion(path)]
+    if names and all(is_companion(file.path) for file in files.glob(source, pattern)):
+        inside = files.relative(names[-1], source)
+        deeper = "/".join("*" for _ in inside.split("/"))
+        do = f"give a pattern in quotes: '{files.join(source, deeper)}', or a subfolder"
+        raise InfeedError(f"the files are in deeper folders, such as {inside}", where=source, do=do)
     return source, pattern
 
 
@@ -340,17 +293,3 @@ def _split_pattern(source: str) -> tuple[str, str]:
     wild = (number for number, _ in enumerate(parts) if is_pattern("/".join(parts[: number + 1])))
     cut = next(wild, len(parts) - 1)
     return "/".join(parts[:cut]) or ("/" if source.startswith("/") else "."), "/".join(parts[cut:])
-
-
-def _check_depth(folder: str, pattern: str) -> None:
-    """Raise InfeedError if the files of a folder are deeper than the pattern matches."""
-    names = [path for path in _visible_files(folder) if not is_companion(path)]
-    if not names or not all(is_companion(file.path) for file in files.glob(folder, pattern)):
-        return
-    inside = files.relative(names[-1], folder)
-    deeper = "/".join("*" for _ in inside.split("/"))
-    raise InfeedError(
-        f"the files are in deeper folders, such as {inside}",
-        where=folder,
-        do=f"give a pattern in quotes: '{files.join(folder, deeper)}', or a subfolder",
-    )

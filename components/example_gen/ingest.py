@@ -36,36 +36,12 @@ from infeed.components.dataset.read_errors import failed_reads, tried_again
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.dataset.splits import Buckets, check_splits
 from infeed.components.errors import InfeedError, ReadFailedError
-from infeed.components.example_gen import shuffle
+from infeed.components.example_gen import planning, shuffle, spills, task_statistics
 from infeed.components.example_gen.chosen import choose_rows, chosen_schema, place_of
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, to_jsonl
-from infeed.components.example_gen.planning import (
-    ShardTask,
-    SpilledTask,
-    WritePlan,
-    limited,
-    no_rows,
-    plan_writes,
-    shard_tasks,
-)
+from infeed.components.example_gen.planning import ShardTask, SpilledTask, WritePlan
 from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, shift_lines, with_lines
-from infeed.components.example_gen.spills import (
-    ProcessedBatch,
-    RunCutter,
-    RunRecords,
-    Seed,
-    Spill,
-    Spills,
-    permutation,
-    process_batch,
-)
-from infeed.components.example_gen.task_statistics import (
-    TaskAnalysis,
-    analyzed_splits,
-    merge_statistics,
-    publish_statistics,
-    statistics_groups,
-)
+from infeed.components.example_gen.spills import ProcessedBatch, RunCutter, RunRecords, Seed, Spill, Spills
 
 # The process id follows. The host name matters because containers may share the folder but not their process ids.
 _SCRATCH = f"infeed-ingest-{socket.gethostname()}-"
@@ -75,40 +51,22 @@ _OFFSETS = "lines.json"
 
 @dataclass(frozen=True)
 class Job:
-    """The plan of one ingest, shared by all steps.
-
-    Attributes:
-      source: the source without its tasks, which may be many and are sent to the workers one by one.
-      buckets: hash buckets that split the rows. None if every task names its split.
-      local_scratch: local folder for intermediate files. Empty if other machines read them too, or if the dataset is
-        local.
-    """
+    """The plan of one ingest, shared by all steps."""
 
     root: str
-    source: OpenedSource
+    source: OpenedSource  # without its tasks, which may be many and are sent to the workers one by one
     splits: tuple[str, ...]
-    buckets: Buckets | None
+    buckets: Buckets | None  # hash buckets that split the rows. None if every task names its split
     options: IngestOptions
-    local_scratch: str = ""
+    local_scratch: str = ""  # folder of intermediate files. Empty if other machines read them, or the dataset is local
 
     @classmethod
     def of(
-        cls,
-        source: OpenedSource,
-        *,
-        root: str,
-        splits: tuple[str, ...],
-        buckets: Buckets | None,
-        options: IngestOptions,
+        cls, source: OpenedSource, root: str, splits: tuple[str, ...], buckets: Buckets | None, options: IngestOptions
     ) -> Job:
-        """Create a job and check its options against an empty batch.
-
-        Raises:
-          InfeedError: the options do not fit the source's schema or splits.
-          OtherKindsError: the options do not fit a schema that was inferred from a sample.
-        """
+        """Create a job. Raises InfeedError if options do not fit, or OtherKindsError if they do not fit a sample."""
         if not source.tasks:
-            raise no_rows(source.place)
+            raise planning.no_rows(source.place)
         job = cls(root, dataclasses.replace(source, tasks=(), reopen=None), splits, buckets, options)
         try:
             _check_options(job)
@@ -136,7 +94,7 @@ class Job:
 
     @property
     def analyzed_splits(self) -> list[str]:
-        return analyzed_splits(self.splits, self.written_schema, self.options, self.source.serialized)
+        return task_statistics.analyzed_splits(self.splits, self.written_schema, self.options, self.source.serialized)
 
 
 class ProgressListener:
@@ -163,10 +121,10 @@ def ingest(
 
         plan = plan_shards(spilled(), job)
         _regroup(plan, job, map_fn)
-        merge = partial(merge_statistics, temporary=job.scratch, splits=job.analyzed_splits)
-        for _ in map_fn(merge, statistics_groups(len(tasks))):
+        merge = partial(task_statistics.merge_statistics, temporary=job.scratch, splits=job.analyzed_splits)
+        for _ in map_fn(merge, task_statistics.statistics_groups(len(tasks))):
             pass
-        wanted, shards = shard_tasks(plan), []
+        wanted, shards = planning.shard_tasks(plan), []
         for shard in map_fn(partial(_write_shard, job=job), wanted):
             shards.append(shard)
             listener.write(shard, len(wanted))
@@ -237,16 +195,13 @@ def _check_options(job: Job) -> None:
     if job.buckets is not None:
         check_splits(job.buckets, job.options.split_by)
     elif job.options.split_by is not None:
-        raise InfeedError(
-            f"split_by is {job.options.split_by.how}, but the input is split already",
-            where=f"splits {', '.join(job.splits)}",
-            do="give one input split, or leave out split_by",
-        )
+        what = f"split_by is {job.options.split_by.how}, but the input is split already"
+        do = "give one input split, or leave out split_by"
+        raise InfeedError(what, where=f"splits {', '.join(job.splits)}", do=do)
     strangers = set(job.options.balance.splits) - set(job.splits) if job.options.balance else set()
     if strangers:
-        raise InfeedError(
-            f"there is no split {min(strangers)!r}", where="balance", do=f"use one of {', '.join(job.splits)}"
-        )
+        what = f"there is no split {min(strangers)!r}"
+        raise InfeedError(what, where="balance", do=f"use one of {', '.join(job.splits)}")
     schema = job.source.schema
     empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
     rows = choose_rows(empty, job.options, "", BadRows())
@@ -298,7 +253,7 @@ class _Spilling:
         self._rejected: list[BadRow] = []
         self._nulls = self._rounded = np.zeros(len(job.written_schema), np.int64)
         self._cutter, self._run, self._spills = RunCutter(), RunRecords(), list[Spill]()
-        self._analysis = TaskAnalysis(job.analyzed_splits, empty_lists=job.options.compat == "tfx")
+        self._analysis = task_statistics.TaskAnalysis(job.analyzed_splits, empty_lists=job.options.compat == "tfx")
 
     def add(self, batch: pa.RecordBatch) -> None:
         unread = self.bad_rows.take()
@@ -356,25 +311,25 @@ class _Spilling:
 
 
 def _process(batch: pa.RecordBatch, split: str | None, job: Job) -> ProcessedBatch:
-    return process_batch(batch, split, buckets=job.buckets, options=job.options, serialized=job.source.serialized)
+    return spills.process_batch(
+        batch, split, buckets=job.buckets, options=job.options, serialized=job.source.serialized
+    )
 
 
 def plan_shards(tasks: Iterable[SpilledTask], job: Job) -> WritePlan:
     """Plan from the sizes of all spills, and list the spills of each split for `shuffle`.
 
-    Raises:
-      OtherKindsError: the types were inferred from a sample, and the tasks found others.
-      InfeedError: there is nothing to write, or there are too many labels.
+    Raises OtherKindsError if the tasks found other types than a sample, or InfeedError if there is nothing to write.
     """
-    tasks = sorted(limited(tasks, job.options), key=lambda task: task.order)
+    tasks = sorted(planning.limited(tasks, job.options), key=lambda task: task.order)
     if job.source.sample is not None:
         check_found([task.found for task in tasks if task.found is not None], job.source.sample)
         offsets = line_offsets((task.order, task.found) for task in tasks)
         if any(task.rejected for task in tasks):  # `publish` adds the offsets to the file of rejected rows
             files.write_bytes(files.join(job.scratch, _OFFSETS), json.dumps(list(offsets.items())).encode())
         tasks = [with_lines(task, offsets.get(task.order, 0)) for task in tasks]
-    plan, spills = plan_writes(tasks, job.splits, job.buckets, job.options, job.source.place)
-    for split, found in spills.items():
+    plan, by_split = planning.plan_writes(tasks, job.splits, job.buckets, job.options, job.source.place)
+    for split, found in by_split.items():
         shuffle.list_spills(job.scratch, split, found)
     return plan
 
@@ -390,7 +345,7 @@ def write_shard(task: ShardTask, windows: Iterable[pa.LargeBinaryArray], job: Jo
         for number, records in enumerate(windows):
             count += len(records)
             seed = _seed(job, job.splits.index(split), task.index, number)
-            yield records if seed is None else records.take(pa.array(permutation(len(records), seed)))
+            yield records if seed is None else records.take(pa.array(spills.permutation(len(records), seed)))
 
     written = write_records(files.join(job.temporary, file), shuffled(), gzip_level=job.options.gzip_level)
     progress.count("shards written", 1)
@@ -413,35 +368,32 @@ def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> M
     for shard in shards:
         files.rename(files.join(job.temporary, shard.file), files.join(job.root, shard.file))
     if plan.rejected:
-        _publish_rejects(job)
+        listed = files.join(job.scratch, _OFFSETS)
+        offsets = dict(json.loads(files.read_bytes(listed))) if job.source.sample is not None else {}
+        with files.open_output(files.join(job.root, names.REJECTS)) as out:
+            for file in files.glob(files.join(job.scratch, _REJECTS), "*.jsonl"):
+                order = int(files.name(file.path).removesuffix(".jsonl"))
+                out.write(shift_lines(files.read_bytes(file.path), offsets.get(order, 0)))
+    splits = dict[str, Split]()
+    for split in plan.splits:
+        folder = names.split_folder(split.split) + "/"
+        of_split = tuple(shard for shard in shards if shard.file.startswith(folder))
+        splits[split.split] = Split.of(of_split, split.shards.reason)
     manifest = Manifest(
         source=job.source.provenance,
         options=schema.to_plain(job.options),
         schema=() if job.source.serialized else example_types.describe(job.written_schema, plan.nulls),
-        splits={split.split: Split.of(_shards_of(shards, split.split), split.shards.reason) for split in plan.splits},
+        splits=splits,
         rejected=Rejected(plan.rejected, names.REJECTS if plan.rejected else None),
         filtered=plan.filtered,
         balanced=plan.balanced,
         warnings=(*job.source.warnings, *_warnings(plan, job)),
         rows_read=plan.rows,
     )
-    analyzed = [(split, manifest.splits[split]) for split in job.analyzed_splits]
-    publish_statistics(job.scratch, job.root, tasks, analyzed)
+    analyzed = [(split, splits[split]) for split in job.analyzed_splits]
+    task_statistics.publish_statistics(job.scratch, job.root, tasks, analyzed)
     manifest.write(job.root)
     return manifest
-
-
-def _publish_rejects(job: Job) -> None:
-    listed = files.join(job.scratch, _OFFSETS)
-    offsets = dict(json.loads(files.read_bytes(listed))) if job.source.sample is not None else {}
-    with files.open_output(files.join(job.root, names.REJECTS)) as out:
-        for file in files.glob(files.join(job.scratch, _REJECTS), "*.jsonl"):
-            order = int(files.name(file.path).removesuffix(".jsonl"))
-            out.write(shift_lines(files.read_bytes(file.path), offsets.get(order, 0)))
-
-
-def _shards_of(shards: Iterable[Shard], split: str) -> tuple[Shard, ...]:
-    return tuple(shard for shard in shards if shard.file.startswith(names.split_folder(split) + "/"))
 
 
 def _warnings(plan: WritePlan, job: Job) -> Iterator[str]:

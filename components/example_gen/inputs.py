@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -31,6 +31,8 @@ _COMPANIONS = ("dataset_info.json", "state.json", "dataset_dict.json", "features
 _STATISTICS = re.compile(r"statistics-.*\.json")
 _TOO_LARGE = "more than max_row_mb"
 A = TypeVar("A")
+Batches = Iterator[pa.RecordBatch]
+ReadFile = Callable[[str], Iterable[pa.RecordBatch]]  # given the path of a file
 Convert = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, dict[int, tuple[str, str]]]]
 Patterns = Mapping[str | None, str]  # split -> pattern below the root. The key is None if rows are split by hash
 Found = Mapping[str | None, list[files.FileStat]]  # the files of each split
@@ -38,20 +40,13 @@ Found = Mapping[str | None, list[files.FileStat]]  # the files of each split
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that cannot be converted to the schema.
+    """A row that cannot be converted to the schema."""
 
-    Attributes:
-      file: path of the file, or the source's name for the place.
-      line: line or row number in the file, from 1. None if unknown.
-      column: column with the error. None if the whole row is bad.
-      text: the raw row, possibly shortened.
-    """
-
-    file: str
-    line: int | None
-    column: str | None
+    file: str  # path of the file, or the source's name for the place
+    line: int | None  # line or row number in the file, from 1. None if unknown
+    column: str | None  # column with the error. None if the whole row is bad
     reason: str
-    text: str
+    text: str  # the raw row, possibly shortened
 
     @property
     def remedy(self) -> str:
@@ -72,19 +67,12 @@ class AstrayError(Exception):
 
 @dataclass(frozen=True)
 class Findings:
-    """What a task found in its part of an input whose types were inferred from a sample.
+    """What a task found in its part of an input whose types were inferred from a sample."""
 
-    Attributes:
-      kinds: kinds of the columns as JSON types, in the form that the format's `Sample.merge` reads.
-      lines: number of line ends.
-      line: number of the first line. None if it depends on the tasks before; bad rows then count from 1.
-      astray: the result is meaningless: the part starts or ends within a row, or only reading in order finds bad rows.
-    """
-
-    kinds: Any = None
-    lines: int = 0
-    line: int | None = 1
-    astray: bool = False
+    kinds: Any = None  # kinds of the columns as JSON types, in the form that the format's `Sample.merge` reads
+    lines: int = 0  # number of line ends
+    line: int | None = 1  # number of the first line. None if it depends on the tasks before; bad rows then count from 1
+    astray: bool = False  # the part starts or ends within a row, or only reading in order finds bad rows
 
 
 class BadRows:
@@ -137,21 +125,15 @@ def too_large(most_mb: int) -> str:
 def check_limit(rows: int, limit: int, where: str) -> None:
     """Raise InfeedError if the number of bad rows exceeds the limit."""
     if rows > limit:
-        raise InfeedError(
-            f"more than {limit} bad rows",
-            where=f"the last at {where}",
-            do=f"correct the input, check the format's options, or raise bad_row_limit: --bad-row-limit {10 * rows}",
-        )
+        do = f"correct the input, check the format's options, or raise bad_row_limit: --bad-row-limit {10 * rows}"
+        raise InfeedError(f"more than {limit} bad rows", where=f"the last at {where}", do=do)
 
 
 def check_any_good(bad: Sequence[BadRow]) -> None:
     """Raise InfeedError if there are bad rows. Call it for an input without good rows."""
     if bad:
-        raise InfeedError(
-            f"every row is rejected, the first because: {bad[0].reason}",
-            where=bad[0].where,
-            do=f"correct the input{bad[0].remedy}, or change the format's options",
-        )
+        do = f"correct the input{bad[0].remedy}, or change the format's options"
+        raise InfeedError(f"every row is rejected, the first because: {bad[0].reason}", where=bad[0].where, do=do)
 
 
 def to_jsonl(rows: Iterable[BadRow]) -> bytes:
@@ -166,36 +148,31 @@ def conform(
     *,
     first_row: int = 1,
     convert: Convert | None = None,
-) -> Iterator[pa.RecordBatch]:
+) -> Batches:
     """Flatten structs, add missing columns, cast to the schema, and report rows that a tf.Example cannot hold.
 
     Args:
       first_row: row number in `file`, from 1, of the first row of `batches`.
       convert: converts a flat batch, and returns the cells that it cannot convert: row -> (column, reason).
     """
-    for batch in batches:
-        flat = schemas.flatten_batch(batch)
-        yield schemas.fill(_drop_unfit(flat, file, bad_rows, first_row, convert), schema)
+    for batch in map(schemas.flatten_batch, batches):
+        converted, not_converted = convert(batch) if convert else (batch, {})
+        unfit: dict[int, tuple[str, str]] = {}
+        for name, column in zip(converted.schema.names, converted.columns, strict=True):
+            items = example_types.items_of(column)
+            invalid = example_types.find_invalid(items, in_list=example_types.is_list(column.type))
+            for item, row in zip(invalid.tolist(), example_types.rows_of(column, invalid).tolist(), strict=True):
+                unfit[row] = (name, example_types.explain_invalid(items, item).what)
+        unfit |= not_converted
+        for row, (column, reason) in sorted(unfit.items()):
+            bad_rows.report(BadRow(file, first_row + row, column, reason, text_of(batch.slice(row, 1))))
+        yield schemas.fill(without(converted, unfit), schema)
         first_row += batch.num_rows
 
 
-def _drop_unfit(
-    written: pa.RecordBatch, file: str, bad_rows: BadRows, first_row: int, convert: Convert | None
-) -> pa.RecordBatch:
-    batch, not_converted = convert(written) if convert else (written, {})
-    unfit: dict[int, tuple[str, str]] = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        items = example_types.items_of(column)
-        invalid = example_types.find_invalid(items, in_list=example_types.is_list(column.type))
-        for item, row in zip(invalid.tolist(), example_types.rows_of(column, invalid).tolist(), strict=True):
-            unfit[row] = (name, example_types.explain_invalid(items, item).what)
-    unfit |= not_converted
-    if not unfit:
-        return batch
-    for row, (column, reason) in sorted(unfit.items()):
-        bad_rows.report(BadRow(file, first_row + row, column, reason, text_of(written.slice(row, 1))))
-    kept = np.setdiff1d(np.arange(batch.num_rows), list(unfit))
-    return batch.take(pa.array(kept, pa.int64()))
+def without(batch: pa.RecordBatch, rows: Collection[int]) -> pa.RecordBatch:
+    """Return the batch without the rows with these indices."""
+    return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), list(rows)))) if rows else batch
 
 
 def text_of(row: pa.RecordBatch) -> str:
@@ -232,29 +209,19 @@ class Read(Protocol):
 
 @dataclass(frozen=True)
 class OpenedSource:
-    """A source before the first row is read.
-
-    Attributes:
-      warnings: notes for people about skipped parts.
-      serialized: the first column holds records that are written unchanged, and the others serve the options.
-      decimals: floats were written as decimals; see `example_types.count_rounded`.
-      left_out: columns that a tf.Example cannot hold, with the reason and the remedy.
-      sample: if types were inferred from a sample, how to check them against the findings of the tasks.
-      place: the files or the query that the source reads, for errors.
-      reopen: opens the source again with the kinds that `sample` merged. None reads the whole input to infer them.
-    """
+    """A source before the first row is read."""
 
     provenance: Source
     schema: pa.Schema
     tasks: tuple[Task, ...]
     read: Read
-    serialized: bool = False
-    decimals: bool = False
-    warnings: tuple[str, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    sample: Sample | None = None
-    place: str = ""
-    reopen: Callable[[Any], OpenedSource] | None = None
+    serialized: bool = False  # the first column holds records to write unchanged, and the others serve the options
+    decimals: bool = False  # floats were written as decimals; see `example_types.count_rounded`
+    warnings: tuple[str, ...] = ()  # notes for people about skipped parts
+    left_out: Mapping[str, str] = field(default_factory=dict)  # columns that no tf.Example holds: reason and remedy
+    sample: Sample | None = None  # if types were inferred from a sample, how to check them against the findings
+    place: str = ""  # the files or the query that the source reads, for errors
+    reopen: Callable[[Any], OpenedSource] | None = None  # given the kinds that `sample` merged, or None to infer them
 
 
 @dataclass(frozen=True)
@@ -278,13 +245,9 @@ def check_inside(root: str, patterns: Patterns, *, allow_outside: bool) -> None:
 
 
 def check_irregular(root: str, patterns: Patterns, on_bad_row: OnBadRow) -> tuple[list[Task], tuple[str, ...]]:
-    """Find names that match and are not regular files.
+    """Return a task for each dangling link, which reports a bad row, and warnings about pipes and devices.
 
-    Returns:
-      A task for each dangling link, which reports the link as a bad row; and warnings about pipes and devices.
-
-    Raises:
-      InfeedError: there is a dangling link, and bad rows are not rejected.
+    Raises InfeedError if there is a dangling link, and bad rows are not rejected.
     """
     found = [(split, one) for split, pattern in patterns.items() for one in files.find_irregular(root, pattern)]
     links = [(split, one) for split, one in found if one.is_link]
@@ -312,7 +275,7 @@ def with_tasks(opened: OpenedSource, more: Sequence[Task], warnings: tuple[str, 
     return dataclasses.replace(opened, tasks=(*opened.tasks, *added), read=read, warnings=warnings)
 
 
-def _read_or_report(payload: Any, read: Read, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def _read_or_report(payload: Any, read: Read, *, bad_rows: BadRows) -> Batches:
     if isinstance(payload, FilePart) and isinstance(payload.piece, BadRow):
         bad_rows.report(payload.piece)
     else:
@@ -343,7 +306,7 @@ def _retyped(field: pa.Field, options: IngestOptions) -> pa.DataType:
     return field.type
 
 
-def _read_retyped(payload: Any, read: Read, schema: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def _read_retyped(payload: Any, read: Read, schema: pa.Schema, *, bad_rows: BadRows) -> Batches:
     for batch in read(payload, bad_rows=bad_rows):
         yield schemas.fill(batch, schema)
 
@@ -354,11 +317,7 @@ def is_companion(path: str) -> bool:
 
 
 def find(root: str, patterns: Patterns, *, companions: bool = True) -> dict[str | None, list[files.FileStat]]:
-    """Return the files that match the pattern of each split, with or without files that describe a dataset.
-
-    Raises:
-      InfeedError: no file matches a pattern.
-    """
+    """Return the files of each split. Raises InfeedError if there are none. `companions` describe a dataset."""
     found = {
         split: [file for file in files.glob(root, pattern) if companions or not is_companion(file.path)]
         for split, pattern in patterns.items()
@@ -412,19 +371,13 @@ def of_parts(
     return OpenedSource(source, schema, tasks, partial(_read_part, read=read), place=root, **facts)
 
 
-def _read_part(part: FilePart, read: Read, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def _read_part(part: FilePart, read: Read, *, bad_rows: BadRows) -> Batches:
     with files.unchanged(part.file):
         yield from read(part.piece, bad_rows=bad_rows)
 
 
-def open_files(
-    kind: str, root: str, patterns: Patterns, read: Callable[[str], Iterable[pa.RecordBatch]]
-) -> OpenedSource:
-    """Open files of any format, given a function that reads one file. The first batch determines the columns.
-
-    Raises:
-      InfeedError: a tf.Example cannot hold a type, columns of files conflict, or there are no rows.
-    """
+def open_files(kind: str, root: str, patterns: Patterns, read: ReadFile) -> OpenedSource:
+    """Open files by a function that reads one. Raises InfeedError if the columns of their first batches conflict."""
     firsts = look(find(root, patterns), lambda path: next(iter(read(path)), None))
     seen = [schemas.FileSchema(file.path, first.schema) for _, file, first in firsts if first is not None]
     if not seen:
@@ -434,9 +387,7 @@ def open_files(
     return of_parts(kind, root, schema, parts, partial(_read_file, schema=schema, read=read))
 
 
-def _read_file(
-    path: str, schema: pa.Schema, read: Callable[[str], Iterable[pa.RecordBatch]], *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
+def _read_file(path: str, schema: pa.Schema, read: ReadFile, *, bad_rows: BadRows) -> Batches:
     yield from conform(read(path), schema, path, bad_rows)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ _WAIT = "wait for it, or choose another OUTPUT"
 _HERE = -100  # AT_FDCWD: resolve relative paths as usual
 _EXCHANGE = 2  # RENAME_EXCHANGE
 _LOCK = ".ingest.lock"  # of a dataset on an object store
-_FILES = {names.MANIFEST, names.REJECTS, names.UNFINISHED}
 
 
 def ingest(
@@ -101,19 +100,18 @@ def check_output(output: str, overwrite: bool) -> None:
         return
     if not files.is_folder(output):
         raise InfeedError("OUTPUT is a file", where=output, do="choose a folder")
-    inside = files.list_folders(output) + [files.name(file.path) for file in files.list_files(output)]
-    inside = [name for name in inside if name != _LOCK]
-    strangers = [name for name in inside if not _is_ours(name)]
+    inside = {*files.list_folders(output), *(files.name(file.path) for file in files.list_files(output))} - {_LOCK}
+    strangers = [
+        name
+        for name in inside - {names.MANIFEST, names.REJECTS, names.UNFINISHED}
+        if not (name.startswith(names.SPLIT_FOLDER) or names.is_statistics(name))
+    ]
     if strangers:
         what = f"the folder contains {min(strangers)!r}, which is not part of a dataset"
         raise InfeedError(what, where=output, do="choose another OUTPUT. --overwrite replaces only datasets")
     if inside and not overwrite:
         do = "choose another OUTPUT, or use --overwrite (infeed.ingest: overwrite=True)"
         raise InfeedError("OUTPUT exists", where=output, do=do)
-
-
-def _is_ours(name: str) -> bool:
-    return name in _FILES or name.startswith(names.SPLIT_FOLDER) or names.is_statistics(name)
 
 
 @contextmanager
@@ -161,10 +159,7 @@ def _locked(output: str) -> Iterator[tuple[Path, Path]]:
 def clean(output: str) -> list[str]:
     """Remove temporary files and incomplete shards that killed processes left at OUTPUT, and return their paths.
 
-    A complete dataset is kept.
-
-    Raises:
-      InfeedError: another process is writing to OUTPUT, or OUTPUT is not a dataset.
+    A complete dataset is kept. Raises InfeedError if another process writes to OUTPUT, or OUTPUT is not a dataset.
     """
     check_output(output, overwrite=True)
     removed, left = steps.remove_left_scratch(), list[str]()
@@ -176,17 +171,13 @@ def clean(output: str) -> list[str]:
                 for name in files.list_folders(output)
                 if name == names.UNFINISHED or (not whole and name.startswith(names.SPLIT_FOLDER))
             ]
-            _remove(left)
+            for path in left:
+                files.remove(path)
     elif os.path.isdir(os.path.dirname(os.path.realpath(output))):
         with _locked(output) as (_, folder):
             left = [str(folder)] if folder.exists() else []
-            _remove(left)
+            files.remove(str(folder))
     return removed + left
-
-
-def _remove(paths: Iterable[str]) -> None:
-    for path in paths:
-        files.remove(path)
 
 
 @contextmanager
@@ -209,7 +200,14 @@ def put_folder(source: str, target: str) -> None:
     try:
         _exchange(source, target)
     except OSError:  # the kernel or the file system does not support it
-        _exchange_by_renames(source, target)
+        between = _backup_path(target)
+        os.rename(target, between)
+        try:
+            os.rename(source, target)
+        except OSError:
+            os.rename(between, target)
+            raise
+        os.rename(between, source)
     files.remove(source)
 
 
@@ -231,17 +229,6 @@ def _exchange(one: str, other: str) -> None:
     if library.renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), ctypes.c_uint(_EXCHANGE)):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), one, None, other)
-
-
-def _exchange_by_renames(one: str, other: str) -> None:
-    between = _backup_path(other)
-    os.rename(other, between)
-    try:
-        os.rename(one, other)
-    except OSError:
-        os.rename(between, other)
-        raise
-    os.rename(between, one)
 
 
 def _backup_path(target: str) -> str:

@@ -34,44 +34,29 @@ _FEW_VALUES = "stratify or balance by a column with few distinct values"
 
 @dataclass(frozen=True)
 class SpilledTask:
-    """The outcome of one task.
-
-    Attributes:
-      rows: rows read, including filtered and rejected rows.
-      rejected: number of rejected rows, which the task wrote to a file.
-      nulls: number of nulls in each written column.
-      rounded: number of values that float32 changes, in each written column.
-      spills: the spills in input order.
-      found: findings of the source, if its types were inferred from a sample.
-    """
+    """The outcome of one task."""
 
     order: int
-    rows: int
+    rows: int  # rows read, including filtered and rejected rows
     filtered: int
-    rejected: int
+    rejected: int  # number of rejected rows, which the task wrote to a file
     first_rejected: BadRow | None
     last_rejected: BadRow | None
-    nulls: tuple[int, ...]
-    rounded: tuple[int, ...]
-    spills: Spills
-    found: Findings | None = None
+    nulls: tuple[int, ...]  # number of nulls in each written column
+    rounded: tuple[int, ...]  # number of values that float32 changes, in each written column
+    spills: Spills  # in input order
+    found: Findings | None = None  # findings of the source, if its types were inferred from a sample
 
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """The content of a split, and how it is written.
-
-    Attributes:
-      spills: number of spills with its records.
-      interleave: whether records are shuffled.
-      shards: number of shards, with the reason.
-    """
+    """The content of a split, and how it is written."""
 
     split: str
     records: int
     bytes: int
-    spills: int
-    interleave: bool
+    spills: int  # number of spills with its records
+    interleave: bool  # whether records are shuffled
     shards: ShardPlan
 
     @property
@@ -116,17 +101,9 @@ class ShardTask:
 
 
 def plan_writes(
-    tasks: Iterable[SpilledTask],
-    splits: Sequence[str],
-    buckets: Buckets | None,
-    options: IngestOptions,
-    place: str = "",
+    tasks: Iterable[SpilledTask], splits: Sequence[str], buckets: Buckets | None, options: IngestOptions, place: str
 ) -> tuple[WritePlan, dict[str, Spills]]:
-    """Plan the content and number of shards of each split, and return the spills of each split in input order.
-
-    Raises:
-      InfeedError: there are no rows, no rows are left to write, or there are more bad rows than the limit.
-    """
+    """Plan each split, and return its spills in input order. Raises InfeedError if no rows are left to write."""
     tasks = sorted(tasks, key=lambda task: task.order)
     rejected = sum(task.rejected for task in tasks)
     bad = [row for task in tasks for row in (task.first_rejected, task.last_rejected) if row is not None]
@@ -184,7 +161,6 @@ def limited(tasks: Iterable[SpilledTask], options: IngestOptions) -> Iterator[Sp
 def _plan_splits(
     spills: Spills, splits: Sequence[str], buckets: Buckets | None, options: IngestOptions
 ) -> tuple[dict[str, Spills], Balanced]:
-    """Map each split to its spills, after labels are divided and balanced."""
     by_split = {split: spills.of_split(split) for split in splits}
     if buckets is not None and isinstance(options.split_by, ByLabel):
         for split, divided in divide_by_label(spills.of_split(None), buckets).items():
@@ -230,18 +206,13 @@ def balance_labels(spills: Spills, options: Balance) -> tuple[Spills, Balanced]:
     before, whole = _counted_before(numbers, spills.records), np.maximum(counts, 1)[numbers]
     more = _share_of(before + spills.records, rest[numbers], whole) - _share_of(before, rest[numbers], whole)
     balanced = Balanced(int(np.maximum(wanted - found, 0).sum()), int(np.maximum(found - wanted, 0).sum()))
-    return _repeated(spills, times[numbers], more, label_columns((None, options.label))), balanced
-
-
-def _repeated(spills: Spills, times: Ints, more: Ints, where: str) -> Spills:
-    """Repeat each spill `times` times, then append its first `more` records."""
-    copies = times + (more > 0)
+    copies = times[numbers] + (more > 0)  # of each spill. The last has only its first `more` records, if any
     do = "drop frequent rows instead of repeating rare ones (balance_by under), or filter out the rarest labels"
-    _check_count(int(copies.sum()), where, do)
+    _check_count(int(copies.sum()), label_columns((None, options.label)), do)
     repeated = spills.take(np.repeat(np.arange(len(spills)), copies))
     stop = repeated.records.copy()
     stop[(np.cumsum(copies) - 1)[more > 0]] = more[more > 0]
-    return repeated.cut(np.zeros_like(stop), stop)
+    return repeated.cut(np.zeros_like(stop), stop), balanced
 
 
 def _check_count(spills: int, where: str, do: str) -> None:

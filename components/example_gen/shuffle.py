@@ -36,6 +36,7 @@ _FAN = 64  # stripes per wider stripe, and files per window after the last level
 _GROUP_BYTES = 128 << 20  # of records. A regrouping task holds two copies
 SCHEMA = pa.schema([("record", pa.large_binary())])
 Chunks = list[pa.LargeBinaryArray]
+Parts = Iterator[tuple[Chunks, npt.NDArray[np.int64]]]  # records, and the number of records in each window
 
 
 @dataclass(frozen=True)
@@ -105,16 +106,12 @@ def list_spills(folder: str, split: str, spills: Spills) -> None:
 
 @dataclass(frozen=True)
 class SpillTable:
-    """The spills of a split as columns, in input order. A worker needs only few of them.
-
-    Attributes:
-      records, bytes: int64 [n + 1], cumulative sizes before each spill, and the total.
-    """
+    """The spills of a split as columns, in input order. A worker needs only few of them."""
 
     paths: pa.Array
     starts: npt.NDArray[np.int64]
-    records: npt.NDArray[np.int64]
-    bytes: npt.NDArray[np.int64]
+    records: npt.NDArray[np.int64]  # [n + 1], cumulative size before each spill, and the total
+    bytes: npt.NDArray[np.int64]  # the same in bytes
 
     @classmethod
     def read(cls, folder: str, split: str) -> SpillTable:
@@ -211,20 +208,16 @@ def concat(chunks: Chunks) -> pa.LargeBinaryArray:
     return pa.concat_arrays(chunks) if chunks else pa.array([], pa.large_binary())
 
 
-def _read_spills(
-    plan: SplitPlan, windows: range, spills: Iterable[PlacedSpill]
-) -> Iterator[tuple[Chunks, npt.NDArray[np.int64]]]:
-    """Yield (records, number of records in each window) for each spill that reaches the windows."""
+def _read_spills(plan: SplitPlan, windows: range, spills: Iterable[PlacedSpill]) -> Parts:
+    """Yield a part for each spill that reaches the windows."""
     for spill in spills:
         bounds = plan.deal.bounds(spill.part, spill.before, windows)
         if bounds[0] < bounds[-1]:
             yield _rows_of(spill, int(bounds[0]), int(bounds[-1])), np.diff(bounds)
 
 
-def _read_files(
-    plan: SplitPlan, windows: range, number: int, level: Level, groups: range, folder: str
-) -> Iterator[tuple[Chunks, npt.NDArray[np.int64]]]:
-    """Yield (records, number of records in each window) for files of a level. The windows must be in one stripe."""
+def _read_files(plan: SplitPlan, windows: range, number: int, level: Level, groups: range, folder: str) -> Parts:
+    """Yield a part for each file of a level. The windows must be in one stripe."""
     stripe = _stripe_of(windows.start, plan.windows, level.stripes)
     first = _stripe(plan.windows, level.stripes, stripe).start
     for group in groups:
@@ -234,11 +227,8 @@ def _read_files(
         yield chunks, np.array([len(chunk) for chunk in chunks], np.int64)
 
 
-def joined(parts: Iterable[tuple[Chunks, npt.NDArray[np.int64]]], windows: int) -> Iterator[pa.LargeBinaryArray]:
-    """Yield the records of each window: those of the first part, then of the second, and so on.
-
-    A part is (records, number of records in each window).
-    """
+def joined(parts: Parts, windows: int) -> Iterator[pa.LargeBinaryArray]:
+    """Yield the records of each window: those of the first part, then of the second, and so on."""
     found: list[Chunks] = [[] for _ in range(windows)]
     for chunks, counts in parts:
         records, start = pa.chunked_array(chunks, pa.large_binary()), 0

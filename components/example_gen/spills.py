@@ -97,21 +97,14 @@ def process_batch(
 
 
 def strata_of_rows(batch: pa.RecordBatch, by: tuple[str | None, str | None]) -> Strata:
-    """Return the stratum of each row by the labels in up to two columns.
-
-    Raises:
-      InfeedError: a column is missing or nested, or has nearly as many labels as rows.
-    """
+    """Return the stratum of each row by up to two columns. Raises InfeedError if one is missing or unfit."""
     if not any(by):
         return Strata.none(batch.num_rows)
     (first, first_labels), (second, second_labels) = (_encode_labels(batch, name) for name in by)
     pairs, numbers = np.unique(first * len(second_labels) + second, return_inverse=True)
     if len(pairs) > _MOST_LABELS:
-        raise InfeedError(
-            f"one block has more than {_MOST_LABELS} distinct labels",
-            where=label_columns(by),
-            do="stratify or balance by a column with few distinct values",
-        )
+        what = f"one block has more than {_MOST_LABELS} distinct labels"
+        raise InfeedError(what, where=label_columns(by), do="stratify or balance by a column with few distinct values")
     labels = [(first_labels[pair // len(second_labels)], second_labels[pair % len(second_labels)]) for pair in pairs]
     return Strata(numbers.reshape(-1), labels)
 
@@ -138,37 +131,24 @@ def _encode_labels(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray
 
 @dataclass(frozen=True)
 class Spill:
-    """A run of records that share a split and a stratum: a spill file, or a part of one.
+    """A run of records that share a split and a stratum: a spill file, or a part of one."""
 
-    Attributes:
-      split: None until all labels are counted, if splits are stratified.
-      start: index of the first record in the file.
-      bytes: size of the records, not of the file.
-      strata: the labels that the records share, for the stratified split and for balancing.
-    """
-
-    split: str | None
+    split: str | None  # None until all labels are counted, if splits are stratified
     path: str
-    start: int
+    start: int  # index of the first record in the file
     records: int
-    bytes: int
-    strata: Stratum = (None, None)
+    bytes: int  # size of the records, not of the file
+    strata: Stratum = (None, None)  # the labels that the records share, for the stratified split and for balancing
 
 
 @dataclass(frozen=True, eq=False)
 class Spills:
-    """Spills in input order as columns, some 32 bytes for each run, split and label. Paths and labels are stored once.
+    """Spills in input order as columns, some 32 bytes for each run, split and label. Paths are stored once."""
 
-    Attributes:
-      files: (split, path) of each file. The split is None until labels are divided.
-      file: index of each spill's file.
-      stratum: index of each spill's stratum in `strata`.
-    """
-
-    files: Sequence[tuple[str | None, str]]
+    files: Sequence[tuple[str | None, str]]  # (split, path). The split is None until labels are divided
     strata: Sequence[Stratum]
-    file: Numbers
-    stratum: Numbers
+    file: Numbers  # index of each spill's file
+    stratum: Numbers  # index of each spill's stratum in `strata`
     start: Ints
     records: Ints
     bytes: Ints

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -40,47 +39,30 @@ def stratified_rows(
     Returns:
       Block -> ascending indices of the split's rows among the chosen rows of the block.
     """
-    runs: dict[str, _Run] = {}
+    runs: dict[str, tuple[int, Rows, Rows]] = {}  # path -> task, and block and index in it of each row of the spill
     spills: list[Spill] = []
     bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
     for task in (task for task in source.tasks if task.split is None):
         for number, blocks in enumerate(_runs_of_task(source, task, options, bad_rows), start=1):
             seed = None if options.shuffle_seed is None else (options.shuffle_seed, splits, task.order, number)
             strata = Strata.joined(list(blocks.values()))
-            path = f"{task.order}-{number}"
-            runs[path] = _Run.of(task.order, blocks, spill_order(np.arange(len(strata.numbers)), seed, strata))
+            order = spill_order(np.arange(len(strata.numbers)), seed, strata)
+            path, sizes = f"{task.order}-{number}", [len(one.numbers) for one in blocks.values()]
+            indices = np.concatenate([np.arange(size) for size in sizes])
+            runs[path] = task.order, np.repeat(list(blocks), sizes)[order], indices[order]
             spills += spills_of(path, None, strata)
     found: dict[Block, list[Rows]] = defaultdict(list)
     for one in divide_by_label(Spills.of(spills), buckets)[split]:
-        for block, rows in runs[one.path].rows(one.start, one.start + one.records):
-            found[block].append(rows)
+        order_of_task, of_block, indices = runs[one.path]
+        part = slice(one.start, one.start + one.records)
+        for block in np.unique(of_block[part]).tolist():
+            found[order_of_task, block].append(indices[part][of_block[part] == block])
     return {block: np.sort(np.concatenate(rows)) for block, rows in found.items()}
-
-
-@dataclass(frozen=True)
-class _Run:
-    """The rows of a spill in order: the block of each row, and its index in the block."""
-
-    task: int
-    blocks: Rows
-    numbers: Rows
-
-    @classmethod
-    def of(cls, task: int, blocks: Mapping[int, Strata], order: Rows) -> _Run:
-        sizes = [len(strata.numbers) for strata in blocks.values()]
-        numbers = np.concatenate([np.arange(size) for size in sizes])
-        return cls(task, np.repeat(list(blocks), sizes)[order], numbers[order])
-
-    def rows(self, start: int, stop: int) -> Iterator[tuple[Block, Rows]]:
-        """Yield rows `start` to `stop` of the spill, block by block."""
-        blocks = self.blocks[start:stop]
-        return (((self.task, block), self.numbers[start:stop][blocks == block]) for block in np.unique(blocks).tolist())
 
 
 def _runs_of_task(
     source: OpenedSource, task: Task, options: IngestOptions, bad_rows: BadRows
 ) -> Iterator[dict[int, Strata]]:
-    """Yield the strata of each block, for each run of a task, as ingest cuts runs."""
     cutter, run = RunCutter(), dict[int, Strata]()
     for number, batch in enumerate(source.read(task.payload, bad_rows=bad_rows), start=1):
         chosen = choose_rows(batch, options, place_of(task.payload), bad_rows)

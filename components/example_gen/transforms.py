@@ -5,6 +5,7 @@ so no Beam element grows with the input: Flink rejects elements larger than its 
 task writes its own file atomically, so a retry replaces the file.
 """
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +15,10 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
+from infeed.components import schema
 from infeed.components.beam_runner import Named, telling_failures
 from infeed.components.dataset import files
-from infeed.components.dataset.manifest import Balanced, Shard
-from infeed.components.dataset.shards import ShardPlan
+from infeed.components.dataset.manifest import Shard
 from infeed.components.engine.running import Running, WorkerAnswer
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
@@ -54,9 +55,7 @@ def run_pipeline(
 ) -> None:
     """Ingest all tasks into an empty folder by a Beam pipeline, locally if no runner is named.
 
-    Raises:
-      InfeedError: a worker raised one, or the runner failed.
-      OtherKindsError: the types were inferred from a sample, and the tasks found others.
+    Raises InfeedError if a worker or the runner fails, or OtherKindsError like `plan_shards`.
     """
     with ingest.transaction(job):
         with telling_failures(named.runner if named else ""):
@@ -112,16 +111,10 @@ def _plan(spilled: tuple[int, int], job: Job) -> Iterable[tuple[int, Work]]:
         _leave(job, _KINDS, error.kinds)
         return ()
     leave_plan(plan, job)
-    return enumerate(_work(plan, tasks, job))
-
-
-def _work(plan: WritePlan, tasks: int, job: Job) -> Iterator[Work]:
-    yield from statistics_groups(tasks)
-    yield from shard_tasks(plan)
-    for split in plan.splits:
-        spills = SpillTable.read(job.scratch, split.split)
-        for number in range(len(spills)):
-            yield SpillTask(split, number, spills[number])
+    tables = ((split, SpillTable.read(job.scratch, split.split)) for split in plan.splits)
+    spills = (SpillTask(split, number, table[number]) for split, table in tables for number in range(len(table)))
+    work: Iterable[Work] = itertools.chain(statistics_groups(tasks), shard_tasks(plan), spills)
+    return enumerate(work)
 
 
 def _deal(work: tuple[int, Iterable[Work]], job: Job) -> Iterator[tuple[Place, ShardTask | Chunk]]:
@@ -157,7 +150,16 @@ def leave_task(task: SpilledTask, job: Job) -> None:
 
 def left_tasks(tasks: int, job: Job) -> Iterator[SpilledTask]:
     """Yield the outcomes of all tasks, in arbitrary order."""
-    return (_task(fields) for fields in _left(files.join(job.temporary, "tasks"), tasks))
+    for fields in _left(files.join(job.temporary, "tasks"), tasks):
+        bad = {name: BadRow(**fields[name]) for name in ("first_rejected", "last_rejected") if fields[name]}
+        found = Findings(**fields["found"]) if fields["found"] else None
+        of_task = fields["spills"]
+        paths, strata = ([tuple(pair) for pair in of_task[name]] for name in ("files", "strata"))
+        file, stratum = (np.array(of_task[name], np.int32) for name in ("file", "stratum"))
+        sizes = (np.array(of_task[name], np.int64) for name in ("start", "records", "bytes"))
+        spills = Spills(paths, strata, file, stratum, *sizes)
+        counts = {name: tuple(fields[name]) for name in ("nulls", "rounded")}
+        yield SpilledTask(**{**fields, **counts, **bad, "spills": spills, "found": found})
 
 
 def leave_plan(plan: WritePlan, job: Job) -> None:
@@ -166,9 +168,7 @@ def leave_plan(plan: WritePlan, job: Job) -> None:
 
 
 def left_plan(job: Job) -> WritePlan:
-    fields = _read(files.join(job.temporary, _PLAN))
-    splits = tuple(SplitPlan(**{**split, "shards": ShardPlan(**split["shards"])}) for split in fields["splits"])
-    return WritePlan(**{**_with_tuples(fields), "balanced": Balanced(**fields["balanced"]), "splits": splits})
+    return schema.read_json(WritePlan, files.read_bytes(files.join(job.temporary, _PLAN)))
 
 
 def leave_shard(task: ShardTask, shard: Shard, job: Job) -> None:
@@ -185,18 +185,11 @@ def _leave(job: Job, name: str, fields: Any) -> None:
 
 
 def _left(folder: str, count: int) -> Iterator[Any]:
-    """Yield the contents of the files in `folder`.
-
-    Raises:
-      InfeedError: files are missing, because a worker wrote to a disk that this process cannot read.
-    """
+    """Yield the contents of all files. Raises InfeedError if a worker wrote to a disk that this process cannot read."""
     found = [file.path for file in files.glob(folder, "*.json")]
     if len(found) != count:
-        raise InfeedError(
-            f"only {len(found)} of {count} worker results exist",
-            where=folder,
-            do="write to storage that all workers share, such as gs://, s3://, or a network disk",
-        )
+        do = "write to storage that all workers share, such as gs://, s3://, or a network disk"
+        raise InfeedError(f"only {len(found)} of {count} worker results exist", where=folder, do=do)
     with ThreadPoolExecutor(_READERS) as readers:
         for first in range(0, len(found), _READERS):  # in batches, so that only a few are in memory
             yield from readers.map(_read, found[first : first + _READERS])
@@ -211,19 +204,3 @@ def _jsonable(value: object) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
-
-
-def _task(fields: dict[str, Any]) -> SpilledTask:
-    bad = {name: BadRow(**fields[name]) for name in ("first_rejected", "last_rejected") if fields[name]}
-    found = Findings(**fields["found"]) if fields["found"] else None
-    of_task = fields["spills"]
-    files, strata = ([tuple(pair) for pair in of_task[name]] for name in ("files", "strata"))
-    file, stratum = (np.array(of_task[name], np.int32) for name in ("file", "stratum"))
-    sizes = (np.array(of_task[name], np.int64) for name in ("start", "records", "bytes"))
-    spills = Spills(files, strata, file, stratum, *sizes)
-    return SpilledTask(**{**_with_tuples(fields), **bad, "spills": spills, "found": found})
-
-
-def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """Restore the tuples that a task and a plan have in common."""
-    return {**fields, "nulls": tuple(fields["nulls"]), "rounded": tuple(fields["rounded"])}

@@ -34,24 +34,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SpanWindow:
-    """A window of spans below `input_base`, and how its spans are ingested.
+    """A window of spans below `input_base`, and how its spans are ingested."""
 
-    Attributes:
-      spans: spans to read, with the folder that keeps their Examples.
-      settings: everything else that determines the Examples; see `settings_of`.
-    """
-
-    spans: Spans
+    spans: Spans  # to read, with the folder that keeps their Examples
     input_base: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any]  # everything else that determines the Examples; see `settings_of`
 
     def write(self, target: str, ingest: Callable[[str, str], object]) -> int:
         """Write the dataset of the window to `target`, and return the number of its latest span.
 
-        `ingest` writes the files that match a pattern (first argument) into a folder (second argument).
-
-        Raises:
-          InfeedError: there is no span, or the columns of two spans do not fit together.
+        `ingest` writes the files that match a pattern (first argument) into a folder (second argument). Raises
+        InfeedError if there is no span, or the columns of two spans do not fit together.
         """
         roots = []
         for number, pattern in self.spans.window(self.input_base).items():

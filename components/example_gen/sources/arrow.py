@@ -20,20 +20,9 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import Part
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import OpenedSource
-from infeed.components.example_gen.sources.columnar import (
-    ColumnOptions,
-    FileLayout,
-    Reader,
-    RowGroups,
-    cut,
-    decoded_type,
-    nesting,
-    open_columnar,
-    opening_errors,
-    plan_groups,
-    reading_errors,
-)
+from infeed.components.example_gen.inputs import Batches, OpenedSource, Patterns
+from infeed.components.example_gen.sources import columnar
+from infeed.components.example_gen.sources.columnar import ColumnOptions, FileLayout, Reader, RowGroups, reading_errors
 from infeed.components.example_gen.sources.reader_process import Limits
 
 _FILE_MAGIC = b"ARROW1"
@@ -48,38 +37,32 @@ class ArrowOptions(ColumnOptions):
     """Options of the Arrow reader: those of `ColumnOptions`."""
 
 
-def open_arrow(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, arrow: ArrowOptions | None = None
-) -> OpenedSource:
+def open_arrow(root: str, patterns: Patterns, options: IngestOptions, arrow: ArrowOptions) -> OpenedSource:
     """Open Arrow files with compatible columns; see `open_columnar`."""
     reader = Reader("arrow", read_layout, decode_batches, mapped=True)
     found = inputs.find(root, patterns, companions=False)
-    return open_columnar(reader, root, found, options, arrow or ArrowOptions())
+    return columnar.open_columnar(reader, root, found, options, arrow)
 
 
 def read_layout(path: str, block_bytes: int) -> FileLayout:
     """Read the schema and the lengths of the batches. Raises InfeedError if the file is not Arrow or is truncated."""
     head = _read_head(path)
     flat = schemas.flatten_schema(head.schema)
-    columns = schemas.FileSchema(path, pa.schema([(field.name, decoded_type(field.type)) for field in flat]))
+    columns = schemas.FileSchema(path, pa.schema([(field.name, columnar.decoded_type(field.type)) for field in flat]))
     if head.is_stream:
         return FileLayout(columns, (RowGroups(path, (), 1),))
     with _open(path, head.fields_to_read([0] if len(head.schema) else [])) as reader, reading_errors("Arrow", path):
         rows = [reader.get_batch(number).num_rows for number in range(reader.num_record_batches)]
     of_row = files.stat(path).size / max(sum(rows), 1)
     return FileLayout(
-        columns, tuple(plan_groups(path, [Part(count, int(count * of_row)) for count in rows], block_bytes))
+        columns, tuple(columnar.plan_groups(path, [Part(count, int(count * of_row)) for count in rows], block_bytes))
     )
 
 
-def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some batches, or of a whole stream, in flat batches of about `limits.block` bytes.
-
-    Raises:
-      InfeedError: a batch cannot be decoded, or a decoded row exceeds `limits.row`.
-    """
+def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Batches:
+    """Yield some batches, or a whole stream, in flat batches of about `limits.block` bytes; see `columnar.cut`."""
     head = _read_head(what.path)
-    tops = {top for name in wanted for top in nesting(name)}
+    tops = {top for name in wanted for top in columnar.nesting(name)}
     fields = [number for number, name in enumerate(head.schema.names) if name in tops] or [0]
     with _open(what.path, head.fields_to_read(fields)) as reader, reading_errors("Arrow", what.path):
         row = what.first_row
@@ -90,14 +73,12 @@ def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> It
                 names = [name for name in wanted if name in flat.schema.names]
                 columns = [flat.column(name) for name in names] or [pa.nulls(flat.num_rows)]  # keeps the number of rows
                 chosen = pa.RecordBatch.from_arrays(columns, names=names or [wanted[0]])
-                yield from cut(chosen, limits, what.path, row + start)
+                yield from columnar.cut(chosen, limits, what.path, row + start)
             row += batch.num_rows
 
 
 @dataclass(frozen=True)
 class _Head:
-    """The schema of a file, and how to read its batches."""
-
     schema: pa.Schema
     is_stream: bool  # in the stream format, without an index of its batches
     in_place: bool  # batches are read in place, from the mapped file, as they are not compressed
@@ -116,7 +97,7 @@ def _read_head(path: str) -> _Head:
         return _Head(reader.schema, is_stream, first is None or pa.total_allocated_bytes() == before)
 
 
-def _batches(reader: _Reader, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+def _batches(reader: _Reader, numbers: Sequence[int]) -> Batches:
     """Yield the batches with the given numbers, or all batches of a stream."""
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
         yield from map(reader.get_batch, numbers)
@@ -129,25 +110,19 @@ def _open(path: str, fields: Sequence[int] = ()) -> Iterator[_Reader]:
     """Open a file in either IPC format, to read the top-level fields with the given positions, or all."""
     options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=list(fields))
     with files.open_input(path, mapped=True) as file:
-        with opening_errors("Arrow", path):
+        with columnar.opening_errors("Arrow", path):
             magic = bytes(file.read(len(_FILE_MAGIC)))
             if magic.startswith(_FEATHER_1_MAGIC):
                 what = "the file is Feather 1, which Arrow no longer writes"
                 raise InfeedError(what, where=path, do="write it as Feather 2")
             file.seek(0)
             reader = (pa.ipc.open_file if magic == _FILE_MAGIC else pa.ipc.open_stream)(file, options=options)
-            if magic != _FILE_MAGIC:
-                _check_end(file, path)
+            if magic != _FILE_MAGIC:  # a stream may lack its end mark, but batches may then be missing
+                first_batch = file.tell()
+                file.seek(max(0, file.size() - len(_END)))
+                is_whole = bytes(file.read()).endswith(_END)
+                file.seek(first_batch)
+                if not is_whole:
+                    what = "not Arrow, or truncated: its end is missing"
+                    raise InfeedError(what, where=path, do="write the file again, or remove it")
         yield reader
-
-
-def _check_end(file: pa.NativeFile, path: str) -> None:
-    """Raise InfeedError if a stream lacks its end mark. The format allows that, but batches may then be missing."""
-    first_batch = file.tell()
-    file.seek(max(0, file.size() - len(_END)))
-    is_whole = bytes(file.read()).endswith(_END)
-    file.seek(first_batch)
-    if not is_whole:
-        raise InfeedError(
-            "not Arrow, or truncated: its end is missing", where=path, do="write the file again, or remove it"
-        )

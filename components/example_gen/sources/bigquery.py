@@ -28,7 +28,7 @@ from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
+from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
 from infeed.components.example_gen.sources.sql.database import is_table, shown
 
 
@@ -67,12 +67,8 @@ class Stream:
     where: str
 
 
-def open_bigquery(queries: inputs.Patterns, options: IngestOptions, asked: BigQueryOptions) -> OpenedSource:
-    """Open queries, or tables named `project.dataset.table`, one for each input split.
-
-    Raises:
-      InfeedError: credentials are missing, BigQuery refuses the request, or a tf.Example cannot hold a column.
-    """
+def open_bigquery(queries: Patterns, options: IngestOptions, asked: BigQueryOptions) -> OpenedSource:
+    """Open queries, or tables `project.dataset.table`, one per split. Raises InfeedError if BigQuery refuses one."""
     del options  # BigQuery chooses the size of blocks
     sessions = {split: _open_session(query, asked) for split, query in queries.items()}
     serialized = {split: session.arrow_schema.serialized_schema for split, session in sessions.items()}
@@ -88,9 +84,7 @@ def open_bigquery(queries: inputs.Patterns, options: IngestOptions, asked: BigQu
     return OpenedSource(Source("bigquery", fingerprint(queries, asked), 0, size), schema, tasks, read)
 
 
-def read_stream(
-    what: Stream, schema: pa.Schema, asked: BigQueryOptions, *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
+def read_stream(what: Stream, schema: pa.Schema, asked: BigQueryOptions, *, bad_rows: BadRows) -> Batches:
     """Yield the rows of one stream. A broken connection is resumed after the last row."""
     where = f"{what.where}, stream {what.name.rpartition('/')[2]}"
     with _storage_client(asked, where) as client:
@@ -100,7 +94,7 @@ def read_stream(
         yield from conform(batches, schema, where, bad_rows)
 
 
-def fingerprint(queries: inputs.Patterns, asked: BigQueryOptions) -> str:
+def fingerprint(queries: Patterns, asked: BigQueryOptions) -> str:
     """Return a digest of the queries' texts and of the modification times of the tables that they read."""
     lines = []
     for query in queries.values():
@@ -142,9 +136,8 @@ def _table_of(name: str) -> bigquery.TableReference:
     try:
         return bigquery.TableReference.from_string(name.strip())
     except ValueError:
-        raise InfeedError(
-            "the table has no project or dataset", where=name, do="name it project.dataset.table"
-        ) from None
+        what = "the table has no project or dataset"
+        raise InfeedError(what, where=name, do="name it project.dataset.table") from None
 
 
 def _query_client(asked: BigQueryOptions) -> bigquery.Client:
@@ -172,14 +165,10 @@ def _api_errors(query: str) -> Iterator[None]:
     try:
         yield
     except GoogleAuthError as error:
-        raise InfeedError(
-            f"no credentials for BigQuery: {error}",
-            where=shown(query),
-            do="run gcloud auth application-default login, or use a service account",
-        ) from error
+        do = "run gcloud auth application-default login, or use a service account"
+        raise InfeedError(f"no credentials for BigQuery: {error}", where=shown(query), do=do) from error
     except exceptions.GoogleAPICallError as error:
-        raise InfeedError(
-            f"BigQuery: {error.message}", where=shown(query), do="check the query, the names, and the permissions"
-        ) from error
+        what = f"BigQuery: {error.message}"
+        raise InfeedError(what, where=shown(query), do="check the query, the names, and the permissions") from error
     except OSError as error:  # raised by Google's client if there is no project
         raise InfeedError(str(error), where=shown(query), do="set project, or GOOGLE_CLOUD_PROJECT") from error

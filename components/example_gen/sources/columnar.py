@@ -24,7 +24,7 @@ from infeed.components.dataset.records import Ints
 from infeed.components.dataset.shards import Part
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, conform
+from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, conform
 from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
@@ -76,7 +76,7 @@ class Reader:
 
     format: str  # name in `formats.FORMATS`
     read_layout: Callable[[str, int], FileLayout]  # given the path of a file and the bytes of a task
-    decode: Callable[[RowGroups, Sequence[str], Limits], Iterator[pa.RecordBatch]]  # flat batches of some columns
+    decode: Callable[[RowGroups, Sequence[str], Limits], Batches]  # flat batches of some columns
     mapped: bool = False  # the child maps local files, whose address space then counts against its memory
 
     def memory(self, path: str, limits: Limits) -> int:
@@ -87,12 +87,7 @@ class Reader:
 def open_columnar(
     reader: Reader, root: str, found: inputs.Found, options: IngestOptions, columns: ColumnOptions
 ) -> OpenedSource:
-    """Open columnar files with compatible columns.
-
-    Raises:
-      InfeedError: a file cannot be read, a column does not exist or has a type that a tf.Example cannot hold, or the
-        types of two files conflict.
-    """
+    """Open columnar files. Raises InfeedError if a column is missing, conflicts, or is unfit for a tf.Example."""
     limits = Limits.of(options)
 
     def look(path: str) -> FileLayout:
@@ -127,9 +122,8 @@ def _unified(found: Sequence[schemas.FileSchema], kept: Sequence[str] | None) ->
         if len(fitting) == len(columns) or not fitting:
             raise
         flag = f"--set {shlex.quote(f'columns={json.dumps(fitting, ensure_ascii=False)}')}"
-        raise InfeedError(
-            error.what, where=error.where, do=f"{error.do}: {flag}, columns=[...] of the format's options"
-        ) from error
+        do = f"{error.do}: {flag}, columns=[...] of the format's options"
+        raise InfeedError(error.what, where=error.where, do=do) from error
 
 
 @contextmanager
@@ -140,16 +134,13 @@ def opening_errors(form: str, path: str) -> Iterator[None]:
     except (InfeedError, MemoryError):
         raise
     except (OSError, pa.ArrowException) as error:
-        raise InfeedError(
-            f"not {form}, or truncated: {error}", where=path, do="write the file again, or remove it"
-        ) from error
+        what = f"not {form}, or truncated: {error}"
+        raise InfeedError(what, where=path, do="write the file again, or remove it") from error
     except Exception as error:  # a Python extension type runs the code that registered it
         reason = str(error).partition("\n")[0].rstrip(":")
-        raise InfeedError(
-            f"a column has a Python extension type, which is unsafe to read: {reason}",
-            where=path,
-            do="cast such columns to their storage type, and write the file again",
-        ) from error
+        what = f"a column has a Python extension type, which is unsafe to read: {reason}"
+        do = "cast such columns to their storage type, and write the file again"
+        raise InfeedError(what, where=path, do=do) from error
 
 
 @contextmanager
@@ -186,14 +177,8 @@ def plan_groups(path: str, sizes: Sequence[Part], block_bytes: int) -> Iterator[
 
 
 def read_groups(
-    what: RowGroups,
-    reader: Reader,
-    schema: pa.Schema,
-    limits: Limits,
-    numbers: Numbers,
-    *,
-    bad_rows: BadRows,
-) -> Iterator[pa.RecordBatch]:
+    what: RowGroups, reader: Reader, schema: pa.Schema, limits: Limits, numbers: Numbers, *, bad_rows: BadRows
+) -> Batches:
     """Yield the rows of some row groups in order, converted to `schema`."""
     memory = reader.memory(what.path, limits)
     batches = batches_apart(reader.decode, what, schema.names, limits, where=what.path, memory=memory)
@@ -222,16 +207,13 @@ class _Renumbered(BadRows):
         self._bad_rows.report(replace(row, line=int(self._numbers[row.line])))
 
 
-def cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into blocks, and decode dictionaries."""
+def cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Batches:
+    """Cut a batch into blocks, and decode dictionaries. Raises InfeedError if a decoded row exceeds `limits.row`."""
     sizes = sum((_bytes_of_rows(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
     if batch.num_rows and sizes.max() > limits.row:
         row = int(sizes.argmax())
-        raise InfeedError(
-            f"a row takes {int(sizes[row]) >> 20:,} MB",
-            where=f"{path}, row {first_row + row}",
-            do="skip its column (--set columns=...), or raise max_row_mb (--max-row-mb)",
-        )
+        do = "skip its column (--set columns=...), or raise max_row_mb (--max-row-mb)"
+        raise InfeedError(f"a row takes {int(sizes[row]) >> 20:,} MB", where=f"{path}, row {first_row + row}", do=do)
     ends = np.cumsum(sizes)
     starts = np.flatnonzero(np.diff((ends - sizes) // limits.block, prepend=-1)).tolist()
     for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):

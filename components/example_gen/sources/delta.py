@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -21,8 +19,7 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import Ints
 from infeed.components.errors import InfeedError, required
-from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import OpenedSource, Patterns
 from infeed.components.example_gen.sources.columnar import ColumnOptions
 from infeed.components.example_gen.sources.table_files import TableFile, open_table
 
@@ -55,37 +52,29 @@ def default_pattern(root: str) -> str:
     return _LOG
 
 
-def open_delta(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, delta: DeltaOptions | None = None
-) -> OpenedSource:
-    """Open one version of a table.
-
-    Raises:
-      InfeedError: delta-rs is not installed, there is no such table or version, or its columns are mapped.
-    """
-    delta, root = delta or DeltaOptions(), files.absolute(root)
-    with _table_errors(root):
-        table = required("deltalake").DeltaTable(root, version=delta.version, storage_options=_store(root))
+def open_delta(root: str, patterns: Patterns, options: IngestOptions, delta: DeltaOptions) -> OpenedSource:
+    """Open one version of a table. Raises InfeedError if there is none, or its columns are mapped."""
+    root = files.absolute(root)
+    deltalake = required("deltalake")
+    try:
+        store: dict[str, str] | None = None
+        if root.startswith("s3://"):  # delta-rs does not find a store of S3 as `files` does
+            endpoint, (system, _) = files.endpoint_of(root), files.store_of(root)
+            store = {"region": system.region, **({"endpoint": endpoint, "allow_http": "true"} if endpoint else {})}
+        table = deltalake.DeltaTable(root, version=delta.version, storage_options=store)
         if delta.timestamp is not None:
             table.load_as_version(delta.timestamp)
         mapping = table.metadata().configuration.get(_MAPPING, "none")
         if mapping != "none":
-            raise InfeedError(
-                f"{_MAPPING} is {mapping!r}: the names of columns in the files are not those of the table",
-                where=root,
-                do="write the table again without it, for example by CREATE TABLE ... AS SELECT",
-            )
+            what = f"{_MAPPING} is {mapping!r}: the names of columns in the files are not those of the table"
+            do = "write the table again without it, for example by CREATE TABLE ... AS SELECT"
+            raise InfeedError(what, where=root, do=do)
         names = [field["name"] for field in json.loads(table.schema().to_json())["fields"]]
         listed = _files_of(table, root)
+    except (deltalake.exceptions.DeltaError, ValueError, OSError) as error:
+        what = f"cannot read the Delta table: {_COLOR.sub('', str(error))}"
+        raise InfeedError(what, where=root, do="check the table and the version") from error
     return open_table("delta", root, patterns, listed, names, options, delta)
-
-
-def _store(root: str) -> dict[str, str] | None:
-    """Return what delta-rs needs to know to find a store of S3 as `files` does."""
-    if not root.startswith("s3://"):
-        return None
-    endpoint, (system, _) = files.endpoint_of(root), files.store_of(root)
-    return {"region": system.region, **({"endpoint": endpoint, "allow_http": "true"} if endpoint else {})}
 
 
 def _files_of(table: Any, root: str) -> list[TableFile]:
@@ -108,13 +97,3 @@ def _path_of(path: str, root: str) -> str:
     """Return the path of a file, which is a URI, relative to the table or absolute."""
     path = unquote(path).removeprefix("file://")
     return path if "://" in path or path.startswith("/") else files.join(root, path)
-
-
-@contextmanager
-def _table_errors(root: str) -> Iterator[None]:
-    deltalake = required("deltalake")
-    try:
-        yield
-    except (deltalake.exceptions.DeltaError, ValueError, OSError) as error:
-        what = f"cannot read the Delta table: {_COLOR.sub('', str(error))}"
-        raise InfeedError(what, where=root, do="check the table and the version") from error

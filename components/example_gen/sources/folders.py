@@ -26,7 +26,7 @@ from infeed.components.dataset.read_errors import failed_reads
 from infeed.components.dataset.records import from_lengths
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Read
+from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, Patterns, Read
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.streams import Span, TextBlock
 
@@ -161,15 +161,13 @@ def plan_blocks(refs: Sequence[FileRef], block_bytes: int) -> Iterator[FileBlock
 
 @dataclass(frozen=True)
 class _Listed:
-    """The files that match the patterns, with their classes, and the classes of all splits."""
-
     root: str
     found: Mapping[str | None, list[files.FileStat]]
     refs: Mapping[str | None, list[FileRef]]
     classes: Classes
 
     @classmethod
-    def of(cls, root: str, patterns: inputs.Patterns) -> _Listed:
+    def of(cls, root: str, patterns: Patterns) -> _Listed:
         found = inputs.find(root, patterns)
         refs = {split: refs_of(root, patterns[split], matched) for split, matched in found.items()}
         return cls(root, found, refs, Classes.of(ref for some in refs.values() for ref in some))
@@ -182,7 +180,7 @@ class _Listed:
         return OpenedSource(Source.of(kind, self.root, inputs.all_files(self.found)), schema, tasks, read)
 
 
-def open_binary(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
+def open_binary(root: str, patterns: Patterns, options: IngestOptions) -> OpenedSource:
     """Open whole files. Columns: data, filename; label and label/text if the pattern covers class folders."""
     listed = _Listed.of(root, patterns)
     schema = pa.schema([("data", pa.large_binary()), ("filename", pa.string()), *listed.classes.fields])
@@ -190,11 +188,8 @@ def open_binary(root: str, patterns: inputs.Patterns, options: IngestOptions) ->
     return listed.open("binary", schema, read, options.block_bytes)
 
 
-def open_text(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, text_options: TextOptions | None = None
-) -> OpenedSource:
+def open_text(root: str, patterns: Patterns, options: IngestOptions, text_options: TextOptions) -> OpenedSource:
     """Open text files. Columns: text, filename; label and label/text if the pattern covers class folders."""
-    text_options = text_options or TextOptions()
     listed = _Listed.of(root, patterns)
     schema = pa.schema([("text", pa.large_string()), ("filename", pa.string()), *listed.classes.fields])
     form = _TextReading(schema, listed.classes, text_options.encoding, options.block_bytes, options.max_row_mb)
@@ -210,10 +205,7 @@ def open_text(
     return inputs.of_parts("text", root, schema, parts, partial(_read_lines, form=form))
 
 
-def _read_binary(
-    block: FileBlock, schema: pa.Schema, classes: Classes, most_mb: int, *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
-    """Yield one row for each file, and report files that are too large."""
+def _read_binary(block: FileBlock, schema: pa.Schema, classes: Classes, most_mb: int, *, bad_rows: BadRows) -> Batches:
     refs = list(bounded(block, most_mb, bad_rows))
     columns = {
         "data": as_column([read_whole(ref.path) for ref in refs]),
@@ -225,8 +217,6 @@ def _read_binary(
 
 @dataclass(frozen=True)
 class _TextReading:
-    """Settings of the tasks that read text."""
-
     schema: pa.Schema
     classes: Classes
     encoding: str
@@ -239,8 +229,7 @@ class _TextReading:
         return pa.RecordBatch.from_arrays([texts, *arrays], schema=self.schema)
 
 
-def _read_lines(part: tuple[Span, FileRef], form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
-    """Yield one row for each line, and report lines that cannot be decoded."""
+def _read_lines(part: tuple[Span, FileRef], form: _TextReading, *, bad_rows: BadRows) -> Batches:
     span, file = part
     for block in streams.read_blocks(span, form.encoding, form.block_bytes, streams.whole_lines, form.max_row_mb):
         if streams.is_utf8(block.data):
@@ -256,7 +245,7 @@ def _read_lines(part: tuple[Span, FileRef], form: _TextReading, *, bad_rows: Bad
         yield form.batch(texts, [file] * len(texts))
 
 
-def _read_texts(refs: FileBlock, form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def _read_texts(refs: FileBlock, form: _TextReading, *, bad_rows: BadRows) -> Batches:
     """Yield one row for each file, in batches of about `block_bytes`, and report bad files."""
     texts, kept, size = list[str](), list[FileRef](), 0
     for ref in bounded(refs, form.max_row_mb, bad_rows):

@@ -23,7 +23,7 @@ from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, conform
+from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, Patterns, conform
 from infeed.components.example_gen.sources.python_rows import infer_field, to_batch
 
 _SAMPLE = 1_000  # rows that determine the columns and types
@@ -69,15 +69,8 @@ class GeneratorPart:
                 yield row
 
 
-def open_generator(
-    functions: inputs.Patterns, options: IngestOptions, generator: GeneratorOptions | None = None
-) -> OpenedSource:
-    """Open functions, one for each input split.
-
-    Raises:
-      InfeedError: a function does not exist, yields no rows, or a tf.Example cannot hold its values.
-    """
-    generator = generator or GeneratorOptions()
+def open_generator(functions: Patterns, options: IngestOptions, generator: GeneratorOptions) -> OpenedSource:
+    """Open functions, one for each input split. Raises InfeedError if one is missing, or yields no or unfit rows."""
     parts = [
         (split, GeneratorPart(function, number, generator.parts))
         for split, function in functions.items()
@@ -94,15 +87,13 @@ def open_generator(
     return OpenedSource(source, schema, inputs.as_tasks(iter(parts)), read)
 
 
-def fingerprint(functions: inputs.Patterns, generator: GeneratorOptions) -> str:
+def fingerprint(functions: Patterns, generator: GeneratorOptions) -> str:
     """Return a digest of the sources of the functions. The data that they read is unknown."""
     digests = [user_code.digest(function, _OPTION) for function in functions.values()]
     return hashlib.sha256(f"{digests} {generator.parts}".encode()).hexdigest()[:32]
 
 
-def read_part(
-    part: GeneratorPart, schema: pa.Schema, block_bytes: int, *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
+def read_part(part: GeneratorPart, schema: pa.Schema, block_bytes: int, *, bad_rows: BadRows) -> Batches:
     """Yield the rows of a part in batches of about `block_bytes`."""
     rows, names, first_row, step = part.rows(), set(schema.names), 1, _FIRST_ROWS
     while some := list(islice(rows, step)):

@@ -19,15 +19,9 @@ from infeed.components.dataset import files, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError, required
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import OpenedSource
-from infeed.components.example_gen.sources.columnar import (
-    ColumnOptions,
-    FileLayout,
-    Reader,
-    RowGroups,
-    cut,
-    open_columnar,
-)
+from infeed.components.example_gen.inputs import Batches, OpenedSource, Patterns
+from infeed.components.example_gen.sources import columnar
+from infeed.components.example_gen.sources.columnar import ColumnOptions, FileLayout, RowGroups
 from infeed.components.example_gen.sources.numpy_arrays import check_lengths, columns_of
 from infeed.components.example_gen.sources.reader_process import Limits
 
@@ -47,26 +41,25 @@ class Hdf5Options(ColumnOptions):
     group: str = "/"
 
 
-def open_hdf5(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, hdf5: Hdf5Options | None = None
-) -> OpenedSource:
+def open_hdf5(root: str, patterns: Patterns, options: IngestOptions, hdf5: Hdf5Options) -> OpenedSource:
     """Open HDF5 files with compatible columns; see `open_columnar`."""
     required("h5py")
-    hdf5 = hdf5 or Hdf5Options()
     layout = partial(read_layout, group=hdf5.group, wanted=hdf5.columns)
-    reader = Reader("hdf5", layout, partial(decode_rows, group=hdf5.group))
-    return open_columnar(reader, root, inputs.find(root, patterns, companions=False), options, hdf5)
+    reader = columnar.Reader("hdf5", layout, partial(decode_rows, group=hdf5.group))
+    return columnar.open_columnar(reader, root, inputs.find(root, patterns, companions=False), options, hdf5)
 
 
 def read_layout(path: str, block_bytes: int, group: str, wanted: Sequence[str] | None) -> FileLayout:
-    """Read the types and lengths of the datasets, and plan tasks that end between chunks.
-
-    Raises:
-      InfeedError: the file is not HDF5, has no such group or dataset, or its datasets have different lengths.
-    """
+    """Read types and lengths, and plan tasks that end between chunks. Raises InfeedError if a dataset is missing."""
     with _datasets(path, group, wanted) as found:
         for name, one in found.items():
-            _check_rows(one, f"{path}, dataset {name!r}")
+            where = f"{path}, dataset {name!r}"
+            if one.external or one.is_virtual:
+                do = "copy the dataset into one file: h5repack"
+                raise InfeedError("the values are in other files", where=where, do=do)
+            if not one.shape:
+                do = "leave it out of columns"
+                raise InfeedError("the dataset is a single value, without rows", where=where, do=do)
         lengths = {name: len(one) for name, one in found.items()}
         check_lengths(lengths, path, "columns")
         columns = [pair for name, one in found.items() for pair in _columns(path, name, one, 0, 0)]
@@ -78,7 +71,7 @@ def read_layout(path: str, block_bytes: int, group: str, wanted: Sequence[str] |
         return FileLayout(schemas.FileSchema(path, schema), tuple(groups))
 
 
-def decode_rows(what: RowGroups, wanted: Sequence[str], limits: Limits, group: str) -> Iterator[pa.RecordBatch]:
+def decode_rows(what: RowGroups, wanted: Sequence[str], limits: Limits, group: str) -> Batches:
     """Yield some rows in batches of about `limits.block` bytes. `what.groups` are the first row and the end, from 0."""
     start, stop = what.groups
     tops = {name for one in wanted for name in (one, one.rpartition(".")[0])}
@@ -89,7 +82,7 @@ def decode_rows(what: RowGroups, wanted: Sequence[str], limits: Limits, group: s
             end = min(at + step, stop)
             columns = [pair for name, one in found.items() for pair in _columns(what.path, name, one, at, end)]
             batch = pa.RecordBatch.from_pydict({name: column for name, column in columns if name in wanted})
-            yield from cut(batch, limits, what.path, at + 1)
+            yield from columnar.cut(batch, limits, what.path, at + 1)
 
 
 def _row_bytes(found: Any) -> int:
@@ -101,7 +94,6 @@ def _row_bytes(found: Any) -> int:
 
 
 def _columns(path: str, name: str, dataset: Any, start: int, stop: int) -> list[tuple[str, pa.Array]]:
-    """Read some rows of a dataset as columns."""
     h5py = required("h5py")
     where = f"{path}, dataset {dataset.name!r}"
     text, varying = h5py.check_string_dtype(dataset.dtype), h5py.check_vlen_dtype(dataset.dtype)
@@ -119,7 +111,6 @@ def _columns(path: str, name: str, dataset: Any, start: int, stop: int) -> list[
 
 @contextmanager
 def _datasets(path: str, group: str, wanted: Sequence[str] | None) -> Iterator[Mapping[str, Any]]:
-    """Open a file, and yield the datasets of a group by name."""
     h5py = required("h5py")
     with files.open_input(path) as raw:
         with _errors(path):
@@ -157,13 +148,6 @@ def _members(file: Any, group: str, path: str) -> dict[str, Any]:
 def _hard_linked(group: Any) -> dict[str, Any]:
     hard = required("h5py").HardLink
     return {name: group[name] for name in group if isinstance(group.get(name, getlink=True), hard)}
-
-
-def _check_rows(dataset: Any, where: str) -> None:
-    if dataset.external or dataset.is_virtual:
-        raise InfeedError("the values are in other files", where=where, do="copy the dataset into one file: h5repack")
-    if not dataset.shape:
-        raise InfeedError("the dataset is a single value, without rows", where=where, do="leave it out of columns")
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +21,7 @@ import pyarrow as pa
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError, required
-from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import OpenedSource, Patterns
 from infeed.components.example_gen.sources.columnar import ColumnOptions
 from infeed.components.example_gen.sources.table_files import TableFile, open_table
 
@@ -52,17 +50,15 @@ def default_pattern(root: str) -> str:
     return _LOG
 
 
-def open_iceberg(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, iceberg: IcebergOptions | None = None
-) -> OpenedSource:
+def open_iceberg(root: str, patterns: Patterns, options: IngestOptions, iceberg: IcebergOptions) -> OpenedSource:
     """Open one snapshot of a table.
 
     Raises:
       InfeedError: PyIceberg is not installed, there is no such table or snapshot, or only Iceberg's own rules could
         read the files: columns were renamed, rows are deleted by delete files, or files are not Parquet.
     """
-    iceberg, root = iceberg or IcebergOptions(), files.absolute(root)
-    with _table_errors(root):
+    root = files.absolute(root)
+    try:
         path = _metadata_file(root, iceberg.metadata)
         metadata = required("pyiceberg.serializers").FromInputFile.table_metadata(_Input(path))
         io, catalog = _Files(metadata.location, root), required("pyiceberg.catalog.noop").NoopCatalog("none")
@@ -73,13 +69,16 @@ def open_iceberg(
             (file_of(task, io.moved(task.file.file_path)) for task in scan.plan_files()), key=lambda one: one.path
         )
         names = [field.name for field in scan.projection().fields]
+    except InfeedError:
+        raise
+    except (ValueError, OSError, KeyError, NotImplementedError) as error:  # PyIceberg has no common class of errors
+        what = f"cannot read the Iceberg table: {error}"
+        raise InfeedError(what, where=root, do="check the metadata and the snapshot") from error
     return open_table("iceberg", root, patterns, listed, names, options, iceberg)
 
 
 @dataclass(frozen=True)
 class _Input:
-    """A file, as PyIceberg opens it."""
-
     location: str
 
     def open(self) -> AbstractContextManager[pa.NativeFile]:
@@ -112,15 +111,11 @@ def _metadata_file(root: str, name: str | None) -> str:
     newest = [one for one, number in numbers.items() if number == last]
     if len(newest) == 1:
         return files.join(root, "metadata", newest[0])
-    raise InfeedError(
-        f"{len(newest)} metadata files have the number {last}",
-        where=files.join(root, "metadata"),
-        do=f"name the file that the catalog has: --set metadata={max(there, default='NAME.metadata.json')}",
-    )
+    do = f"name the file that the catalog has: --set metadata={max(there, default='NAME.metadata.json')}"
+    raise InfeedError(f"{len(newest)} metadata files have the number {last}", where=files.join(root, "metadata"), do=do)
 
 
 def _check_names(table: Any, root: str) -> None:
-    """Raise InfeedError if names do not identify the columns in all files."""
     names, numbers = defaultdict[int, set[str]](set), defaultdict[str, set[int]](set)
     for schema in table.metadata.schemas:
         for number in schema.field_ids:
@@ -150,14 +145,3 @@ def file_of(task: Any, path: str) -> TableFile:
         what = f"rows are deleted by {len(task.delete_files)} delete files, which are not supported"
         raise InfeedError(what, where=path, do="compact the table: rewrite_data_files with delete-file-threshold 1")
     return TableFile(path, {})
-
-
-@contextmanager
-def _table_errors(root: str) -> Iterator[None]:
-    try:
-        yield
-    except InfeedError:
-        raise
-    except (ValueError, OSError, KeyError, NotImplementedError) as error:  # PyIceberg has no common class of errors
-        what = f"cannot read the Iceberg table: {error}"
-        raise InfeedError(what, where=root, do="check the metadata and the snapshot") from error

@@ -31,7 +31,7 @@ from infeed.components.dataset import example_types, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRow, BadRows, Findings, OpenedSource, Sample
+from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, Findings, OpenedSource, Patterns, Sample
 from infeed.components.example_gen.sources import kinds, sampling, streams
 from infeed.components.example_gen.sources.kinds import MismatchError
 from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
@@ -81,11 +81,8 @@ class _JsonlReading:
     ingest: IngestOptions
 
 
-def open_jsonl(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, jsonl: JsonlOptions | None = None
-) -> OpenedSource:
+def open_jsonl(root: str, patterns: Patterns, options: IngestOptions, jsonl: JsonlOptions) -> OpenedSource:
     """Open JSON Lines files with compatible columns. The first value of a column determines its kind."""
-    jsonl = jsonl or JsonlOptions()
     found, known, bad = inputs.find(root, patterns), kinds.Object(), list[BadRow]()
     parts = inputs.look(found, lambda path: scan(path, known, jsonl.encoding, options, bad))
     row = kinds.to_arrow(known)
@@ -98,14 +95,9 @@ def open_jsonl(
 
 
 def open_sampled_jsonl(
-    root: str,
-    patterns: inputs.Patterns,
-    options: IngestOptions,
-    jsonl: JsonlOptions | None = None,
-    known: kinds.Object | None = None,
+    root: str, patterns: Patterns, options: IngestOptions, jsonl: JsonlOptions, known: kinds.Object | None = None
 ) -> OpenedSource:
     """Open like `open_jsonl`, but infer the types of a large input from a sample or from known kinds."""
-    jsonl = jsonl or JsonlOptions()
     found = inputs.find(root, patterns)
     if is_small(found):
         return open_jsonl(root, patterns, options, jsonl)
@@ -159,9 +151,7 @@ def _merge_kinds(found: Sequence[Findings], known: kinds.Object) -> Any:
     return kinds.to_plain(known)
 
 
-def read_part(
-    part: Part, form: _JsonlReading, sure: kinds.Object, reader: PartReader, *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
+def read_part(part: Part, form: _JsonlReading, sure: kinds.Object, reader: PartReader, *, bad_rows: BadRows) -> Batches:
     """Yield rows like `read_span` while the kinds of `form` hold them, and then only collect kinds.
 
     If the kinds of `form` do not hold the rows, `bad_rows.found` gets wider kinds. A row that contradicts the `sure`
@@ -231,7 +221,7 @@ def scan(path: str, known: kinds.Object, encoding: str, options: IngestOptions, 
     return cutter.spans() if streams.is_plain(path, encoding) else [Span(path)]
 
 
-def read_span(span: Span, form: _JsonlReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def read_span(span: Span, form: _JsonlReading, *, bad_rows: BadRows) -> Batches:
     """Yield the rows of a span in order, and report lines that do not fit the schema."""
     for block in _blocks(span, form.options.encoding, form.ingest):
         yield _fill_schema(list(_read(block, form, bad_rows)), block, form, bad_rows)
@@ -248,8 +238,7 @@ def _fill_schema(
             # Another bad line hides which line is which row.
             number, line = lines[row] if len(lines) == batch.num_rows else (None, b"")
             bad_rows.report(block.bad_row(number, reason, line, column))
-        batch = batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), list(unfit))))
-    return schemas.fill(batch, form.schema)
+    return schemas.fill(inputs.without(batch, unfit), form.schema)
 
 
 def _blocks(span: Span, encoding: str, options: IngestOptions) -> Iterator[TextBlock]:
@@ -269,9 +258,7 @@ def _widen(known: kinds.Object, block: TextBlock, bad_rows: BadRows, learning: _
     return known
 
 
-def _read(
-    block: TextBlock, form: _JsonlReading, bad_rows: BadRows, learning: _Learning | None = None
-) -> Iterator[pa.RecordBatch]:
+def _read(block: TextBlock, form: _JsonlReading, bad_rows: BadRows, learning: _Learning | None = None) -> Batches:
     """Yield the rows of a block, halved if necessary. Stops once `learning` has wider kinds than `form`."""
     schema = pa.schema(list(form.arrow))
     batch = _parse(block, schema)
@@ -294,7 +281,6 @@ def _is_small(block: TextBlock) -> bool:
 
 
 def _halves(block: TextBlock) -> tuple[TextBlock, TextBlock]:
-    """Split a block of several lines into two blocks of similar size."""
     middle = len(block.data) // 2
     cut = block.data.find(b"\n", middle, -1) + 1 or block.data.rfind(b"\n", 0, middle) + 1
     first, second = block.data[:cut], block.data[cut:]

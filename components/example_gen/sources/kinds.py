@@ -42,12 +42,7 @@ class CellKind(enum.IntEnum):
 
     @property
     def arrow(self) -> pa.DataType:
-        return {
-            CellKind.EMPTY: pa.null(),
-            CellKind.INT: pa.int64(),
-            CellKind.FLOAT: pa.float64(),
-            CellKind.TEXT: pa.string(),
-        }[self]
+        return (pa.null(), pa.int64(), pa.float64(), pa.string())[self]
 
 
 def infer_kind(cells: pa.StringArray) -> CellKind:
@@ -104,21 +99,17 @@ def convert_found(cells: pa.StringArray, wanted: CellKind, known: CellKind) -> t
     if known < wanted and wanted > CellKind.INT:
         known = max(known, infer_kind(cells))
     values, unfit = convert(cells, wanted.arrow)
-    if unfit or not _proves_kind(cells, values, wanted):
+    is_proven = not unfit
+    if wanted == CellKind.EMPTY:
+        is_proven = cells.null_count == len(cells)
+    elif wanted == CellKind.FLOAT:  # floats may come from integers beyond 64 bits
+        largest = pc.max(pc.abs(values)).as_py()
+        is_proven = not unfit and (largest is None or largest < 2.0**63)
+    if not is_proven:
         known = max(known, infer_kind(cells))
     elif wanted == CellKind.INT and values.null_count < len(values):
         known = max(known, CellKind.INT)
     return values, known
-
-
-def _proves_kind(cells: pa.StringArray, values: pa.Array, wanted: CellKind) -> bool:
-    """Return whether converted values prove the kind. Floats may come from integers beyond 64 bits."""
-    if wanted == CellKind.EMPTY:
-        return bool(cells.null_count == len(cells))
-    if wanted == CellKind.FLOAT:
-        largest = pc.max(pc.abs(values)).as_py()
-        return largest is None or largest < 2.0**63
-    return True
 
 
 def _int_or_none(cell: bytes) -> int | None:
@@ -186,11 +177,7 @@ class MismatchError(Exception):
 
 
 def kind_of(value: Any, column: str = "") -> JsonKind:
-    """Return the narrowest kind of a JSON value.
-
-    Raises:
-      MismatchError: an integer beyond 64 bits, a null in a list, or a list of mixed kinds.
-    """
+    """Return the kind of a JSON value. Raises MismatchError for a list of nulls or mixed kinds, or beyond 64 bits."""
     if value is None:
         return None
     if isinstance(value, dict):

@@ -33,19 +33,12 @@ _SPACE = r"[\s\x{a0}\x{2009}\x{202f}]*"
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """The number format of a column.
+    """The number format of a column. Cells may lack the units."""
 
-    Attributes:
-      thousands: separator between groups of three digits. A space matches all kinds of spaces. Empty for none.
-      decimal: decimal separator.
-      before: unit before the number, such as $. Optional in cells.
-      after: unit after the number, such as % or kg. Optional in cells.
-    """
-
-    thousands: str = ""
-    decimal: str = "."
-    before: str = ""
-    after: str = ""
+    thousands: str = ""  # separator between groups of three digits. A space matches all kinds of spaces. Empty for none
+    decimal: str = "."  # decimal separator
+    before: str = ""  # unit before the number, such as $
+    after: str = ""  # unit after the number, such as % or kg
 
     def __str__(self) -> str:
         before, after = (" " if unit.isalpha() else "" for unit in (self.before, self.after))
@@ -66,8 +59,12 @@ class NumberFormat:
 
     def plain(self, cells: pa.StringArray, *, exact: bool = False) -> pa.StringArray:
         """Rewrite cells of this format as Python number literals. Other cells stay, or become "" if `exact`."""
-        if not exact and not self._may_occur(cells):
-            return cells
+        if not exact:
+            text = bytes(cells.buffers()[2] or b"")
+            signs = [self.thousands, self.before, self.after, self.decimal if self.decimal != "." else ""]
+            odd = {" ": "\u00a0\u2009\u202f", "'": "\u2019"}.get(self.thousands, "")
+            if not any(sign.encode() in text for sign in (*signs, *odd) if sign):
+                return cells
         parts = pc.extract_regex(cells, self._pattern)
         if not len(parts):
             return cells
@@ -79,12 +76,6 @@ class NumberFormat:
         signed = pc.binary_join_element_wise(pc.if_else(negative, "-", ""), written, "")
         is_number = pc.fill_null(pc.not_equal(written, ""), False)
         return pc.if_else(is_number, signed, pc.if_else(pc.is_valid(cells), "", None) if exact else cells)
-
-    def _may_occur(self, cells: pa.StringArray) -> bool:
-        text = bytes(cells.buffers()[2] or b"")
-        signs = [self.thousands, self.before, self.after, self.decimal if self.decimal != "." else ""]
-        odd = {" ": "\u00a0\u2009\u202f", "'": "\u2019"}.get(self.thousands, "")
-        return any(sign.encode() in text for sign in (*signs, *odd) if sign)
 
     @functools.cached_property
     def _pattern(self) -> str:

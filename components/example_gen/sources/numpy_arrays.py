@@ -28,7 +28,7 @@ from infeed.components.dataset import files, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
+from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
 
 npy: Any = untyped_format  # NumPy 1 declares no types for it
 _VALUE = "value"  # column of an .npy
@@ -75,23 +75,25 @@ class Rows:
     stop: int
 
 
-def open_numpy(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, numpy: NumpyOptions | None = None
-) -> OpenedSource:
+def open_numpy(root: str, patterns: Patterns, options: IngestOptions, numpy: NumpyOptions) -> OpenedSource:
     """Open NumPy files with compatible columns."""
-    look = partial(read_headers, wanted=(numpy or NumpyOptions()).arrays)
-    seen = inputs.look(inputs.find(root, patterns), look)
-    schema = schemas.unify([schemas.FileSchema(file.path, _schema_of(arrays)) for _, file, arrays in seen])
-    parts = [(split, file, list(_plan(file.path, arrays, options))) for split, file, arrays in seen]
+    look = partial(read_headers, wanted=numpy.arrays)
+    found, parts = list[schemas.FileSchema](), list[tuple[str | None, files.FileStat, list[Rows]]]()
+    for split, file, arrays in inputs.look(inputs.find(root, patterns), look):
+        none = {name: np.empty((0, *header.shape[1:]), header.dtype) for name, header in arrays.items()}
+        columns = [pair for name, array in none.items() for pair in columns_of(name, array)]
+        found.append(schemas.FileSchema(file.path, pa.schema([(name, column.type) for name, column in columns])))
+        (count,) = {header.shape[0] for header in arrays.values()}
+        of_row = max(sum(header.row_bytes for header in arrays.values()), 1)
+        step = max(1, options.block_bytes // of_row) if file.path.endswith(".npy") else max(count, 1)
+        rows = [Rows(file.path, arrays, start, min(start + step, count)) for start in range(0, count, step)]
+        parts.append((split, file, rows))
+    schema = schemas.unify(found)
     return inputs.of_parts("numpy", root, schema, parts, partial(read_rows, schema=schema, options=options))
 
 
 def read_headers(path: str, wanted: Sequence[str] | None = None) -> dict[str, Header]:
-    """Return the header of each array by name.
-
-    Raises:
-      InfeedError: the file is not a NumPy file, holds pickled objects, or its arrays have different lengths.
-    """
+    """Return the header of each array. Raises InfeedError if one is damaged or holds objects, or lengths differ."""
     with _open(path, wanted) as arrays:
         headers = {name: _read_header(file, f"{path}, array {name!r}") for name, file in arrays.items()}
     check_lengths({name: header.shape[0] for name, header in headers.items()}, path, "arrays")
@@ -104,19 +106,16 @@ def check_lengths(lengths: Mapping[str, int], path: str, option: str) -> None:
         shown = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
         [(commonest, _)] = Counter(lengths.values()).most_common(1)
         alike = json.dumps([name for name, length in lengths.items() if length == commonest])
-        raise InfeedError(
-            f"the columns have different lengths: {shown}",
-            where=path,
-            do=f"name those of one length: --set '{option}={alike}', or {option}={alike} of the format's options",
-        )
+        do = f"name those of one length: --set '{option}={alike}', or {option}={alike} of the format's options"
+        raise InfeedError(f"the columns have different lengths: {shown}", where=path, do=do)
 
 
-def read_rows(what: Rows, schema: pa.Schema, options: IngestOptions, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def read_rows(what: Rows, schema: pa.Schema, options: IngestOptions, *, bad_rows: BadRows) -> Batches:
     """Yield rows in order, in batches of about `options.block_bytes`."""
     yield from conform(_batches(what, options), schema, what.path, bad_rows, first_row=what.start + 1)
 
 
-def _batches(what: Rows, options: IngestOptions) -> Iterator[pa.RecordBatch]:
+def _batches(what: Rows, options: IngestOptions) -> Batches:
     of_row = sum(header.row_bytes for header in what.arrays.values())
     if of_row > options.max_row_mb << 20:
         raise InfeedError(f"a row takes {of_row >> 20:,} MB", where=what.path, do="raise max_row_mb (--max-row-mb)")
@@ -143,25 +142,8 @@ def _read(what: Rows, name: str, file: BinaryIO, rows: int) -> npt.NDArray[Any]:
     return np.frombuffer(data, header.dtype).reshape(rows, *header.shape[1:])
 
 
-def _plan(path: str, arrays: Mapping[str, Header], options: IngestOptions) -> Iterator[Rows]:
-    (count,) = {header.shape[0] for header in arrays.values()}
-    of_row = max(sum(header.row_bytes for header in arrays.values()), 1)
-    step = max(1, options.block_bytes // of_row) if path.endswith(".npy") else max(count, 1)
-    return (Rows(path, arrays, start, min(start + step, count)) for start in range(0, count, step))
-
-
-def _schema_of(arrays: Mapping[str, Header]) -> pa.Schema:
-    none = {name: np.empty((0, *header.shape[1:]), header.dtype) for name, header in arrays.items()}
-    columns = [pair for name, array in none.items() for pair in columns_of(name, array)]
-    return pa.schema([(name, column.type) for name, column in columns])
-
-
 def columns_of(name: str, array: npt.NDArray[Any]) -> list[tuple[str, pa.Array]]:
-    """Return the columns of an array: itself, with a list for each row if it has further axes, or each of its fields.
-
-    Raises:
-      InfeedError: a tf.Example cannot hold the array.
-    """
+    """Return (name, column) of an array, or of each field. Further axes become lists. Raises InfeedError if unfit."""
     if array.dtype.names:
         prefix = "" if name == _VALUE else f"{name}."
         return [pair for field in array.dtype.names for pair in columns_of(f"{prefix}{field}", array[field])]
@@ -173,11 +155,8 @@ def columns_of(name: str, array: npt.NDArray[Any]) -> list[tuple[str, pa.Array]]
         if array.ndim > 1:
             items = pa.FixedSizeListArray.from_arrays(items, int(np.prod(array.shape[1:], dtype=np.int64)))
     except pa.ArrowException as error:
-        raise InfeedError(
-            f"a tf.Example cannot hold an array of {array.dtype}",
-            where=name,
-            do="cast the array to numbers, text, or bytes, or leave it out: NumpyOptions(arrays=...)",
-        ) from error
+        do = "cast the array to numbers, text, or bytes, or leave it out: NumpyOptions(arrays=...)"
+        raise InfeedError(f"a tf.Example cannot hold an array of {array.dtype}", where=name, do=do) from error
     return [(name, items)]
 
 
@@ -210,11 +189,8 @@ def _read_header(file: BinaryIO, where: str) -> Header:
             raise ValueError(f"version {version[0]}.{version[1]} of the format is unknown")
         shape, is_fortran, dtype = _READ_HEADER[version](file)
     if dtype.hasobject:
-        raise InfeedError(
-            "the array holds pickled objects, which are unsafe to read",
-            where=where,
-            do="cast it to numbers or text: array.astype(...)",
-        )
+        what = "the array holds pickled objects, which are unsafe to read"
+        raise InfeedError(what, where=where, do="cast it to numbers or text: array.astype(...)")
     if not shape:
         raise InfeedError("the array is a single value, without rows", where=where, do="write it with one axis or more")
     if is_fortran and len(shape) > 1:

@@ -18,21 +18,9 @@ from infeed.components.dataset import files, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import Part
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import OpenedSource
-from infeed.components.example_gen.sources.columnar import (
-    NUMBER,
-    ColumnOptions,
-    FileLayout,
-    Reader,
-    RowGroups,
-    cut,
-    decoded_type,
-    is_under_any,
-    open_columnar,
-    opening_errors,
-    plan_groups,
-    reading_errors,
-)
+from infeed.components.example_gen.inputs import Batches, OpenedSource, Patterns
+from infeed.components.example_gen.sources import columnar
+from infeed.components.example_gen.sources.columnar import ColumnOptions, FileLayout, Reader, RowGroups, is_under_any
 from infeed.components.example_gen.sources.reader_process import Limits
 
 _ROWS_PER_BLOCK = 1 << 16  # upper limit, because a file's sizes do not cover repeated values
@@ -50,31 +38,27 @@ class ParquetOptions(ColumnOptions):
     """Options of the Parquet reader: those of `ColumnOptions`."""
 
 
-def open_parquet(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, parquet: ParquetOptions | None = None
-) -> OpenedSource:
+def open_parquet(root: str, patterns: Patterns, options: IngestOptions, parquet: ParquetOptions) -> OpenedSource:
     """Open Parquet files with compatible columns; see `open_columnar`."""
     found = inputs.find(root, patterns, companions=False)
-    return open_columnar(READER, root, found, options, parquet or ParquetOptions())
+    return columnar.open_columnar(READER, root, found, options, parquet)
 
 
 def read_layout(path: str, block_bytes: int) -> FileLayout:
     """Read the footer. Raises InfeedError if the file is not Parquet or is truncated."""
     with _open(path) as file:
         sizes = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        groups = plan_groups(path, [Part(group.num_rows, group.total_byte_size) for group in sizes], block_bytes)
+        groups = columnar.plan_groups(
+            path, [Part(group.num_rows, group.total_byte_size) for group in sizes], block_bytes
+        )
         columns = pa.schema(
-            [(field.name, decoded_type(field.type)) for field in schemas.flatten_schema(file.schema_arrow)]
+            [(field.name, columnar.decoded_type(field.type)) for field in schemas.flatten_schema(file.schema_arrow)]
         )
         return FileLayout(schemas.FileSchema(path, columns), tuple(groups))
 
 
-def decode_groups(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some row groups in flat batches of about `limits.block` bytes, with the types of the file.
-
-    Raises:
-      InfeedError: a row group cannot be decoded, or a decoded row exceeds `limits.row`.
-    """
+def decode_groups(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Batches:
+    """Yield some row groups in flat batches of about `limits.block` bytes, with the file's types; see `cut`."""
     path = what.path
     with _open(path) as file:
         metadata, names = file.metadata, set(wanted).intersection(schemas.flatten_schema(file.schema_arrow).names)
@@ -83,16 +67,19 @@ def decode_groups(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Ite
         chunks = [chunk for chunk in chunks if is_under_any(chunk.path_in_schema, names)]
         # The sizes do not cover repeated values, so the number of values counts if it is larger.
         size = sum(group.total_byte_size for group in groups)
-        size = max(size, NUMBER * sum(chunk.num_values for chunk in chunks), 1)
+        size = max(size, columnar.NUMBER * sum(chunk.num_values for chunk in chunks), 1)
         rows = min(max(1, limits.block * sum(group.num_rows for group in groups) // size), _ROWS_PER_BLOCK)
         packed = _dictionary_columns(file, what, names)
         stored = sum(chunk.total_compressed_size for chunk in chunks)
         whole = not files.is_local(path) and stored <= _STORE_READ_AHEAD_OF_ALL
     where = f"{path}, row groups {what.groups[0]} to {what.groups[-1]}"
-    with _open(path, packed, max(1, len(names)), metadata, whole=whole) as file, reading_errors("Parquet", where):
+    with (
+        _open(path, packed, max(1, len(names)), metadata, whole=whole) as file,
+        columnar.reading_errors("Parquet", where),
+    ):
         first_row = what.first_row
         for batch in file.iter_batches(rows, list(what.groups), sorted(names), use_threads=False):
-            yield from cut(schemas.flatten_batch(batch), limits, path, first_row)
+            yield from columnar.cut(schemas.flatten_batch(batch), limits, path, first_row)
             first_row += batch.num_rows
 
 
@@ -126,7 +113,7 @@ def _open(
     if not files.is_local(path):
         of_column, of_all = _STORE_READ_AHEAD, _STORE_READ_AHEAD_OF_ALL
     with files.open_input(path) as raw:
-        with opening_errors("Parquet", path):
+        with columnar.opening_errors("Parquet", path):
             file = _parquet_file(
                 raw,
                 metadata,

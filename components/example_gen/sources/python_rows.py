@@ -38,17 +38,12 @@ _SHOWN = 300  # characters of a bad row
 
 
 def infer_field(name: str, values: Sequence[Any], where: str, do: str) -> pa.Field:
-    """Infer the type of a column from some values. The type is null if all are None.
-
-    Raises:
-      InfeedError: values have several types, or a tf.Example cannot hold them.
-    """
+    """Infer the type of a column, null if all values are None. Raises InfeedError if a tf.Example cannot hold them."""
     try:
         column = pa.array([_to_arrow_value(value) for value in values])
     except UNFIT as error:
-        raise InfeedError(
-            f"values have mixed or unsupported types: {error}", where=f"{where}, column {name!r}", do=do
-        ) from error
+        what = f"values have mixed or unsupported types: {error}"
+        raise InfeedError(what, where=f"{where}, column {name!r}", do=do) from error
     return checked(pa.field(name, column.type), where, do)
 
 
@@ -104,12 +99,7 @@ def _to_array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
 
 
 def cast(column: pa.Array, to: pa.DataType) -> pa.Array:
-    """Cast a column without losing a value, not even the leading zeros of 007.
-
-    Raises:
-      TypeError: the column is text and the type is not.
-      pa.ArrowInvalid: the type cannot hold a value.
-    """
+    """Cast a column without losing a value, such as the zeros of 007. Raises TypeError for text, or pa.ArrowInvalid."""
     if column.type == to:
         return column
     if pa.types.is_string(example_types.item_type(column.type)) and example_types.kind_of(to) not in ("bytes", None):

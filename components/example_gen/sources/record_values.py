@@ -6,7 +6,7 @@ of the first records. A later record that does not fit is a bad row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +21,7 @@ from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import ByColumns
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import BadRow, BadRows, FilePart, Findings, OpenedSource, Read
+from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, FilePart, Findings, OpenedSource, Read
 from infeed.components.example_gen.sources.tfrecord import RecordStretch, paths_of, read_blocks
 
 _SAMPLE = 1_000  # records that determine the types; more if they lack a feature
@@ -65,7 +65,7 @@ def without_records(opened: OpenedSource) -> OpenedSource:
     return replace(opened, schema=schema, read=read, serialized=False)
 
 
-def _read_features(payload: Any, read: Read, schema: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def _read_features(payload: Any, read: Read, schema: pa.Schema, *, bad_rows: BadRows) -> Batches:
     for batch in read(payload, bad_rows=bad_rows):
         yield pa.RecordBatch.from_arrays(batch.columns[1:], schema=schema)
 
@@ -135,7 +135,7 @@ class _Seen:
         return "files of serialized tf.Examples"
 
 
-def _read_values(part: FilePart, read: Read, values: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def _read_values(part: FilePart, read: Read, values: pa.Schema, *, bad_rows: BadRows) -> Batches:
     count, start = 0, part.piece.start if isinstance(part.piece, RecordStretch) else 0
     if start:
         path = part.file.path

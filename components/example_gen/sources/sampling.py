@@ -45,11 +45,7 @@ class PartReader:
     max_row_mb: int
 
     def blocks(self, part: Part, bad_rows: BadRows) -> Iterator[TextBlock]:
-        """Yield the blocks of a part, and then set `bad_rows.found` to its line counts.
-
-        Raises:
-          AstrayError: the part starts or ends within a row.
-        """
+        """Yield the blocks of a part, then set `bad_rows.found`. Raises AstrayError if a row crosses its bounds."""
         span, before = self._span(part), None
         if isinstance(part, Stretch) and not part.is_first:
             before = streams.lines_before(span, self.rules, self.block_bytes)

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from operator import methodcaller
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -67,20 +68,14 @@ class Stretch:
 
 @dataclass(frozen=True)
 class RowRules:
-    """How a format separates rows.
+    """How a format separates rows, given some bytes that start with a row."""
 
-    Attributes:
-      whole: returns the number of bytes of whole rows in a piece that starts with a row.
-      ends: returns the offset after each row of such a piece.
-      guess: given a piece that starts anywhere, and whether it ends the file, returns the offset after the first row
-        end, and whether that is certain. None if no row ends there. The first byte precedes the piece.
-      is_closed: whether a piece that starts with a row ends with a row.
-    """
-
-    whole: Callable[[bytes], int]
-    ends: Callable[[bytes], npt.NDArray[np.int64]]
+    whole: Callable[[bytes], int]  # returns the number of bytes of whole rows
+    ends: Callable[[bytes], npt.NDArray[np.int64]]  # returns the offset after each row
+    # Given bytes that start anywhere, after one that precedes them, and whether they end the file: returns the offset
+    # after the first row end, and whether that is certain. None if no row ends there.
     guess: Callable[[bytes, bool], tuple[int, bool] | None]
-    is_closed: Callable[[bytes], bool]
+    is_closed: Callable[[bytes], bool]  # whether the last row is whole
 
 
 @dataclass(frozen=True)
@@ -152,11 +147,8 @@ def read_blocks(
             start, pending = start + whole, pending[whole:]
         elif len(pending) > most_mb << 20:
             line += lines_before() if lines_before else 0
-            raise InfeedError(
-                f"a row takes more than {most_mb} MB",
-                where=f"{span.path}, line {line}",
-                do="close the quote that opens there, add line ends, or raise max_row_mb (--max-row-mb)",
-            )
+            do = "close the quote that opens there, add line ends, or raise max_row_mb (--max-row-mb)"
+            raise InfeedError(f"a row takes more than {most_mb} MB", where=f"{span.path}, line {line}", do=do)
     if pending:
         yield TextBlock(span.path, pending, start, line, final=True)
 
@@ -179,11 +171,8 @@ def _first_line_end(data: bytes, ended: bool) -> tuple[int, bool] | None:
     return (end, True) if (end := data.find(b"\n", 1) + 1) else None
 
 
-def _ends_a_line(data: bytes) -> bool:
-    return data.endswith(b"\n")
-
-
-LINES = RowRules(whole_lines, _line_ends, _first_line_end, _ends_a_line)  # no lambdas: tasks are pickled
+# Not lambdas, because tasks are pickled.
+LINES = RowRules(whole_lines, _line_ends, _first_line_end, methodcaller("endswith", b"\n"))
 
 
 def find_line_spans(path: str, encoding: str, block_bytes: int, most_mb: int = MAX_ROW_MB) -> list[Span]:
@@ -235,36 +224,28 @@ def stretches(rows: Span, size: int, block_bytes: int) -> list[Stretch]:
 
 
 def find_span(stretch: Stretch, rules: RowRules, most_mb: int) -> Span:
-    """Return the rows of a stretch. Lines count from 1 except in the first stretch. The result may rest on guesses.
-
-    Raises:
-      AstrayError: the guesses contradict each other.
-    """
+    """Return the rows of a stretch, with lines from 1 except in the first. Raises AstrayError if guesses conflict."""
     first = stretch.first
 
     def find(offset: int) -> int:
-        return max(_find_row(first.path, offset, rules, most_mb), first.start)
+        """Return the offset of the first row after a byte. Neighboring stretches get the same result."""
+        with files.open_input(first.path) as file:
+            size, file_bytes, best = _WINDOW_BYTES, file.size(), None
+            while True:
+                file.seek(offset - 1)
+                data = file.read(size)
+                ended = offset - 1 + len(data) >= file_bytes
+                found = rules.guess(data, ended)
+                best = found or best
+                if ended or (found and (found[1] or size >= _LAST_WINDOW_BYTES)) or size > most_mb << 20:
+                    return max(offset - 1 + (best[0] if best else len(data)), first.start)
+                size *= 8
 
     start = first.start if stretch.is_first else find(stretch.start)
     stop = None if stretch.stop is None else find(stretch.stop)
     if stop is not None and stop < start:
         raise AstrayError
     return Span(first.path, start, stop, first.line if stretch.is_first else 1)
-
-
-def _find_row(path: str, offset: int, rules: RowRules, most_mb: int) -> int:
-    """Return the offset of the first row after a byte. Neighboring stretches get the same result."""
-    with files.open_input(path) as file:
-        size, file_bytes, best = _WINDOW_BYTES, file.size(), None
-        while True:
-            file.seek(offset - 1)
-            data = file.read(size)
-            ended = offset - 1 + len(data) >= file_bytes
-            found = rules.guess(data, ended)
-            best = found or best
-            if ended or (found and (found[1] or size >= _LAST_WINDOW_BYTES)) or size > most_mb << 20:
-                return offset - 1 + (best[0] if best else len(data))
-            size *= 8
 
 
 def lines_before(span: Span, rules: RowRules, block_bytes: int) -> Callable[[], int]:
@@ -333,7 +314,12 @@ def is_utf8(data: bytes) -> bool:
 
 def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
     with files.open_input(span.path, ahead=True, stop=span.stop) as file:
-        reader = _open_decompressed(file)
+        magic, reader = file.read(len(_ZSTD)), cast(Any, file)
+        file.seek(0)
+        if magic.startswith(_GZIP):
+            reader = igzip.IGzipFile(fileobj=file, mode="rb")
+        elif magic == _ZSTD:
+            reader = pa.CompressedInputStream(file, "zstd")
         reader = _Recoder(reader, encoding) if _is_recoded(encoding) else reader
         try:
             _skip(reader, span.start, block_bytes)
@@ -342,23 +328,13 @@ def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
                 left -= len(piece)
                 yield piece
         except UnicodeError as error:
-            raise InfeedError(
-                f"not {encoding} text: {getattr(error, 'reason', error)}", where=span.path, do="set encoding"
-            ) from error
+            what = f"not {encoding} text: {getattr(error, 'reason', error)}"
+            raise InfeedError(what, where=span.path, do="set encoding") from error
         except _BAD_COMPRESSION as error:
             if reader is file:
                 raise
-            raise InfeedError(
-                f"cannot decompress: {error}", where=span.path, do="copy or compress the file again"
-            ) from error
-
-
-def _open_decompressed(file: pa.NativeFile) -> Any:
-    magic = file.read(len(_ZSTD))
-    file.seek(0)
-    if magic.startswith(_GZIP):
-        return igzip.IGzipFile(fileobj=file, mode="rb")
-    return pa.CompressedInputStream(file, "zstd") if magic == _ZSTD else file
+            what = f"cannot decompress: {error}"
+            raise InfeedError(what, where=span.path, do="copy or compress the file again") from error
 
 
 def _is_recoded(encoding: str) -> bool:

@@ -6,7 +6,7 @@ Values of partition columns come from the log. Rows that the log marks as delete
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,8 +18,7 @@ from infeed.components.dataset.bounds import FolderBounds
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import Ints
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, FilePart, OpenedSource, Read
+from infeed.components.example_gen.inputs import BadRows, Batches, FilePart, OpenedSource, Patterns, Read
 from infeed.components.example_gen.sources.columnar import ColumnOptions, is_under_any, open_columnar
 from infeed.components.example_gen.sources.parquet import READER
 
@@ -36,19 +35,15 @@ class TableFile:
 def open_table(
     kind: str,
     root: str,
-    patterns: inputs.Patterns,
+    patterns: Patterns,
     table: Sequence[TableFile],
     names: Sequence[str],
     options: IngestOptions,
     columns: ColumnOptions,
 ) -> OpenedSource:
-    """Open the files of a table.
+    """Open the files of a table. `names` are its columns, in order. A column that no file has is null.
 
-    Args:
-      names: columns of the table, in order. A column that no file has is null.
-
-    Raises:
-      InfeedError: the table has no rows, a file is outside of its folder, or the files do not fit; see `open_columnar`.
+    Raises InfeedError if there are no rows, a file is outside of the folder, or files do not fit; see `open_columnar`.
     """
     if len(patterns) > 1:
         what = f"a table is one input split, not {', '.join(map(str, patterns))}"
@@ -88,7 +83,7 @@ def _piece_of(part: FilePart, table: Mapping[str, TableFile]) -> FilePart:
     return replace(part, piece=(replace(part.piece, deleted=one.deleted), one.values))
 
 
-def _read(part: FilePart, read: Read, schema: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def _read(part: FilePart, read: Read, schema: pa.Schema, *, bad_rows: BadRows) -> Batches:
     groups, values = part.piece
     of_log = {name: pa.scalar(one, schema.field(name).type) for name, one in values.items() if name in schema.names}
     for batch in read(replace(part, piece=groups), bad_rows=bad_rows):

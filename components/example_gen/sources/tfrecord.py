@@ -20,7 +20,16 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.reading import check_listed, expected_file, listed_files
 from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import AstrayError, BadRows, Findings, OpenedSource, Sample
+from infeed.components.example_gen.inputs import (
+    AstrayError,
+    BadRows,
+    Batches,
+    FilePart,
+    Findings,
+    OpenedSource,
+    Patterns,
+    Sample,
+)
 from infeed.components.example_gen.sources import streams
 
 SCHEMA = pa.schema([("record", pa.large_binary())])
@@ -35,7 +44,7 @@ class RecordStretch:
     stop: int | None
 
 
-def open_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
+def open_tfrecords(root: str, patterns: Patterns, options: IngestOptions) -> OpenedSource:
     """Open TFRecord files. Each file is a task, because only sequential reading finds records reliably."""
     found = inputs.find(root, patterns, companions=False)
     for folder in {posixpath.dirname(file.path) for some in found.values() for file in some}:
@@ -46,7 +55,7 @@ def open_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOptions)
     return inputs.of_parts("tfrecord", root, SCHEMA, parts, read, serialized=True)
 
 
-def open_cut_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
+def open_cut_tfrecords(root: str, patterns: Patterns, options: IngestOptions) -> OpenedSource:
     """Open like `open_tfrecords`, but divide large uncompressed files into several tasks.
 
     A task searches for the first record after its start, and reads until the next task's first record. If no record
@@ -54,31 +63,25 @@ def open_cut_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOpti
     """
     opened = open_tfrecords(root, patterns, options)
     size = streams.span_bytes(options.block_bytes)
-    tasks = inputs.as_tasks(
-        (task.split, replace(task.payload, piece=piece))
-        for task in opened.tasks
-        for piece in _cut_file(task.payload.piece, task.payload.file.size, size)
-    )
+    work = list[tuple[str | None, FilePart]]()
+    for task in opened.tasks:
+        path, pieces = task.payload.piece, [task.payload.piece]
+        if task.payload.file.size > size and not path.endswith(names.GZIP_SUFFIX):
+            bounds = [*range(0, task.payload.file.size, size), None]
+            pieces = [RecordStretch(path, start or 0, stop) for start, stop in pairwise(bounds)]
+        work += [(task.split, replace(task.payload, piece=piece)) for piece in pieces]
+    tasks = inputs.as_tasks(iter(work))
     if len(tasks) == len(opened.tasks):
         return opened
     sample = Sample(None, _no_kinds)
     return replace(opened, tasks=tasks, sample=sample, reopen=lambda _: open_tfrecords(root, patterns, options))
 
 
-def _cut_file(path: str, size: int, range_bytes: int) -> list[str | RecordStretch]:
-    if path.endswith(names.GZIP_SUFFIX) or size <= range_bytes:
-        return [path]
-    bounds = [*range(0, size, range_bytes), None]
-    return [RecordStretch(path, start or 0, stop) for start, stop in pairwise(bounds)]
-
-
 def _no_kinds(found: Sequence[Findings]) -> None:
     del found
 
 
-def read_blocks(
-    piece: str | RecordStretch, block_bytes: int, most_bytes: int, *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
+def read_blocks(piece: str | RecordStretch, block_bytes: int, most_bytes: int, *, bad_rows: BadRows) -> Batches:
     """Yield the records of a file or of a range, in order, in batches of about `block_bytes`.
 
     Args:
@@ -94,7 +97,8 @@ def read_blocks(
     if first and (expected := expected_file(path)):
         verify([expected])
     found = records.read_records(path, most_bytes) if isinstance(piece, str) else _records(piece, most_bytes)
-    yield from map(_batch, streams.grouped(found, len, block_bytes))
+    for block in streams.grouped(found, len, block_bytes):
+        yield pa.RecordBatch.from_arrays([pa.array(block, pa.large_binary())], schema=SCHEMA)
 
 
 def _records(piece: RecordStretch, most_bytes: int) -> Iterator[bytes]:
@@ -123,12 +127,5 @@ def check_examples(opened: OpenedSource, *, sequences: bool) -> None:
     for path in paths_of(opened):
         first = next(records.read_records(path), None)
         if first is not None and not is_example(first, sequence=sequences):
-            raise InfeedError(
-                f"the record is not a {name}",
-                where=f"{path}, record 0",
-                do="set payload_format to the format of the records",
-            )
-
-
-def _batch(block: list[bytes]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array(block, pa.large_binary())], schema=SCHEMA)
+            what = f"the record is not a {name}"
+            raise InfeedError(what, where=f"{path}, record 0", do="set payload_format to the format of the records")

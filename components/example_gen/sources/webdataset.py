@@ -27,7 +27,7 @@ from infeed.components.dataset import files, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, too_large
+from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, Patterns, too_large
 from infeed.components.example_gen.sources import kinds
 from infeed.components.example_gen.sources.kinds import MismatchError
 
@@ -53,6 +53,8 @@ class SampleRange:
 class TarSample:
     """The members of a sample: column -> member."""
 
+    tar: tarfile.TarFile
+    path: str
     key: str
     members: Mapping[str, tarfile.TarInfo]
     repeated: str  # column that occurs twice, or ""
@@ -66,7 +68,7 @@ class TarSample:
         return sum(member.size for member in self.members.values())
 
 
-def open_webdataset(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
+def open_webdataset(root: str, patterns: Patterns, options: IngestOptions) -> OpenedSource:
     """Open tar files with compatible columns."""
     known, bad = kinds.Object(), list[BadRow]()
     parts = inputs.look(inputs.find(root, patterns), lambda path: scan(path, known, options, bad))
@@ -87,10 +89,10 @@ def scan(path: str, known: kinds.Object, options: IngestOptions, bad: list[BadRo
     starts = list[tuple[int, int]]()
     with files.open_input(path, ahead=True) as file:
         end = file.size()
-        for row, (sample, tar) in enumerate(_samples(cast(BinaryIO, file), path, 0, end), 1):
+        for row, sample in enumerate(_samples(cast(BinaryIO, file), path, 0, end), 1):
             if not starts or sample.start - starts[-1][0] >= options.block_bytes:
                 starts.append((sample.start, row))
-            decoded = _decoded(sample, tar, path, row, known, options, bad_rows, with_bytes=False)
+            decoded = _decoded(sample, row, known, options, bad_rows, with_bytes=False)
             wider = kinds.widen_object(known, _kinds_of(decoded)) if decoded else known
             if wider is not known:
                 known.update(wider)
@@ -101,13 +103,13 @@ def scan(path: str, known: kinds.Object, options: IngestOptions, bad: list[BadRo
 
 def read_samples(
     what: SampleRange, known: kinds.Object, schema: pa.Schema, options: IngestOptions, *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
+) -> Batches:
     """Yield the samples of a range in order, and report samples that do not fit."""
     rows, size = list[dict[str, Any]](), 0
     with files.open_input(what.path, ahead=True, stop=what.stop) as file:
         samples = _samples(cast(BinaryIO, file), what.path, what.start, what.stop)
-        for row, (sample, tar) in enumerate(samples, what.first_row):
-            decoded = _decoded(sample, tar, what.path, row, known, options, bad_rows, with_bytes=True)
+        for row, sample in enumerate(samples, what.first_row):
+            decoded = _decoded(sample, row, known, options, bad_rows, with_bytes=True)
             if decoded is None:
                 continue
             rows.append(decoded)
@@ -125,7 +127,7 @@ def _to_batch(rows: list[dict[str, Any]], known: kinds.Object, schema: pa.Schema
     return schemas.fill(schemas.flatten_batch(batch), schema)
 
 
-def _samples(file: BinaryIO, path: str, start: int, stop: int) -> Iterator[tuple[TarSample, tarfile.TarFile]]:
+def _samples(file: BinaryIO, path: str, start: int, stop: int) -> Iterator[TarSample]:
     """Yield the samples that begin between two offsets of a tar file. Raises InfeedError if it is damaged or no tar."""
     file.seek(start)
     try:
@@ -136,7 +138,7 @@ def _samples(file: BinaryIO, path: str, start: int, stop: int) -> Iterator[tuple
                     column = _column_of(member)
                     repeated = column if column in found else repeated
                     found[column] = member
-                yield TarSample(key, found, repeated), tar
+                yield TarSample(tar, path, key, found, repeated)
     except tarfile.TarError as error:
         raise InfeedError(f"not a tar file, or truncated: {error}", where=path, do=_DO) from error
 
@@ -164,15 +166,7 @@ def _column_of(member: tarfile.TarInfo) -> str:
 
 
 def _decoded(
-    sample: TarSample,
-    tar: tarfile.TarFile,
-    path: str,
-    row: int,
-    known: kinds.Object,
-    options: IngestOptions,
-    bad_rows: BadRows,
-    *,
-    with_bytes: bool,
+    sample: TarSample, row: int, known: kinds.Object, options: IngestOptions, bad_rows: BadRows, *, with_bytes: bool
 ) -> dict[str, Any] | None:
     """Return the values of a sample, or None for a bad row, which is reported."""
     column = sample.repeated
@@ -184,10 +178,10 @@ def _decoded(
         values: dict[str, Any] = {KEY: sample.key}
         for column, member in sample.members.items():
             is_read = with_bytes or column.rpartition(".")[2] in (*_TEXT, *_INTEGERS, *_JSON)
-            values[column] = _value(column, cast(BinaryIO, tar.extractfile(member)).read()) if is_read else b""
+            values[column] = _value(column, cast(BinaryIO, sample.tar.extractfile(member)).read()) if is_read else b""
         kinds.widen_object(known, _kinds_of(values))
     except MismatchError as error:
-        bad_rows.report(BadRow(path, row, error.column or None, error.reason, sample.key))
+        bad_rows.report(BadRow(sample.path, row, error.column or None, error.reason, sample.key))
         return None
     return values
 

@@ -29,7 +29,7 @@ def spill(split: str | None, path: str, records: int) -> Spill:
 
 def test_spills_are_planned_in_the_order_of_the_input() -> None:
     tasks = [task(2, spill("train", "c", 4)), task(1, spill("train", "a", 6), spill("eval", "b", 3))]
-    plan, spills = plan_writes(tasks, BUCKETS.names, BUCKETS, IngestOptions(shards=ShardOptions(count=2)))
+    plan, spills = plan_writes(tasks, BUCKETS.names, BUCKETS, IngestOptions(shards=ShardOptions(count=2)), "")
     assert {split: [one.path for one in found] for split, found in spills.items()} == {
         "train": ["a", "c"],
         "eval": ["b"],
@@ -44,13 +44,13 @@ def test_spills_are_planned_in_the_order_of_the_input() -> None:
 def test_a_shard_is_written_in_windows_that_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "WINDOW_BYTES", 300)
     options = IngestOptions(shards=ShardOptions(count=2))
-    plan, _ = plan_writes([task(0, spill("train", "a", 10))], ("train",), None, options)
+    plan, _ = plan_writes([task(0, spill("train", "a", 10))], ("train",), None, options, "")
     assert [shard.windows for shard in shard_tasks(plan)] == [range(2), range(2, 4)]
 
 
 def test_labels_are_divided_once_all_are_counted() -> None:
     tasks = [task(number, spill(None, str(number), 1)) for number in range(6)]
-    _, spills = plan_writes(tasks, BUCKETS.names, BUCKETS, IngestOptions(split_by=ByLabel("x")))
+    _, spills = plan_writes(tasks, BUCKETS.names, BUCKETS, IngestOptions(split_by=ByLabel("x")), "")
     assert {split: len(found) for split, found in spills.items()} == {"train": 4, "eval": 2}
 
 

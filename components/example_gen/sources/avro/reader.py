@@ -22,7 +22,7 @@ from infeed.components.dataset.encode import varint
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
+from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
 from infeed.components.example_gen.sources.avro.schema import is_empty, to_arrow, without_logical_types
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
@@ -55,7 +55,7 @@ class Blocks:
     first_row: int
 
 
-def open_avro(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
+def open_avro(root: str, patterns: Patterns, options: IngestOptions) -> OpenedSource:
     """Open Avro files with compatible columns."""
     limits = Limits.of(options)
     seen: inputs.Seen[tuple[AvroHeader, list[Blocks]]] = inputs.look(
@@ -68,11 +68,7 @@ def open_avro(root: str, patterns: inputs.Patterns, options: IngestOptions) -> O
 
 
 def plan_file(path: str, block_bytes: int) -> tuple[AvroHeader, list[Blocks]]:
-    """Return the header of a file and its blocks, grouped in order into tasks of about `block_bytes`.
-
-    Raises:
-      InfeedError: the file is not Avro, does not hold records, or is truncated.
-    """
+    """Return the header of a file, and tasks of about `block_bytes`. Raises InfeedError if the file is truncated."""
     header, tasks = read_header(path), list[Blocks]()
     start, first_row, row = header.stop, 1, 1
     with files.open_input(path, ahead=True) as file:
@@ -104,19 +100,15 @@ def read_header(path: str) -> AvroHeader:
             raise InfeedError(f"not Avro, or truncated: {reason}", where=path, do=_REMEDY) from error
 
 
-def read_blocks(what: Blocks, schema: pa.Schema, limits: Limits, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def read_blocks(what: Blocks, schema: pa.Schema, limits: Limits, *, bad_rows: BadRows) -> Batches:
     """Yield the rows of some blocks in order, converted to `schema`."""
     path = what.header.path
     batches = batches_apart(decode_blocks, what, limits, where=path, memory=limits.memory)
     yield from conform(batches, schema, path, bad_rows, first_row=what.first_row)
 
 
-def decode_blocks(what: Blocks, limits: Limits) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some blocks in batches of about `limits.block` bytes, with the columns of the file.
-
-    Raises:
-      InfeedError: a block cannot be decoded, or a decoded row exceeds `limits.row`.
-    """
+def decode_blocks(what: Blocks, limits: Limits) -> Batches:
+    """Yield some blocks in batches of about `limits.block` bytes. Raises InfeedError if a row exceeds `limits.row`."""
     row, header = what.first_row, what.header
     for rows in _read_rows(what, limits.block):
         try:
@@ -125,11 +117,8 @@ def decode_blocks(what: Blocks, limits: Limits) -> Iterator[pa.RecordBatch]:
             raise InfeedError(f"values do not match the Avro schema: {error}", where=header.path, do=_REMEDY) from error
         row += batch.num_rows
         if batch.nbytes > limits.row + limits.block:  # only the last row can be this large
-            raise InfeedError(
-                f"a row takes {batch.nbytes >> 20:,} MB",
-                where=f"{header.path}, row {row - 1}",
-                do="write the file with smaller values, or raise max_row_mb (--max-row-mb)",
-            )
+            do = "write the file with smaller values, or raise max_row_mb (--max-row-mb)"
+            raise InfeedError(f"a row takes {batch.nbytes >> 20:,} MB", where=f"{header.path}, row {row - 1}", do=do)
         yield batch
 
 

@@ -46,11 +46,7 @@ _MOST_NARROW_DIGITS = 38  # of decimal128
 
 
 def to_arrow(schema: Any, path: str) -> pa.Schema:
-    """Convert an Avro schema of records to an Arrow schema.
-
-    Raises:
-      InfeedError: the schema is not a record, or a tf.Example cannot hold the type of a field.
-    """
+    """Convert an Avro schema. Raises InfeedError if it is not a record, or a tf.Example cannot hold a field."""
     if not isinstance(schema, dict) or schema.get("type") != "record":
         name = schema.get("type") if isinstance(schema, dict) else schema
         raise InfeedError(f"the Avro schema is {name}, not a record", where=path, do="write one record for each row")
@@ -139,10 +135,8 @@ def _union(members: list[pa.DataType]) -> pa.DataType:
         return pa.int64()
     if all(types.is_integer(one) or types.is_floating(one) for one in distinct):
         return pa.float64()
-    raise InfeedError(
-        f"a tf.Example cannot hold a union of {' and '.join(str(one) for one in distinct)}",
-        do="write a separate column for each type",
-    )
+    what = f"a tf.Example cannot hold a union of {' and '.join(str(one) for one in distinct)}"
+    raise InfeedError(what, do="write a separate column for each type")
 
 
 def _full_name(schema: dict[str, Any], namespace: str) -> str:
@@ -151,6 +145,5 @@ def _full_name(schema: dict[str, Any], namespace: str) -> str:
 
 
 def _namespace(schema: dict[str, Any], namespace: str) -> str:
-    """Return the namespace of the fields of a type."""
     own = str(schema.get("name", "")).rpartition(".")[0]
     return own or str(schema.get("namespace", namespace))

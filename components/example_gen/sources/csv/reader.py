@@ -23,9 +23,8 @@ import pyarrow as pa
 from infeed.components.dataset.options import MAX_ROW_MB, IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRow, BadRows, Findings, OpenedSource, Sample
+from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, Findings, OpenedSource, Patterns, Sample
 from infeed.components.example_gen.sources import sampling, streams
-from infeed.components.example_gen.sources.csv.cuts import rules_of
 from infeed.components.example_gen.sources.csv.rows import (
     CsvOptions,
     TextRows,
@@ -33,6 +32,7 @@ from infeed.components.example_gen.sources.csv.rows import (
     locate,
     parse_rows,
     row_starts,
+    rules_of,
     whole_rows,
 )
 from infeed.components.example_gen.sources.kinds import (
@@ -67,13 +67,9 @@ class Scan:
 
 
 def open_csv(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, csv_options: CsvOptions | None = None
+    root: str, patterns: Patterns, options: IngestOptions, csv_options: CsvOptions | None = None
 ) -> OpenedSource:
-    """Open CSV files with equal columns: int64, float64, string, or null (always empty), over all files.
-
-    Raises:
-      InfeedError: there are no rows, headers differ, or a type is given for an unknown column.
-    """
+    """Open CSV files with equal columns, each int64, float64, string or null. Raises InfeedError if headers differ."""
     csv_options = csv_options or CsvOptions()
     scans = inputs.look(inputs.find(root, patterns), lambda path: scan(path, csv_options, options))
     found = sorted((one for _, _, one in scans), key=lambda one: one.path)
@@ -111,11 +107,8 @@ def check_headers(headers: Sequence[tuple[str, tuple[str, ...]]], options: CsvOp
     first, names = headers[0]
     for path, others in headers[1:]:
         if others != names:
-            raise InfeedError(
-                f"columns {_first_names(others)} differ from {_first_names(names)} in {first}",
-                where=f"{path}, line 1",
-                do="give all files the same header",
-            )
+            what = f"columns {_first_names(others)} differ from {_first_names(names)} in {first}"
+            raise InfeedError(what, where=f"{path}, line 1", do="give all files the same header")
     types = options.given_types
     unknown = sorted(set(types) - set(names))
     if unknown:
@@ -131,11 +124,8 @@ def _schema(kinds: Mapping[str, CellKind], names: Sequence[str], options: CsvOpt
 
 def read_span(
     span: Span, schema: pa.Schema, options: CsvOptions, ingest: IngestOptions, *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a span in order, in batches of about `block_bytes` of text, with the types of `schema`.
-
-    Rows that do not fit the schema are reported as bad rows.
-    """
+) -> Batches:
+    """Yield the rows of a span in order, with the types of `schema`, and report rows that do not fit."""
     for block in _read(span, options, ingest.block_bytes, ingest.max_row_mb):
         yield _convert(parse_rows(block, schema.names, options, bad_rows), schema, options, bad_rows)
 
@@ -160,9 +150,8 @@ def read_header(path: str, options: CsvOptions) -> tuple[tuple[str, ...], Span]:
     if not options.names:
         _check_header(found, options, f"{path}, line 1")
     elif len(found) != len(options.names):
-        raise InfeedError(
-            f"{len(options.names)} names for {len(found)} columns", where=f"{path}, line 1", do="name all columns"
-        )
+        what = f"{len(options.names)} names for {len(found)} columns"
+        raise InfeedError(what, where=f"{path}, line 1", do="name all columns")
     line = first.line + streams.count_lines(first.data[: bounds[1]])
     return options.names or tuple(found), Span(path, first.start + int(bounds[1]), None, line)
 
@@ -185,13 +174,12 @@ def _widen(
 
 def open_sampled_csv(
     root: str,
-    patterns: inputs.Patterns,
+    patterns: Patterns,
     options: IngestOptions,
-    csv_options: CsvOptions | None = None,
+    csv_options: CsvOptions,
     known: Mapping[str, int] | None = None,
 ) -> OpenedSource:
     """Open like `open_csv`, but infer the types of a large input from a sample or from known kinds."""
-    csv_options = csv_options or CsvOptions()
     found = inputs.find(root, patterns)
     if is_small(found):
         return open_csv(root, patterns, options, csv_options)
@@ -229,16 +217,13 @@ def _merge_kinds(found: Sequence[Findings], names: Sequence[str]) -> dict[str, i
 def read_part(
     part: Part,
     schema: pa.Schema,
-    kinds: Mapping[str, CellKind],
+    kinds: dict[str, CellKind],
     options: CsvOptions,
     reader: PartReader,
     *,
     bad_rows: BadRows,
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows like `read_span` while `kinds` hold the cells, and then only collect kinds.
-
-    `bad_rows.found` gets the narrowest kinds that hold all cells of the part.
-    """
+) -> Batches:
+    """Yield rows like `read_span` while `kinds` hold them. `bad_rows.found` gets the narrowest kinds of all cells."""
     found = dict.fromkeys(kinds, CellKind.EMPTY)
     fits = True
     for block in reader.blocks(part, bad_rows):
@@ -262,18 +247,14 @@ def read_part(
 
 
 def _convert(
-    rows: TextRows,
-    schema: pa.Schema,
-    options: CsvOptions,
-    bad_rows: BadRows,
-    converted: Mapping[str, pa.Array] | None = None,
+    rows: TextRows, schema: pa.Schema, options: CsvOptions, bad_rows: BadRows, ready: dict[str, pa.Array] | None = None
 ) -> pa.RecordBatch:
-    """Convert cells, and drop rows with invalid cells. `converted` holds columns that are already converted."""
+    """Convert cells, and drop rows with invalid cells. `ready` holds columns that are already converted."""
     arrays: list[pa.Array] = []
     unfit: dict[int, tuple[str, str]] = {}
     for column, field in zip(rows.columns.columns, schema, strict=True):
-        if converted and field.name in converted:
-            arrays.append(converted[field.name])
+        if ready and field.name in ready:
+            arrays.append(ready[field.name])
             continue
         is_text = pa.types.is_string(field.type)
         values, places = convert(column if is_text else options.plain(field.name, column), field.type)
@@ -290,7 +271,7 @@ def _convert(
     for place, (line, text) in zip(dropped, locate(rows.block, rows.numbers[dropped], options), strict=True):
         name, reason = unfit[place]
         bad_rows.report(rows.block.bad_row(line, reason, text, name))
-    return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), dropped)))
+    return inputs.without(batch, dropped)
 
 
 _ENCODING = "set the encoding of the file, such as --set encoding=latin-1"
@@ -303,11 +284,8 @@ _STARTS = {  # first bytes of files that are often taken for UTF-8 text
 
 def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
     if not streams.is_utf8(row):
-        raise InfeedError(
-            f"not {options.encoding} text: {row[:40]!r}",
-            where=f"{path}, line 1",
-            do=next((do for start, do in _STARTS.items() if row.startswith(start)), _ENCODING),
-        )
+        do = next((do for start, do in _STARTS.items() if row.startswith(start)), _ENCODING)
+        raise InfeedError(f"not {options.encoding} text: {row[:40]!r}", where=f"{path}, line 1", do=do)
     quoting = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
     reader = csv.reader(io.StringIO(row.decode(), newline=""), delimiter=options.delimiter, **quoting)
     try:
@@ -318,20 +296,14 @@ def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
 
 def _check_header(header: list[str], options: CsvOptions, where: str) -> None:
     if all(kind_of_cell(name.encode()) < CellKind.TEXT for name in header):
-        raise InfeedError(
-            f"no header line: {_first_names(header)} are numbers",
-            where=where,
-            do=f"{_HEADER}, or use CsvOptions(header=False, names=...): {without_header(len(header))}",
-        )
+        do = f"{_HEADER}, or use CsvOptions(header=False, names=...): {without_header(len(header))}"
+        raise InfeedError(f"no header line: {_first_names(header)} are numbers", where=where, do=do)
     _check_names(header, where)
     for sign in _OTHER_DELIMITERS if len(header) == 1 else "":
         if sign != options.delimiter and sign in header[0]:
             shown = "tab" if sign == "\t" else sign
-            raise InfeedError(
-                f"the only column is named {header[0]!r}",
-                where=where,
-                do=f"use --delimiter {shown!r}, CsvOptions(delimiter={shown!r}), or confirm the name by names=",
-            )
+            do = f"use --delimiter {shown!r}, CsvOptions(delimiter={shown!r}), or confirm the name by names="
+            raise InfeedError(f"the only column is named {header[0]!r}", where=where, do=do)
 
 
 def without_header(columns: int) -> str:

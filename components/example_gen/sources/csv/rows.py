@@ -16,19 +16,14 @@ from infeed.components.checks import about, as_tuples, refused, require
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows
+from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.kinds import GIVEN
 from infeed.components.example_gen.sources.numbers import DECIMALS, THOUSANDS, NumberFormat, formats_of
-from infeed.components.example_gen.sources.streams import (
-    TextBlock,
-    check_encoding,
-    count_lines,
-    is_utf8,
-    lending,
-    one_batch,
-)
+from infeed.components.example_gen.sources.streams import RowRules, TextBlock
 from infeed.components.units import counted
 
 _NO_SIGN = '"\r\n'
+_NO_CELL = b"x"  # placeholder for a byte that does not start a cell
 _TAB = ("\\t", "tab", "$'\\t'", "$\\t")  # spellings of a tab in shells and files
 Ints = npt.NDArray[np.int64]
 _LF, _CR = ord("\n"), ord("\r")
@@ -80,7 +75,7 @@ class CsvOptions:
         for name, kind in sorted(self.types.items()):
             if kind not in GIVEN:
                 raise refused(self, "types", 'use "int", "float" or "bytes"', f"types[{name!r}] is {kind!r}")
-        check_encoding(self)
+        streams.check_encoding(self)
         for name, choices in (("thousands", THOUSANDS), ("decimal", DECIMALS)):
             is_sign = getattr(self, name) in (None, *choices)
             require(is_sign, self, name, f"use one of {', '.join(map(repr, choices))}")
@@ -147,7 +142,7 @@ def check_closed(block: TextBlock, options: CsvOptions, lines_before: Callable[[
     """Raise InfeedError if a quote is never closed, since the rest of the file would be one cell."""
     toggles = find_toggles(block.data, options)
     if len(toggles) % 2:
-        line = block.line + count_lines(block.data[: toggles[-1]]) + (lines_before() if lines_before else 0)
+        line = block.line + streams.count_lines(block.data[: toggles[-1]]) + (lines_before() if lines_before else 0)
         raise InfeedError("a quote is never closed", where=f"{block.path}, line {line}", do="close it, or double it")
 
 
@@ -155,8 +150,16 @@ def parse_rows(
     block: TextBlock, names: Sequence[str], options: CsvOptions, bad_rows: BadRows, columns: Sequence[str] | None = None
 ) -> TextRows:
     """Parse `columns`, or all, as text with nulls. Reports rows that are not UTF-8 or have a wrong number of cells."""
-    if not is_utf8(block.data):
-        block = _blank_undecodable(block, options, bad_rows)
+    if not streams.is_utf8(block.data):
+        bounds = row_starts(block.data, options)
+        pieces = [block.data[: bounds[0]]]
+        for line, row in locate(block, np.arange(len(bounds) - 1), options):
+            if streams.is_utf8(row):
+                pieces.append(row)
+            else:  # a blank line, so that other rows keep their line numbers
+                bad_rows.report(block.bad_row(line, f"not {options.encoding} text", row))
+                pieces.append(b"\n" * streams.count_lines(row))
+        block = replace(block, data=b"".join(pieces))
     wanted = list(names if columns is None else columns)
     ragged: list[tuple[int, int]] = []
     cells = parse_cells(block.data, names, wanted, options, ragged)
@@ -229,7 +232,7 @@ def parse_cells(
         strings_can_be_null=True,
         quoted_strings_can_be_null=True,
     )
-    with lending() as lend:
+    with streams.lending() as lend:
         # Not read_csv: Arrow 10 scans all objects of the process at each call, which takes 0.1 s with TFX loaded.
         table = arrow_csv.open_csv(
             pa.BufferReader(lend(np.frombuffer(data, np.uint8))),
@@ -242,25 +245,12 @@ def parse_cells(
             ),
             convert_options=convert_options,
         ).read_all()
-    return one_batch(table)
+    return streams.one_batch(table)
 
 
 def _skip_ragged(ragged: list[tuple[int, int]], row: arrow_csv.InvalidRow) -> str:
     ragged.append((row.number - 1, row.actual_columns))
     return "skip"
-
-
-def _blank_undecodable(block: TextBlock, options: CsvOptions, bad_rows: BadRows) -> TextBlock:
-    """Replace rows that are not UTF-8 by blank lines, so that other rows keep their line numbers."""
-    bounds = row_starts(block.data, options)
-    pieces = [block.data[: bounds[0]]]
-    for line, row in locate(block, np.arange(len(bounds) - 1), options):
-        if is_utf8(row):
-            pieces.append(row)
-        else:
-            bad_rows.report(block.bad_row(line, f"not {options.encoding} text", row))
-            pieces.append(b"\n" * count_lines(row))
-    return replace(block, data=b"".join(pieces))
 
 
 def _line_ends(data: bytes) -> Ints:
@@ -272,3 +262,60 @@ def _line_ends(data: bytes) -> Ints:
         followed = np.append(text, np.uint8(0))[returns + 1] == _LF
         ends = np.sort(np.concatenate([ends, returns[~followed]]))
     return (ends + 1).astype(np.int64)
+
+
+def rules_of(options: CsvOptions, columns: int) -> RowRules:
+    """Return the row rules of a CSV file with so many columns.
+
+    A file is cut without reading it: some kilobytes show the start of a row after any byte. A line end may lie inside
+    quotes, which only the bytes before it determine. So both states are tried, inside and outside quotes, and the state
+    whose rows match the header's number of cells is chosen. Each task ends where the next begins: if a task finds
+    itself inside quotes there, the guess was wrong. The first task starts after the header, so if no task finds an
+    error, all guesses were right.
+    """
+    return RowRules(
+        whole=partial(whole_rows, options=options),
+        ends=partial(row_ends, options=options),
+        guess=partial(_guess, options=options, columns=columns),
+        is_closed=partial(is_closed, options=options),
+    )
+
+
+def is_closed(data: bytes, options: CsvOptions) -> bool:
+    """Return whether `data`, which starts with a row, ends with a row."""
+    return data.endswith((b"\n", b"\r")) and len(find_toggles(data, options)) % 2 == 0
+
+
+def _guess(data: bytes, ended: bool, options: CsvOptions, columns: int) -> tuple[int, bool] | None:
+    before, text = data[:1], data[1:]
+    begins_cell = before in (b"\n", b"\r", options.delimiter.encode())
+    tried = [(before if begins_cell else _NO_CELL) + text]
+    if options.quote is not None and (quote := options.quote.encode()) in text:
+        tried.append(quote + text)
+        if before == quote == text[:1]:  # the halves of a doubled quote
+            tried.append(quote + _NO_CELL + text[1:])
+    readings = [_read(one, ended, options, columns, number > 0) for number, one in enumerate(tried)]
+    best = min((one for one in readings if one is not None), default=None)
+    if best is None:
+        return None
+    odd, _, end = best
+    return end, options.quote is None or odd == 0.0
+
+
+def _read(data: bytes, ended: bool, options: CsvOptions, columns: int, inside: bool) -> tuple[float, bool, int] | None:
+    """Return (share of odd rows, `inside`, end of the first row), or None. The first byte of `data` precedes it."""
+    ends = row_ends(data, options)
+    ends = ends[(ends > 1) & (ends < len(data) if not ended else True)]  # a CR at the very end may be half of a CR LF
+    if not len(ends):
+        return None
+    first, last = int(ends[0]), int(ends[-1])
+    ragged = list[tuple[int, int]]()
+    cells = parse_cells(data[first:last], [str(number) for number in range(columns)], ["0"], options, ragged)
+    rows, odd = cells.num_rows + len(ragged), len(ragged)
+    toggles = find_toggles(data, options)
+    if len(toggles):
+        closes = toggles[1::2]
+        after = np.frombuffer(data, np.uint8)[closes[closes + 1 < len(data)] + 1]
+        ends_cell = np.isin(after, list(f"\n\r{options.delimiter}{options.quote}".encode()))
+        odd += 0 if ends_cell.all() else 1  # a quote closes at the end of a cell
+    return odd / rows if rows else 1.0, inside, first

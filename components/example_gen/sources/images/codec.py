@@ -119,23 +119,26 @@ def check_size(height: int, width: int, channels: int, path: str, most_mb: int) 
     """Raise InfeedError if the pixels take more than `most_mb` megabytes."""
     size = -(-height * width * channels >> 20)
     if size > most_mb:
-        raise InfeedError(
-            f"the image of {width:,} x {height:,} pixels decodes to {size:,} MB, {too_large(most_mb)}",
-            where=path,
-            do=f"scale it down, or raise max_row_mb (--max-row-mb {size})",
-        )
+        what = f"the image of {width:,} x {height:,} pixels decodes to {size:,} MB, {too_large(most_mb)}"
+        raise InfeedError(what, where=path, do=f"scale it down, or raise max_row_mb (--max-row-mb {size})")
 
 
 def rewrite(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tuple[bytes | bytearray, ImageHeader]:
-    """Decode an image, resize it, and return its raw or re-encoded pixels.
-
-    Raises:
-      InfeedError: the file is not an image, is truncated, has more than 8 bits a channel, or exceeds `most_mb`
-        megabytes.
-    """
+    """Decode and resize an image, and return its raw or re-encoded pixels. Raises InfeedError if it is unfit."""
     _return_freed_pixels()
     try:
-        header, pixels = _decoded(data, path, options, most_mb)
+        with open_image(io.BytesIO(data)) as image:
+            header = _header_of(image, path)
+            height, width = max((header.height, header.width), options.size or (0, 0), key=math.prod)
+            check_size(height, width, header.channels, path, most_mb)
+            image.load()
+            # The output has no orientation tag, so apply the tag to the pixels.
+            is_turned = image.getexif().get(_ORIENTATION, 1) != 1
+            upright = ImageOps.exif_transpose(image) if is_turned else image  # exif_transpose copies every image
+            pixels = _to_8_bits(upright, path, options)
+            if options.size is not None:
+                height, width = options.size
+                pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)  # averages when it shrinks
     except UnidentifiedImageError as error:
         raise InfeedError("not an image", where=path, do=_DO) from error
     except UNREADABLE as error:
@@ -153,22 +156,6 @@ def _return_freed_pixels() -> None:
     """Make glibc return large blocks to the system. Otherwise it keeps hundreds of megabytes."""
     with suppress(AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BLOCK)
-
-
-def _decoded(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tuple[ImageHeader, Image.Image]:
-    with open_image(io.BytesIO(data)) as image:
-        header = _header_of(image, path)
-        height, width = max((header.height, header.width), options.size or (0, 0), key=math.prod)
-        check_size(height, width, header.channels, path, most_mb)
-        image.load()
-        # The output has no orientation tag, so apply the tag to the pixels.
-        is_turned = image.getexif().get(_ORIENTATION, 1) != 1
-        upright = ImageOps.exif_transpose(image) if is_turned else image  # exif_transpose copies every image
-        plain = _to_8_bits(upright, path, options)
-        if options.size is not None:
-            height, width = options.size
-            plain = plain.resize((width, height), Image.Resampling.BILINEAR)  # averages when it shrinks
-        return header, plain
 
 
 @contextmanager
@@ -229,9 +216,8 @@ def _header_of(image: Image.Image, path: str) -> ImageHeader:
 def _to_8_bits(image: Image.Image, path: str, options: ImageOptions) -> Image.Image:
     """Convert an image to gray or color with 8 bits a channel, with alpha if it has transparency."""
     if image.mode.startswith("I"):
-        raise InfeedError(
-            "the image has more than 8 bits a channel", where=path, do="keep the file's bytes: ImageOptions()"
-        )
+        what = "the image has more than 8 bits a channel"
+        raise InfeedError(what, where=path, do="keep the file's bytes: ImageOptions()")
     has_alpha = image.mode == "P" and "transparency" in image.info
     plain = _converted(image, "RGBA" if has_alpha else _PLAIN_MODES.get(image.mode, image.mode))
     return _converted(plain, _MODES[options.channels]) if options.channels else plain

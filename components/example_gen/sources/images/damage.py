@@ -7,6 +7,7 @@ segments before the pixels and that only an end marker follows them. Changed pix
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import struct
 import zlib
@@ -98,19 +99,10 @@ def _is_huffman(payload: bytes) -> bool:
     while payload:
         kind, counts = payload[0], payload[1:_HUFFMAN_HEAD]
         size = _HUFFMAN_HEAD + sum(counts)
-        if kind & ~0x13 or size > min(len(payload), _HUFFMAN_HEAD + _MOST_CODES) or not _is_code(counts):
+        room = itertools.accumulate(counts, lambda before, count: 2 * before - count, initial=1)  # for further codes
+        if kind & ~0x13 or size > min(len(payload), _HUFFMAN_HEAD + _MOST_CODES) or min(room) < 0:
             return False
         payload = payload[size:]
-    return True
-
-
-def _is_code(counts: bytes) -> bool:
-    """Return whether the number of codes of each length is possible."""
-    room = 1
-    for count in counts:
-        room = 2 * room - count
-        if room < 0:
-            return False
     return True
 
 
@@ -133,12 +125,7 @@ def _damage_of_pixels(data: bytes, place: int, frame: bytes) -> str:
         if found.group() == _END:
             return ""
         marker, payload, place = next(_segments(data, found.start()), (0, b"", 0))
-        if not _may_follow(marker, payload, frame):
+        are_tables = _is_huffman(payload) if marker == _DHT else marker == _DQT and _quantization_tables(payload)
+        if not (_is_scan(frame, payload) if marker == _SOS else are_tables):
             return f"the JPEG is damaged: its pixels end at byte {found.start()}"
     return _NO_END
-
-
-def _may_follow(marker: int, payload: bytes, frame: bytes) -> bool:
-    if marker == _SOS:
-        return _is_scan(frame, payload)
-    return _is_huffman(payload) if marker == _DHT else marker == _DQT and bool(_quantization_tables(payload))

@@ -24,17 +24,11 @@ from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
+from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, Patterns
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.folders import Classes, FileBlock, FileRef
-from infeed.components.example_gen.sources.images.codec import (
-    ImageHeader,
-    ImageOptions,
-    check_size,
-    check_whole,
-    header_of,
-    rewrite,
-)
+from infeed.components.example_gen.sources.images import codec
+from infeed.components.example_gen.sources.images.codec import ImageHeader, ImageOptions
 
 _CSV_COLUMNS = ("path", "label")
 _SHOWN = 200  # characters of a path
@@ -60,8 +54,6 @@ class Found:
 
 @dataclass(frozen=True)
 class _ImageReading:
-    """Settings of the tasks that read images."""
-
     classes: Classes
     options: ImageOptions
     ingest: IngestOptions
@@ -76,7 +68,7 @@ class _ImageReading:
 
 
 def open_images(
-    root: str, patterns: inputs.Patterns, options: IngestOptions, image_options: ImageOptions | None = None
+    root: str, patterns: Patterns, options: IngestOptions, image_options: ImageOptions | None = None
 ) -> OpenedSource:
     """Open images in class folders, listed by a CSV, or in a flat folder. Labels are equal in all splits."""
     matched = inputs.find(root, patterns)
@@ -97,7 +89,7 @@ def open_images(
     return OpenedSource(source, form.schema, tasks, partial(read, form=form))
 
 
-def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows: BadRows) -> Batches:
     """Yield one row for each image, in batches of about `block_bytes`, and report invalid files."""
     if isinstance(what, tuple):
         for row in what:
@@ -106,7 +98,14 @@ def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows:
     rows, size = list[_Row](), 0
     for ref in folders.bounded(what, form.ingest.max_row_mb, bad_rows):
         try:
-            rows.append(_Row(ref, *_load(ref, form)))
+            data = folders.read_whole(ref.path)
+            if form.options != ImageOptions():
+                rows.append(_Row(ref, *codec.rewrite(data, ref.path, form.options, form.ingest.max_row_mb)))
+            else:
+                header = codec.header_of(data, ref.path)
+                codec.check_size(header.height, header.width, header.channels, ref.path, form.ingest.max_row_mb)
+                codec.check_whole(data, header, ref.path)
+                rows.append(_Row(ref, data, header))
         except ReadFailedError:  # a failed read does not mean that the image is bad
             raise
         except InfeedError as error:
@@ -174,11 +173,7 @@ def fingerprint_of_named(root: str, patterns: Iterable[str]) -> str | None:
 
 
 def list_images(root: str, pattern: str, found: Iterable[FileStat], bad_rows: BadRows, bounds: FolderBounds) -> Found:
-    """Return the images among matched files. A CSV stands for the images that it names inside `bounds`.
-
-    Raises:
-      InfeedError: there are no images, or a CSV lacks its columns.
-    """
+    """Return the images among matched files, or named by CSVs inside `bounds`. Raises InfeedError if there are none."""
     images, tables = list[FileStat](), list[FileStat]()
     for file in found:
         (tables if file.path.endswith(".csv") else images).append(file)
@@ -248,16 +243,6 @@ class _Row(NamedTuple):
     file: FileRef
     content: bytes | bytearray
     header: ImageHeader
-
-
-def _load(file: FileRef, form: _ImageReading) -> tuple[bytes | bytearray, ImageHeader]:
-    data = folders.read_whole(file.path)
-    if form.options != ImageOptions():
-        return rewrite(data, file.path, form.options, form.ingest.max_row_mb)
-    header = header_of(data, file.path)
-    check_size(header.height, header.width, header.channels, file.path, form.ingest.max_row_mb)
-    check_whole(data, header, file.path)
-    return data, header
 
 
 def _to_batch(rows: list[_Row], form: _ImageReading) -> pa.RecordBatch:

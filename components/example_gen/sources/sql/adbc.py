@@ -30,7 +30,7 @@ from sqlalchemy.engine.default import DefaultDialect
 
 from infeed.components.dataset import example_types, schemas
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import BadRows
+from infeed.components.example_gen.inputs import BadRows, Batches
 from infeed.components.example_gen.sources.python_rows import UNFIT, cast, checked, to_batch
 from infeed.components.example_gen.sources.sql.alchemy import REMEDY
 from infeed.components.example_gen.sources.sql.database import Database, RefusedError, Row, Shape, Statement, rows_in
@@ -51,11 +51,16 @@ def open_database(url: sa.URL) -> Iterator[Database]:
         driver = importlib.import_module(f"adbc_driver_{name}.dbapi")
     except ImportError as error:
         raise RefusedError(error, do=f"pip install adbc-driver-{name}") from None
+    try:
+        dialect: Callable[..., sa.Dialect] = sa.make_url(f"{name}://").get_dialect()
+    except exc.NoSuchModuleError:
+        dialect = DefaultDialect  # plain SQL
+    plain = dialect(paramstyle="named")  # other paramstyles would write % as %%
     uri, options = driver_arguments(url)
     with _driver_errors(driver):
         connection = driver.connect(uri, autocommit=True, **({"db_kwargs": options} if options else {}))
     with connection:
-        yield AdbcDatabase(connection, driver, _dialect(name), _BATCH_ROWS.get(name))
+        yield AdbcDatabase(connection, driver, plain, _BATCH_ROWS.get(name))
 
 
 def driver_arguments(url: sa.URL) -> tuple[str, dict[str, str]]:
@@ -109,7 +114,7 @@ class AdbcDatabase:
         with self._connection.adbc_clone() as connection:
             return next(self._batches(connection, statement, rows))
 
-    def _batches(self, connection: Any, statement: Statement, rows: int) -> Iterator[pa.RecordBatch]:
+    def _batches(self, connection: Any, statement: Statement, rows: int) -> Batches:
         """Yield the batches of a result, and then an empty batch, so that an empty result has columns."""
         text = str(statement.compile(dialect=self._dialect, compile_kwargs={"literal_binds": True}))
         options = {self._batch_rows: str(rows)} if self._batch_rows else None
@@ -117,16 +122,7 @@ class AdbcDatabase:
             cursor.execute(text)
             reader = cursor.fetch_record_batch()
             yield from reader
-            yield no_rows(reader.schema)
-
-
-def _dialect(name: str) -> sa.Dialect:
-    """Return the SQLAlchemy dialect of the database, or plain SQL if there is none, without its driver."""
-    try:
-        dialect: Callable[..., sa.Dialect] = sa.make_url(f"{name}://").get_dialect()
-    except exc.NoSuchModuleError:
-        dialect = DefaultDialect
-    return dialect(paramstyle="named")  # other paramstyles would write % as %%
+            yield pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in reader.schema.types], schema=reader.schema)
 
 
 @contextmanager
@@ -137,11 +133,6 @@ def _driver_errors(driver: Any) -> Iterator[None]:
         raise RefusedError(error) from None
     except (pa.ArrowException, OSError, OverflowError) as error:  # raised while reading rows
         raise RefusedError(error, do=_MIDWAY) from None
-
-
-def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """Return an empty batch of these columns."""
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def to_plain(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:

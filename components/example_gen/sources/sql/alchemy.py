@@ -21,7 +21,14 @@ REMEDY = "cast it in the query: CAST(column AS type)"
 @contextmanager
 def open_database(url: sa.URL) -> Iterator[Database]:
     """Connect to a database. Raises RefusedError if there is no such driver or database, or it refuses a request."""
-    engine = _engine(url)
+    try:
+        engine = sa.create_engine(url, poolclass=pool.NullPool, hide_parameters=True)
+    except exc.NoSuchModuleError as error:
+        raise RefusedError(error, do="check the part of the URL before ://") from None
+    except ImportError as error:
+        raise RefusedError(error, do=f"pip install {error.name}, or use another driver in the URL") from None
+    except (exc.ArgumentError, ValueError, TypeError) as error:
+        raise RefusedError(error, do="check the URL") from None
     try:
         with engine.connect() as connection:
             yield SqlAlchemyDatabase(connection)
@@ -62,14 +69,3 @@ class SqlAlchemyDatabase:
             rows = [tuple(one) for one in some]
             yield len(rows), to_batch(rows, shape.columns, where, bad_rows, first_row=row)
             row += len(rows)
-
-
-def _engine(url: sa.URL) -> sa.Engine:
-    try:
-        return sa.create_engine(url, poolclass=pool.NullPool, hide_parameters=True)
-    except exc.NoSuchModuleError as error:
-        raise RefusedError(error, do="check the part of the URL before ://") from None
-    except ImportError as error:
-        raise RefusedError(error, do=f"pip install {error.name}, or use another driver in the URL") from None
-    except (exc.ArgumentError, ValueError, TypeError) as error:
-        raise RefusedError(error, do="check the URL") from None

@@ -129,11 +129,9 @@ def cut_range(column: str, low: Any, high: Any, partitions: int) -> list[KeyRang
         steps = [one // partitions if isinstance(one, int | timedelta) else one / partitions for one in widths]
         cuts = [low + step for step in steps]
     except TypeError:
-        raise InfeedError(
-            f"keys such as {str(low)[:40]!r} cannot be divided into ranges",
-            where=f"partition_column={column!r}",
-            do="use a column of numbers, dates or times, or leave it out",
-        ) from None
+        what = f"keys such as {str(low)[:40]!r} cannot be divided into ranges"
+        do = "use a column of numbers, dates or times, or leave it out"
+        raise InfeedError(what, where=f"partition_column={column!r}", do=do) from None
     bounds = [low, *dict.fromkeys(cut for cut in cuts if cut > low), high]
     *others, last = [KeyRange(column, *pair, last=False) for pair in pairwise(bounds)]
     return [*others, replace(last, last=True)]

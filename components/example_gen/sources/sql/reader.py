@@ -24,7 +24,7 @@ from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
+from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
 from infeed.components.example_gen.sources.sql import adbc, alchemy
 from infeed.components.example_gen.sources.sql.database import (
     Bounds,
@@ -90,12 +90,8 @@ class QueryPart:
         return query if self.keys is None else f"{query}, {self.keys.column} {self.keys.low} to {self.keys.high}"
 
 
-def open_sql(queries: inputs.Patterns, options: IngestOptions, sql: SqlOptions) -> OpenedSource:
-    """Open queries or tables, one for each input split.
-
-    Raises:
-      InfeedError: the database, query, table or column does not exist, or a tf.Example cannot hold a column.
-    """
+def open_sql(queries: Patterns, options: IngestOptions, sql: SqlOptions) -> OpenedSource:
+    """Open queries or tables, one for each input split. Raises InfeedError if one does not exist, or is unfit."""
     with connect(sql.connection_env) as database:
         tables = {split: _look_at(database, query, sql, options.block_bytes) for split, query in queries.items()}
         schema = schemas.unify([schemas.FileSchema(shown(one.query), one.shape.columns) for one in tables.values()])
@@ -107,7 +103,7 @@ def open_sql(queries: inputs.Patterns, options: IngestOptions, sql: SqlOptions) 
     return OpenedSource(source, schema, tasks, read)
 
 
-def fingerprint(queries: inputs.Patterns, sql: SqlOptions) -> str:
+def fingerprint(queries: Patterns, sql: SqlOptions) -> str:
     """Return a digest of the queries, their numbers of rows, and the bounds of the partition column."""
     with connect(sql.connection_env) as database:
         return _fingerprint((query, find_bounds(database, query, sql.partition_column)) for query in queries.values())
@@ -135,9 +131,7 @@ def plan_parts(database: Database, table: Table, sql: SqlOptions) -> Iterator[Qu
         yield QueryPart(table, KeyRange(sql.partition_column, None, None, last=False), found.rows - found.keyed)
 
 
-def read_part(
-    what: QueryPart, schema: pa.Schema, connection_env: str, *, bad_rows: BadRows
-) -> Iterator[pa.RecordBatch]:
+def read_part(what: QueryPart, schema: pa.Schema, connection_env: str, *, bad_rows: BadRows) -> Batches:
     """Yield the rows of one part. Raises InfeedError if the number of rows differs from the plan."""
     row = 1
     statement = select_rows(what.table.query, what.keys)
@@ -170,35 +164,25 @@ def _fingerprint(found: Iterable[tuple[str, Bounds]]) -> str:
 
 @contextmanager
 def connect(variable: str) -> Iterator[Database]:
-    """Connect to the database whose URL is in the environment variable `variable`.
-
-    Raises:
-      InfeedError: the variable, URL, driver or database is invalid, or the database refuses a request.
-    """
+    """Connect to the database whose URL is in this environment variable. Raises InfeedError if it refuses a request."""
     text = os.environ.get(variable)
     if not text:
-        raise InfeedError(
-            f"the environment variable {variable} is not set",
-            where="connection_env",
-            do=f"export it on every worker, such as {variable}=postgresql+psycopg://user:password@host/database",
-        )
+        do = f"export it on every worker, such as {variable}=postgresql+psycopg://user:password@host/database"
+        raise InfeedError(f"the environment variable {variable} is not set", where="connection_env", do=do)
     try:
         url = sa.make_url(text)
     except (exc.ArgumentError, ValueError):
-        raise InfeedError(
-            "the value is not a SQLAlchemy URL",
-            where=f"the environment variable {variable}",
-            do="use dialect+driver://user:password@host:port/database, with / and @ in the password as %2F and %40",
-        ) from None
+        what = "the value is not a SQLAlchemy URL"
+        do = "use dialect+driver://user:password@host:port/database, with / and @ in the password as %2F and %40"
+        raise InfeedError(what, where=f"the environment variable {variable}", do=do) from None
     way = adbc if url.drivername.endswith("+adbc") else alchemy
     try:
         with way.open_database(url) as database:
             yield database
     except RefusedError as refused:
         said = " ".join(without_secrets(str(refused.said), text).split())
-        raise InfeedError(
-            f"{type(refused.said).__name__}: {said}", where=f"the database of {variable}", do=refused.do
-        ) from None
+        what = f"{type(refused.said).__name__}: {said}"
+        raise InfeedError(what, where=f"the database of {variable}", do=refused.do) from None
 
 
 def without_secrets(text: str, url: str) -> str:

@@ -173,6 +173,6 @@ def test_a_compressed_text_is_bounded_by_what_it_decodes_to(tmp_path: Path) -> N
 def test_a_line_beyond_the_limit_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"short\n" + b"x" * (1 << 21))
     with pytest.raises(InfeedError, match="more than 1 MB") as raised:
-        folders.open_text(str(tmp_path), {None: "*"}, IngestOptions(max_row_mb=1, block_bytes=1 << 16))
+        folders.open_text(str(tmp_path), {None: "*"}, IngestOptions(max_row_mb=1, block_bytes=1 << 16), TextOptions())
     assert raised.value.where.endswith("a.txt, line 2")
     assert "--max-row-mb" in raised.value.do

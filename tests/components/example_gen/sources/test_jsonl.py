@@ -188,7 +188,7 @@ def test_one_odd_line_leaves_the_other_lines_of_its_block_to_arrow(
     monkeypatch.setattr(jsonl, "_SMALL_BYTES", 1 << 10)
     lines = ['{"a": 1}'] * 5_000 + ['{"a": "x"}'] + ['{"a": 1}'] * 5_000
     (tmp_path / "0.jsonl").write_text("\n".join(lines))
-    opened = jsonl.open_jsonl(str(tmp_path), {None: "*"}, IngestOptions(on_bad_row="reject"))
+    opened = jsonl.open_jsonl(str(tmp_path), {None: "*"}, IngestOptions(on_bad_row="reject"), JsonlOptions())
     found, bad = read(opened)
     assert (len(found), [row.line for row in bad]) == (10_000, [5_001])
     assert 0 < len(one_by_one) < 500

@@ -42,14 +42,14 @@ def flat(row: dict[str, Any]) -> dict[str, Any]:
 
 def test_every_value_comes_back_in_order(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", ROWS, row_group_size=100)
-    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=2_000))
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=2_000), ParquetOptions())
     assert len(opened.tasks) > 5
     assert list(rows_of(opened)) == [flat(row) for row in ROWS]
 
 
 def test_a_big_row_group_comes_in_blocks(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", ROWS)
-    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=2_000))
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=2_000), ParquetOptions())
     (task,) = opened.tasks
     sizes = [batch.num_rows for batch in opened.read(task.payload, bad_rows=BadRows())]
     assert max(sizes) < 500
@@ -75,7 +75,7 @@ def test_a_file_without_any_of_the_columns_asked_for_still_has_its_rows(tmp_path
 def test_files_with_other_columns_are_read_as_one(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", [{"x": 1}])
     write(tmp_path, "b.parquet", [{"y": "", "x": None}])
-    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions())
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions())
     assert list(rows_of(opened)) == [{"x": 1, "y": None}, {"x": None, "y": ""}]
 
 
@@ -83,13 +83,13 @@ def test_files_that_disagree_are_both_named(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", [{"x": 1}])
     write(tmp_path, "b.parquet", [{"x": "one"}])
     with pytest.raises(InfeedError, match=r"(?s)'x' is string, but int64 in .*a\.parquet.*where: .*b\.parquet"):
-        parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions())
+        parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions())
 
 
 def test_a_bad_value_is_counted_over_the_file(tmp_path: Path) -> None:
     numbers = pa.array([2**63 if row == 777 else row for row in range(1_000)], pa.uint64())
     pq.write_table(pa.table({"u": numbers}), tmp_path / "a.parquet", row_group_size=100)
-    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=1_024))
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=1_024), ParquetOptions())
     with pytest.raises(InfeedError, match=r"(?s)9223372036854775808 does not fit.*a\.parquet, line 778, column 'u'"):
         list(rows_of(opened))
     assert len(list(rows_of(opened, BadRows("reject", 1)))) == 999
@@ -99,7 +99,7 @@ def test_a_bad_value_is_counted_over_the_file(tmp_path: Path) -> None:
 def test_a_file_that_is_not_parquet(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.parquet").write_bytes(content)
     with pytest.raises(InfeedError, match=r"(?s)not Parquet, or truncated.*a\.parquet"):
-        parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions())
+        parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions())
 
 
 @pytest.mark.parametrize("pickled", [b"", b"no pickle", b"\x80\x04\x95"])
@@ -108,7 +108,7 @@ def test_a_type_of_python_is_refused_whatever_its_bytes_are(tmp_path: Path, pick
     schema = pa.schema([pa.field("x", pa.int64(), metadata=forged)])
     pq.write_table(pa.table([[1]], schema=schema), tmp_path / "a.parquet")
     with pytest.raises(InfeedError, match=r"(?s)Python extension type.*a\.parquet.*cast such columns"):
-        parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions())
+        parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions())
 
 
 def test_a_file_that_breaks_within(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_file_that_breaks_within(tmp_path: Path) -> None:
     content = bytearray((tmp_path / "a.parquet").read_bytes())
     content[200:800] = bytes(600)
     (tmp_path / "a.parquet").write_bytes(content)
-    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions())
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions())
     with pytest.raises(InfeedError, match=r"(?s)cannot read the Parquet file.*a\.parquet, row groups 0 to 0"):
         list(rows_of(opened))
 
@@ -125,7 +125,7 @@ def test_what_is_lost_is_told(tmp_path: Path, job: Callable[..., Job]) -> None:
     table = pa.table({"x": [0.1, 0.5, 0.2, 0.0], "u": pa.array([1, 2**63, 3, 4], pa.uint64())})
     pq.write_table(table, tmp_path / "a.parquet")
     options = IngestOptions(on_bad_row="reject")
-    opened = parquet.open_parquet(str(tmp_path), {None: "*.parquet"}, options)
+    opened = parquet.open_parquet(str(tmp_path), {None: "*.parquet"}, options, ParquetOptions())
     manifest = ingest.ingest(opened.tasks, job(opened, options))
     assert manifest.warnings == ("column 'x': double values rounded to float32: 2",)
     assert (manifest.rows_read, manifest.rejected.rows) == (4, 1)
@@ -138,7 +138,7 @@ def dictionary(values: list[str], picks: list[int]) -> pa.Array:
 
 
 def read_all(folder: Path, options: IngestOptions) -> list[pa.RecordBatch]:
-    opened = parquet.open_parquet(str(folder), {None: "*"}, options)
+    opened = parquet.open_parquet(str(folder), {None: "*"}, options, ParquetOptions())
     return [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
 
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.csv import rows as csv_rows
-from infeed.components.example_gen.sources.csv.cuts import rules_of
 from infeed.components.example_gen.sources.csv.reader import read_header
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.csv.rows import CsvOptions, rules_of
 from infeed.components.example_gen.sources.streams import Span
 
 OPTIONS = CsvOptions()

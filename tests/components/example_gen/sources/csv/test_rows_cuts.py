@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from infeed.components.example_gen.sources.csv.cuts import rules_of
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.csv.rows import CsvOptions, rules_of
 
 TEXTS = {
     "plain": "1,a b,2.5\n2,c,3\n3,d,4\n",
