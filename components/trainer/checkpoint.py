@@ -186,7 +186,10 @@ class Checkpoints(keras.callbacks.Callback):
     def _save(self, finished: bool = False) -> None:
         self._join()
         self._step.assign(self._progress.done)
-        remembered = {str(i): _plain_attributes(one) for i, one in enumerate(self._remembering())}
+        remembered: dict[str, Any] = {}
+        for i, one in enumerate(self._remembering()):
+            names = [name for name in vars(one) if not name.startswith("_") and name != "params"]  # which Keras sets
+            remembered[str(i)] = {name: vars(one)[name] for name in names if plain(vars(one)[name])}
         self._memory.assign(pack({**remembered, _FINISHED: finished}))
         number = self._progress.done + finished  # in the place of no earlier one
         try:
@@ -229,12 +232,6 @@ class Checkpoints(keras.callbacks.Callback):
 
     def _remembering(self) -> list[Any]:
         return [*self._callbacks, self.model.history]  # Keras puts its History callback there
-
-
-def _plain_attributes(callback: Any) -> dict[str, Any]:
-    """Return the attributes of a callback that a checkpoint keeps, without `params`, which Keras sets."""
-    attributes = vars(callback).items()
-    return {name: value for name, value in attributes if not name.startswith("_") and name != "params" and plain(value)}
 
 
 def plain(value: Any) -> bool:

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -146,14 +147,15 @@ def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: 
         batch = (packing.pack(features), label, *weight)
         return _checked(batch, graph.label) if training else _usable_rows(batch)
 
-    def augment_batch(batch: Labeled, number: tf.Tensor, workers: WorkerContext) -> Labeled:
-        return _augment(batch, number, workers, options)
-
     def normalise_batch(batch: Labeled) -> Labeled:
         return normalise_images(batch[0], options), *batch[1:]
 
-    key = _key(graph, options, parsing_spec, packing, training)
-    functions = BatchFunctions(parse, transform, augment_batch, normalise_batch, key)
+    # The key names the work of `parse` and `transform`: the graph, and the options that they look at.
+    pixels = [*options.images, *(("mask", name) for name in options.masks)]
+    looked_at = graph.not_inputs, pixels, options.examples_are, options.task, sorted(parsing_spec.items())
+    named = *looked_at, training, graph.fingerprint, sorted(packing.packs)
+    key = hashlib.sha256(repr(named).encode()).hexdigest()
+    functions = BatchFunctions(parse, transform, partial(_augment, options=options), normalise_batch, key)
     return replace(functions, check_map=check_servable) if served else functions
 
 
@@ -179,14 +181,6 @@ def check_servable(before: Mapping[str, Any], after: Mapping[str, Any], where: s
                 where=where,
                 do="return the type and shape that Transform returns",
             )
-
-
-def _key(graph: Graph, options: TrainOptions, parsing_spec: Mapping[str, Any], packing: Packing, training: bool) -> str:
-    """Names what `parse` and `transform` do: the graph, and the options that they look at."""
-    pixels = [*options.images, *(("mask", name) for name in options.masks)]
-    looked_at = graph.not_inputs, pixels, options.examples_are, options.task, sorted(parsing_spec.items())
-    named = *looked_at, training, graph.fingerprint, sorted(packing.packs)
-    return hashlib.sha256(repr(named).encode()).hexdigest()
 
 
 def _weight(feature: tf.Tensor) -> tf.Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
+from infeed.components.feed.capacity import short_name
 from infeed.components.feed.columns import is_static_number
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext, share_of_batch
 from infeed.components.feed.row_batches import CallRows, deal_rows
@@ -161,7 +162,7 @@ def gathering_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
 
 def device_steps(strategy: tf.distribute.Strategy) -> tuple[PrefetchToDevice, ...]:
     """Return the stages of the plan that copy batches to devices."""
-    devices = tuple(":".join(device.split(":")[-2:]) for device in accelerators(strategy))
+    devices = tuple(map(short_name, accelerators(strategy)))
     return (PrefetchToDevice(devices),) if devices else ()
 
 
@@ -188,10 +189,7 @@ def gather_seconds(measured: Sequence[float], strategy: tf.distribute.Strategy) 
     A process that schedules the steps of all workers has measured all of them.
     """
     replicas = strategy.num_replicas_in_sync
-    if is_coordinated(strategy) or replicas == 1:
-        return list(measured)
-    here = len(strategy.extended.worker_devices)
-    if replicas == here:
+    if is_coordinated(strategy) or replicas == 1 or replicas == (here := len(strategy.extended.worker_devices)):
         return list(measured)
     (own,) = measured
     return [one / 1e6 for one in all_gather(round(1e6 * own), strategy)[::here]]

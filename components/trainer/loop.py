@@ -44,6 +44,23 @@ STEPS_PER_CALL = 16  # makes a step of a tiny model about four times cheaper tha
 
 
 @dataclass(frozen=True)
+class Schedule:
+    """Sizes of a training.
+
+    Attributes:
+      batch_size: size of the global batch, over all workers.
+      steps_per_call: steps in one call of a TensorFlow function.
+      max_steps: number of steps after which training ends, even within an epoch.
+    """
+
+    batch_size: int
+    steps_per_epoch: int
+    steps_per_call: int
+    epochs: int
+    max_steps: int | None = None
+
+
+@dataclass(frozen=True)
 class Fitted:
     """A trained model, and how it was trained.
 
@@ -65,13 +82,9 @@ def fit(
     strategy: tf.distribute.Strategy,
     train: Batches,
     evaluation: tf.data.Dataset,
+    schedule: Schedule,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
     *,
-    batch_size: int,
-    steps_per_epoch: int,
-    steps_per_call: int,
-    epochs: int,
-    max_steps: int | None,
-    callbacks: Sequence[keras.callbacks.Callback],
     checkpoints: Checkpoints | None = None,
     start_step: int = 0,
     per_worker: PerWorkerDatasets | None = None,
@@ -82,21 +95,17 @@ def fit(
     Args:
       train: endless batches of this worker, ({name: [batch, ...]}, [batch]).
       evaluation: this worker's part of the evaluation data, one pass.
-      batch_size: size of the global batch, over all workers.
-      steps_per_call: steps in one call of a TensorFlow function.
-      max_steps: number of steps after which training ends, even within an epoch.
       checkpoints: writes checkpoints, and restores that of `start_step`, where `train` has to start.
       per_worker: functions that make the batches of each worker, if this process schedules the steps of others. `train`
         and `evaluation` are then the data of worker 0.
       observers: receive the pace of the training.
     """
+    batch_size, steps_per_epoch, max_steps = schedule.batch_size, schedule.steps_per_epoch, schedule.max_steps
     if not keras_seam.STEPS.usable():
         _check_plain(strategy, start_step)
         watched = [*callbacks, ReportPace(batch_size, max_steps, observers=observers)]
-        plain = endless(train.dataset() if isinstance(train, RowBatches) else train)
-        sizes = batch_size, steps_per_epoch, steps_per_call, epochs, max_steps
-        return _fit_plain(model, strategy, plain, evaluation, *sizes, watched)
-    per_call = min(steps_per_call, steps_per_epoch)
+        return _fit_plain(model, strategy, train, evaluation, schedule, watched)
+    per_call = min(schedule.steps_per_call, steps_per_epoch)
     progress = Progress.resumed(start_step, steps_per_epoch, per_call, max_steps or float("inf"))
     prepare(model, strategy, train.element_spec)
     rows = train if isinstance(train, RowBatches) else None
@@ -120,7 +129,7 @@ def fit(
             calls.batches,
             initial_epoch=start_step // steps_per_epoch,
             # A finished training is gone through without an epoch: that restores it, and what its callbacks remember.
-            epochs=0 if checkpoints and checkpoints.finished else epochs,
+            epochs=0 if checkpoints and checkpoints.finished else schedule.epochs,
             steps_per_epoch=steps_per_epoch,
             validation_data=calls.evaluation,
             callbacks=all_callbacks,
@@ -148,33 +157,31 @@ def _check_plain(strategy: tf.distribute.Strategy, start_step: int) -> None:
 def _fit_plain(
     model: keras.Model,
     strategy: tf.distribute.Strategy,
-    train: tf.data.Dataset,
+    train: Batches,
     evaluation: tf.data.Dataset,
-    batch_size: int,
-    steps_per_epoch: int,
-    steps_per_call: int,
-    epochs: int,
-    max_steps: int | None,
+    schedule: Schedule,
     callbacks: list[keras.callbacks.Callback],
 ) -> Fitted:
     """Train by Keras' own `fit` on one device: the same batches in the same order, and the same weights as `fit`."""
+    batches = endless(train.dataset() if isinstance(train, RowBatches) else train)
+    steps_per_epoch, max_steps = schedule.steps_per_epoch, schedule.max_steps
     tap, meter = Tap(steps_per_epoch), Meter()
     # Keras makes whole calls only: more steps than an epoch has, unless the calls divide it.
     model.steps_per_execution = next(
         size
-        for size in range(min(steps_per_call, steps_per_epoch), 0, -1)
+        for size in range(min(schedule.steps_per_call, steps_per_epoch), 0, -1)
         if not steps_per_epoch % size and not (max_steps or 0) % size
     )
     history = model.fit(
-        tap.measured(train),
-        epochs=epochs,
+        tap.measured(batches),
+        epochs=schedule.epochs,
         steps_per_epoch=steps_per_epoch,
         validation_data=evaluation,
         callbacks=[*callbacks, *([_StopAfter(max_steps)] if max_steps else [])],
         verbose=2,
     ).history
-    profiles = tapped_epochs(tap, batch_size)
-    return Fitted(model, train, history, profiles, make_train_steps(model, strategy, meter), meter)
+    profiles = tapped_epochs(tap, schedule.batch_size)
+    return Fitted(model, batches, history, profiles, make_train_steps(model, strategy, meter), meter)
 
 
 class _StopAfter(keras.callbacks.Callback):
@@ -235,24 +242,17 @@ def measure_ceiling(
     return Ceiling(_TURNS * steps, took, rate, statistics.median(floors), (high - low) / 2)
 
 
-def measure_believable_ceiling(
-    train_steps: TrainSteps,
-    meter: Meter,
-    strategy: tf.distribute.Strategy,
-    batch: Any,
-    batch_size: int,
-    epochs: Sequence[EpochProfile],
-) -> Ceiling:
+def measure_believable_ceiling(fitted: Fitted, strategy: tf.distribute.Strategy, batch_size: int) -> Ceiling:
     """Repeat the measurement of the ceiling, a few times, while its floor is above the waiting of the training.
 
     The hand-over of a batch cannot take longer than the wait for a batch, except on a machine that is busy for a
     moment. The lowest floor is the most accurate one. All workers decide alike.
     """
-    steady = epochs[1:] or epochs
+    batch, steady = next(iter(fitted.train)), fitted.epochs[1:] or fitted.epochs
     counted = sum(epoch.wait_seconds for epoch in steady) / max(1, sum(epoch.steps for epoch in steady))
     found: list[Ceiling] = []
     while len(found) < _ATTEMPTS:
-        found.append(measure_ceiling(train_steps, meter, strategy, batch, batch_size))
+        found.append(measure_ceiling(fitted.train_steps, fitted.meter, strategy, batch, batch_size))
         if all_reduce_mean(found[-1].floor_seconds, strategy) <= counted:
             break
     return min(found, key=lambda ceiling: ceiling.floor_seconds)

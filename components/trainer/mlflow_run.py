@@ -12,7 +12,7 @@ from typing import Any
 from infeed.components.dataset import files
 from infeed.components.dataset.input_profile import INPUT_PROFILE
 from infeed.components.errors import required
-from infeed.components.trainer.monitor_options import MlflowOptions
+from infeed.components.trainer.options import MlflowOptions
 from infeed.components.trainer.pace import Pace
 
 _log = logging.getLogger(__name__)

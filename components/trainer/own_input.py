@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -42,25 +41,15 @@ def make_input(
     Raises:
       InfeedError: see `make_feed`; or the function returns unusable data.
     """
-    of_examples = partial(
-        make_feed,
-        patterns,
-        graph,
-        options,
-        training=training,
-        num_steps=num_steps,
-        runs=runs,
-        devices=devices,
-        packed=True,
-    )
-    function, batch = options.input_fn, options.feed.batch(workers)
-    if not function:
-        return of_examples()
-    signature = _signature(graph, options, batch.part if training else None)
-    spec = InputSpec(tuple(patterns), graph.path, training, batch.part, workers, batch.seed, options.hparams, signature)
-    given = call_input_fn(function, spec)
-    if given is None:
-        return of_examples()
+    function, batch, given = options.input_fn, options.feed.batch(workers), None
+    if function:
+        part, signature = batch.part, _signature(graph, options, batch.part if training else None)
+        spec = InputSpec(tuple(patterns), graph.path, training, part, workers, batch.seed, options.hparams, signature)
+        given = call_input_fn(function, spec)
+    if not function or given is None:
+        return make_feed(
+            patterns, graph, options, training=training, num_steps=num_steps, runs=runs, devices=devices, packed=True
+        )
 
     def make(_: WorkerContext, start_step: int) -> tf.data.Dataset:
         batches = dataset_of(given, spec, start_step)

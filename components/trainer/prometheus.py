@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from infeed.components.errors import InfeedError, required
-from infeed.components.trainer.monitor_options import PrometheusOptions
+from infeed.components.trainer.options import PrometheusOptions
 from infeed.components.trainer.pace import Observer, Pace
 
 _log = logging.getLogger(__name__)

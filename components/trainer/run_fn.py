@@ -111,17 +111,14 @@ def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = 
     spec_of_callbacks = CallbackSpec(places.run, training.workers.index == 0, options.hparams)
     if start:
         _log.info("training goes on after step %s, by the checkpoint in %s", start, training.places.checkpoints)
+    per_call = options.steps_per_call or loop.steps_per_call(model)
     fitted = loop.fit(
         model,
         strategy,
         dataset,
         evaluation,
-        batch_size=plan.batch.size,
-        steps_per_epoch=plan.steps_per_epoch,
-        steps_per_call=options.steps_per_call or loop.steps_per_call(model),
-        epochs=training.epochs,
-        max_steps=training.max_steps,
-        callbacks=make_callbacks(options, spec_of_callbacks),
+        loop.Schedule(plan.batch.size, plan.steps_per_epoch, per_call, training.epochs, training.max_steps),
+        make_callbacks(options, spec_of_callbacks),
         checkpoints=checkpoints,
         start_step=start,
         per_worker=shares if distribution.is_coordinated(strategy) else None,

@@ -75,5 +75,6 @@ def test_a_floor_above_what_training_waited_is_measured_again(monkeypatch, floor
     monkeypatch.setattr(loop, "measure_ceiling", lambda *_: measured.append(1) or Ceiling(9, 1.0, 9.0, next(found)))
     epochs = [EpochProfile(number, 100, 1.0, waited, 1, 1.0) for number, waited in enumerate([0.9, 0.5])]
     strategy = tf.distribute.get_strategy()
-    ceiling = loop.measure_believable_ceiling(None, None, strategy, None, 4, epochs)  # 5 ms a step, after the first
+    fitted = loop.Fitted(None, [None], {}, epochs, None, None)  # 5 ms a step, after the first
+    ceiling = loop.measure_believable_ceiling(fitted, strategy, 4)
     assert (ceiling.floor_seconds, len(measured)) == (kept, turns)
