@@ -123,10 +123,8 @@ def is_optional(hint: Any) -> bool:
 def follow(hint: Any, steps: Iterable[Any]) -> tuple[tuple[Any, ...], Any, Any]:
     """Descend from a type along the names and indices in the location of a pydantic error.
 
-    The location also names the member of each union, which is not part of the path.
-
-    Returns:
-      (path, type that contains its end, type of its end).
+    The location also names the member of each union, which is not part of the path. Return the path, the type that
+    contains its end, and the type of its end.
     """
     path: list[Any] = []
     holder: Any = None

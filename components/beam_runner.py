@@ -49,11 +49,7 @@ class Named:
 
     @classmethod
     def of(cls, options: Sequence[str]) -> Named:
-        """Parse Beam's options.
-
-        Raises:
-          InfeedError: the number of workers or the timeout is not a non-negative integer.
-        """
+        """Parse Beam's options; raise InfeedError unless workers and timeout are non-negative integers."""
         found, _ = _parsed(options)
         workers = _whole(
             "--direct_num_workers", found.direct_num_workers, "use a number of processes, or 0 for automatic"
@@ -89,12 +85,8 @@ def _whole(option: str, value: str, do: str) -> int:
 def telling_failures(runner: str) -> Iterator[None]:
     """Convert the failure of the pipeline that runs in the body to an InfeedError, without Beam's wrapping.
 
-    Args:
-      runner: name or class. Other errors of a local runner are raised unchanged, because they are errors of the code. A
-        remote runner may be unreachable, or its workers may fail.
-
-    Raises:
-      InfeedError: a worker raised one, or a remote runner failed.
+    A remote runner may be unreachable, or its workers may fail. Other errors of a local runner are raised unchanged,
+    because they are errors of the code.
     """
     try:
         yield
@@ -165,13 +157,10 @@ def _parsed(options: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def _without_deadline(options: Sequence[str]) -> list[str]:
-    """Add a long `--job_server_timeout`, unless the options set one, and wait for the job server.
+    """Add a long `--job_server_timeout`, unless the options set one, and wait 60 s for the server of `--job_endpoint`.
 
     Beam applies the request timeout, 60 or 300 seconds, to the streams of a job's state and messages. On servers that
     know a job by its preparation id (Prism, Beam's own job service) a longer job fails: apache/beam#35867.
-
-    Raises:
-      grpc.FutureTimeoutError: the server of `--job_endpoint` does not answer within 60 seconds.
     """
     import grpc
 

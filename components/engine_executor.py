@@ -62,12 +62,9 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
             return tempfile.mkdtemp()
 
     def leave_to_tfx(self, component: str, what: str, reason: object, *arguments: Any) -> None:
-        """Fall back to TFX's own executor on the runner in the options, and log a warning.
+        """Fall back to the executor of a package in `tfx.components`, on the runner in the options, and log a warning.
 
-        Args:
-          component: package of the executor in `tfx.components`, imported late because that takes seconds.
-          what: the work, such as "statistics are computed".
-          reason: why this executor cannot do the work.
+        `what` is the work, such as "statistics are computed", and `reason` why this executor cannot do it.
         """
         _log.warning("%s by TFX's own executor on Beam: %s", what, reason)
         kind = importlib.import_module(f"tfx.components.{component}.executor").Executor
@@ -101,8 +98,7 @@ def _download(inputs: Artifacts, folder: str) -> None:
 def unread_format(examples: Iterable[types.Artifact], payloads: Sequence[str] = ("FORMAT_TF_EXAMPLE",)) -> str:
     """Return the property of these Examples that only TFX supports, or "" if they are TFRecords that we can read.
 
-    Args:
-      payloads: payload formats that the caller supports, by TFX's names.
+    `payloads` are payload formats that the caller supports, by TFX's names.
     """
     readable = {_PAYLOAD: payloads, _FILE_FORMAT: _FILE_FORMATS, _PATTERN: ()}
     for artifact in examples:

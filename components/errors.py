@@ -110,12 +110,9 @@ class ReadFailedError(InfeedError):
 
 
 class OptionError(InfeedError, ValueError):
-    """An invalid option. `schema.read` adds the place in the file.
+    """An invalid `option`; empty if the error is about several. `schema.read` adds the place in the file.
 
     Also a ValueError, because pydantic expects one from `__post_init__`.
-
-    Args:
-      option: name of the option. Empty if the error is about several.
     """
 
     def __init__(self, what: str, *, where: str, do: str, option: str = "") -> None:

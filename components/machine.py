@@ -29,8 +29,7 @@ def memory_bytes(cgroup: Path = CGROUP) -> int:
 def reset_peak_memory() -> int | None:
     """Return unused memory to the system, and start the peak of this process's resident memory anew.
 
-    Returns:
-      Resident bytes now. None if the system cannot reset the peak: only Linux can.
+    Return resident bytes now; None if the system cannot reset the peak: only Linux can.
     """
     try:
         ctypes.CDLL(None).malloc_trim(0)

@@ -95,8 +95,7 @@ def read_json(kind: type[T], text: bytes, check_header: Callable[[Any], None] | 
 def to_plain(options: Any, *, defaults: bool = True) -> dict[str, Any]:
     """Convert a dataclass, and nested ones, to dicts and lists. `read` restores an equal object.
 
-    Args:
-      defaults: whether to include options with default values. Tags are always included.
+    Without `defaults`, options with default values are left out, but not tags.
     """
     plain: dict[str, Any] = _plain(options, "", defaults)
     return plain

@@ -61,12 +61,8 @@ def fingerprint(file: Path, module: str) -> str:
 def own_sources(file: Path, module: str) -> set[Path]:
     """Return the file and all files of its project that it imports, directly or indirectly, without executing them.
 
-    Args:
-      file: source of `module`, an absolute path.
-      module: name, "package.module", or a path to a file.
-
-    Returns:
-      Files below the folder from which `module` is imported. For an installed library, only files of its package.
+    `file`, an absolute path, is the source of `module`, "package.module" or a path. The files lie below the folder from
+    which `module` is imported; for an installed library, they are those of its package alone.
     """
     home = _home(file, module)
     folders = _folders(file, home) if module.endswith(".py") else [home]

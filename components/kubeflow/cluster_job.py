@@ -35,10 +35,8 @@ _log = logging.getLogger(__name__)
 def run(options: TrainingJob, name: str, make: Callable[[Place], Mapping[str, Any]]) -> None:
     """Run a job to its end. The chief's output becomes the output of this process.
 
-    `name` is the same for all attempts of a step. `make` returns the object of the job.
-
-    Raises:
-      InfeedError: the client is not installed, the cluster refuses the job, or the job fails.
+    `name` is the same for all attempts of a step. `make` returns the object of the job. Raise InfeedError if the
+    client is not installed, the cluster refuses the job, or the job fails.
     """
     cluster = _Cluster.connect()
     job = _Job(cluster, APIS[options.kind], cluster.place(options, name))
@@ -97,8 +95,7 @@ class _Cluster:
     def ask(self, request: Callable[[], Any], what: str, *, missing: bool = False) -> Any:
         """Return the answer of the API server; with `missing`, None for an object that does not exist.
 
-        Raises:
-          InfeedError: the server refuses the request (`what`: verb and resource), or does not answer for minutes.
+        Raise InfeedError if the server refuses the request (`what`: verb and resource), or does not answer for minutes.
         """
         until = time.monotonic() + _PATIENCE
         while True:

@@ -29,10 +29,8 @@ POINTER = "direct.txt"
 def replaced(uris: PathMap, message: Any, executor: str) -> PathMap:
     """Return the mapping with folders in the store in place of the local paths of Examples.
 
-    If the executor, an import path, is not of this package, its Examples are downloaded.
-
-    Raises:
-      InfeedError: the disk has no room for a download.
+    If the executor, an import path, is not of this package, its Examples are downloaded. Raise InfeedError if the disk
+    has no room for them.
     """
     paths = dict(uris.paths)
     for uri in _examples(message, "inputs", uris):

@@ -38,14 +38,9 @@ class InputState:
 
 
 def state_of(input_base: str, input_config: str, range_config: str = "") -> InputState:
-    """Return the state of an input.
+    """Return the state of an input. Both configs are protos as JSON; the range may be empty.
 
-    Args:
-      input_config, range_config: the protos as JSON; the range may be empty.
-
-    Raises:
-      InfeedError: the folder cannot be read.
-      ValueError: the patterns contradict one another, or no span fits them.
+    Raise InfeedError if the folder cannot be read; ValueError if patterns contradict one another or no span fits them.
     """
     span, resolved = 0, input_config
     patterns = [split["pattern"] for split in json.loads(input_config).get("splits", [])]

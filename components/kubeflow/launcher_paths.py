@@ -20,9 +20,7 @@ ROOT_VARIABLE = "INFEED_LAUNCHER_ROOT"
 def local_path(uri: str, root: str | None = None) -> str | None:
     """Return the local path of an artifact; None if the launcher does not know the scheme of its URI.
 
-    Args:
-      uri: URI of the artifact, for example `s3://bucket/run/Trainer/model`.
-      root: parent of the folders. Defaults to `INFEED_LAUNCHER_ROOT`, and then to `/`.
+    `root` is the parent of the folders: by default `INFEED_LAUNCHER_ROOT`, and then `/`.
     """
     scheme, is_uri, rest = uri.partition("://")
     if not is_uri or scheme not in FOLDERS:

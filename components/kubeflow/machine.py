@@ -31,9 +31,7 @@ _log = logging.getLogger(__name__)
 def main(arguments: Sequence[str]) -> None:
     """Download the inputs, run TFX's entry point, and upload the outputs from the chief.
 
-    Raises:
-      InfeedError: another machine does not start.
-      OSError: a store failed.
+    Raise InfeedError if another machine does not start, and OSError if a store failed.
     """
     message, place = step.message_of(arguments)
     uris = step.path_map(arguments, message)

@@ -118,11 +118,7 @@ def kind_of(combiner: Any) -> str:
 
 
 def settings_of(combiner: Any) -> SimpleNamespace:
-    """Return the settings of a combiner whose kind is known, by names without an underscore.
-
-    Raises:
-      AttributeError: the combiner lacks a setting.
-    """
+    """Return the settings of a combiner of a known kind by names without an underscore, or raise AttributeError."""
     kind = type(combiner)
     names = _COMBINERS[f"{kind.__module__.removeprefix(f'{_TFMA}.metrics.')}:{kind.__name__}"]
     found = SimpleNamespace(**{name: getattr(combiner, f"_{name}") for name in names})

@@ -154,9 +154,8 @@ def is_unsized_feature(error: ValueError) -> bool:
 def traced(function: Any, owner: Any, name: str) -> Any:
     """Trace a tf.function for a SavedModel, and return the concrete function.
 
-    Args:
-      owner: module that holds the tables, variables and assets. Its attribute `name` computes nothing. The caller sets
-        it to a function of `part_of`, because tft would copy the whole graph.
+    `owner` is the module that holds the tables, variables and assets. Its attribute `name` computes nothing. The caller
+    sets it to a function of `part_of`, because tft would copy the whole graph.
     """
     from tensorflow_transform.saved import saved_transform_io_v2
 
@@ -200,11 +199,8 @@ def check_fingerprint(first: Any, graph: Any) -> None:
 def annotations_of(graph: Any, features: Any, *, final: bool) -> Callable[[], Mapping[str, Any]] | None:
     """Return what tft's `metadata_fn` does, which traces the function once more: it returns annotations of features.
 
-    Args:
-      final: whether the results of all analyzers are known. If not, only names of features are returned.
-
-    Returns:
-      None if some annotations depend on columns.
+    If the results of some analyzer are not known yet, not `final`, only names of features are returned. Return None if
+    some annotations depend on columns.
     """
     import tensorflow as tf
     from tensorflow_transform import graph_tools, schema_inference, tf2_utils

@@ -39,11 +39,7 @@ class PerWorkerDatasets:
 def make_scheduled_functions(
     model: keras.Model, strategy: tf.distribute.Strategy, batches: PerWorkerDatasets
 ) -> StepFunctions:
-    """Return the functions for `fit`: a step of training or evaluation is one step on every worker.
-
-    Raises:
-      InfeedError: workers cannot share the model's optimizer.
-    """
+    """Return the functions for `fit`: a step is one on every worker; raise InfeedError for an unfit optimizer."""
     keras_seam.COORDINATED_STEPS.require("install a keras of docs/compatibility.md, or use another strategy")
     check_model(model)
     # TensorFlow gives the one coordinator of a strategy to whoever asks, so this is the one of `parameter_server`.

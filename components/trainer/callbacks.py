@@ -35,11 +35,7 @@ class CallbackSpec:
 
 
 def make_callbacks(options: TrainOptions, spec: CallbackSpec) -> list[keras.callbacks.Callback]:
-    """All callbacks, the user's first.
-
-    Raises:
-      InfeedError: the callbacks function does not exist, or gives something other than a list of Keras callbacks.
-    """
+    """Return all callbacks, the user's first; raise InfeedError unless these are Keras callbacks."""
     callbacks: list[keras.callbacks.Callback] = []
     if function := options.callbacks_fn:
         callbacks += user_code.load(function, "callbacks_fn")(spec)

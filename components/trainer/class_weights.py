@@ -40,8 +40,7 @@ _log = logging.getLogger(__name__)
 def class_weights(options: TrainOptions, graph: Graph, patterns: Sequence[str]) -> tuple[float, ...]:
     """Return the class weights in index order, or an empty tuple if the options set none.
 
-    Raises:
-      InfeedError: a class does not exist or has no rows, or the label has no counts.
+    Raise InfeedError if a class does not exist or has no rows, or the label has no counts.
     """
     named, classes = options.class_weight, graph.classes
     if named != "balanced":
@@ -76,12 +75,8 @@ def with_class_weights(batches: Batches, weights: Sequence[float]) -> Batches:
 def balanced(rows: Ints, classes: Sequence[str]) -> tuple[float, ...]:
     """Return weights that give all classes the same total weight and keep the total weight of all rows.
 
-    Args:
-      rows: number of rows of each class, int64 [classes].
-      classes: class names in index order. If empty, labels are numbers, and only numbers that occur are classes.
-
-    Raises:
-      InfeedError: a class has no rows.
+    `rows` are counts, int64 [classes]. Without class names, labels are numbers, and only those that occur are classes.
+    Raise InfeedError if a named class has no rows.
     """
     if classes and not rows.all():
         raise InfeedError(
@@ -96,10 +91,8 @@ def balanced(rows: Ints, classes: Sequence[str]) -> tuple[float, ...]:
 def rows_of_classes(options: TrainOptions, graph: Graph, patterns: Sequence[str]) -> Ints:
     """Count the Examples of each class, int64 [classes], from the statistics of the label's column.
 
-    If the Examples have no statistics, `statistics_of` reads them once.
-
-    Raises:
-      InfeedError: the label depends on several columns, has too many values, or is not a class index.
+    If the Examples have no statistics, `statistics_of` reads them once. Raise InfeedError if the label depends on
+    several columns, has too many values, or is not a class index.
     """
     is_index = options.examples_are == "transformed"
     spec = {graph.label: graph.transformed_spec[graph.label]} if is_index else graph.raw_spec_of([graph.label])

@@ -62,8 +62,7 @@ def cluster_here(environ: Mapping[str, str] = os.environ) -> tuple[dict[str, lis
 def worker_context(environ: Mapping[str, str] = os.environ) -> WorkerContext:
     """Return the index of this worker and the number of workers. Worker 0 is the chief, which exports and reports.
 
-    Raises:
-      InfeedError: TF_CONFIG is not valid JSON, or names a task that does not train, such as an evaluator.
+    Raise InfeedError if TF_CONFIG is not valid JSON, or names a task that does not train, such as an evaluator.
     """
     cluster, here = cluster_here(environ)
     tasks = [(kind, index) for kind in _TRAINING_TASKS for index in range(len(cluster.get(kind, ())))]
@@ -75,12 +74,9 @@ def worker_context(environ: Mapping[str, str] = os.environ) -> WorkerContext:
 
 
 def coordinated_workers(environ: Mapping[str, str] = os.environ) -> WorkerContext:
-    """Return the workers of a cluster with parameter servers, seen from the chief.
+    """Return the workers of a cluster with parameter servers, for the chief: it has index 0, reports and exports.
 
-    The chief does not train. It has index 0, because it reports and exports.
-
-    Raises:
-      InfeedError: TF_CONFIG does not name one chief, workers and parameter servers, or this process is not the chief.
+    Raise InfeedError if TF_CONFIG does not name one chief, workers and parameter servers, or this is not the chief.
     """
     cluster, (kind, index) = cluster_here(environ)
     chiefs, workers, servers = (len(cluster.get(kind, ())) for kind in ("chief", "worker", "ps"))
@@ -137,11 +133,7 @@ def connect(environ: MutableMapping[str, str] = os.environ) -> tf.distribute.Str
 def serve(model: str, environ: MutableMapping[str, str] = os.environ) -> None:
     """Execute the functions that the chief sends, until the chief exits.
 
-    Args:
-      model: folder that the chief exports to. If it holds no model afterwards, the chief has failed.
-
-    Raises:
-      InfeedError: the chief did not start, or exported no model.
+    Raise InfeedError if the chief did not start, or if its folder `model` holds no exported model afterwards.
     """
     _notice_dead_processes(environ)
     warn_of_open_port(environ)

@@ -27,8 +27,7 @@ Features = dict[str, Any]  # name -> tensor, sparse or ragged tensor, [batch, ..
 def open_graph(transform_graph: str | None, schema: str | None, label: str, weight: str | None = None) -> Graph:
     """Open the source of a Trainer's features: the transform graph if there is one, else the Examples' schema.
 
-    Raises:
-      InfeedError: both are missing, or the label or weight is not among the features.
+    Raise InfeedError if both are missing, or the label or weight is not among the features.
     """
     if transform_graph:
         return TransformGraph(transform_graph, label, weight)

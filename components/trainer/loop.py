@@ -214,11 +214,8 @@ def measure_ceiling(
     """Train on one constant batch for about `seconds`: the rate that training could reach if input were free.
 
     The batch is always there, so the time that the meter counts is no waiting. It is the floor of the measurement, the
-    median of several turns. This changes the model's weights, so export the model first.
-
-    Args:
-      batch: this worker's part of a global batch, or `CallRows` to repeat constant row numbers.
-      batch_size: size of the global batch.
+    median of several turns. This changes the model's weights, so export the model first. `batch` is this worker's part
+    of a global batch of `batch_size`, or `CallRows` to repeat constant row numbers.
     """
     constant = untuned(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
     iterator = iter(distribute(constant, strategy, batch_size))

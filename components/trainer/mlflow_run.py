@@ -26,9 +26,6 @@ class MlflowRun:
     """Run of MLflow. After the first failure there is one warning, and nothing more is recorded.
 
     A killed training continues its run: `identity` names the training, and is the same if it is started again.
-
-    Raises:
-      InfeedError: MLflow's client is not installed.
     """
 
     def __init__(self, options: MlflowOptions, identity: str, params: Mapping[str, Any]) -> None:

@@ -45,11 +45,7 @@ class ModelInputs:
 def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str) -> ModelInputs:
     """Return the features that `model` takes. A model without declared inputs is built by a call on symbols.
 
-    Args:
-      features: type of each feature, [batch, ...].
-
-    Raises:
-      InfeedError: a feature of the model is missing, or the model cannot be called with the features.
+    Raise InfeedError if a feature of the model is missing, or the model cannot be called with the features.
     """
     if not getattr(model, "inputs", None):
         return _called(model, features, where)

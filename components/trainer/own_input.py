@@ -34,12 +34,8 @@ def make_input(
 ) -> Feed:
     """Return the feed of the user's input function, or of the file patterns if the options name no function.
 
-    Args:
-      num_steps, runs, devices: see `make_feed`. `num_steps` is the length of an epoch if neither the function nor its
-        dataset defines one.
-
-    Raises:
-      InfeedError: see `make_feed`; or the function returns unusable data.
+    The arguments and errors are those of `make_feed`. `num_steps` is the length of an epoch if neither the function nor
+    its dataset defines one. Raise InfeedError if the function returns unusable data.
     """
     function, batch, given = options.input_fn, options.feed.batch(workers), None
     if function:
@@ -86,8 +82,7 @@ def _type_spec(spec: Any, batch: int | None) -> tf.TypeSpec:
 def call_input_fn(function: str, spec: InputSpec) -> Input | None:
     """Call the user's function. If it returns None for evaluation, the feed reads the Examples.
 
-    Raises:
-      InfeedError: the function does not exist, or returns unusable data.
+    Raise InfeedError if the function does not exist, or returns unusable data.
     """
     given = user_code.load(function, "input_fn")(spec)
     if given is None and not spec.training:

@@ -24,8 +24,7 @@ _WHERE = "--model"
 def load_model(named: str) -> keras.Model:
     """Return the compiled Keras model of a `.keras` file, or of a function without arguments: `mine.py:make_model`.
 
-    Raises:
-      InfeedError: there is no such file or function, or what it gives is no compiled model.
+    Raise InfeedError if there is no such file or function, or if it gives no compiled model.
     """
     if named.endswith(".keras"):
         if not files.exists(named):
@@ -56,12 +55,8 @@ def load_model(named: str) -> keras.Model:
 def measure_step(model: keras.Model, batch: Any, named: str, label: str | None = None, seconds: float = 2.0) -> Ceiling:
     """Train on one batch for about `seconds`. This changes the weights.
 
-    Args:
-      batch: tuple for Keras' `fit`, or a dict of features, [batch, ...]. The model takes features by its input names.
-      label: feature of a dict that is the label.
-
-    Raises:
-      InfeedError: the batch has no such feature, or the model cannot be trained on it.
+    The batch is a tuple for Keras' `fit`, or a dict of features, [batch, ...], of which `label` is one. The model takes
+    features by its input names. Raise InfeedError if there is no such feature, or the model cannot be trained on it.
     """
     given = _as_fit_takes_it(model, batch, named, label)
     try:

@@ -119,8 +119,7 @@ class Progress:
     def resumed(cls, done: int, per_epoch: int, per_call: int, total: float) -> Progress:
         """Return the progress after `done` steps. Keras starts the broken epoch again, so its first calls are skipped.
 
-        Raises:
-          InfeedError: no call of `per_call` steps ends there.
+        Raise InfeedError if no call of `per_call` steps ends there.
         """
         if done % per_epoch % per_call:
             raise InfeedError(
@@ -156,8 +155,7 @@ def make_step_functions(
 ) -> StepFunctions:
     """Make the functions for a process that runs the steps itself, alone or with others.
 
-    Args:
-      rows: makes batches of row numbers if `train` yields `CallRows`; None if it yields batches.
+    `rows` makes batches of row numbers if `train` yields `CallRows`.
     """
     meter = Meter()
     train_logs = StepLogs(model, strategy, "train_step", element_spec)

@@ -65,9 +65,7 @@ class Training:
 def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
     """Reads options, cluster and graph, and plans the feeds.
 
-    Args:
-      runs: how often the whole training is gone through, as by the trials of a search.
-      own_loop: whether `loop.fit` trains, which takes row numbers as well as batches.
+    A search goes through the whole training `runs` times. `loop.fit` (`own_loop`) takes row numbers as well as batches.
     """
     check_backend()
     options = read_options(fn_args)

@@ -160,11 +160,7 @@ def _checked(module_file: str | None, tuner_fn: str | None) -> str | None:
 
 
 def tuner_fn(fn_args: Any) -> TunerFnResult:
-    """What TFX's Tuner calls once: the tuner, and what each trial is fitted with.
-
-    Raises:
-      InfeedError: an option, the data or a function of the user is wrong, or there are several workers.
-    """
+    """What TFX's Tuner calls once: the tuner, and what each trial is fitted with; one worker alone may call it."""
     import keras
     import keras_tuner
 

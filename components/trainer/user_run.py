@@ -182,14 +182,9 @@ def measure_handover(spec: Any, batch_size: int) -> float:
 
 
 def feed_like_tfx(patterns: Sequence[str], options: Any, schema: Any) -> Feed:
-    """Return the engine's feed for the options of TFX's reader.
+    """Return the engine's feed for TensorFlowDatasetOptions. Without a schema, TFX reads.
 
-    Args:
-      options: TensorFlowDatasetOptions.
-      schema: schema of the Examples; None leaves the reading to TFX.
-
-    Raises:
-      InfeedError: the engine would give other batches for these options, or cannot read the files.
+    Raise InfeedError if the engine would give other batches for these options, or cannot read the files.
     """
     training = options.shuffle and options.num_epochs is None
     once = not options.shuffle and options.num_epochs == 1 and not options.drop_final_batch

@@ -51,8 +51,7 @@ class Start:
 def starts_of(exported: str, graph: Graph, spec: ModelSpec, build: Build) -> list[Start]:
     """Return the initial value of each weight, in order, because names differ between runs.
 
-    Raises:
-      InfeedError: this Trainer did not export the model, or its classes or the layout of its embeddings are others.
+    Raise InfeedError if another Trainer exported the model, or its classes or the layout of its embeddings are others.
     """
     values = _weights(exported)
     changed = {}
