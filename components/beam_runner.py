@@ -91,23 +91,20 @@ def telling_failures(runner: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # the class depends on the runner
-        ours = infeed_error(error)
-        if ours is None and not Named(runner).is_cluster:
+        if ours := infeed_error(error):
+            raise ours from None
+        if not Named(runner).is_cluster:
             raise
-        raise ours or _failure(error, runner) from (None if ours else error)
-
-
-def _failure(error: Exception, runner: str) -> InfeedError:
-    details = getattr(error, "details", None)  # of a gRPC error
-    said = (details() if callable(details) else str(error)) or ""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    reason = f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
-    do = (
-        "check Beam's options and that their addresses are reachable. Read the logs of the runner and of its "
-        "workers, which need this package and the same Python version"
-    )
-    what = f"the Beam runner {Named(runner).short_name} failed: {reason}"
-    return InfeedError(what, where=f"--runner={runner}", do=do)
+        details = getattr(error, "details", None)  # of a gRPC error
+        said = (details() if callable(details) else str(error)) or ""
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        reason = f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
+        do = (
+            "check Beam's options and that their addresses are reachable. Read the logs of the runner and of its "
+            "workers, which need this package and the same Python version"
+        )
+        what = f"the Beam runner {Named(runner).short_name} failed: {reason}"
+        raise InfeedError(what, where=f"--runner={runner}", do=do) from error
 
 
 def local_runner() -> AbstractContextManager[None]:

@@ -67,14 +67,20 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
         `what` is the work, such as "statistics are computed", and `reason` why this executor cannot do it.
         """
         _log.warning("%s by TFX's own executor on Beam: %s", what, reason)
-        kind = importlib.import_module(f"tfx.components.{component}.executor").Executor
+        kind = importlib.import_module(f"tfx.components.{component}.executor").Executor  # takes seconds
         context = self._for_tfx()
         if not context.make_beam_pipeline_fn and tfx_seam.BEAM_OPTIONS.usable():
             # Read the options late, because `Do` may add a user's module to them.
             context.make_beam_pipeline_fn = lambda: pipeline_of(tfx_seam.beam_options(executor))
         executor: Any = kind(context)
         with tempfile.TemporaryDirectory(prefix="infeed-inputs-") as folder:
-            _download(arguments[0], folder)
+            # TensorFlow cannot open the URIs of some stores.
+            for number, artifact in enumerate(artifact for found in arguments[0].values() for artifact in found):
+                if not files.tensorflow_opens(artifact.uri):
+                    _log.info("downloading %s", artifact.uri)
+                    local = files.join(folder, str(number))
+                    files.copy(artifact.uri, local)
+                    artifact.uri = local
             executor.Do(*arguments)
 
 
@@ -83,16 +89,6 @@ class _Beam(base_beam_executor.BaseBeamExecutor):
 
     def Do(self, *arguments: Any) -> None:
         raise NotImplementedError
-
-
-def _download(inputs: Artifacts, folder: str) -> None:
-    """Give artifacts local paths if TensorFlow cannot open their URIs."""
-    for number, artifact in enumerate(artifact for found in inputs.values() for artifact in found):
-        if not files.tensorflow_opens(artifact.uri):
-            _log.info("downloading %s", artifact.uri)
-            local = files.join(folder, str(number))
-            files.copy(artifact.uri, local)
-            artifact.uri = local
 
 
 def unread_format(examples: Iterable[types.Artifact], payloads: Sequence[str] = ("FORMAT_TF_EXAMPLE",)) -> str:

@@ -97,8 +97,12 @@ class InfeedError(Exception):
         """
         for quoted in (False, True, True):
             text = _ESCAPE.sub(_character, text) if quoted else text
-            if told := list(_TOLD.finditer(text)):
-                return _error(told[-1], quoted)
+            if found := list(_TOLD.finditer(text)):
+                told = found[-1]
+                where, do = ((told[name] or "").replace(f"\n{_INDENT}", "\n") for name in ("where", "do"))
+                if quoted and told.end() == len(text):
+                    do = _QUOTE_ENDS.sub("", do)
+                return InfeedError(told["what"], where=where, do=_STEP.sub("", do))
         return None
 
 
@@ -146,13 +150,6 @@ def naming_extras() -> Iterator[None]:
             raise
         name, brought_by = _EXTRAS[top]
         raise InfeedError(f"{name} is not installed", do=f"pip install {brought_by}") from error
-
-
-def _error(told: re.Match[str], quoted: bool) -> InfeedError:
-    where, do = ((told[name] or "").replace(f"\n{_INDENT}", "\n") for name in ("where", "do"))
-    if quoted and told.end() == len(told.string):
-        do = _QUOTE_ENDS.sub("", do)
-    return InfeedError(told["what"], where=where, do=_STEP.sub("", do))
 
 
 def _character(found: re.Match[str]) -> str:

@@ -14,9 +14,15 @@ _PROCESS = Path("/proc/self")
 
 
 def cpus(cgroup: Path = CGROUP) -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of cores that this process may use, rounded up."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(allowed, _cpu_quota(cgroup) or allowed)
+    words = _read(cgroup / "cpu.max").split()  # cgroup v2: "quota period" or "max period" in µs
+    if not words:  # cgroup v1 has two files, with -1 for no limit
+        words = [_read(cgroup / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+    quota, period = [*words, "", ""][:2]
+    if not (quota.isdigit() and period.isdigit()):
+        return allowed
+    return min(allowed, max(1, -(-int(quota) // int(period))))
 
 
 def memory_bytes(cgroup: Path = CGROUP) -> int:
@@ -47,17 +53,6 @@ def peak_memory() -> int:
 def _resident(name: str) -> int:
     fields = dict(line.split(":", 1) for line in (_PROCESS / "status").read_text().splitlines())
     return int(fields[name].split()[0]) * 1024
-
-
-def _cpu_quota(cgroup: Path) -> int | None:
-    """Return the CPU quota in cores, rounded up. cgroup v2's `cpu.max` is "quota period" or "max period" in µs."""
-    words = _read(cgroup / "cpu.max").split()
-    if not words:  # cgroup v1 has two files, with -1 for no limit
-        words = [_read(cgroup / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
-    quota, period = [*words, "", ""][:2]
-    if not (quota.isdigit() and period.isdigit()):
-        return None
-    return max(1, -(-int(quota) // int(period)))
 
 
 def _read(path: Path) -> str:

@@ -71,7 +71,13 @@ def load(text: str, option: str) -> Callable[..., Any]:
     function = getattr(module, reference.function, None)
     if not callable(function):
         raise _not_defined(reference, option)
-    return _with_translated_errors(function, option)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with translate_errors(option):
+            return function(*arguments, **named)
+
+    return call
 
 
 def name_of(function: Any) -> str:
@@ -117,15 +123,6 @@ def translate_errors(option: str = "") -> Iterator[None]:
 def _is_raised_by_user(error: BaseException) -> bool:
     *_, last = traceback.extract_tb(error.__traceback__)
     return _is_users(last.filename) and (last.line or "").startswith("raise")
-
-
-def _with_translated_errors(function: Callable[..., Any], option: str) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        with translate_errors(option):
-            return function(*arguments, **named)
-
-    return call
 
 
 def _place(error: BaseException) -> str | None:

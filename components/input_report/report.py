@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-REPORT_HTML = "report.html"
-REPORT_JSON = "report.json"
 FORMAT = 1
 
 ONE_BAR_HEIGHT_INCHES = 1.5
@@ -82,14 +80,17 @@ class Report:
     ) -> Report:
         """Judge the measurements in the folder `run` of a training. `datasets` may include what it was trained on."""
         profile = read_profile(files.join(run, INPUT_PROFILE))
-        split = split_trained_on(profile, datasets)
+        manifests = (Manifest.read(uri) for uri in datasets if files.exists(files.join(uri, names.MANIFEST)))
+        splits = (split for manifest in manifests for split in manifest.splits.values())
+        # Training may have read other examples, for example a transformed copy.
+        split = next((split for split in splits if split.bytes == profile.bytes), None)
         verdict = judge(profile, max_wait_fraction=max_wait_fraction, split=split)
         return cls(profile, verdict, max_wait_fraction, split, inputs or {})
 
     def write(self, root: str) -> None:
         """Write both files into the folder `root`, each under a temporary name first."""
-        files.write_bytes(files.join(root, REPORT_JSON), self.to_json().encode())
-        files.write_bytes(files.join(root, REPORT_HTML), self.to_html().encode())
+        files.write_bytes(files.join(root, "report.json"), self.to_json().encode())
+        files.write_bytes(files.join(root, "report.html"), self.to_html().encode())
 
     def to_json(self) -> str:
         """Return JSON: {"format": 1, "verdict": {...}, "epochs": [...], "ceiling": ..., "plan": {...}, ...}."""
@@ -161,16 +162,6 @@ class Report:
         properties: dict[str, Any] = {"verdict": verdict.kind, "wait_fraction": verdict.judged_wait_fraction}
         properties |= {"wait_uncertainty": verdict.wait_uncertainty, "bottleneck": verdict.bottleneck or ""}
         return properties if verdict.blessed is None else {**properties, "blessed": int(verdict.blessed)}
-
-
-def split_trained_on(profile: InputProfile, uris: Iterable[str]) -> Split | None:
-    """Return the split under `uris` whose size equals the bytes that the Trainer read; None if no manifest has one.
-
-    Training may have read other examples, for example a transformed copy.
-    """
-    manifests = (Manifest.read(uri) for uri in uris if files.exists(files.join(uri, names.MANIFEST)))
-    splits = (split for manifest in manifests for split in manifest.splits.values())
-    return next((split for split in splits if split.bytes == profile.bytes), None)
 
 
 def _shares(profile: InputProfile) -> str:

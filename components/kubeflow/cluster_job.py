@@ -44,7 +44,7 @@ def run(options: TrainingJob, name: str, make: Callable[[Place], Mapping[str, An
     with _stopped_by_sigterm():
         try:
             job.delete()
-            job.create(make(job.place))
+            job.ask("create", make(job.place))
             _Follower(job, options.timeout).follow()
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not stop the deletion
@@ -131,17 +131,14 @@ class _Job:
     api: Api
     place: Place
 
-    def create(self, body: Mapping[str, Any]) -> None:
-        self._ask("create", body)
-
     def get(self) -> Any:
         """Return the object, or None if it does not exist."""
-        return self._ask("get", self.place.name, missing=True)
+        return self.ask("get", self.place.name, missing=True)
 
     def delete(self, *, wait: bool = True) -> None:
         """Delete the job and its pods, if any. With `wait`, raise InfeedError if they are still there after minutes."""
         body = self.cluster.client.V1DeleteOptions(propagation_policy="Foreground")
-        self._ask("delete", self.place.name, missing=True, body=body)
+        self.ask("delete", self.place.name, missing=True, body=body)
         until = time.monotonic() + _GONE
         while wait and self.get() is not None:
             if time.monotonic() > until:
@@ -174,7 +171,8 @@ class _Job:
         found = self.cluster.ask(read, "get pods/log", missing=True)
         return found.data.decode(errors="replace").splitlines() if found else []
 
-    def _ask(self, verb: str, *arguments: Any, missing: bool = False, **options: Any) -> Any:
+    def ask(self, verb: str, *arguments: Any, missing: bool = False, **options: Any) -> Any:
+        """Return the answer to a request about the object; with `missing`, None if it does not exist."""
         request = getattr(self.cluster.client.CustomObjectsApi(), f"{verb}_namespaced_custom_object")
         resource = self.api.group, self.api.version, self.place.namespace, self.api.plural
         what = f"{verb} {self.api.plural}.{self.api.group}"

@@ -18,7 +18,7 @@ from typing import Any
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import disk
-from infeed.components.kubeflow.launcher_paths import PathMap
+from infeed.components.kubeflow.launcher_paths import PathMap, artifacts
 from infeed.components.units import size
 
 VARIABLE = "INFEED_READING"
@@ -65,9 +65,8 @@ def download(uri: str, path: str) -> None:
 
 def _examples(message: Any, kind: str, uris: PathMap) -> Iterator[str]:
     """Yield the URIs of the mapped Examples among the inputs or outputs."""
-    for found in message.get(kind, {}).get("artifacts", {}).values():
-        for artifact in found.get("artifacts", []):
-            described = artifact.get("type", {})
-            is_named = "title: tfx.Examples" in described.get("instanceSchema", "").splitlines()
-            if artifact["uri"] in uris.paths and (is_named or described.get("schemaTitle") == "tfx.Examples"):
-                yield artifact["uri"]
+    for artifact in artifacts(message, kind):
+        described = artifact.get("type", {})
+        is_named = "title: tfx.Examples" in described.get("instanceSchema", "").splitlines()
+        if artifact["uri"] in uris.paths and (is_named or described.get("schemaTitle") == "tfx.Examples"):
+            yield artifact["uri"]

@@ -18,13 +18,13 @@ import logging
 import os
 import runpy
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infeed.components import project_archive, schema
 from infeed.components.beam_runner import Named
 from infeed.components.kubeflow import cluster_job, compiled_with, direct, disk, ui
-from infeed.components.kubeflow.launcher_paths import PathMap
+from infeed.components.kubeflow.launcher_paths import PathMap, artifacts
 from infeed.components.kubeflow.packed import unpack
 from infeed.components.kubeflow.training_job import TrainingJob, job_object
 
@@ -94,12 +94,6 @@ def _run_job(job: Any, arguments: Sequence[str]) -> None:
     for path in PathMap.of(outputs).paths.values():  # the launcher uploads them; they stay empty here
         os.makedirs(path, exist_ok=True)
     cluster_job.run(options, name, lambda place: job_object(options, pod, place, command))
-
-
-def artifacts(message: Any, kind: str, *, later: bool = False) -> Iterator[Any]:
-    """Yield the artifacts of the inputs or outputs; with `later`, without the first of each list."""
-    for found in message.get(kind, {}).get("artifacts", {}).values():
-        yield from found.get("artifacts", [])[int(later) :]
 
 
 def _make_room(message: Any, uris: PathMap) -> None:

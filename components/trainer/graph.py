@@ -70,9 +70,7 @@ class TransformGraph:
     @property
     def classes(self) -> tuple[str, ...]:
         """Classes of the label in index order, from the vocabulary of its name; none for a regression."""
-        if not self.output.vocabulary_file_by_name(self.label):
-            return ()
-        return tuple(word.decode("utf-8", "replace") for word in self.output.vocabulary_by_name(self.label))
+        return tuple(word.decode("utf-8", "replace") for word in self.words(self.label))
 
     @cached_property
     def vocabulary_sizes(self) -> dict[str, int]:

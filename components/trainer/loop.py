@@ -38,6 +38,7 @@ from infeed.components.trainer.steps import (
     prepare,
 )
 
+_Function = Callable[[Any], dict[str, Any]]  # iterator -> logs
 _TURNS = 5  # of the ceiling: its floor is their median
 _ATTEMPTS = 3  # to measure a floor that is not above what it is taken from
 STEPS_PER_CALL = 16  # makes a step of a tiny model about four times cheaper than 1 does; more gained little
@@ -117,8 +118,7 @@ def fit(
     model.steps_per_execution = per_call
     record = RecordEpochs(calls.meter, progress, batch_size, strategy)
     # A coordinator that schedules the steps of others goes on while they compute: its time between calls is not lost.
-    train_function = _train_function(model, calls, progress, None if per_worker else record)
-    keras_seam.run_steps_by(model, train_function, _test_function(model, calls, per_call))
+    keras_seam.run_steps_by(model, *_functions(model, calls, progress, None if per_worker else record))
     pace = ReportPace(batch_size, max_steps, start_step, lambda: calls.meter.seconds, lambda: record.epochs, observers)
     all_callbacks = [record, *callbacks, pace] if per_worker else record.among([*callbacks, pace])
     if checkpoints:
@@ -255,9 +255,11 @@ def measure_believable_ceiling(fitted: Fitted, strategy: tf.distribute.Strategy,
     return min(found, key=lambda ceiling: ceiling.floor_seconds)
 
 
-def _train_function(
+def _functions(
     model: keras.Model, calls: StepFunctions, progress: Progress, record: RecordEpochs | None
-) -> Callable[[Any], dict[str, Any]]:
+) -> tuple[_Function, _Function]:
+    """Return the functions by which Keras' `fit` trains and evaluates."""
+
     def train_function(iterator: Any) -> dict[str, Any]:
         if record:
             record.starts_call()
@@ -269,13 +271,9 @@ def _train_function(
             model.stop_training = True
         return {**model.get_metrics_result(), **calls.train_logs()}
 
-    return train_function
-
-
-def _test_function(model: keras.Model, calls: StepFunctions, per_call: int) -> Callable[[Any], dict[str, Any]]:
     def test_function(iterator: Any) -> dict[str, Any]:
-        if not calls.test(iterator, tf.constant(per_call)):
+        if not calls.test(iterator, tf.constant(progress.per_call)):
             raise StopIteration
         return {**model.get_metrics_result(), **calls.test_logs()}
 
-    return test_function
+    return train_function, test_function

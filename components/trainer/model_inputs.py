@@ -137,7 +137,16 @@ def _called(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str)
             errors.append(error)
         else:
             return inputs
-    raise _uncallable(errors[0], features, where) from errors[0]
+    cause = errors[0]
+    while isinstance(cause.__context__, Exception):  # Keras wraps what the model's own code raised
+        cause = cause.__context__
+    if isinstance(cause, KeyError) and cause.args and cause.args[0] not in features:
+        raise _lacking([str(cause.args[0])], [str(cause.args[0])], features, where) from errors[0]
+    raise InfeedError(
+        f"the model cannot be called with the features: {type(cause).__name__}: {cause}",
+        where=where,
+        do=f"declare its inputs by keras.Input, or take them from a dict of {', '.join(sorted(features))}",
+    ) from errors[0]
 
 
 def _picked(data: Any, inputs: ModelInputs, packing: Packing) -> Any:
@@ -157,19 +166,6 @@ def _lacking(wanted: list[str], missing: list[str], features: Mapping[str, Any],
         where=where,
         do=f"name the model's inputs like the features, {', '.join(sorted(features))}"
         + (': keras.Input(shape, name="...")' if unnamed else ", or have Transform give what is missing"),
-    )
-
-
-def _uncallable(error: Exception, features: Mapping[str, Any], where: str) -> InfeedError:
-    cause = error
-    while isinstance(cause.__context__, Exception):  # Keras wraps what the model's own code raised
-        cause = cause.__context__
-    if isinstance(cause, KeyError) and cause.args and cause.args[0] not in features:
-        return _lacking([str(cause.args[0])], [str(cause.args[0])], features, where)
-    return InfeedError(
-        f"the model cannot be called with the features: {type(cause).__name__}: {cause}",
-        where=where,
-        do=f"declare its inputs by keras.Input, or take them from a dict of {', '.join(sorted(features))}",
     )
 
 

@@ -91,7 +91,10 @@ def _monitored(training: Training) -> Iterator[tuple[list[Observer], MlflowRun |
 def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = ()) -> tuple[loop.Fitted, ModelInputs]:
     """Builds the model and trains it, from where a killed training left off; returns it with its inputs."""
     options, strategy, plan = training.options, training.strategy, training.train.plan
-    checkpoints = _checkpoints(training, places)
+    is_chief, checkpoints = training.workers.index == 0, None
+    if (seconds := options.checkpoint_seconds) is not None:
+        upload = training.mirror.upload if training.mirror and is_chief else None
+        checkpoints = Checkpoints(training.places.checkpoints, places.checkpoints, seconds, strategy, upload)
     start = checkpoints.start_step if checkpoints else 0
 
     def train_batches(workers: WorkerContext) -> Batches:
@@ -108,7 +111,6 @@ def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = 
     progress.report("building the model and tracing its steps")
     _log.info("how training is fed:\n%s", plan.describe())
     model, inputs = _build(training, dataset, evaluation, None if start else training.base_model)
-    spec_of_callbacks = CallbackSpec(places.run, training.workers.index == 0, options.hparams)
     if start:
         _log.info("training goes on after step %s, by the checkpoint in %s", start, training.places.checkpoints)
     per_call = options.steps_per_call or loop.steps_per_call(model)
@@ -118,7 +120,7 @@ def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = 
         dataset,
         evaluation,
         loop.Schedule(plan.batch.size, plan.steps_per_epoch, per_call, training.epochs, training.max_steps),
-        make_callbacks(options, spec_of_callbacks),
+        make_callbacks(options, CallbackSpec(places.run, is_chief, options.hparams)),
         checkpoints=checkpoints,
         start_step=start,
         per_worker=shares if distribution.is_coordinated(strategy) else None,
@@ -151,10 +153,3 @@ def _build(
     if inputs.unused and training.workers.index == 0:
         _log.warning("features that the model does not use: %s", ", ".join(inputs.unused))
     return model, inputs
-
-
-def _checkpoints(training: Training, places: OutputDirs) -> Checkpoints | None:
-    if (seconds := training.options.checkpoint_seconds) is None:
-        return None
-    upload = training.mirror.upload if training.mirror and training.workers.index == 0 else None
-    return Checkpoints(training.places.checkpoints, places.checkpoints, seconds, training.strategy, upload)
