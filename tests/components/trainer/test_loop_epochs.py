@@ -32,26 +32,8 @@ def test_a_resumed_epoch_is_begun_again_without_its_steps():
     assert calls(progress, 3) == [0, 4, 2]
 
 
-class Waited:
-    """A meter that says what it is told to."""
-
-    def __init__(self):
-        self.reset()
-
-    def reset(self):
-        self.seconds = [0.0]
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Seconds that pass only when a test says so."""
-    now = [100.0]
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
-    return now
-
-
-def test_what_is_counted_while_a_batch_is_there_is_the_floor(clock):
-    meter, counts = Waited(), []
+def test_what_is_counted_while_a_batch_is_there_is_the_floor(clock, meter):
+    counts = []
 
     def train_steps(iterator, count):
         counts.append(int(count))
