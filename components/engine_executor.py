@@ -19,7 +19,6 @@ from infeed.components.seams import tfx as tfx_seam
 
 # Format properties of Examples. TFX's ExampleGen sets them only for other formats. File name patterns are unsupported.
 _FILE_FORMATS = ("tfrecords_gzip", "FORMAT_TFRECORDS_GZIP", "FILE_FORMAT_UNSPECIFIED")
-_PAYLOAD, _FILE_FORMAT, _PATTERN = "payload_format", "file_format", "custom_split_pattern"
 _log = logging.getLogger(__name__)
 
 Artifacts = dict[str, list[types.Artifact]]  # arguments of `Do`: artifacts by the names of inputs or outputs
@@ -96,7 +95,7 @@ def unread_format(examples: Iterable[types.Artifact], payloads: Sequence[str] = 
 
     `payloads` are payload formats that the caller supports, by TFX's names.
     """
-    readable = {_PAYLOAD: payloads, _FILE_FORMAT: _FILE_FORMATS, _PATTERN: ()}
+    readable = {"payload_format": payloads, "file_format": _FILE_FORMATS, "custom_split_pattern": ()}
     for artifact in examples:
         for name, values in readable.items():
             if artifact.has_custom_property(name) and artifact.get_string_custom_property(name) not in values:

@@ -31,7 +31,6 @@ from types import CodeType, ModuleType
 LIBRARIES = frozenset(
     os.path.realpath(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib", "purelib", "platlib")
 )
-_PREFIX = "infeed_project_"
 _lock = threading.RLock()
 
 
@@ -40,7 +39,7 @@ def import_file(file: str) -> ModuleType:
     path = Path(file)
     with _lock:
         home = _home(path, file)
-        package = _PREFIX + hashlib.sha256(str(home).encode()).hexdigest()[:12]
+        package = f"infeed_project_{hashlib.sha256(str(home).encode()).hexdigest()[:12]}"
         project = _projects.setdefault(package, _Project(home, package))
         project.folders += [folder for folder in _folders(path, home) if folder not in project.folders]
         if not any(isinstance(finder, _Finder) for finder in sys.meta_path):

@@ -44,12 +44,10 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 
-ONE_BAR_HEIGHT_INCHES = 1.5
 MOST_WORKERS = 8  # workers whose shares the report lists one by one
 MOST_BARS = 40  # beyond this number, bars are thinner than their gaps, so the plot becomes an area
 # If the first epoch is longer by this factor, the axis cuts its bar and the title gives the number.
 TOWERS_FROM = 2.5
-FEWEST_PARTS = 3  # of a timeline that is worth a plot
 MOST_EPOCHS = 30  # whose beginnings the timeline marks
 STEP_TOWERS_FROM = 3.0  # slower parts than this multiple of the slow ones are cut off, such as the first, which traces
 
@@ -182,7 +180,7 @@ def waiting(profile: InputProfile) -> str:
     parts = ((COMPUTED, computed), (OUTSIDE, outside), (WAITED, waits))  # of a bar, from the axis on
     if len(epochs) > 1:
         return _stacked(epochs, parts)
-    figure, axes = new_axes(ONE_BAR_HEIGHT_INCHES)
+    figure, axes = new_axes(1.5)
     left = 0.0
     for color, (part,) in parts:
         axes.barh([0], [part], left=[left], color=color, height=0.6)
@@ -238,7 +236,7 @@ def _stacked(epochs: Sequence[EpochProfile], parts: Sequence[tuple[str, Sequence
 def step_plot(profile: InputProfile) -> str:
     """Plot the time of a step over the training as SVG, with a line for the step alone; empty without a timeline."""
     timeline = profile.timeline
-    if not timeline or len(timeline.steps) < FEWEST_PARTS:
+    if not timeline or len(timeline.steps) < 3:  # fewer parts are not worth a plot
         return ""
     edges = [0, *itertools.accumulate(timeline.steps)]
     parts = list(zip(timeline.steps, timeline.seconds, timeline.wait_seconds, strict=True))

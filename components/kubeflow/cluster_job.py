@@ -28,7 +28,6 @@ _GONE = 300.0  # seconds until an earlier job and its pods are deleted
 _TAIL = 50  # lines of the log of a failed machine
 _OF_JOBSET = "jobset.sigs.k8s.io/jobset-name"  # label of the pods; the JobSet of a TrainJob has the same name
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_POD = "KFP_POD_NAME"  # environment variable of Kubeflow for the name of the step's pod
 _log = logging.getLogger(__name__)
 
 
@@ -85,7 +84,7 @@ class _Cluster:
 
     def place(self, options: TrainingJob, name: str) -> Place:
         """Return the place of a job: by default with the namespace and the service account of the step's pod."""
-        pod = os.environ.get(_POD)
+        pod = os.environ.get("KFP_POD_NAME")
         if options.namespace not in (None, self.namespace) or not pod:
             return Place(name, options.namespace or self.namespace, options.service_account)
         found = self.ask(lambda: self.client.CoreV1Api().read_namespaced_pod(pod, self.namespace), "get pods")

@@ -29,9 +29,6 @@ from infeed.components.kubeflow.packed import unpack
 from infeed.components.kubeflow.training_job import TrainingJob, job_object
 
 ARGUMENT = "--json_serialized_invocation_args"
-_JOB = "--job"
-_MACHINE = ("python", "-m", "infeed.components.kubeflow.machine")
-_EXECUTOR = "--executor_class_path"
 _TFX = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 _log = logging.getLogger(__name__)
 
@@ -43,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
     cluster's runner, because workers do not see the disk of the pod. `--in-place` or `--job` comes first.
     """
     arguments = [word for word in arguments if not word.startswith(project_archive.OPTION)]
-    if arguments[0] == _JOB:
+    if arguments[0] == "--job":
         _run_job(json.loads(arguments[1]), arguments[2:])
         return
     from infeed.components.kubeflow import tfx_filesystem
@@ -58,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     _make_room(message, uris)
     inputs = [uris.paths[one["uri"]] for one in artifacts(message, "inputs") if one["uri"] in uris.paths]
     disk.check_inputs(inputs, disk.limit_of(), direct=direct.VARIABLE not in os.environ)
-    uris = direct.replaced(uris, message, arguments[arguments.index(_EXECUTOR) + 1])
+    uris = direct.replaced(uris, message, arguments[arguments.index("--executor_class_path") + 1])
     if values := message["inputs"].get("parameterValues"):
         message["inputs"]["parameterValues"] = {name: unpack(value) for name, value in values.items()}
     of_tfx, shown = ui.split(uris.to_local(message))
@@ -88,7 +85,7 @@ def _run_job(job: Any, arguments: Sequence[str]) -> None:
     outputs = [artifact["uri"] for artifact in artifacts(message, "outputs")]
     options = schema.read(TrainingJob, job["options"], "deploy.training")
     name = f"infeed-{hashlib.sha256(json.dumps(outputs).encode()).hexdigest()[:12]}"
-    command, pod = [*_MACHINE, *arguments], job["pod"]
+    command, pod = ["python", "-m", "infeed.components.kubeflow.machine", *arguments], job["pod"]
     if place := os.environ.get(project_archive.VARIABLE):
         pod["spec"]["containers"][0].setdefault("env", []).append({"name": project_archive.VARIABLE, "value": place})
     for path in PathMap.of(outputs).paths.values():  # the launcher uploads them; they stay empty here

@@ -25,7 +25,6 @@ PORT = 2222
 INDEX = "JOB_COMPLETION_INDEX"
 """Environment variable for the number of a machine. Kubernetes sets it in the pods of an Indexed Job."""
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
-_MANAGER = "tfx-infeed/trainer"
 _RESTARTS = 3
 
 
@@ -156,8 +155,8 @@ def _train_job(options: TrainingJob, pod: Mapping[str, Any], container: Mapping[
     own = {name: container[name] for name in ("image", "command", "env")}
     mounts = _given(name=NODE, volumeMounts=container.get("volumeMounts"))
     patch = {**pod, "spec": {**pod["spec"], "containers": [mounts]}}
-    jobs = [{"name": NODE, "template": {"spec": {"template": patch}}}]
-    runtime_patch = {"manager": _MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    spec = {"replicatedJobs": [{"name": NODE, "template": {"spec": {"template": patch}}}]}
+    runtime_patch = {"manager": "tfx-infeed/trainer", "trainingRuntimeSpec": {"template": {"spec": spec}}}
     return {
         "runtimeRef": {"apiGroup": APIS["trainjob"].group, "kind": options.runtime_kind, "name": options.runtime},
         "trainer": {"numNodes": options.machines, **own, **_given(resourcesPerNode=container.get("resources"))},

@@ -7,7 +7,7 @@ import inspect
 import logging
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -53,9 +53,9 @@ class Seam:
             raise InfeedError(reason, where=self.need, do=do)
 
 
-def listed(names: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
-    """Return `module:name` for each name of each module."""
-    return tuple(f"{module}:{name}" for module, those in names.items() for name in those)
+def listed(names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return `module:name` for each name of each module. Spaces separate the names of a module."""
+    return tuple(f"{module}:{name}" for module, those in names.items() for name in those.split())
 
 
 def _missing(name: str) -> str | None:

@@ -33,45 +33,35 @@ ANALYSIS = Seam(
         *listed(
             {
                 f"{_TFT}.analyzers": (
-                    "_VocabOrderingType.FREQUENCY",
-                    "_VocabOrderingType.MUTUAL_INFORMATION",
-                    "_VocabOrderingType.WEIGHTED_FREQUENCY",
-                    "_VocabOrderingType.WEIGHTED_MUTUAL_INFORMATION",
-                    "calculate_recommended_min_diff_from_avg",
+                    "_VocabOrderingType.FREQUENCY _VocabOrderingType.MUTUAL_INFORMATION "
+                    "_VocabOrderingType.WEIGHTED_FREQUENCY _VocabOrderingType.WEIGHTED_MUTUAL_INFORMATION "
+                    "calculate_recommended_min_diff_from_avg"
                 ),
-                f"{_TFT}.analyzer_nodes": ("TENSOR_REPLACEMENTS",),
-                f"{_TFT}.annotators": ("clear_asset_annotations", "get_asset_annotations"),
-                f"{_TFT}.beam.analysis_graph_builder": ("build",),
-                f"{_TFT}.beam.analyzer_cache": ("DatasetCache",),
-                f"{_TFT}.beam.beam_nodes": ("CreateSavedModel",),
-                f"{_TFT}.beam.common": ("get_unique_temp_path",),
-                f"{_TFT}.graph_context": ("TFGraphContext",),
-                f"{_TFT}.graph_tools": ("SourcedTensorsVisitor", "get_analyzers_fingerprint", "get_dependent_inputs"),
-                f"{_TFT}.impl_helper": ("get_traced_transform_fn",),
-                f"{_TFT}.nodes": ("Traverser", "Visitor"),
-                f"{_TFT}.saved.saved_transform_io_v2": ("SavedModelLoader",),
+                f"{_TFT}.analyzer_nodes": "TENSOR_REPLACEMENTS",
+                f"{_TFT}.annotators": "clear_asset_annotations get_asset_annotations",
+                f"{_TFT}.beam.analysis_graph_builder": "build",
+                f"{_TFT}.beam.analyzer_cache": "DatasetCache",
+                f"{_TFT}.beam.beam_nodes": "CreateSavedModel",
+                f"{_TFT}.beam.common": "get_unique_temp_path",
+                f"{_TFT}.graph_context": "TFGraphContext",
+                f"{_TFT}.graph_tools": "SourcedTensorsVisitor get_analyzers_fingerprint get_dependent_inputs",
+                f"{_TFT}.impl_helper": "get_traced_transform_fn",
+                f"{_TFT}.nodes": "Traverser Visitor",
+                f"{_TFT}.saved.saved_transform_io_v2": "SavedModelLoader",
                 f"{_TFT}.schema_inference": (
-                    "_TF_METADATA_EXTRA_ANNOTATION",
-                    "_TF_METADATA_EXTRA_ANNOTATION_GLOBAL",
-                    "_TF_METADATA_EXTRA_ANNOTATION_PROTO",
-                    "_TF_METADATA_EXTRA_ANNOTATION_TYPE_URL",
-                    "_TF_METADATA_TENSOR_COLLECTION",
-                    "_TF_METADATA_TENSOR_MAX_COLLECTION",
-                    "_TF_METADATA_TENSOR_MIN_COLLECTION",
-                    "_METADATA_SPARSE_OUTPUT_OVERRIDES_FIELD",
-                    "get_traced_metadata_fn",
-                    "infer_feature_schema_v2",
+                    "_TF_METADATA_EXTRA_ANNOTATION _TF_METADATA_EXTRA_ANNOTATION_GLOBAL "
+                    "_TF_METADATA_EXTRA_ANNOTATION_PROTO _TF_METADATA_EXTRA_ANNOTATION_TYPE_URL "
+                    "_TF_METADATA_TENSOR_COLLECTION _TF_METADATA_TENSOR_MAX_COLLECTION "
+                    "_TF_METADATA_TENSOR_MIN_COLLECTION _METADATA_SPARSE_OUTPUT_OVERRIDES_FIELD "
+                    "get_traced_metadata_fn infer_feature_schema_v2"
                 ),
                 f"{_TFT}.tf2_utils": (
-                    "get_structured_inputs_from_func_graph",
-                    "strip_and_get_tensors_and_control_dependencies",
-                    "supply_missing_inputs",
+                    "get_structured_inputs_from_func_graph strip_and_get_tensors_and_control_dependencies "
+                    "supply_missing_inputs"
                 ),
-                f"{_TFT}.tf_metadata.metadata_io": ("write_metadata",),
+                f"{_TFT}.tf_metadata.metadata_io": "write_metadata",
                 f"{_TFT}.tf_utils": (
-                    "GLOBAL_Y_COUNT_SENTINEL_INT",
-                    "GLOBAL_Y_COUNT_SENTINEL_STRING",
-                    "fetch_vocabulary_reserved_tokens",
+                    "GLOBAL_Y_COUNT_SENTINEL_INT GLOBAL_Y_COUNT_SENTINEL_STRING fetch_vocabulary_reserved_tokens"
                 ),
             }
         ),
@@ -79,8 +69,6 @@ ANALYSIS = Seam(
     _VERSIONS,
     "tft analyzes and transforms on Beam, in TFX's own executor",
 )
-# tft's words for a dimension of a feature that has no size.
-_NO_SIZE = "all dimensions must have known size"
 
 
 def rows_by_key(values: Sequence[Any]) -> Iterable[tuple[Any, Any]]:
@@ -148,7 +136,7 @@ def empty_vocabulary_entry(dtype: str) -> Any:
 
 def is_unsized_feature(error: ValueError) -> bool:
     """Report whether tft refused a feature because a dimension has no size."""
-    return _NO_SIZE in str(error)
+    return "all dimensions must have known size" in str(error)
 
 
 def traced(function: Any, owner: Any, name: str) -> Any:

@@ -19,7 +19,6 @@ CUSTOM_CONFIG_KEY = "infeed"  # under which the options travel in the Trainer's 
 Task = Literal["classification", "regression"]
 ExamplesAre = Literal["raw", "transformed"]
 OtherBaseModel = Literal["error", "ignore"]
-MixedPrecision = Literal["float16", "bfloat16"]
 Strategy = Literal["auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu", "parameter_server"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 OVERRIDES = ("epochs", "batch_size", "strategy")  # options that flags and runtime parameters set for one run
@@ -146,7 +145,7 @@ class TrainOptions:
     hparams: Mapping[str, Any] = field(default_factory=dict)
     callbacks_fn: str | None = None
     class_weight: Mapping[str, float] | Literal["balanced"] = field(default_factory=dict)
-    mixed_precision: MixedPrecision | None = None
+    mixed_precision: Literal["float16", "bfloat16"] | None = None
     xla: bool | None = None
     checkpoint_seconds: float | None = 60.0
     checkpoint_dir: str | None = None

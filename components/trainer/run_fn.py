@@ -32,7 +32,6 @@ from infeed.components.trainer.profile import write_profile
 from infeed.components.trainer.prometheus import exporting
 from infeed.components.trainer.training import Training, features_of, model_spec, prepare, read_options
 
-_NOT_RECORDED = ("mlflow", "prometheus", "source_options")
 _log = logging.getLogger(__name__)
 
 
@@ -82,7 +81,8 @@ def _monitored(training: Training) -> Iterator[tuple[list[Observer], MlflowRun |
         if is_chief and options.prometheus:
             observers.append(stack.enter_context(exporting(options.prometheus)))
         if is_chief and options.mlflow:
-            params = {name: value for name, value in options.to_dict().items() if name not in _NOT_RECORDED}
+            others = ("mlflow", "prometheus", "source_options")
+            params = {name: value for name, value in options.to_dict().items() if name not in others}
             run = stack.enter_context(recording(options.mlflow, training.identity, params))
             observers.append(run)
         yield observers, run

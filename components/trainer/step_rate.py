@@ -18,8 +18,6 @@ from infeed.components.trainer.loop import measure_ceiling
 from infeed.components.trainer.model_inputs import feed_by_name, inputs_of
 from infeed.components.trainer.steps import make_train_steps, prepare
 
-_WHERE = "--model"
-
 
 def load_model(named: str) -> keras.Model:
     """Return the compiled Keras model of a `.keras` file, or of a function without arguments: `mine.py:make_model`.
@@ -35,7 +33,7 @@ def load_model(named: str) -> keras.Model:
             do = "save it with model.save, and give layers of your own by a function: mine.py:make_model"
             raise InfeedError(f"the model cannot be loaded: {_cause(error)}", where=named, do=do) from error
     elif ":" in named:
-        make = user_code.load(named, _WHERE)
+        make = user_code.load(named, "--model")
         if any(one.default is one.empty for one in inspect.signature(make).parameters.values()):
             do = "write one without arguments, which returns the compiled model: def make_model(): ..."
             raise InfeedError("the function takes arguments", where=named, do=do)

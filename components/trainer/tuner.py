@@ -20,10 +20,7 @@ from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.executor import SOURCE_DIGEST, check_one_way, config_of
 from infeed.components.trainer.options import TrainOptions
 
-TUNER_FN = "infeed.components.trainer.tuner.tuner_fn"
 _SEARCH = "infeed_search"
-
-Algorithm = Literal["random", "bayesian"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class SearchOptions:
 
     search_fn: str
     trials: int = 10
-    algorithm: Algorithm = "random"
+    algorithm: Literal["random", "bayesian"] = "random"
     objective: str = "val_loss"
     direction: Literal["min", "max"] = "min"
 
@@ -119,7 +116,7 @@ class Tuner(TfxTuner):
             transform_graph=transform_graph,
             base_model=base_model,
             module_file=module_file,
-            tuner_fn=TUNER_FN if options else tuner_fn and tuner_fn.replace(":", "."),
+            tuner_fn="infeed.components.trainer.tuner.tuner_fn" if options else tuner_fn and tuner_fn.replace(":", "."),
             train_args=train_args,
             eval_args=eval_args,
             custom_config=custom_config,
