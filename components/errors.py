@@ -25,43 +25,29 @@ _STEP = re.compile(r" \[while running '[^\n]*")  # Beam appends it to the messag
 _QUOTE_ENDS = re.compile(r"['\"][)\]},]*$")
 _ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|x[0-9a-f]{2}|.)", re.IGNORECASE)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
-# Top-level module -> (name, package to install).
+# Package to install -> top-level module -> name.
 _EXTRAS = {
-    "keras": ("Keras", "'tfx-infeed[tf]'"),
-    "tensorflow": ("TensorFlow", "'tfx-infeed[tf]'"),
-    "kubernetes": ("Kubernetes' client", "'tfx-infeed[kubeflow]'"),
-    "deltalake": ("delta-rs", "'tfx-infeed[delta]'"),
-    "h5py": ("h5py", "'tfx-infeed[hdf5]'"),
-    "pyiceberg": ("PyIceberg", "'tfx-infeed[iceberg]'"),
-    "mlflow": ("MLflow's client", "'tfx-infeed[mlflow]'"),
-    "prometheus_client": ("Prometheus' client", "'tfx-infeed[prometheus]'"),
-    "sqlalchemy": ("SQLAlchemy", "'tfx-infeed[sql]'"),
-    "tensorflow_text": ("tensorflow-text", "'tfx-infeed[text]'"),
-    "torch": ("PyTorch", "torch"),
-    "jax": ("JAX", "jax"),
-    **{
-        module: (name, "'tfx-infeed[tfx]'")
-        for module, name in {
-            "apache_beam": "Apache Beam",
-            "celpy": "cel-python",
-            "google": "Google Cloud's client",
-            "kfp": "Kubeflow Pipelines' SDK",
-            "ml_metadata": "ML Metadata",
-            "packaging": "packaging",
-            "sklearn": "scikit-learn",
-            "tfx": "TFX",
-        }.items()
+    "'tfx-infeed[tf]'": {"keras": "Keras", "tensorflow": "TensorFlow"},
+    "'tfx-infeed[kubeflow]'": {"kubernetes": "Kubernetes' client"},
+    "'tfx-infeed[delta]'": {"deltalake": "delta-rs"},
+    "'tfx-infeed[hdf5]'": {"h5py": "h5py"},
+    "'tfx-infeed[iceberg]'": {"pyiceberg": "PyIceberg"},
+    "'tfx-infeed[mlflow]'": {"mlflow": "MLflow's client"},
+    "'tfx-infeed[prometheus]'": {"prometheus_client": "Prometheus' client"},
+    "'tfx-infeed[sql]'": {"sqlalchemy": "SQLAlchemy"},
+    "'tfx-infeed[text]'": {"tensorflow_text": "tensorflow-text"},
+    "torch": {"torch": "PyTorch"},
+    "jax": {"jax": "JAX"},
+    "'tfx-infeed[tfx]'": {
+        **{"apache_beam": "Apache Beam", "celpy": "cel-python", "google": "Google Cloud's client"},
+        **{"kfp": "Kubeflow Pipelines' SDK", "ml_metadata": "ML Metadata", "packaging": "packaging"},
+        **{"sklearn": "scikit-learn", "tfx": "TFX"},
     },
-    **{
-        module: (name, "'tfx-infeed[steps]'")
-        for module, name in {
-            "matplotlib": "Matplotlib",
-            "tensorflow_data_validation": "TensorFlow Data Validation",
-            "tensorflow_metadata": "tensorflow-metadata",
-            "tensorflow_model_analysis": "TensorFlow Model Analysis",
-            "tensorflow_transform": "TensorFlow Transform",
-            "tfx_bsl": "tfx-bsl",
-        }.items()
+    "'tfx-infeed[steps]'": {
+        **{"matplotlib": "Matplotlib", "tfx_bsl": "tfx-bsl", "tensorflow_metadata": "tensorflow-metadata"},
+        "tensorflow_data_validation": "TensorFlow Data Validation",
+        "tensorflow_model_analysis": "TensorFlow Model Analysis",
+        "tensorflow_transform": "TensorFlow Transform",
     },
 }
 
@@ -146,10 +132,10 @@ def naming_extras() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         top = (error.name or "").partition(".")[0]
-        if top not in _EXTRAS:
-            raise
-        name, brought_by = _EXTRAS[top]
-        raise InfeedError(f"{name} is not installed", do=f"pip install {brought_by}") from error
+        for package, names in _EXTRAS.items():
+            if top in names:
+                raise InfeedError(f"{names[top]} is not installed", do=f"pip install {package}") from error
+        raise
 
 
 def _character(found: re.Match[str]) -> str:
