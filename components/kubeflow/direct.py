@@ -55,11 +55,8 @@ def download(uri: str, path: str) -> None:
     os.makedirs(path, exist_ok=True)
     free = min(shutil.disk_usage(path).free, disk.limit_of() or sys.maxsize)
     if needed > free:
-        raise InfeedError(
-            f"the artifact takes {size(needed)}, and the disk has {size(free)} free",
-            where=uri,
-            do="mount a volume at /gcs, /s3 or /minio: ephemeral_volumes of the node in deploy.resources",
-        )
+        do = "mount a volume at /gcs, /s3 or /minio: ephemeral_volumes of the node in deploy.resources"
+        raise InfeedError(f"the artifact takes {size(needed)}, and the disk has {size(free)} free", where=uri, do=do)
     files.copy(uri, path)
 
 

@@ -139,11 +139,8 @@ def check_model(model: keras.Model) -> None:
     """Raise InfeedError if Keras updates variables inside a condition, where updates cannot be separated."""
     optimizer = model.optimizer
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        raise InfeedError(
-            "float16 scales the loss, and workers cannot agree on by how much",
-            where="strategy parameter_server",
-            do="use bfloat16 or float32",
-        )
+        what = "float16 scales the loss, and workers cannot agree on by how much"
+        raise InfeedError(what, where="strategy parameter_server", do="use bfloat16 or float32")
     if optimizer.gradient_accumulation_steps:
         raise InfeedError(
             f"gradient_accumulation_steps is {optimizer.gradient_accumulation_steps}, and each worker's gradients are "

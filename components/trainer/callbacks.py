@@ -41,11 +41,8 @@ def make_callbacks(options: TrainOptions, spec: CallbackSpec) -> list[keras.call
         callbacks += user_code.load(function, "callbacks_fn")(spec)
         for callback in callbacks:
             if not isinstance(callback, keras.callbacks.Callback):
-                raise InfeedError(
-                    f"the function returned a {type(callback).__name__} among its callbacks",
-                    where=function,
-                    do="return a list of keras.callbacks.Callback objects",
-                )
+                what = f"the function returned a {type(callback).__name__} among its callbacks"
+                raise InfeedError(what, where=function, do="return a list of keras.callbacks.Callback objects")
     if spec.chief:
         callbacks.append(TensorBoard(spec.folder, write_graph=False))
     if options.patience:

@@ -219,11 +219,9 @@ class Checkpoints(keras.callbacks.Callback):
             told = [(one, memory[str(i)]) for i, one in enumerate(self._remembering())]
         except (AssertionError, ValueError, KeyError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
             folder = os.path.dirname(self._newest)
-            raise InfeedError(
-                f"the checkpoint is of another training, or of another version: {_first_line(error)}",
-                where=self._newest,
-                do=f"remove {folder} to train from the beginning, or go on with the version that wrote it",
-            ) from error
+            what = f"the checkpoint is of another training, or of another version: {_first_line(error)}"
+            do = f"remove {folder} to train from the beginning, or go on with the version that wrote it"
+            raise InfeedError(what, where=self._newest, do=do) from error
         self._newest = None
         for one, remembered in told:
             for name, value in remembered.items():

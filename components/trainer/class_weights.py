@@ -79,11 +79,9 @@ def balanced(rows: Ints, classes: Sequence[str]) -> tuple[float, ...]:
     Raise InfeedError if a named class has no rows.
     """
     if classes and not rows.all():
-        raise InfeedError(
-            f"class {classes[int(np.argmin(rows))]!r} has no training rows, so no weight can balance it",
-            where=_OPTION,
-            do=f"remove it from the label's vocabulary, add rows of it, or {_BY_NAME}",
-        )
+        what = f"class {classes[int(np.argmin(rows))]!r} has no training rows, so no weight can balance it"
+        do = f"remove it from the label's vocabulary, add rows of it, or {_BY_NAME}"
+        raise InfeedError(what, where=_OPTION, do=do)
     there = np.maximum(rows, 1)
     return tuple(np.where(rows > 0, rows.sum() / (np.count_nonzero(rows) * there), 1.0).tolist())
 
@@ -138,8 +136,6 @@ def _check_indices(index: npt.NDArray[Any], graph: Graph) -> None:
     wrong = index[index >= most] if index.dtype.kind in "iu" else index
     if wrong.size:
         named = f" (it has {most} classes)" if graph.classes else ""
-        raise InfeedError(
-            f"label {graph.label!r} is {wrong[0]}, which is not a class index{named}",
-            where=_OPTION,
-            do="number the classes in a Transform: Transform(..., features=[..., Label('...')])",
-        )
+        what = f"label {graph.label!r} is {wrong[0]}, which is not a class index{named}"
+        do = "number the classes in a Transform: Transform(..., features=[..., Label('...')])"
+        raise InfeedError(what, where=_OPTION, do=do)

@@ -121,11 +121,9 @@ def connect(environ: MutableMapping[str, str] = os.environ) -> tf.distribute.Str
     _notice_dead_processes(environ)
     strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
     if strategy.num_replicas_in_sync > 1:
-        raise InfeedError(
-            f"a worker has {strategy.num_replicas_in_sync} GPUs, which the optimizers of Keras 3 cannot share",
-            where="strategy parameter_server",
-            do="start one worker per GPU, and select the GPU with CUDA_VISIBLE_DEVICES",
-        )
+        what = f"a worker has {strategy.num_replicas_in_sync} GPUs, which the optimizers of Keras 3 cannot share"
+        do = "start one worker per GPU, and select the GPU with CUDA_VISIBLE_DEVICES"
+        raise InfeedError(what, where="strategy parameter_server", do=do)
     tf.distribute.coordinator.ClusterCoordinator(strategy)  # copies every table loaded from now on to all workers
     return strategy
 
@@ -143,11 +141,8 @@ def serve(model: str, environ: MutableMapping[str, str] = os.environ) -> None:
     until = time.monotonic() + _CHIEF_COMES_SECONDS
     while not _answers(chief):
         if time.monotonic() > until:
-            raise InfeedError(
-                f"the chief did not start within {_CHIEF_COMES_SECONDS / 60:.0f} minutes",
-                where=f"chief {chief}",
-                do="start it with the same TF_CONFIG, as the task chief 0",
-            )
+            what = f"the chief did not start within {_CHIEF_COMES_SECONDS / 60:.0f} minutes"
+            raise InfeedError(what, where=f"chief {chief}", do="start it with the same TF_CONFIG, as the task chief 0")
         time.sleep(_LOOK_SECONDS)
     missed = 0
     while missed < _LOOKS:  # TensorFlow's `Server.join` never returns, even after the chief exits
@@ -155,11 +150,8 @@ def serve(model: str, environ: MutableMapping[str, str] = os.environ) -> None:
         missed = 0 if _answers(chief) else missed + 1
     del server
     if not tf.io.gfile.exists(os.path.join(model, "saved_model.pb")):
-        raise InfeedError(
-            "the chief exited without exporting a model",
-            where=f"chief {chief}",
-            do="read its log, then start all processes again together; training resumes from the last checkpoint",
-        )
+        do = "read its log, then start all processes again together; training resumes from the last checkpoint"
+        raise InfeedError("the chief exited without exporting a model", where=f"chief {chief}", do=do)
 
 
 @contextmanager
@@ -168,11 +160,9 @@ def lost_process_context() -> Iterator[None]:
     try:
         yield
     except tf.errors.UnavailableError as error:
-        raise InfeedError(
-            f"a process of the training is gone: {str(error).splitlines()[0]}",
-            where="cluster of TF_CONFIG",
-            do="start all processes again together; training resumes from the last checkpoint",
-        ) from error
+        what = f"a process of the training is gone: {str(error).splitlines()[0]}"
+        do = "start all processes again together; training resumes from the last checkpoint"
+        raise InfeedError(what, where="cluster of TF_CONFIG", do=do) from error
 
 
 def _config(environ: Mapping[str, str], name: str) -> dict[str, Any]:
@@ -187,11 +177,8 @@ def _config(environ: Mapping[str, str], name: str) -> dict[str, Any]:
 
 def _does_not_train(kind: str, index: int, training: tuple[str, ...]) -> InfeedError:
     *most, last = training
-    return InfeedError(
-        f"the task {kind} {index} does not train",
-        where="environment variable TF_CONFIG",
-        do=f"start this program only as {', '.join(most)} or {last}; evaluation runs in the same processes",
-    )
+    do = f"start this program only as {', '.join(most)} or {last}; evaluation runs in the same processes"
+    return InfeedError(f"the task {kind} {index} does not train", where="environment variable TF_CONFIG", do=do)
 
 
 def warn_of_open_port(environ: Mapping[str, str] = os.environ) -> None:

@@ -173,11 +173,8 @@ def check_served(names: Collection[str], served: Collection[str], where: str) ->
     """Raise InfeedError for a feature of batches that serving does not compute."""
     if unknown := sorted(set(names) - set(served)):
         shown = ", ".join(sorted(served)[:_SHOWN]) + (", ..." if len(served) > _SHOWN else "")
-        raise InfeedError(
-            f"batches contain feature {unknown[0]!r}, which the serving signature cannot compute",
-            where=where,
-            do=f"use features of the transform graph: {shown}",
-        )
+        what = f"batches contain feature {unknown[0]!r}, which the serving signature cannot compute"
+        raise InfeedError(what, where=where, do=f"use features of the transform graph: {shown}")
 
 
 def check_servable(before: Mapping[str, Any], after: Mapping[str, Any], where: str) -> None:
@@ -186,11 +183,8 @@ def check_servable(before: Mapping[str, Any], after: Mapping[str, Any], where: s
     for name, value in after.items():
         was, now = (tf.type_spec_from_value(one) for one in (before[name], value))
         if was.dtype != now.dtype or not was.shape.is_compatible_with(now.shape):
-            raise InfeedError(
-                f"feature {name!r} is {now.dtype.name} {now.shape}, and {was.dtype.name} {was.shape} in serving",
-                where=where,
-                do="return the type and shape that Transform returns",
-            )
+            what = f"feature {name!r} is {now.dtype.name} {now.shape}, and {was.dtype.name} {was.shape} in serving"
+            raise InfeedError(what, where=where, do="return the type and shape that Transform returns")
 
 
 def _weight(feature: tf.Tensor) -> tf.Tensor:

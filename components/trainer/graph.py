@@ -33,11 +33,8 @@ def open_graph(transform_graph: str | None, schema: str | None, label: str, weig
         return TransformGraph(transform_graph, label, weight)
     if schema:
         return RawExamples(schema, label, weight)
-    raise InfeedError(
-        "nothing says which features the Examples have",
-        where="Trainer",
-        do='give transform_graph=transform.outputs["transform_graph"], or schema=schema_gen.outputs["schema"]',
-    )
+    do = 'give transform_graph=transform.outputs["transform_graph"], or schema=schema_gen.outputs["schema"]'
+    raise InfeedError("nothing says which features the Examples have", where="Trainer", do=do)
 
 
 class TransformGraph:
@@ -190,11 +187,8 @@ class RawExamples:
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
         _check_names(label, weight, self.raw_spec, "the schema has")
         if self.raw_spec[label].dtype == tf.string:
-            raise InfeedError(
-                f"the label {label!r} is text",
-                where=schema,
-                do='number its classes in a Transform: Transform(..., features=[..., Label("...")])',
-            )
+            do = 'number its classes in a Transform: Transform(..., features=[..., Label("...")])'
+            raise InfeedError(f"the label {label!r} is text", where=schema, do=do)
 
     def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
         """Return the parsing spec of a client's input: all features except label, weight and unused ones."""
@@ -225,11 +219,8 @@ def _loaded(folder: str, load: Callable[[str], Any]) -> Any:
 def _check_names(label: str, weight: str | None, given: Iterable[str], gives: str) -> None:
     for option, name in (("label", label), ("feed.weight", weight)):
         if name is not None and name not in given:
-            raise InfeedError(
-                f"{gives} no feature {name!r}",
-                where=f"option {option} of the Trainer",
-                do=f"name one that it gives: {', '.join(sorted(given))}",
-            )
+            do = f"name one that it gives: {', '.join(sorted(given))}"
+            raise InfeedError(f"{gives} no feature {name!r}", where=f"option {option} of the Trainer", do=do)
 
 
 def _with_absent(raw: Features, spec: Mapping[str, Any]) -> Features:

@@ -147,11 +147,8 @@ def _check_plain(strategy: tf.distribute.Strategy, start_step: int) -> None:
             f"{reason}, so it cannot train under {name}", where="option strategy", do=f"{do}, or use one_device"
         )
     if start_step:
-        raise InfeedError(
-            f"{reason}, so it cannot resume a training at step {start_step:,}",
-            where="option checkpoint_seconds",
-            do=f"{do}, or remove the checkpoints",
-        )
+        what = f"{reason}, so it cannot resume a training at step {start_step:,}"
+        raise InfeedError(what, where="option checkpoint_seconds", do=f"{do}, or remove the checkpoints")
 
 
 def _fit_plain(

@@ -77,17 +77,12 @@ def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
     finally:
         keras.config.set_dtype_policy(policy)  # layers keep the policy they were made under
     if not isinstance(model, keras.Model):
-        raise InfeedError(
-            f"the function returned {type(model).__module__}.{type(model).__name__}, not a keras.Model",
-            where=options.model_fn,
-            do="return a Keras 3 model (`import keras`); models of tf_keras are not supported",
-        )
+        what = f"the function returned {type(model).__module__}.{type(model).__name__}, not a keras.Model"
+        do = "return a Keras 3 model (`import keras`); models of tf_keras are not supported"
+        raise InfeedError(what, where=options.model_fn, do=do)
     if not model.compiled:
-        raise InfeedError(
-            "the model is not compiled",
-            where=options.model_fn,
-            do="call model.compile(optimizer=..., loss=..., metrics=...) before returning it",
-        )
+        do = "call model.compile(optimizer=..., loss=..., metrics=...) before returning it"
+        raise InfeedError("the model is not compiled", where=options.model_fn, do=do)
     if options.xla is not None:
         model.jit_compile = options.xla
     return model
@@ -183,9 +178,6 @@ def _only(output: Any, where: str = "the model") -> Any:
     """Return the only output of a model, without its nesting."""
     outputs = tf.nest.flatten(output)
     if len(outputs) != 1:
-        raise InfeedError(
-            f"the model gives {len(outputs)} outputs",
-            where=where,
-            do="end it in one output, or train it with a run_fn of your own, which exports what it likes",
-        )
+        do = "end it in one output, or train it with a run_fn of your own, which exports what it likes"
+        raise InfeedError(f"the model gives {len(outputs)} outputs", where=where, do=do)
     return outputs[0]

@@ -142,11 +142,9 @@ def _called(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str)
         cause = cause.__context__
     if isinstance(cause, KeyError) and cause.args and cause.args[0] not in features:
         raise _lacking([str(cause.args[0])], [str(cause.args[0])], features, where) from errors[0]
-    raise InfeedError(
-        f"the model cannot be called with the features: {type(cause).__name__}: {cause}",
-        where=where,
-        do=f"declare its inputs by keras.Input, or take them from a dict of {', '.join(sorted(features))}",
-    ) from errors[0]
+    what = f"the model cannot be called with the features: {type(cause).__name__}: {cause}"
+    do = f"declare its inputs by keras.Input, or take them from a dict of {', '.join(sorted(features))}"
+    raise InfeedError(what, where=where, do=do) from errors[0]
 
 
 def _picked(data: Any, inputs: ModelInputs, packing: Packing) -> Any:

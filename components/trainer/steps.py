@@ -122,11 +122,9 @@ class Progress:
         Raise InfeedError if no call of `per_call` steps ends there.
         """
         if done % per_epoch % per_call:
-            raise InfeedError(
-                f"a checkpoint was written after {done:,} steps, and no call of {per_call} steps ends there",
-                where="steps_per_call",
-                do="use as many as when it was written, or remove the folder of checkpoints",
-            )
+            what = f"a checkpoint was written after {done:,} steps, and no call of {per_call} steps ends there"
+            do = "use as many as when it was written, or remove the folder of checkpoints"
+            raise InfeedError(what, where="steps_per_call", do=do)
         return cls(per_epoch, per_call, total, done - done % per_epoch, done % per_epoch)
 
     @property

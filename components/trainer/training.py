@@ -116,11 +116,8 @@ def read_options(fn_args: Any) -> TrainOptions:
     """The options that the component passed on, with what a Tuner found on top of the hyperparameters."""
     given = (fn_args.custom_config or {}).get(CUSTOM_CONFIG_KEY)
     if given is None:
-        raise InfeedError(
-            "the Trainer was given no options",
-            where=f"custom_config[{CUSTOM_CONFIG_KEY!r}]",
-            do="use infeed.components.trainer.Trainer, or pass TrainOptions(...).to_dict() there",
-        )
+        do = "use infeed.components.trainer.Trainer, or pass TrainOptions(...).to_dict() there"
+        raise InfeedError("the Trainer was given no options", where=f"custom_config[{CUSTOM_CONFIG_KEY!r}]", do=do)
     options = schema.read(TrainOptions, given, "TrainOptions")
     tuned = (fn_args.hyperparameters or {}).get("values", {})
     return dataclasses.replace(options, hparams={**options.hparams, **tuned})

@@ -32,11 +32,8 @@ def spec_of(custom_job: Mapping[str, Any], given: Any) -> executor_spec.Executor
     Raise InfeedError if a `custom_executor_spec` is given, too, or the job lacks a required key.
     """
     if given:
-        raise InfeedError(
-            "custom_job and custom_executor_spec exclude each other",
-            where="Trainer",
-            do="give one of them",
-        )
+        do = "give one of them"
+        raise InfeedError("custom_job and custom_executor_spec exclude each other", where="Trainer", do=do)
     for name in _NEEDED:
         if name not in custom_job:
             raise InfeedError(f"custom_job has no {name}", where="Trainer", do=f"give {', '.join(_NEEDED)}")
