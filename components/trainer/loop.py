@@ -169,28 +169,21 @@ def _fit_plain(
         for size in range(min(schedule.steps_per_call, steps_per_epoch), 0, -1)
         if not steps_per_epoch % size and not (max_steps or 0) % size
     )
+
+    def stop(batch: int, logs: Any = None) -> None:
+        if max_steps and int(model.optimizer.iterations) >= max_steps:
+            model.stop_training = True
+
     history = model.fit(
         tap.measured(batches),
         epochs=schedule.epochs,
         steps_per_epoch=steps_per_epoch,
         validation_data=evaluation,
-        callbacks=[*callbacks, *([_StopAfter(max_steps)] if max_steps else [])],
+        callbacks=[*callbacks, keras.callbacks.LambdaCallback(on_train_batch_end=stop)],
         verbose=2,
     ).history
     profiles = tapped_epochs(tap, schedule.batch_size)
     return Fitted(model, batches, history, profiles, make_train_steps(model, strategy, meter), meter)
-
-
-class _StopAfter(keras.callbacks.Callback):
-    """Ends training after a number of steps."""
-
-    def __init__(self, steps: int) -> None:
-        super().__init__()
-        self._steps = steps
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if int(self.model.optimizer.iterations) >= self._steps:
-            self.model.stop_training = True
 
 
 def steps_per_call(model: keras.Model) -> int:

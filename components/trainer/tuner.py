@@ -186,7 +186,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
         project_name="search",
         distribution_strategy=training.strategy,
     )
-    fit_kwargs: Mapping[str, Any] = {
+    fit_kwargs = {
         "x": with_class_weights(train, training.class_weights),
         "steps_per_epoch": plan.steps_per_epoch,
         "epochs": training.epochs,
