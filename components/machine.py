@@ -26,7 +26,6 @@ def cpus(cgroup: Path = CGROUP) -> int:
 
 
 def memory_bytes(cgroup: Path = CGROUP) -> int:
-    """Return the bytes of memory that this process may use."""
     installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     text = _read(cgroup / "memory.max") or _read(cgroup / "memory" / "memory.limit_in_bytes")
     return min(installed, int(text)) if text.isdigit() else installed

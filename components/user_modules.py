@@ -123,8 +123,6 @@ _projects: dict[str, _Project] = {}
 
 
 class _Finder(MetaPathFinder):
-    """Finds the packages of projects and their modules."""
-
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:

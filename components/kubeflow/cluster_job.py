@@ -131,7 +131,6 @@ class _Job:
     place: Place
 
     def get(self) -> Any:
-        """Return the object, or None if it does not exist."""
         return self.ask("get", self.place.name, missing=True)
 
     def delete(self, *, wait: bool = True) -> None:

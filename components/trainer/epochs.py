@@ -54,7 +54,6 @@ class RecordEpochs(keras.callbacks.Callback):
 
     @property
     def epochs(self) -> tuple[EpochProfile, ...]:
-        """All epochs so far."""
         return tuple(schema.read(EpochProfile, record) for record in self.records)
 
     @property

@@ -84,7 +84,6 @@ class TransformGraph:
         return 1 if self._feature_inputs else 0
 
     def vocabulary_file(self, name: str) -> str | None:
-        """Return the vocabulary file of a feature, if it has one."""
         return self.output.vocabulary_file_by_name(name)  # type: ignore[no-any-return]
 
     def words(self, name: str) -> tuple[bytes, ...]:
@@ -195,7 +194,6 @@ class RawExamples:
         return {name: spec for name, spec in self.raw_spec.items() if name not in (*self.not_inputs, *unused)}
 
     def raw_spec_of(self, features: Collection[str]) -> dict[str, Any]:
-        """Return the parsing spec of these features, which are raw."""
         return {name: self.raw_spec[name] for name in features}
 
     def transform(self, raw: Features) -> Features:

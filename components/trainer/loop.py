@@ -248,8 +248,6 @@ def measure_believable_ceiling(fitted: Fitted, strategy: tf.distribute.Strategy,
 def _functions(
     model: keras.Model, calls: StepFunctions, progress: Progress, record: RecordEpochs | None
 ) -> tuple[_Function, _Function]:
-    """Return the functions by which Keras' `fit` trains and evaluates."""
-
     def train_function(iterator: Any) -> dict[str, Any]:
         if record:
             record.starts_call()

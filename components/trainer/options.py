@@ -209,7 +209,6 @@ class TrainOptions:
         require(self.strategy != "tpu", self, "strategy", "use another one: tpu pads batches with rows of weight 0")
 
     def option(self, name: str) -> Any:
-        """Return the value of an option of training or of its feed."""
         return getattr(self if kind_of_option(name) is TrainOptions else self.feed, name)
 
     def override(self, given: Mapping[str, Any]) -> TrainOptions:

@@ -132,7 +132,6 @@ def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = 
 def _build(
     training: Training, dataset: Batches, evaluation: tf.data.Dataset, base_model: str | None
 ) -> tuple[keras.Model, ModelInputs]:
-    """Builds the model, with the weights of the base model if there is one."""
     options, graph = training.options, training.graph
     if base_model and not tf.io.gfile.exists(base_model):  # of `PushedModel`, before the first model
         _log.info("there is no earlier model at %s: training starts from random weights", base_model)

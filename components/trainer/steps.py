@@ -75,7 +75,6 @@ class StepLogs:
             }
 
     def keep(self, returned: Any) -> None:
-        """Keep the values that a step returned on a replica."""
         for key, value in _scalars(returned).items() if self._values else ():
             self._values[key].assign(value)
 

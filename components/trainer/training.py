@@ -124,7 +124,6 @@ def read_options(fn_args: Any) -> TrainOptions:
 
 
 def _checkpoints(fn_args: Any, options: TrainOptions, *fed: Any) -> str:
-    """This training's own folder of checkpoints."""
     code = [user_code.digest(function, name) for name, function in options.user_functions.items()]
     base = options.checkpoint_dir or os.path.join(fn_args.model_run_dir or "", "checkpoints")
     args = fn_args.train_steps, fn_args.eval_steps, fn_args.base_model
