@@ -106,7 +106,13 @@ def job_object(options: TrainingJob, pod: Mapping[str, Any], place: Place, comma
     api = APIS[options.kind]
     literal = [word.replace("$", "$$") for word in command]  # Kubernetes replaces $(NAME), and $$ by $
     container = {**pod["spec"]["containers"][0], "command": literal}
-    container["env"] = [*_cluster(options.machines, place), *container.get("env", ())]
+    hosts = [f"{place.name}-{NODE}-0-{n}.{place.name}.{place.namespace}.svc:{PORT}" for n in range(options.machines)]
+    task = f'{{"type": "worker", "index": $({INDEX})}}'  # Kubernetes replaces $(NAME) by a variable listed before
+    cluster = [
+        {"name": INDEX, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_ANNOTATION}']"}}},
+        {"name": "TF_CONFIG", "value": f'{{"cluster": {{"worker": {json.dumps(hosts)}}}, "task": {task}}}'},
+    ]
+    container["env"] = [*cluster, *container.get("env", ())]
     spec = {**pod["spec"], **_given(serviceAccountName=place.service_account)}
     describe = _train_job if options.kind == "trainjob" else _job_set
     return {
@@ -120,17 +126,6 @@ def job_object(options: TrainingJob, pod: Mapping[str, Any], place: Place, comma
         ),
         "spec": describe(options, {**pod, "spec": spec}, container),
     }
-
-
-def _cluster(machines: int, place: Place) -> list[dict[str, Any]]:
-    """Return the variables that make TF_CONFIG: Kubernetes replaces $(NAME) by a variable that is listed before."""
-    hosts = [f"{place.name}-{NODE}-0-{number}.{place.name}.{place.namespace}.svc:{PORT}" for number in range(machines)]
-    task = f'{{"type": "worker", "index": $({INDEX})}}'
-    field_path = f"metadata.annotations['{INDEX_ANNOTATION}']"
-    return [
-        {"name": INDEX, "valueFrom": {"fieldRef": {"fieldPath": field_path}}},
-        {"name": "TF_CONFIG", "value": f'{{"cluster": {{"worker": {json.dumps(hosts)}}}, "task": {task}}}'},
-    ]
 
 
 def _job_set(options: TrainingJob, pod: Mapping[str, Any], container: Mapping[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,13 @@ def rows_of_classes(options: TrainOptions, graph: Graph, patterns: Sequence[str]
     distinct = encode_examples(pa.RecordBatch.from_arrays([values], [name])).to_pylist()
     given: dict[str, Any] = tf.io.parse_example(distinct, spec)
     index = label_of((given if is_index else graph.transform(given))[graph.label], options).numpy()
-    _check_indices(index, graph)
+    most = len(graph.classes) or _MOST_CLASSES
+    wrong = index[index >= most] if index.dtype.kind in "iu" else index
+    if wrong.size:
+        named = f" (it has {most} classes)" if graph.classes else ""
+        what = f"label {graph.label!r} is {wrong[0]}, which is not a class index{named}"
+        do = "number the classes in a Transform: Transform(..., features=[..., Label('...')])"
+        raise InfeedError(what, where=_OPTION, do=do)
     usable = index >= 0  # -1 marks examples without a label
     rows: Ints = np.zeros(len(graph.classes) or int(index.max(initial=-1)) + 1, np.int64)
     np.add.at(rows, index[usable], counts.counts[usable])
@@ -128,14 +134,3 @@ def _counted(column: str, patterns: Sequence[str]) -> ColumnStatistics:
         what = f"column {column!r} has up to {found.lengths.maximum} values per row, but a label has one"
         raise InfeedError(what, where=", ".join(places), do=_BY_NAME)
     return found
-
-
-def _check_indices(index: npt.NDArray[Any], graph: Graph) -> None:
-    """Raise InfeedError unless all values are class indices; -1 marks a missing label."""
-    most = len(graph.classes) or _MOST_CLASSES
-    wrong = index[index >= most] if index.dtype.kind in "iu" else index
-    if wrong.size:
-        named = f" (it has {most} classes)" if graph.classes else ""
-        what = f"label {graph.label!r} is {wrong[0]}, which is not a class index{named}"
-        do = "number the classes in a Transform: Transform(..., features=[..., Label('...')])"
-        raise InfeedError(what, where=_OPTION, do=do)

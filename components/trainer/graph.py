@@ -109,7 +109,7 @@ class TransformGraph:
         if not self._feature_inputs:
             return dict(self._loaded.apply_transform_model(raw))
         given = _with_absent(raw, self.raw_spec)
-        made = self._loaded.transform_fn(*tf.nest.flatten(given, expand_composites=True))
+        made = self._loaded.transform_fn(*_parts(given))
         return {name: made[name] for name, inputs in self._feature_inputs.items() if raw.keys() >= set(inputs)}
 
     @property
