@@ -34,18 +34,13 @@ _LOCAL = {"directrunner", "switchingdirectrunner", "bundlebaseddirectrunner", "f
 class Named:
     """The runner and the local workers in Beam's options.
 
-    Attributes:
-      runner: name or class. Empty if none is given.
-      workers: `--direct_num_workers` of a local runner. None for 0, which leaves the number open.
-      worker_timeout: `--worker_timeout`, an option of ours: seconds that a running job may be without any worker.
-        0 waits without end.
-      pool: address of the pool of external workers, `--environment_config`. Empty if the runner starts workers itself.
+    `worker_timeout` is an option of ours: seconds that a running job may be without any worker; 0 waits without end.
     """
 
-    runner: str = ""
-    workers: int | None = None
+    runner: str = ""  # name or class; empty if none is given
+    workers: int | None = None  # `--direct_num_workers` of a local runner; None for 0, which leaves the number open
     worker_timeout: int = _WORKER_TIMEOUT
-    pool: str = ""
+    pool: str = ""  # address of external workers, `--environment_config`; empty if the runner starts workers itself
 
     @classmethod
     def of(cls, options: Sequence[str]) -> Named:

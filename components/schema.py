@@ -168,24 +168,15 @@ def _adapter(kind: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Problem:
-    """An error of pydantic in our words.
+    """An error of pydantic in our words."""
 
-    Attributes:
-      kind: pydantic's type of the error.
-      path: names and indices of the value, including a missing or unknown option.
-      holder: type that contains the last step.
-      hint: expected type of the value.
-      cause: error of a `__post_init__`.
-      words: alternatives of a `Literal` in a union with other types.
-    """
-
-    kind: str
-    path: tuple[Any, ...]
-    holder: Any
-    hint: Any
+    kind: str  # pydantic's type of the error
+    path: tuple[Any, ...]  # names and indices of the value, including a missing or unknown option
+    holder: Any  # type that contains the last step
+    hint: Any  # expected type of the value
     value: Any
-    cause: Any
-    words: str = ""
+    cause: Any  # error of a `__post_init__`
+    words: str = ""  # alternatives of a `Literal` in a union with other types
 
     @classmethod
     def of(cls, root: Any, error: Mapping[str, Any]) -> _Problem:

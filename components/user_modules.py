@@ -79,21 +79,13 @@ def own_sources(file: Path, module: str) -> set[Path]:
 
 @dataclass
 class _Project:
-    """A folder that files are imported from.
+    """A folder that files are imported from."""
 
-    Attributes:
-      home: the folder. Module names are relative to it.
-      package: name of the package whose folder is `home`.
-      folders: folders that absolute imports search first: `home` and the folders of named files.
-      named: files that options name, by module.
-      loaded: path and digest of each loaded file, by module.
-    """
-
-    home: Path
-    package: str
-    folders: list[Path] = field(default_factory=list)
-    named: dict[str, Path] = field(default_factory=dict)
-    loaded: dict[str, tuple[Path, str]] = field(default_factory=dict)
+    home: Path  # module names are relative to this folder
+    package: str  # whose folder is `home`
+    folders: list[Path] = field(default_factory=list)  # `home` and those of named files; absolute imports search first
+    named: dict[str, Path] = field(default_factory=dict)  # files that options name, by module
+    loaded: dict[str, tuple[Path, str]] = field(default_factory=dict)  # path and digest of each loaded file, by module
 
     def name_of(self, file: Path) -> str:
         *parts, last = file.relative_to(self.home).with_suffix("").parts

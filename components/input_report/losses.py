@@ -17,27 +17,16 @@ _NAMED_FROM = 0.5  # the report names a callback that takes more than this share
 
 @dataclass(frozen=True)
 class TimeShares:
-    """Shares of the time of the steady epochs, 0 to 1.
+    """Shares of the time of the steady epochs, 0 to 1."""
 
-    Attributes:
-      waited: time waiting for input, above the floor.
-      uncertainty: half the width of the 95 % range of `waited`.
-      counted: time waiting for input as measured, including the floor.
-      handing_over: the floor, which may exceed `counted` if it was measured on a busy machine.
-      outside: time between calls of the training function: callbacks and Keras.
-      slowed: extra time of steps compared with one constant batch; 0 without a ceiling.
-      seconds: duration of these epochs.
-      callback: class name and share of the callback that takes most of `outside`; None if no callback stands out.
-    """
-
-    waited: float
-    uncertainty: float
-    counted: float
-    handing_over: float
-    outside: float
-    slowed: float
-    seconds: float
-    callback: tuple[str, float] | None
+    waited: float  # waiting for input, above the floor
+    uncertainty: float  # half the width of the 95 % range of `waited`
+    counted: float  # waiting for input as measured, including the floor
+    handing_over: float  # the floor, which may exceed `counted` if it was measured on a busy machine
+    outside: float  # time between calls of the training function: callbacks and Keras
+    slowed: float  # extra time of steps compared with one constant batch; 0 without a ceiling
+    seconds: float  # duration of these epochs
+    callback: tuple[str, float] | None  # class name and share of the callback that takes most of `outside`
 
     @classmethod
     def of(cls, profile: InputProfile) -> TimeShares:

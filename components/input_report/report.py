@@ -54,19 +54,13 @@ STEP_TOWERS_FROM = 3.0  # slower parts than this multiple of the slow ones are c
 
 @dataclass(frozen=True)
 class Report:
-    """Content of a report.
-
-    Attributes:
-      max_wait_fraction: limit of the blessing, or None.
-      split: training split from its manifest, or None.
-      inputs: URI of each input of the component, by name, to trace the report back.
-    """
+    """Content of a report."""
 
     profile: InputProfile
     verdict: Verdict
-    max_wait_fraction: float | None = None
-    split: Split | None = None
-    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    max_wait_fraction: float | None = None  # limit of the blessing
+    split: Split | None = None  # training split from its manifest
+    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)  # URI of each input of the component, by name
 
     @classmethod
     def of(

@@ -68,17 +68,12 @@ class TrainingJob:
 
 @dataclass(frozen=True)
 class Place:
-    """Name of a job, where it runs, and for whom.
-
-    Attributes:
-      service_account: service account of the machines; None for the namespace's default.
-      owner: the step's pod as an ownerReference. Kubernetes deletes the job with the pod.
-    """
+    """Name of a job, where it runs, and for whom."""
 
     name: str
     namespace: str
-    service_account: str | None = None
-    owner: Mapping[str, Any] | None = None
+    service_account: str | None = None  # of the machines; None for the namespace's default
+    owner: Mapping[str, Any] | None = None  # the step's pod as an ownerReference; the job is deleted with it
 
 
 @dataclass(frozen=True)

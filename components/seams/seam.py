@@ -21,20 +21,15 @@ _log = logging.getLogger(__name__)
 class Seam:
     """Private names of a package, and the way round.
 
-    Attributes:
-      package: distribution that has the names.
-      need: purpose of the names, a noun phrase.
-      names: `module:name`, `module:function(its, first, parameters)`, or `module:Class@attribute` for an attribute that
-        the constructor sets.
-      versions: versions in which the names were read.
-      instead: what happens without the names.
+    A name is `module:name`, `module:function(its, first, parameters)`, or `module:Class@attribute` for an attribute
+    that the constructor sets.
     """
 
-    package: str
-    need: str
+    package: str  # distribution that has the names
+    need: str  # purpose of the names, a noun phrase
     names: tuple[str, ...]
-    versions: tuple[str, ...]
-    instead: str
+    versions: tuple[str, ...]  # in which the names were read
+    instead: str  # what happens without the names
 
     def available(self) -> str | None:
         """Return why the names cannot be used; None if they can."""

@@ -39,23 +39,15 @@ class ComparisonOptions:
 
 @dataclass(frozen=True)
 class ColumnChange:
-    """The change of one column.
-
-    Attributes:
-      before, after: statistics. None if the column does not exist.
-      measure: measure of the distance. None if the columns cannot be compared.
-      distance: from 0, equal, to 1, disjoint. None if one side has no values.
-      threshold: largest allowed distance.
-      most: for text, the value whose share differs most.
-    """
+    """The change of one column."""
 
     name: str
-    before: ColumnStatistics | None
+    before: ColumnStatistics | None  # None if the column does not exist
     after: ColumnStatistics | None
-    measure: Measure | None = None
-    distance: float | None = None
-    threshold: float = 0.0
-    most: bytes | None = None
+    measure: Measure | None = None  # None if the columns cannot be compared
+    distance: float | None = None  # from 0, equal, to 1, disjoint; None if one side has no values
+    threshold: float = 0.0  # largest allowed distance
+    most: bytes | None = None  # for text, the value whose share differs most
 
     @property
     def problem(self) -> str:

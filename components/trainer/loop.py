@@ -46,32 +46,22 @@ STEPS_PER_CALL = 16  # makes a step of a tiny model about four times cheaper tha
 
 @dataclass(frozen=True)
 class Schedule:
-    """Sizes of a training.
+    """Sizes of a training."""
 
-    Attributes:
-      batch_size: size of the global batch, over all workers.
-      steps_per_call: steps in one call of a TensorFlow function.
-      max_steps: number of steps after which training ends, even within an epoch.
-    """
-
-    batch_size: int
+    batch_size: int  # of the global batch, over all workers
     steps_per_epoch: int
-    steps_per_call: int
+    steps_per_call: int  # steps in one call of a TensorFlow function
     epochs: int
-    max_steps: int | None = None
+    max_steps: int | None = None  # number of steps after which training ends, even within an epoch
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained model, and how it was trained.
-
-    `train` is the input of the steps: batches, or `CallRows`. `history` is Keras' own: for each name the values of all
-    epochs. `timeline` is None if the loop recorded none.
-    """
+    """A trained model, and how it was trained."""
 
     model: keras.Model
-    train: tf.data.Dataset
-    history: dict[str, list[float]]
+    train: tf.data.Dataset  # input of the steps: batches, or `CallRows`
+    history: dict[str, list[float]]  # Keras' own: for each name the values of all epochs
     epochs: tuple[EpochProfile, ...]
     train_steps: TrainSteps
     meter: Meter
@@ -99,7 +89,6 @@ def fit(
       checkpoints: writes checkpoints, and restores that of `start_step`, where `train` has to start.
       per_worker: functions that make the batches of each worker, if this process schedules the steps of others. `train`
         and `evaluation` are then the data of worker 0.
-      observers: receive the pace of the training.
     """
     batch_size, steps_per_epoch, max_steps = schedule.batch_size, schedule.steps_per_epoch, schedule.max_steps
     if not keras_seam.STEPS.usable():

@@ -90,18 +90,12 @@ def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
 
 @dataclass(frozen=True)
 class Head:
-    """Meaning of a model's output.
-
-    Attributes:
-      logits: whether the loss takes the output for logits; None if unknown.
-      classes: names of the classes in index order; empty if unknown.
-      threshold: probability above which a single output means the second class.
-    """
+    """Meaning of a model's output."""
 
     task: str
-    logits: bool | None
-    classes: tuple[str, ...] = ()
-    threshold: float = 0.5
+    logits: bool | None  # whether the loss takes the output for logits; None if unknown
+    classes: tuple[str, ...] = ()  # names in index order; empty if unknown
+    threshold: float = 0.5  # probability above which a single output means the second class
 
     def predictions(self, output: Any) -> dict[str, tf.Tensor]:
         """Return the named predictions of a batch.

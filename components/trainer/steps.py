@@ -27,22 +27,16 @@ TestSteps = Callable[[Any, tf.Tensor], tf.Tensor | bool]  # (iterator, at most h
 
 @dataclass(frozen=True)
 class StepFunctions:
-    """Step functions and batches that replace those of Keras' `fit`.
-
-    Attributes:
-      batches, evaluation: data that `fit` iterates over.
-      train_and_wait: like `train`, on the given iterator, but returns after the last step.
-      join: returns after the last requested step.
-      train_logs, test_logs: values that the model's own step functions returned for the last step.
-    """
+    """Step functions and batches that replace those of Keras' `fit`."""
 
     meter: Meter
     train: TrainSteps
     test: TestSteps
-    batches: Any
+    batches: Any  # data that `fit` iterates over
     evaluation: Any
-    train_and_wait: TrainSteps
-    join: Callable[[], None] = lambda: None
+    train_and_wait: TrainSteps  # like `train`, on the given iterator, but returns after the last step
+    join: Callable[[], None] = lambda: None  # returns after the last requested step
+    # Values that the model's own step functions returned for the last step.
     train_logs: Callable[[], dict[str, Any]] = dict
     test_logs: Callable[[], dict[str, Any]] = dict
 

@@ -31,10 +31,7 @@ from infeed.components.trainer.packing import Packing
 
 @dataclass(frozen=True)
 class Training:
-    """What stands before the first step.
-
-    `identity` names the training, and is the same if it is started again. `model_uri` is where the model ends up.
-    """
+    """What stands before the first step."""
 
     options: TrainOptions
     workers: WorkerContext
@@ -45,8 +42,8 @@ class Training:
     max_steps: int | None
     eval_steps: int | None
     places: OutputDirs
-    identity: str
-    model_uri: str
+    identity: str  # names the training, and is the same if it is started again
+    model_uri: str  # where the model ends up
     class_weights: tuple[float, ...] = ()
     base_model: str | None = None
     mirror: CheckpointMirror | None = None
