@@ -72,7 +72,6 @@ def help_of(kind: Any) -> Mapping[str, str]:
 
 @functools.cache
 def hints_of(kind: Any) -> dict[str, Any]:
-    """Return the type of each option of a dataclass."""
     return typing.get_type_hints(kind, include_extras=True)
 
 
@@ -114,7 +113,6 @@ def is_tag(hint: Any) -> bool:
 
 
 def is_optional(hint: Any) -> bool:
-    """Return whether None is a value of a type."""
     if get_origin(hint) is Annotated:
         return is_optional(get_args(hint)[0])
     return _is_union(hint) and type(None) in get_args(hint)
@@ -123,10 +121,8 @@ def is_optional(hint: Any) -> bool:
 def follow(hint: Any, steps: Iterable[Any]) -> tuple[tuple[Any, ...], Any, Any]:
     """Descend from a type along the names and indices in the location of a pydantic error.
 
-    The location also names the member of each union, which is not part of the path.
-
-    Returns:
-      (path, type that contains its end, type of its end).
+    The location also names the member of each union, which is not part of the path. Return the path, the type that
+    contains its end, and the type of its end.
     """
     path: list[Any] = []
     holder: Any = None

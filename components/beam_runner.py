@@ -34,26 +34,17 @@ _LOCAL = {"directrunner", "switchingdirectrunner", "bundlebaseddirectrunner", "f
 class Named:
     """The runner and the local workers in Beam's options.
 
-    Attributes:
-      runner: name or class. Empty if none is given.
-      workers: `--direct_num_workers` of a local runner. None for 0, which leaves the number open.
-      worker_timeout: `--worker_timeout`, an option of ours: seconds that a running job may be without any worker.
-        0 waits without end.
-      pool: address of the pool of external workers, `--environment_config`. Empty if the runner starts workers itself.
+    `worker_timeout` is an option of ours: seconds that a running job may be without any worker; 0 waits without end.
     """
 
-    runner: str = ""
-    workers: int | None = None
+    runner: str = ""  # name or class; empty if none is given
+    workers: int | None = None  # `--direct_num_workers` of a local runner; None for 0, which leaves the number open
     worker_timeout: int = _WORKER_TIMEOUT
-    pool: str = ""
+    pool: str = ""  # address of external workers, `--environment_config`; empty if the runner starts workers itself
 
     @classmethod
     def of(cls, options: Sequence[str]) -> Named:
-        """Parse Beam's options.
-
-        Raises:
-          InfeedError: the number of workers or the timeout is not a non-negative integer.
-        """
+        """Parse Beam's options; raise InfeedError unless workers and timeout are non-negative integers."""
         found, _ = _parsed(options)
         workers = _whole(
             "--direct_num_workers", found.direct_num_workers, "use a number of processes, or 0 for automatic"
@@ -89,33 +80,26 @@ def _whole(option: str, value: str, do: str) -> int:
 def telling_failures(runner: str) -> Iterator[None]:
     """Convert the failure of the pipeline that runs in the body to an InfeedError, without Beam's wrapping.
 
-    Args:
-      runner: name or class. Other errors of a local runner are raised unchanged, because they are errors of the code. A
-        remote runner may be unreachable, or its workers may fail.
-
-    Raises:
-      InfeedError: a worker raised one, or a remote runner failed.
+    A remote runner may be unreachable, or its workers may fail. Other errors of a local runner are raised unchanged,
+    because they are errors of the code.
     """
     try:
         yield
     except Exception as error:  # the class depends on the runner
-        ours = infeed_error(error)
-        if ours is None and not Named(runner).is_cluster:
+        if ours := infeed_error(error):
+            raise ours from None
+        if not Named(runner).is_cluster:
             raise
-        raise ours or _failure(error, runner) from (None if ours else error)
-
-
-def _failure(error: Exception, runner: str) -> InfeedError:
-    details = getattr(error, "details", None)  # of a gRPC error
-    said = (details() if callable(details) else str(error)) or ""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    reason = f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
-    do = (
-        "check Beam's options and that their addresses are reachable. Read the logs of the runner and of its "
-        "workers, which need this package and the same Python version"
-    )
-    what = f"the Beam runner {Named(runner).short_name} failed: {reason}"
-    return InfeedError(what, where=f"--runner={runner}", do=do)
+        details = getattr(error, "details", None)  # of a gRPC error
+        said = (details() if callable(details) else str(error)) or ""
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        reason = f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
+        do = (
+            "check Beam's options and that their addresses are reachable. Read the logs of the runner and of its "
+            "workers, which need this package and the same Python version"
+        )
+        what = f"the Beam runner {Named(runner).short_name} failed: {reason}"
+        raise InfeedError(what, where=f"--runner={runner}", do=do) from error
 
 
 def local_runner() -> AbstractContextManager[None]:
@@ -165,13 +149,10 @@ def _parsed(options: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def _without_deadline(options: Sequence[str]) -> list[str]:
-    """Add a long `--job_server_timeout`, unless the options set one, and wait for the job server.
+    """Add a long `--job_server_timeout`, unless the options set one, and wait 60 s for the server of `--job_endpoint`.
 
     Beam applies the request timeout, 60 or 300 seconds, to the streams of a job's state and messages. On servers that
     know a job by its preparation id (Prism, Beam's own job service) a longer job fails: apache/beam#35867.
-
-    Raises:
-      grpc.FutureTimeoutError: the server of `--job_endpoint` does not answer within 60 seconds.
     """
     import grpc
 

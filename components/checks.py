@@ -82,7 +82,6 @@ def about(options: Any, name: str) -> Iterator[None]:
 
 
 def as_tuples(options: Any, *names: str) -> None:
-    """Convert options given as lists to tuples."""
     for name in names:
         if isinstance(value := getattr(options, name), list):
             object.__setattr__(options, name, tuple(value))

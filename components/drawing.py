@@ -48,8 +48,7 @@ def new_axes(height: float = HEIGHT_INCHES) -> tuple[Figure, Axes]:
 def to_svg(figure: Figure, name: str = "infeed") -> str:
     """Convert a figure to an <svg> element. Text stays text, so it is searchable and uses the font of the page.
 
-    Args:
-      name: name of the figure on its page, from which its ids follow.
+    The ids of the figure follow from its `name` on its page.
     """
     import matplotlib
 

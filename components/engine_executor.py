@@ -19,7 +19,6 @@ from infeed.components.seams import tfx as tfx_seam
 
 # Format properties of Examples. TFX's ExampleGen sets them only for other formats. File name patterns are unsupported.
 _FILE_FORMATS = ("tfrecords_gzip", "FORMAT_TFRECORDS_GZIP", "FILE_FORMAT_UNSPECIFIED")
-_PAYLOAD, _FILE_FORMAT, _PATTERN = "payload_format", "file_format", "custom_split_pattern"
 _log = logging.getLogger(__name__)
 
 Artifacts = dict[str, list[types.Artifact]]  # arguments of `Do`: artifacts by the names of inputs or outputs
@@ -62,22 +61,25 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
             return tempfile.mkdtemp()
 
     def leave_to_tfx(self, component: str, what: str, reason: object, *arguments: Any) -> None:
-        """Fall back to TFX's own executor on the runner in the options, and log a warning.
+        """Fall back to the executor of a package in `tfx.components`, on the runner in the options, and log a warning.
 
-        Args:
-          component: package of the executor in `tfx.components`, imported late because that takes seconds.
-          what: the work, such as "statistics are computed".
-          reason: why this executor cannot do the work.
+        `what` is the work, such as "statistics are computed", and `reason` why this executor cannot do it.
         """
         _log.warning("%s by TFX's own executor on Beam: %s", what, reason)
-        kind = importlib.import_module(f"tfx.components.{component}.executor").Executor
+        kind = importlib.import_module(f"tfx.components.{component}.executor").Executor  # takes seconds
         context = self._for_tfx()
         if not context.make_beam_pipeline_fn and tfx_seam.BEAM_OPTIONS.usable():
             # Read the options late, because `Do` may add a user's module to them.
             context.make_beam_pipeline_fn = lambda: pipeline_of(tfx_seam.beam_options(executor))
         executor: Any = kind(context)
         with tempfile.TemporaryDirectory(prefix="infeed-inputs-") as folder:
-            _download(arguments[0], folder)
+            # TensorFlow cannot open the URIs of some stores.
+            for number, artifact in enumerate(artifact for found in arguments[0].values() for artifact in found):
+                if not files.tensorflow_opens(artifact.uri):
+                    _log.info("downloading %s", artifact.uri)
+                    local = files.join(folder, str(number))
+                    files.copy(artifact.uri, local)
+                    artifact.uri = local
             executor.Do(*arguments)
 
 
@@ -88,23 +90,12 @@ class _Beam(base_beam_executor.BaseBeamExecutor):
         raise NotImplementedError
 
 
-def _download(inputs: Artifacts, folder: str) -> None:
-    """Give artifacts local paths if TensorFlow cannot open their URIs."""
-    for number, artifact in enumerate(artifact for found in inputs.values() for artifact in found):
-        if not files.tensorflow_opens(artifact.uri):
-            _log.info("downloading %s", artifact.uri)
-            local = files.join(folder, str(number))
-            files.copy(artifact.uri, local)
-            artifact.uri = local
-
-
 def unread_format(examples: Iterable[types.Artifact], payloads: Sequence[str] = ("FORMAT_TF_EXAMPLE",)) -> str:
     """Return the property of these Examples that only TFX supports, or "" if they are TFRecords that we can read.
 
-    Args:
-      payloads: payload formats that the caller supports, by TFX's names.
+    `payloads` are payload formats that the caller supports, by TFX's names.
     """
-    readable = {_PAYLOAD: payloads, _FILE_FORMAT: _FILE_FORMATS, _PATTERN: ()}
+    readable = {"payload_format": payloads, "file_format": _FILE_FORMATS, "custom_split_pattern": ()}
     for artifact in examples:
         for name, values in readable.items():
             if artifact.has_custom_property(name) and artifact.get_string_custom_property(name) not in values:

@@ -25,43 +25,29 @@ _STEP = re.compile(r" \[while running '[^\n]*")  # Beam appends it to the messag
 _QUOTE_ENDS = re.compile(r"['\"][)\]},]*$")
 _ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|x[0-9a-f]{2}|.)", re.IGNORECASE)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
-# Top-level module -> (name, package to install).
+# Package to install -> top-level module -> name.
 _EXTRAS = {
-    "keras": ("Keras", "'tfx-infeed[tf]'"),
-    "tensorflow": ("TensorFlow", "'tfx-infeed[tf]'"),
-    "kubernetes": ("Kubernetes' client", "'tfx-infeed[kubeflow]'"),
-    "deltalake": ("delta-rs", "'tfx-infeed[delta]'"),
-    "h5py": ("h5py", "'tfx-infeed[hdf5]'"),
-    "pyiceberg": ("PyIceberg", "'tfx-infeed[iceberg]'"),
-    "mlflow": ("MLflow's client", "'tfx-infeed[mlflow]'"),
-    "prometheus_client": ("Prometheus' client", "'tfx-infeed[prometheus]'"),
-    "sqlalchemy": ("SQLAlchemy", "'tfx-infeed[sql]'"),
-    "tensorflow_text": ("tensorflow-text", "'tfx-infeed[text]'"),
-    "torch": ("PyTorch", "torch"),
-    "jax": ("JAX", "jax"),
-    **{
-        module: (name, "'tfx-infeed[tfx]'")
-        for module, name in {
-            "apache_beam": "Apache Beam",
-            "celpy": "cel-python",
-            "google": "Google Cloud's client",
-            "kfp": "Kubeflow Pipelines' SDK",
-            "ml_metadata": "ML Metadata",
-            "packaging": "packaging",
-            "sklearn": "scikit-learn",
-            "tfx": "TFX",
-        }.items()
+    "'tfx-infeed[tf]'": {"keras": "Keras", "tensorflow": "TensorFlow"},
+    "'tfx-infeed[kubeflow]'": {"kubernetes": "Kubernetes' client"},
+    "'tfx-infeed[delta]'": {"deltalake": "delta-rs"},
+    "'tfx-infeed[hdf5]'": {"h5py": "h5py"},
+    "'tfx-infeed[iceberg]'": {"pyiceberg": "PyIceberg"},
+    "'tfx-infeed[mlflow]'": {"mlflow": "MLflow's client"},
+    "'tfx-infeed[prometheus]'": {"prometheus_client": "Prometheus' client"},
+    "'tfx-infeed[sql]'": {"sqlalchemy": "SQLAlchemy"},
+    "'tfx-infeed[text]'": {"tensorflow_text": "tensorflow-text"},
+    "torch": {"torch": "PyTorch"},
+    "jax": {"jax": "JAX"},
+    "'tfx-infeed[tfx]'": {
+        **{"apache_beam": "Apache Beam", "celpy": "cel-python", "google": "Google Cloud's client"},
+        **{"kfp": "Kubeflow Pipelines' SDK", "ml_metadata": "ML Metadata", "packaging": "packaging"},
+        **{"sklearn": "scikit-learn", "tfx": "TFX"},
     },
-    **{
-        module: (name, "'tfx-infeed[steps]'")
-        for module, name in {
-            "matplotlib": "Matplotlib",
-            "tensorflow_data_validation": "TensorFlow Data Validation",
-            "tensorflow_metadata": "tensorflow-metadata",
-            "tensorflow_model_analysis": "TensorFlow Model Analysis",
-            "tensorflow_transform": "TensorFlow Transform",
-            "tfx_bsl": "tfx-bsl",
-        }.items()
+    "'tfx-infeed[steps]'": {
+        **{"matplotlib": "Matplotlib", "tfx_bsl": "tfx-bsl", "tensorflow_metadata": "tensorflow-metadata"},
+        "tensorflow_data_validation": "TensorFlow Data Validation",
+        "tensorflow_model_analysis": "TensorFlow Model Analysis",
+        "tensorflow_transform": "TensorFlow Transform",
     },
 }
 
@@ -97,8 +83,12 @@ class InfeedError(Exception):
         """
         for quoted in (False, True, True):
             text = _ESCAPE.sub(_character, text) if quoted else text
-            if told := list(_TOLD.finditer(text)):
-                return _error(told[-1], quoted)
+            if found := list(_TOLD.finditer(text)):
+                told = found[-1]
+                where, do = ((told[name] or "").replace(f"\n{_INDENT}", "\n") for name in ("where", "do"))
+                if quoted and told.end() == len(text):
+                    do = _QUOTE_ENDS.sub("", do)
+                return InfeedError(told["what"], where=where, do=_STEP.sub("", do))
         return None
 
 
@@ -110,12 +100,9 @@ class ReadFailedError(InfeedError):
 
 
 class OptionError(InfeedError, ValueError):
-    """An invalid option. `schema.read` adds the place in the file.
+    """An invalid `option`; empty if the error is about several. `schema.read` adds the place in the file.
 
     Also a ValueError, because pydantic expects one from `__post_init__`.
-
-    Args:
-      option: name of the option. Empty if the error is about several.
     """
 
     def __init__(self, what: str, *, where: str, do: str, option: str = "") -> None:
@@ -145,17 +132,10 @@ def naming_extras() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         top = (error.name or "").partition(".")[0]
-        if top not in _EXTRAS:
-            raise
-        name, brought_by = _EXTRAS[top]
-        raise InfeedError(f"{name} is not installed", do=f"pip install {brought_by}") from error
-
-
-def _error(told: re.Match[str], quoted: bool) -> InfeedError:
-    where, do = ((told[name] or "").replace(f"\n{_INDENT}", "\n") for name in ("where", "do"))
-    if quoted and told.end() == len(told.string):
-        do = _QUOTE_ENDS.sub("", do)
-    return InfeedError(told["what"], where=where, do=_STEP.sub("", do))
+        for package, names in _EXTRAS.items():
+            if top in names:
+                raise InfeedError(f"{names[top]} is not installed", do=f"pip install {package}") from error
+        raise
 
 
 def _character(found: re.Match[str]) -> str:

@@ -24,16 +24,10 @@ _MOST_BYTES = 1 << 16  # of the file's content
 
 @contextmanager
 def alone(path: Path, *, doing: str, where: str, do: str) -> Iterator[None]:
-    """Hold the lock on `path` in the body, and remove the file afterwards.
+    """Hold the lock on `path`, in an existing folder, in the body, and remove the file afterwards.
 
-    Args:
-      path: path of the lock file, in an existing folder.
-      doing: what the owner does, such as "another run uses this folder".
-      where: folder or file that the lock protects, for the error.
-      do: remedy for the user of the other process.
-
-    Raises:
-      InfeedError: another process holds the lock, or the file cannot be created. The error names the owner.
+    Raise InfeedError if the file cannot be created, or if another process holds the lock. The error names the owner,
+    what it does (`doing`, such as "another run uses this folder"), what it locks (`where`), and the remedy (`do`).
     """
     handle = _locked(path, doing, where, do)
     try:

@@ -14,13 +14,18 @@ _PROCESS = Path("/proc/self")
 
 
 def cpus(cgroup: Path = CGROUP) -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of cores that this process may use, rounded up."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(allowed, _cpu_quota(cgroup) or allowed)
+    words = _read(cgroup / "cpu.max").split()  # cgroup v2: "quota period" or "max period" in µs
+    if not words:  # cgroup v1 has two files, with -1 for no limit
+        words = [_read(cgroup / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+    quota, period = [*words, "", ""][:2]
+    if not (quota.isdigit() and period.isdigit()):
+        return allowed
+    return min(allowed, max(1, -(-int(quota) // int(period))))
 
 
 def memory_bytes(cgroup: Path = CGROUP) -> int:
-    """Return the bytes of memory that this process may use."""
     installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     text = _read(cgroup / "memory.max") or _read(cgroup / "memory" / "memory.limit_in_bytes")
     return min(installed, int(text)) if text.isdigit() else installed
@@ -29,8 +34,7 @@ def memory_bytes(cgroup: Path = CGROUP) -> int:
 def reset_peak_memory() -> int | None:
     """Return unused memory to the system, and start the peak of this process's resident memory anew.
 
-    Returns:
-      Resident bytes now. None if the system cannot reset the peak: only Linux can.
+    Return resident bytes now; None if the system cannot reset the peak: only Linux can.
     """
     try:
         ctypes.CDLL(None).malloc_trim(0)
@@ -48,17 +52,6 @@ def peak_memory() -> int:
 def _resident(name: str) -> int:
     fields = dict(line.split(":", 1) for line in (_PROCESS / "status").read_text().splitlines())
     return int(fields[name].split()[0]) * 1024
-
-
-def _cpu_quota(cgroup: Path) -> int | None:
-    """Return the CPU quota in cores, rounded up. cgroup v2's `cpu.max` is "quota period" or "max period" in µs."""
-    words = _read(cgroup / "cpu.max").split()
-    if not words:  # cgroup v1 has two files, with -1 for no limit
-        words = [_read(cgroup / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
-    quota, period = [*words, "", ""][:2]
-    if not (quota.isdigit() and period.isdigit()):
-        return None
-    return max(1, -(-int(quota) // int(period)))
 
 
 def _read(path: Path) -> str:

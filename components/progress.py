@@ -63,8 +63,7 @@ def place(where: str) -> None:
 class Parts:
     """Iterator over the results of the parts of a step. It knows how many are finished, and how long the rest takes.
 
-    Args:
-      items: the parts. Without a length, nothing is known about the rest.
+    If the parts, `items`, have no length, nothing is known about the rest.
     """
 
     def __init__(self, results: Iterable[Any], items: Iterable[object]) -> None:

@@ -30,11 +30,7 @@ MOST_BYTES = 20 << 20  # of all files; each step downloads them
 
 
 def pack(folder: Path, names: Iterable[str]) -> bytes:
-    """Return an archive of files. The same names and contents give the same bytes.
-
-    Args:
-      names: paths below the folder, with `/`.
-    """
+    """Return an archive of files, named below the folder with `/`. The same names and contents give the same bytes."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in sorted(names):
@@ -53,10 +49,8 @@ def digest(archive: bytes) -> str:
 def enter() -> None:
     """Download and unpack the archive that `VARIABLE` names, and change to its folder.
 
-    Nothing happens if the variable is not set, or in a process that has entered before.
-
-    Raises:
-      InfeedError: the archive is missing, damaged, too large, or holds more than files below its folder.
+    Nothing happens if the variable is not set, or in a process that has entered before. Raise InfeedError if the
+    archive is missing, damaged, too large, or holds more than files below its folder.
     """
     if place := os.environ.pop(VARIABLE, None):
         folder = tempfile.mkdtemp(prefix="infeed-project-")
@@ -80,13 +74,10 @@ def _download(place: str) -> bytes:
 
 
 def unpack(archive: bytes, folder: str, where: str) -> None:
-    """Write the files of an archive below `folder`.
+    """Write the files of an archive below `folder`; raise InfeedError if it holds anything else, or too much.
 
     Only regular files with relative paths are written. Links, devices and paths that lead out of the folder are
     refused, as by tarfile's filter `data`, which Python has only since 3.10.12. Owners and modes are ignored.
-
-    Raises:
-      InfeedError: the archive holds anything else, or more than `MOST_BYTES`.
     """
     total, most = 0, 2 * MOST_BYTES  # with headers
     try:

@@ -95,8 +95,7 @@ def read_json(kind: type[T], text: bytes, check_header: Callable[[Any], None] | 
 def to_plain(options: Any, *, defaults: bool = True) -> dict[str, Any]:
     """Convert a dataclass, and nested ones, to dicts and lists. `read` restores an equal object.
 
-    Args:
-      defaults: whether to include options with default values. Tags are always included.
+    Without `defaults`, options with default values are left out, but not tags.
     """
     plain: dict[str, Any] = _plain(options, "", defaults)
     return plain
@@ -169,24 +168,15 @@ def _adapter(kind: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Problem:
-    """An error of pydantic in our words.
+    """An error of pydantic in our words."""
 
-    Attributes:
-      kind: pydantic's type of the error.
-      path: names and indices of the value, including a missing or unknown option.
-      holder: type that contains the last step.
-      hint: expected type of the value.
-      cause: error of a `__post_init__`.
-      words: alternatives of a `Literal` in a union with other types.
-    """
-
-    kind: str
-    path: tuple[Any, ...]
-    holder: Any
-    hint: Any
+    kind: str  # pydantic's type of the error
+    path: tuple[Any, ...]  # names and indices of the value, including a missing or unknown option
+    holder: Any  # type that contains the last step
+    hint: Any  # expected type of the value
     value: Any
-    cause: Any
-    words: str = ""
+    cause: Any  # error of a `__post_init__`
+    words: str = ""  # alternatives of a `Literal` in a union with other types
 
     @classmethod
     def of(cls, root: Any, error: Mapping[str, Any]) -> _Problem:

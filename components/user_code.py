@@ -48,8 +48,7 @@ class Reference:
 def resolve(text: str, option: str) -> Reference:
     """Find the module without importing it, so that a typo fails before TensorFlow is imported.
 
-    Raises:
-      InfeedError: the text names no function, or the module or function does not exist.
+    Raise InfeedError if the text names no function, or the module or function does not exist.
     """
     module, _, function = text.partition(":") if ":" in text else text.rpartition(".")
     if not (module and function.isidentifier()) or (function == "py" and ":" not in text):
@@ -65,25 +64,26 @@ def resolve(text: str, option: str) -> Reference:
 
 
 def load(text: str, option: str) -> Callable[..., Any]:
-    """Import the module and return the function. Errors of both are translated.
-
-    Raises:
-      InfeedError: see `resolve`, or the import failed.
-    """
+    """Import the module and return the function; raise InfeedError as `resolve` does, and for errors of both."""
     reference = resolve(text, option)
     with translate_errors(option):
         module = import_file(reference.file) if reference.is_file else importlib.import_module(reference.module)
     function = getattr(module, reference.function, None)
     if not callable(function):
         raise _not_defined(reference, option)
-    return _with_translated_errors(function, option)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with translate_errors(option):
+            return function(*arguments, **named)
+
+    return call
 
 
 def name_of(function: Any) -> str:
     """Return the dotted name of a function, by which another process can import it.
 
-    Raises:
-      InfeedError: no other process could import the function: it is local, a method, or of the main script.
+    Raise InfeedError if no other process could import the function: it is local, a method, or of the main script.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if not callable(function) or not name.isidentifier() or module in (None, "__main__"):
@@ -103,13 +103,10 @@ def digest(text: str, option: str) -> str:
 
 @contextmanager
 def translate_errors(option: str = "") -> Iterator[None]:
-    """Convert an exception of a user's file in the body to an error with the file, the line and the message.
+    """Convert an exception of a user's file in the body to an InfeedError with the file, the line and the message.
 
     `sys.exit` counts as an exception, because it would end the run with the user's exit code. So does a
     KeyboardInterrupt that the user's code raises. A KeyboardInterrupt of Ctrl-C is raised unchanged.
-
-    Raises:
-      InfeedError: an exception passed through a user's file.
     """
     try:
         yield
@@ -126,15 +123,6 @@ def translate_errors(option: str = "") -> Iterator[None]:
 def _is_raised_by_user(error: BaseException) -> bool:
     *_, last = traceback.extract_tb(error.__traceback__)
     return _is_users(last.filename) and (last.line or "").startswith("raise")
-
-
-def _with_translated_errors(function: Callable[..., Any], option: str) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        with translate_errors(option):
-            return function(*arguments, **named)
-
-    return call
 
 
 def _place(error: BaseException) -> str | None:

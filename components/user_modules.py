@@ -31,7 +31,6 @@ from types import CodeType, ModuleType
 LIBRARIES = frozenset(
     os.path.realpath(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib", "purelib", "platlib")
 )
-_PREFIX = "infeed_project_"
 _lock = threading.RLock()
 
 
@@ -40,7 +39,7 @@ def import_file(file: str) -> ModuleType:
     path = Path(file)
     with _lock:
         home = _home(path, file)
-        package = _PREFIX + hashlib.sha256(str(home).encode()).hexdigest()[:12]
+        package = f"infeed_project_{hashlib.sha256(str(home).encode()).hexdigest()[:12]}"
         project = _projects.setdefault(package, _Project(home, package))
         project.folders += [folder for folder in _folders(path, home) if folder not in project.folders]
         if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -61,12 +60,8 @@ def fingerprint(file: Path, module: str) -> str:
 def own_sources(file: Path, module: str) -> set[Path]:
     """Return the file and all files of its project that it imports, directly or indirectly, without executing them.
 
-    Args:
-      file: source of `module`, an absolute path.
-      module: name, "package.module", or a path to a file.
-
-    Returns:
-      Files below the folder from which `module` is imported. For an installed library, only files of its package.
+    `file`, an absolute path, is the source of `module`, "package.module" or a path. The files lie below the folder from
+    which `module` is imported; for an installed library, they are those of its package alone.
     """
     home = _home(file, module)
     folders = _folders(file, home) if module.endswith(".py") else [home]
@@ -84,21 +79,13 @@ def own_sources(file: Path, module: str) -> set[Path]:
 
 @dataclass
 class _Project:
-    """A folder that files are imported from.
+    """A folder that files are imported from."""
 
-    Attributes:
-      home: the folder. Module names are relative to it.
-      package: name of the package whose folder is `home`.
-      folders: folders that absolute imports search first: `home` and the folders of named files.
-      named: files that options name, by module.
-      loaded: path and digest of each loaded file, by module.
-    """
-
-    home: Path
-    package: str
-    folders: list[Path] = field(default_factory=list)
-    named: dict[str, Path] = field(default_factory=dict)
-    loaded: dict[str, tuple[Path, str]] = field(default_factory=dict)
+    home: Path  # module names are relative to this folder
+    package: str  # whose folder is `home`
+    folders: list[Path] = field(default_factory=list)  # `home` and those of named files; absolute imports search first
+    named: dict[str, Path] = field(default_factory=dict)  # files that options name, by module
+    loaded: dict[str, tuple[Path, str]] = field(default_factory=dict)  # path and digest of each loaded file, by module
 
     def name_of(self, file: Path) -> str:
         *parts, last = file.relative_to(self.home).with_suffix("").parts
@@ -128,8 +115,6 @@ _projects: dict[str, _Project] = {}
 
 
 class _Finder(MetaPathFinder):
-    """Finds the packages of projects and their modules."""
-
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:

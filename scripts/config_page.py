@@ -13,8 +13,7 @@ from typing import Any
 
 from infeed.components.annotations import help_of
 from infeed.components.feed.options import FeedOptions
-from infeed.components.trainer.monitor_options import MlflowOptions, PrometheusOptions
-from infeed.components.trainer.options import TrainOptions
+from infeed.components.trainer.options import MlflowOptions, PrometheusOptions, TrainOptions
 from infeed.pipelines.project.config_file import Settings
 from infeed.pipelines.project.ingest_settings import HELP, IngestSettings
 

@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from dataclasses import dataclass
 
-from infeed.components.dataset.input_profile import EpochProfile, InputProfile
+from infeed.components.dataset.input_profile import InputProfile
 
 # Consecutive trainings of one feed differed by up to three points.
 _BETWEEN_RUNS = 0.03
@@ -17,34 +17,24 @@ _NAMED_FROM = 0.5  # the report names a callback that takes more than this share
 
 @dataclass(frozen=True)
 class TimeShares:
-    """Shares of the time of the steady epochs, 0 to 1.
+    """Shares of the time of the steady epochs, 0 to 1."""
 
-    Attributes:
-      waited: time waiting for input, above the floor.
-      uncertainty: half the width of the 95 % range of `waited`.
-      counted: time waiting for input as measured, including the floor.
-      handing_over: the floor, which may exceed `counted` if it was measured on a busy machine.
-      outside: time between calls of the training function: callbacks and Keras.
-      slowed: extra time of steps compared with one constant batch; 0 without a ceiling.
-      seconds: duration of these epochs.
-      callback: class name and share of the callback that takes most of `outside`; None if no callback stands out.
-    """
-
-    waited: float
-    uncertainty: float
-    counted: float
-    handing_over: float
-    outside: float
-    slowed: float
-    seconds: float
-    callback: tuple[str, float] | None
+    waited: float  # waiting for input, above the floor
+    uncertainty: float  # half the width of the 95 % range of `waited`
+    counted: float  # waiting for input as measured, including the floor
+    handing_over: float  # the floor, which may exceed `counted` if it was measured on a busy machine
+    outside: float  # time between calls of the training function: callbacks and Keras
+    slowed: float  # extra time of steps compared with one constant batch; 0 without a ceiling
+    seconds: float  # duration of these epochs
+    callback: tuple[str, float] | None  # class name and share of the callback that takes most of `outside`
 
     @classmethod
     def of(cls, profile: InputProfile) -> TimeShares:
         epochs = profile.steady_epochs
         seconds, steps = sum(epoch.seconds for epoch in epochs), sum(epoch.steps for epoch in epochs)
         waited = profile.wait_fraction(epochs)
-        outside = min(1.0, sum(epoch.outside_seconds for epoch in epochs) / seconds)
+        between = sum(epoch.outside_seconds for epoch in epochs)
+        outside = min(1.0, between / seconds)
         alone = profile.batch_size / profile.ceiling.examples_per_second if profile.ceiling else math.inf
         counted = min(1.0, sum(epoch.wait_seconds for epoch in epochs) / seconds)
         # The epochs and the measurements of the floor are repeats. Each gives half of a 95 % range.
@@ -53,6 +43,10 @@ class TimeShares:
         of_floor = profile.ceiling.floor_spread_seconds * steps / seconds if profile.ceiling else 0.0
         # Both the time alone and the remaining time in training include the floor.
         slowed = max(0.0, 1 - waited - outside - alone * steps / seconds)
+        callbacks = Counter[str]()
+        for epoch in epochs:
+            callbacks.update(epoch.callback_seconds)
+        name, took = max(callbacks.items(), key=lambda item: item[1], default=("", 0.0))
         return cls(
             waited=waited,
             uncertainty=min(1.0, max(_BETWEEN_RUNS, math.hypot(of_epochs, of_floor))),
@@ -61,19 +55,10 @@ class TimeShares:
             outside=outside,
             slowed=slowed,
             seconds=seconds,
-            callback=_callback(epochs, seconds),
+            callback=(name, took / seconds) if took > _NAMED_FROM * between > 0 else None,
         )
 
     @property
     def other(self) -> float:
         """Share of the time outside waiting and steps."""
         return self.outside + self.slowed
-
-
-def _callback(epochs: tuple[EpochProfile, ...], seconds: float) -> tuple[str, float] | None:
-    found = Counter[str]()
-    for epoch in epochs:
-        found.update(epoch.callback_seconds)
-    outside = sum(epoch.outside_seconds for epoch in epochs)
-    name, took = max(found.items(), key=lambda item: item[1], default=("", 0.0))
-    return (name, took / seconds) if took > _NAMED_FROM * outside > 0 else None

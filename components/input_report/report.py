@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,35 +42,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-REPORT_HTML = "report.html"
-REPORT_JSON = "report.json"
 FORMAT = 1
 
-ONE_BAR_HEIGHT_INCHES = 1.5
 MOST_WORKERS = 8  # workers whose shares the report lists one by one
 MOST_BARS = 40  # beyond this number, bars are thinner than their gaps, so the plot becomes an area
 # If the first epoch is longer by this factor, the axis cuts its bar and the title gives the number.
 TOWERS_FROM = 2.5
-FEWEST_PARTS = 3  # of a timeline that is worth a plot
 MOST_EPOCHS = 30  # whose beginnings the timeline marks
 STEP_TOWERS_FROM = 3.0  # slower parts than this multiple of the slow ones are cut off, such as the first, which traces
 
 
 @dataclass(frozen=True)
 class Report:
-    """Content of a report.
-
-    Attributes:
-      max_wait_fraction: limit of the blessing, or None.
-      split: training split from its manifest, or None.
-      inputs: URI of each input of the component, by name, to trace the report back.
-    """
+    """Content of a report."""
 
     profile: InputProfile
     verdict: Verdict
-    max_wait_fraction: float | None = None
-    split: Split | None = None
-    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    max_wait_fraction: float | None = None  # limit of the blessing
+    split: Split | None = None  # training split from its manifest
+    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)  # URI of each input of the component, by name
 
     @classmethod
     def of(
@@ -82,14 +72,17 @@ class Report:
     ) -> Report:
         """Judge the measurements in the folder `run` of a training. `datasets` may include what it was trained on."""
         profile = read_profile(files.join(run, INPUT_PROFILE))
-        split = split_trained_on(profile, datasets)
+        manifests = (Manifest.read(uri) for uri in datasets if files.exists(files.join(uri, names.MANIFEST)))
+        splits = (split for manifest in manifests for split in manifest.splits.values())
+        # Training may have read other examples, for example a transformed copy.
+        split = next((split for split in splits if split.bytes == profile.bytes), None)
         verdict = judge(profile, max_wait_fraction=max_wait_fraction, split=split)
         return cls(profile, verdict, max_wait_fraction, split, inputs or {})
 
     def write(self, root: str) -> None:
         """Write both files into the folder `root`, each under a temporary name first."""
-        files.write_bytes(files.join(root, REPORT_JSON), self.to_json().encode())
-        files.write_bytes(files.join(root, REPORT_HTML), self.to_html().encode())
+        files.write_bytes(files.join(root, "report.json"), self.to_json().encode())
+        files.write_bytes(files.join(root, "report.html"), self.to_html().encode())
 
     def to_json(self) -> str:
         """Return JSON: {"format": 1, "verdict": {...}, "epochs": [...], "ceiling": ..., "plan": {...}, ...}."""
@@ -163,16 +156,6 @@ class Report:
         return properties if verdict.blessed is None else {**properties, "blessed": int(verdict.blessed)}
 
 
-def split_trained_on(profile: InputProfile, uris: Iterable[str]) -> Split | None:
-    """Return the split under `uris` whose size equals the bytes that the Trainer read; None if no manifest has one.
-
-    Training may have read other examples, for example a transformed copy.
-    """
-    manifests = (Manifest.read(uri) for uri in uris if files.exists(files.join(uri, names.MANIFEST)))
-    splits = (split for manifest in manifests for split in manifest.splits.values())
-    return next((split for split in splits if split.bytes == profile.bytes), None)
-
-
 def _shares(profile: InputProfile) -> str:
     """List the share that each worker waited; for many workers, only the least and the largest."""
     lasted = sum(epoch.seconds for epoch in profile.steady_epochs)
@@ -191,7 +174,7 @@ def waiting(profile: InputProfile) -> str:
     parts = ((COMPUTED, computed), (OUTSIDE, outside), (WAITED, waits))  # of a bar, from the axis on
     if len(epochs) > 1:
         return _stacked(epochs, parts)
-    figure, axes = new_axes(ONE_BAR_HEIGHT_INCHES)
+    figure, axes = new_axes(1.5)
     left = 0.0
     for color, (part,) in parts:
         axes.barh([0], [part], left=[left], color=color, height=0.6)
@@ -247,7 +230,7 @@ def _stacked(epochs: Sequence[EpochProfile], parts: Sequence[tuple[str, Sequence
 def step_plot(profile: InputProfile) -> str:
     """Plot the time of a step over the training as SVG, with a line for the step alone; empty without a timeline."""
     timeline = profile.timeline
-    if not timeline or len(timeline.steps) < FEWEST_PARTS:
+    if not timeline or len(timeline.steps) < 3:  # fewer parts are not worth a plot
         return ""
     edges = [0, *itertools.accumulate(timeline.steps)]
     parts = list(zip(timeline.steps, timeline.seconds, timeline.wait_seconds, strict=True))

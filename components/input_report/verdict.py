@@ -235,16 +235,11 @@ def _of_input(kind: VerdictKind, judged: float, gain: float) -> str:
 
 @dataclass(frozen=True)
 class Situation:
-    """Input of the advice rules.
-
-    Attributes:
-      kind: kind of the verdict. Only a training that waits for input gets advice on input.
-      gain: possible speedup with free input, the upper bound of every gain from better input.
-    """
+    """Input of the advice rules."""
 
     profile: InputProfile
-    kind: VerdictKind
-    gain: float
+    kind: VerdictKind  # only a training that waits for input gets advice on input
+    gain: float  # possible speedup with free input, the upper bound of every gain from better input
     split: Split | None
     shares: TimeShares
 

@@ -28,17 +28,14 @@ _GONE = 300.0  # seconds until an earlier job and its pods are deleted
 _TAIL = 50  # lines of the log of a failed machine
 _OF_JOBSET = "jobset.sigs.k8s.io/jobset-name"  # label of the pods; the JobSet of a TrainJob has the same name
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_POD = "KFP_POD_NAME"  # environment variable of Kubeflow for the name of the step's pod
 _log = logging.getLogger(__name__)
 
 
 def run(options: TrainingJob, name: str, make: Callable[[Place], Mapping[str, Any]]) -> None:
     """Run a job to its end. The chief's output becomes the output of this process.
 
-    `name` is the same for all attempts of a step. `make` returns the object of the job.
-
-    Raises:
-      InfeedError: the client is not installed, the cluster refuses the job, or the job fails.
+    `name` is the same for all attempts of a step. `make` returns the object of the job. Raise InfeedError if the
+    client is not installed, the cluster refuses the job, or the job fails.
     """
     cluster = _Cluster.connect()
     job = _Job(cluster, APIS[options.kind], cluster.place(options, name))
@@ -46,7 +43,7 @@ def run(options: TrainingJob, name: str, make: Callable[[Place], Mapping[str, An
     with _stopped_by_sigterm():
         try:
             job.delete()
-            job.create(make(job.place))
+            job.ask("create", make(job.place))
             _Follower(job, options.timeout).follow()
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not stop the deletion
@@ -87,7 +84,7 @@ class _Cluster:
 
     def place(self, options: TrainingJob, name: str) -> Place:
         """Return the place of a job: by default with the namespace and the service account of the step's pod."""
-        pod = os.environ.get(_POD)
+        pod = os.environ.get("KFP_POD_NAME")
         if options.namespace not in (None, self.namespace) or not pod:
             return Place(name, options.namespace or self.namespace, options.service_account)
         found = self.ask(lambda: self.client.CoreV1Api().read_namespaced_pod(pod, self.namespace), "get pods")
@@ -97,8 +94,7 @@ class _Cluster:
     def ask(self, request: Callable[[], Any], what: str, *, missing: bool = False) -> Any:
         """Return the answer of the API server; with `missing`, None for an object that does not exist.
 
-        Raises:
-          InfeedError: the server refuses the request (`what`: verb and resource), or does not answer for minutes.
+        Raise InfeedError if the server refuses the request (`what`: verb and resource), or does not answer for minutes.
         """
         until = time.monotonic() + _PATIENCE
         while True:
@@ -134,17 +130,13 @@ class _Job:
     api: Api
     place: Place
 
-    def create(self, body: Mapping[str, Any]) -> None:
-        self._ask("create", body)
-
     def get(self) -> Any:
-        """Return the object, or None if it does not exist."""
-        return self._ask("get", self.place.name, missing=True)
+        return self.ask("get", self.place.name, missing=True)
 
     def delete(self, *, wait: bool = True) -> None:
         """Delete the job and its pods, if any. With `wait`, raise InfeedError if they are still there after minutes."""
         body = self.cluster.client.V1DeleteOptions(propagation_policy="Foreground")
-        self._ask("delete", self.place.name, missing=True, body=body)
+        self.ask("delete", self.place.name, missing=True, body=body)
         until = time.monotonic() + _GONE
         while wait and self.get() is not None:
             if time.monotonic() > until:
@@ -177,7 +169,8 @@ class _Job:
         found = self.cluster.ask(read, "get pods/log", missing=True)
         return found.data.decode(errors="replace").splitlines() if found else []
 
-    def _ask(self, verb: str, *arguments: Any, missing: bool = False, **options: Any) -> Any:
+    def ask(self, verb: str, *arguments: Any, missing: bool = False, **options: Any) -> Any:
+        """Return the answer to a request about the object; with `missing`, None if it does not exist."""
         request = getattr(self.cluster.client.CustomObjectsApi(), f"{verb}_namespaced_custom_object")
         resource = self.api.group, self.api.version, self.place.namespace, self.api.plural
         what = f"{verb} {self.api.plural}.{self.api.group}"

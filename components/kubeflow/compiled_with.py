@@ -9,13 +9,12 @@ from importlib.metadata import PackageNotFoundError, version
 
 VARIABLE = "INFEED_COMPILED_WITH"
 """Environment variable of a step, as `pip freeze` writes versions: `tfx==1.16.0 apache-beam==2.67.0`."""
-_PACKAGES = ("tfx", "apache-beam", "tfx-infeed")
 _log = logging.getLogger(__name__)
 
 
 def variables() -> dict[str, str]:
     """Return the environment variable that records the installed versions."""
-    found = ((package, version_of(package)) for package in _PACKAGES)
+    found = ((package, version_of(package)) for package in ("tfx", "apache-beam", "tfx-infeed"))
     return {VARIABLE: " ".join(f"{package}=={installed}" for package, installed in found if installed)}
 
 

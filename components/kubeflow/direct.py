@@ -18,7 +18,7 @@ from typing import Any
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import disk
-from infeed.components.kubeflow.launcher_paths import PathMap
+from infeed.components.kubeflow.launcher_paths import PathMap, artifacts
 from infeed.components.units import size
 
 VARIABLE = "INFEED_READING"
@@ -29,10 +29,8 @@ POINTER = "direct.txt"
 def replaced(uris: PathMap, message: Any, executor: str) -> PathMap:
     """Return the mapping with folders in the store in place of the local paths of Examples.
 
-    If the executor, an import path, is not of this package, its Examples are downloaded.
-
-    Raises:
-      InfeedError: the disk has no room for a download.
+    If the executor, an import path, is not of this package, its Examples are downloaded. Raise InfeedError if the disk
+    has no room for them.
     """
     paths = dict(uris.paths)
     for uri in _examples(message, "inputs", uris):
@@ -57,19 +55,15 @@ def download(uri: str, path: str) -> None:
     os.makedirs(path, exist_ok=True)
     free = min(shutil.disk_usage(path).free, disk.limit_of() or sys.maxsize)
     if needed > free:
-        raise InfeedError(
-            f"the artifact takes {size(needed)}, and the disk has {size(free)} free",
-            where=uri,
-            do="mount a volume at /gcs, /s3 or /minio: ephemeral_volumes of the node in deploy.resources",
-        )
+        do = "mount a volume at /gcs, /s3 or /minio: ephemeral_volumes of the node in deploy.resources"
+        raise InfeedError(f"the artifact takes {size(needed)}, and the disk has {size(free)} free", where=uri, do=do)
     files.copy(uri, path)
 
 
 def _examples(message: Any, kind: str, uris: PathMap) -> Iterator[str]:
     """Yield the URIs of the mapped Examples among the inputs or outputs."""
-    for found in message.get(kind, {}).get("artifacts", {}).values():
-        for artifact in found.get("artifacts", []):
-            described = artifact.get("type", {})
-            is_named = "title: tfx.Examples" in described.get("instanceSchema", "").splitlines()
-            if artifact["uri"] in uris.paths and (is_named or described.get("schemaTitle") == "tfx.Examples"):
-                yield artifact["uri"]
+    for artifact in artifacts(message, kind):
+        described = artifact.get("type", {})
+        is_named = "title: tfx.Examples" in described.get("instanceSchema", "").splitlines()
+        if artifact["uri"] in uris.paths and (is_named or described.get("schemaTitle") == "tfx.Examples"):
+            yield artifact["uri"]

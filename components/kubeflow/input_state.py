@@ -12,40 +12,29 @@ import argparse
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from infeed.components.dataset import files
 
-OUTPUTS = ("input_config", "input_fingerprint", "span")
 _PLACEHOLDERS = ("{SPAN", "{YYYY}", "{MM}", "{DD}", "{VERSION")
 
 
-@dataclass(frozen=True)
-class InputState:
-    """What TFX's driver would find out about an input.
+class InputState(NamedTuple):
+    """What TFX's driver would find out about an input."""
 
-    Attributes:
-      input_config: the Input proto as JSON, with span and version filled into the patterns.
-      input_fingerprint: digest of names, sizes and times of the files.
-      span: number of the span; 0 without spans.
-    """
+    input_config: str  # the Input proto as JSON, with span and version filled into the patterns
+    input_fingerprint: str  # digest of names, sizes and times of the files
+    span: int  # 0 without spans
 
-    input_config: str
-    input_fingerprint: str
-    span: int = 0
+
+OUTPUTS = InputState._fields
 
 
 def state_of(input_base: str, input_config: str, range_config: str = "") -> InputState:
-    """Return the state of an input.
+    """Return the state of an input. Both configs are protos as JSON; the range may be empty.
 
-    Args:
-      input_config, range_config: the protos as JSON; the range may be empty.
-
-    Raises:
-      InfeedError: the folder cannot be read.
-      ValueError: the patterns contradict one another, or no span fits them.
+    Raise InfeedError if the folder cannot be read; ValueError if patterns contradict one another or no span fits them.
     """
     span, resolved = 0, input_config
     patterns = [split["pattern"] for split in json.loads(input_config).get("splits", [])]

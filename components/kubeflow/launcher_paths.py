@@ -8,7 +8,7 @@ https://github.com/kubeflow/pipelines/blob/master/backend/src/v2/component/launc
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,14 +20,18 @@ ROOT_VARIABLE = "INFEED_LAUNCHER_ROOT"
 def local_path(uri: str, root: str | None = None) -> str | None:
     """Return the local path of an artifact; None if the launcher does not know the scheme of its URI.
 
-    Args:
-      uri: URI of the artifact, for example `s3://bucket/run/Trainer/model`.
-      root: parent of the folders. Defaults to `INFEED_LAUNCHER_ROOT`, and then to `/`.
+    `root` is the parent of the folders: by default `INFEED_LAUNCHER_ROOT`, and then `/`.
     """
     scheme, is_uri, rest = uri.partition("://")
     if not is_uri or scheme not in FOLDERS:
         return None
     return os.path.join(root or os.environ.get(ROOT_VARIABLE, "/"), FOLDERS[scheme], rest.rstrip("/"))
+
+
+def artifacts(message: Any, kind: str, *, later: bool = False) -> Iterator[Any]:
+    """Yield the artifacts of the inputs or outputs of a step; with `later`, without the first of each list."""
+    for found in message.get(kind, {}).get("artifacts", {}).values():
+        yield from found.get("artifacts", [])[int(later) :]
 
 
 @dataclass(frozen=True)

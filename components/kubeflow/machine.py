@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import step
+from infeed.components.kubeflow.launcher_paths import artifacts
 from infeed.components.kubeflow.training_job import INDEX
 
 _STARTS = 3600.0  # seconds until all machines have a name: the cluster may have to add nodes
@@ -31,20 +32,16 @@ _log = logging.getLogger(__name__)
 def main(arguments: Sequence[str]) -> None:
     """Download the inputs, run TFX's entry point, and upload the outputs from the chief.
 
-    Raises:
-      InfeedError: another machine does not start.
-      OSError: a store failed.
+    Raise InfeedError if another machine does not start, and OSError if a store failed.
     """
     message, place = step.message_of(arguments)
     uris = step.path_map(arguments, message)
-    for artifact in step.artifacts(message, "inputs"):
+    for artifact in artifacts(message, "inputs"):
         path = uris.paths.get(artifact["uri"])
         if path and files.exists(artifact["uri"]):
             _log.info("downloading %s", artifact["uri"])
             files.copy(artifact["uri"], path)
-    outputs = {
-        one["uri"]: uris.paths[one["uri"]] for one in step.artifacts(message, "outputs") if one["uri"] in uris.paths
-    }
+    outputs = {one["uri"]: uris.paths[one["uri"]] for one in artifacts(message, "outputs") if one["uri"] in uris.paths}
     is_chief = os.environ.get(INDEX, "0") == "0"
     # Only the chief exports, but TFX's executor raises on a machine whose disk has no place of a model.
     for path in outputs.values() if not is_chief else ():

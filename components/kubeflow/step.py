@@ -18,20 +18,17 @@ import logging
 import os
 import runpy
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infeed.components import project_archive, schema
 from infeed.components.beam_runner import Named
 from infeed.components.kubeflow import cluster_job, compiled_with, direct, disk, ui
-from infeed.components.kubeflow.launcher_paths import PathMap
+from infeed.components.kubeflow.launcher_paths import PathMap, artifacts
 from infeed.components.kubeflow.packed import unpack
 from infeed.components.kubeflow.training_job import TrainingJob, job_object
 
 ARGUMENT = "--json_serialized_invocation_args"
-_JOB = "--job"
-_MACHINE = ("python", "-m", "infeed.components.kubeflow.machine")
-_EXECUTOR = "--executor_class_path"
 _TFX = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 _log = logging.getLogger(__name__)
 
@@ -43,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
     cluster's runner, because workers do not see the disk of the pod. `--in-place` or `--job` comes first.
     """
     arguments = [word for word in arguments if not word.startswith(project_archive.OPTION)]
-    if arguments[0] == _JOB:
+    if arguments[0] == "--job":
         _run_job(json.loads(arguments[1]), arguments[2:])
         return
     from infeed.components.kubeflow import tfx_filesystem
@@ -58,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     _make_room(message, uris)
     inputs = [uris.paths[one["uri"]] for one in artifacts(message, "inputs") if one["uri"] in uris.paths]
     disk.check_inputs(inputs, disk.limit_of(), direct=direct.VARIABLE not in os.environ)
-    uris = direct.replaced(uris, message, arguments[arguments.index(_EXECUTOR) + 1])
+    uris = direct.replaced(uris, message, arguments[arguments.index("--executor_class_path") + 1])
     if values := message["inputs"].get("parameterValues"):
         message["inputs"]["parameterValues"] = {name: unpack(value) for name, value in values.items()}
     of_tfx, shown = ui.split(uris.to_local(message))
@@ -88,18 +85,12 @@ def _run_job(job: Any, arguments: Sequence[str]) -> None:
     outputs = [artifact["uri"] for artifact in artifacts(message, "outputs")]
     options = schema.read(TrainingJob, job["options"], "deploy.training")
     name = f"infeed-{hashlib.sha256(json.dumps(outputs).encode()).hexdigest()[:12]}"
-    command, pod = [*_MACHINE, *arguments], job["pod"]
+    command, pod = ["python", "-m", "infeed.components.kubeflow.machine", *arguments], job["pod"]
     if place := os.environ.get(project_archive.VARIABLE):
         pod["spec"]["containers"][0].setdefault("env", []).append({"name": project_archive.VARIABLE, "value": place})
     for path in PathMap.of(outputs).paths.values():  # the launcher uploads them; they stay empty here
         os.makedirs(path, exist_ok=True)
     cluster_job.run(options, name, lambda place: job_object(options, pod, place, command))
-
-
-def artifacts(message: Any, kind: str, *, later: bool = False) -> Iterator[Any]:
-    """Yield the artifacts of the inputs or outputs; with `later`, without the first of each list."""
-    for found in message.get(kind, {}).get("artifacts", {}).values():
-        yield from found.get("artifacts", [])[int(later) :]
 
 
 def _make_room(message: Any, uris: PathMap) -> None:

@@ -25,7 +25,6 @@ PORT = 2222
 INDEX = "JOB_COMPLETION_INDEX"
 """Environment variable for the number of a machine. Kubernetes sets it in the pods of an Indexed Job."""
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
-_MANAGER = "tfx-infeed/trainer"
 _RESTARTS = 3
 
 
@@ -69,17 +68,12 @@ class TrainingJob:
 
 @dataclass(frozen=True)
 class Place:
-    """Name of a job, where it runs, and for whom.
-
-    Attributes:
-      service_account: service account of the machines; None for the namespace's default.
-      owner: the step's pod as an ownerReference. Kubernetes deletes the job with the pod.
-    """
+    """Name of a job, where it runs, and for whom."""
 
     name: str
     namespace: str
-    service_account: str | None = None
-    owner: Mapping[str, Any] | None = None
+    service_account: str | None = None  # of the machines; None for the namespace's default
+    owner: Mapping[str, Any] | None = None  # the step's pod as an ownerReference; the job is deleted with it
 
 
 @dataclass(frozen=True)
@@ -107,7 +101,13 @@ def job_object(options: TrainingJob, pod: Mapping[str, Any], place: Place, comma
     api = APIS[options.kind]
     literal = [word.replace("$", "$$") for word in command]  # Kubernetes replaces $(NAME), and $$ by $
     container = {**pod["spec"]["containers"][0], "command": literal}
-    container["env"] = [*_cluster(options.machines, place), *container.get("env", ())]
+    hosts = [f"{place.name}-{NODE}-0-{n}.{place.name}.{place.namespace}.svc:{PORT}" for n in range(options.machines)]
+    task = f'{{"type": "worker", "index": $({INDEX})}}'  # Kubernetes replaces $(NAME) by a variable listed before
+    cluster = [
+        {"name": INDEX, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_ANNOTATION}']"}}},
+        {"name": "TF_CONFIG", "value": f'{{"cluster": {{"worker": {json.dumps(hosts)}}}, "task": {task}}}'},
+    ]
+    container["env"] = [*cluster, *container.get("env", ())]
     spec = {**pod["spec"], **_given(serviceAccountName=place.service_account)}
     describe = _train_job if options.kind == "trainjob" else _job_set
     return {
@@ -121,17 +121,6 @@ def job_object(options: TrainingJob, pod: Mapping[str, Any], place: Place, comma
         ),
         "spec": describe(options, {**pod, "spec": spec}, container),
     }
-
-
-def _cluster(machines: int, place: Place) -> list[dict[str, Any]]:
-    """Return the variables that make TF_CONFIG: Kubernetes replaces $(NAME) by a variable that is listed before."""
-    hosts = [f"{place.name}-{NODE}-0-{number}.{place.name}.{place.namespace}.svc:{PORT}" for number in range(machines)]
-    task = f'{{"type": "worker", "index": $({INDEX})}}'
-    field_path = f"metadata.annotations['{INDEX_ANNOTATION}']"
-    return [
-        {"name": INDEX, "valueFrom": {"fieldRef": {"fieldPath": field_path}}},
-        {"name": "TF_CONFIG", "value": f'{{"cluster": {{"worker": {json.dumps(hosts)}}}, "task": {task}}}'},
-    ]
 
 
 def _job_set(options: TrainingJob, pod: Mapping[str, Any], container: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,8 +145,8 @@ def _train_job(options: TrainingJob, pod: Mapping[str, Any], container: Mapping[
     own = {name: container[name] for name in ("image", "command", "env")}
     mounts = _given(name=NODE, volumeMounts=container.get("volumeMounts"))
     patch = {**pod, "spec": {**pod["spec"], "containers": [mounts]}}
-    jobs = [{"name": NODE, "template": {"spec": {"template": patch}}}]
-    runtime_patch = {"manager": _MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    spec = {"replicatedJobs": [{"name": NODE, "template": {"spec": {"template": patch}}}]}
+    runtime_patch = {"manager": "tfx-infeed/trainer", "trainingRuntimeSpec": {"template": {"spec": spec}}}
     return {
         "runtimeRef": {"apiGroup": APIS["trainjob"].group, "kind": options.runtime_kind, "name": options.runtime},
         "trainer": {"numNodes": options.machines, **own, **_given(resourcesPerNode=container.get("resources"))},

@@ -34,9 +34,7 @@ _SHEET = "<!doctype html><title>Pictures</title><img alt='contact sheet' src='da
 def outputs_of(executor: str, classes: Sequence[str], *, pictures: bool = False) -> dict[str, Any]:
     """Return the artifacts that the step of an executor, an import path, shows, as ArtifactSpecs by output name.
 
-    Args:
-      classes: names of the classes in order of their index; empty for a regression.
-      pictures: whether the Examples of the step hold pictures.
+    `classes` are in the order of their index; none for a regression. `pictures` is whether the Examples hold pictures.
     """
     names = {
         "infeed.components.evaluation.component.EvaluatorExecutor": of_evaluation(classes),

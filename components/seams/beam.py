@@ -28,7 +28,6 @@ COPIES = Seam(
     "tft 1.16 raises a TypeError in an analysis of two phases that it runs on Beam",
 )
 COPYING_MODULE = "tensorflow_transform.beam.deep_copy"  # tft's module that copies Beam's graph
-_ARGUMENTS = ["environment_id", "annotations"]
 
 
 @contextmanager
@@ -62,5 +61,6 @@ def allow_copies(copies: ModuleType) -> None:
     if not metadata.version("tensorflow-transform").startswith("1.16."):
         return
     constructor = getattr(copies.beam_pipeline, "AppliedPTransform", object).__init__
-    if inspect.getfullargspec(constructor).args[-2:] == _ARGUMENTS and not constructor.__defaults__:
+    last = inspect.getfullargspec(constructor).args[-2:]
+    if last == ["environment_id", "annotations"] and not constructor.__defaults__:
         constructor.__defaults__ = (None, None)

@@ -7,7 +7,7 @@ import inspect
 import logging
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -21,20 +21,15 @@ _log = logging.getLogger(__name__)
 class Seam:
     """Private names of a package, and the way round.
 
-    Attributes:
-      package: distribution that has the names.
-      need: purpose of the names, a noun phrase.
-      names: `module:name`, `module:function(its, first, parameters)`, or `module:Class@attribute` for an attribute that
-        the constructor sets.
-      versions: versions in which the names were read.
-      instead: what happens without the names.
+    A name is `module:name`, `module:function(its, first, parameters)`, or `module:Class@attribute` for an attribute
+    that the constructor sets.
     """
 
-    package: str
-    need: str
+    package: str  # distribution that has the names
+    need: str  # purpose of the names, a noun phrase
     names: tuple[str, ...]
-    versions: tuple[str, ...]
-    instead: str
+    versions: tuple[str, ...]  # in which the names were read
+    instead: str  # what happens without the names
 
     def available(self) -> str | None:
         """Return why the names cannot be used; None if they can."""
@@ -53,9 +48,9 @@ class Seam:
             raise InfeedError(reason, where=self.need, do=do)
 
 
-def listed(names: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
-    """Return `module:name` for each name of each module."""
-    return tuple(f"{module}:{name}" for module, those in names.items() for name in those)
+def listed(names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return `module:name` for each name of each module. Spaces separate the names of a module."""
+    return tuple(f"{module}:{name}" for module, those in names.items() for name in those.split())
 
 
 def _missing(name: str) -> str | None:

@@ -31,11 +31,7 @@ ITERATORS = Seam(
 ROW_SPECS = Seam(
     "tensorflow",
     "types of a row of a batch",
-    (
-        "tensorflow:RaggedTensorSpec._unbatch()",
-        "tensorflow:SparseTensorSpec._unbatch()",
-        "tensorflow:TensorSpec._unbatch()",
-    ),
+    tuple(f"tensorflow:{kind}TensorSpec._unbatch()" for kind in ("Ragged", "Sparse", "")),
     _VERSIONS,
     "map_examples fails; map_batches works",
 )

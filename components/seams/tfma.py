@@ -15,59 +15,31 @@ EVALUATION = Seam(
     listed(
         {
             _TFMA: (
-                "BASELINE_KEY",
-                "MetricDirection.HIGHER_IS_BETTER",
-                "metrics.metric_thresholds_from_metrics_specs",
-                "utils.update_eval_config_with_defaults",
-                "utils.verify_eval_config",
+                "BASELINE_KEY MetricDirection.HIGHER_IS_BETTER metrics.metric_thresholds_from_metrics_specs "
+                "utils.update_eval_config_with_defaults utils.verify_eval_config"
             ),
-            f"{_TFMA}.api.types": ("StructuredMetricValue",),
-            f"{_TFMA}.constants": (
-                "ATTRIBUTIONS_KEY",
-                "METRICS_KEY",
-                "PLOTS_KEY",
-                "TF_GENERIC",
-                "TF_KERAS",
-                "VALIDATIONS_KEY",
-            ),
-            f"{_TFMA}.evaluators.metrics_validator": ("validate_metrics",),
-            f"{_TFMA}.metrics.calibration_histogram": ("Bucket",),
-            f"{_TFMA}.metrics.metric_specs": ("to_computations",),
+            f"{_TFMA}.api.types": "StructuredMetricValue",
+            f"{_TFMA}.constants": "ATTRIBUTIONS_KEY METRICS_KEY PLOTS_KEY TF_GENERIC TF_KERAS VALIDATIONS_KEY",
+            f"{_TFMA}.evaluators.metrics_validator": "validate_metrics",
+            f"{_TFMA}.metrics.calibration_histogram": "Bucket",
+            f"{_TFMA}.metrics.metric_specs": "to_computations",
             f"{_TFMA}.metrics.metric_types": (
-                "CIDerivedMetricComputation",
-                "DerivedMetricComputation",
-                "Metric",
-                "MetricComputation",
-                "MetricKey",
-                "PlotKey",
-                "StandardMetricInputsPreprocessor",
-                "register_metric",
+                "CIDerivedMetricComputation DerivedMetricComputation Metric MetricComputation MetricKey PlotKey "
+                "StandardMetricInputsPreprocessor register_metric"
             ),
-            f"{_TFMA}.metrics.metric_util": (
-                "merge_per_key_computations",
-                "one_hot",
-                "to_label_prediction_example_weight",
-            ),
+            f"{_TFMA}.metrics.metric_util": "merge_per_key_computations one_hot to_label_prediction_example_weight",
             f"{_TFMA}.metrics.multi_class_confusion_matrix_metrics": (
-                "MatrixEntryKey",
-                "MatrixEntryKey.actual_class_id",
-                "MatrixEntryKey.predicted_class_id",
-                "NO_PREDICTED_CLASS_ID",
-                "multi_class_confusion_matrices",
+                "MatrixEntryKey MatrixEntryKey.actual_class_id MatrixEntryKey.predicted_class_id "
+                "NO_PREDICTED_CLASS_ID multi_class_confusion_matrices"
             ),
-            f"{_TFMA}.proto.config_pb2": ("EvalConfig", "EvalRun", "ModelSpec"),
+            f"{_TFMA}.proto.config_pb2": "EvalConfig EvalRun ModelSpec",
             f"{_TFMA}.utils.model_util": (
-                "find_input_name_in_features",
-                "get_baseline_model_spec",
-                "get_default_signature_name_from_model",
-                "get_model_type",
-                "is_callable_fn",
+                "find_input_name_in_features get_baseline_model_spec get_default_signature_name_from_model "
+                "get_model_type is_callable_fn"
             ),
             f"{_TFMA}.writers.metrics_plots_and_validations_writer": (
-                "CombineValidations",
-                "convert_slice_attributions_to_proto",
-                "convert_slice_metrics_to_proto",
-                "convert_slice_plots_to_proto",
+                "CombineValidations convert_slice_attributions_to_proto convert_slice_metrics_to_proto "
+                "convert_slice_plots_to_proto"
             ),
         }
     ),
@@ -118,11 +90,7 @@ def kind_of(combiner: Any) -> str:
 
 
 def settings_of(combiner: Any) -> SimpleNamespace:
-    """Return the settings of a combiner whose kind is known, by names without an underscore.
-
-    Raises:
-      AttributeError: the combiner lacks a setting.
-    """
+    """Return the settings of a combiner of a known kind by names without an underscore, or raise AttributeError."""
     kind = type(combiner)
     names = _COMBINERS[f"{kind.__module__.removeprefix(f'{_TFMA}.metrics.')}:{kind.__name__}"]
     found = SimpleNamespace(**{name: getattr(combiner, f"_{name}") for name in names})

@@ -33,45 +33,35 @@ ANALYSIS = Seam(
         *listed(
             {
                 f"{_TFT}.analyzers": (
-                    "_VocabOrderingType.FREQUENCY",
-                    "_VocabOrderingType.MUTUAL_INFORMATION",
-                    "_VocabOrderingType.WEIGHTED_FREQUENCY",
-                    "_VocabOrderingType.WEIGHTED_MUTUAL_INFORMATION",
-                    "calculate_recommended_min_diff_from_avg",
+                    "_VocabOrderingType.FREQUENCY _VocabOrderingType.MUTUAL_INFORMATION "
+                    "_VocabOrderingType.WEIGHTED_FREQUENCY _VocabOrderingType.WEIGHTED_MUTUAL_INFORMATION "
+                    "calculate_recommended_min_diff_from_avg"
                 ),
-                f"{_TFT}.analyzer_nodes": ("TENSOR_REPLACEMENTS",),
-                f"{_TFT}.annotators": ("clear_asset_annotations", "get_asset_annotations"),
-                f"{_TFT}.beam.analysis_graph_builder": ("build",),
-                f"{_TFT}.beam.analyzer_cache": ("DatasetCache",),
-                f"{_TFT}.beam.beam_nodes": ("CreateSavedModel",),
-                f"{_TFT}.beam.common": ("get_unique_temp_path",),
-                f"{_TFT}.graph_context": ("TFGraphContext",),
-                f"{_TFT}.graph_tools": ("SourcedTensorsVisitor", "get_analyzers_fingerprint", "get_dependent_inputs"),
-                f"{_TFT}.impl_helper": ("get_traced_transform_fn",),
-                f"{_TFT}.nodes": ("Traverser", "Visitor"),
-                f"{_TFT}.saved.saved_transform_io_v2": ("SavedModelLoader",),
+                f"{_TFT}.analyzer_nodes": "TENSOR_REPLACEMENTS",
+                f"{_TFT}.annotators": "clear_asset_annotations get_asset_annotations",
+                f"{_TFT}.beam.analysis_graph_builder": "build",
+                f"{_TFT}.beam.analyzer_cache": "DatasetCache",
+                f"{_TFT}.beam.beam_nodes": "CreateSavedModel",
+                f"{_TFT}.beam.common": "get_unique_temp_path",
+                f"{_TFT}.graph_context": "TFGraphContext",
+                f"{_TFT}.graph_tools": "SourcedTensorsVisitor get_analyzers_fingerprint get_dependent_inputs",
+                f"{_TFT}.impl_helper": "get_traced_transform_fn",
+                f"{_TFT}.nodes": "Traverser Visitor",
+                f"{_TFT}.saved.saved_transform_io_v2": "SavedModelLoader",
                 f"{_TFT}.schema_inference": (
-                    "_TF_METADATA_EXTRA_ANNOTATION",
-                    "_TF_METADATA_EXTRA_ANNOTATION_GLOBAL",
-                    "_TF_METADATA_EXTRA_ANNOTATION_PROTO",
-                    "_TF_METADATA_EXTRA_ANNOTATION_TYPE_URL",
-                    "_TF_METADATA_TENSOR_COLLECTION",
-                    "_TF_METADATA_TENSOR_MAX_COLLECTION",
-                    "_TF_METADATA_TENSOR_MIN_COLLECTION",
-                    "_METADATA_SPARSE_OUTPUT_OVERRIDES_FIELD",
-                    "get_traced_metadata_fn",
-                    "infer_feature_schema_v2",
+                    "_TF_METADATA_EXTRA_ANNOTATION _TF_METADATA_EXTRA_ANNOTATION_GLOBAL "
+                    "_TF_METADATA_EXTRA_ANNOTATION_PROTO _TF_METADATA_EXTRA_ANNOTATION_TYPE_URL "
+                    "_TF_METADATA_TENSOR_COLLECTION _TF_METADATA_TENSOR_MAX_COLLECTION "
+                    "_TF_METADATA_TENSOR_MIN_COLLECTION _METADATA_SPARSE_OUTPUT_OVERRIDES_FIELD "
+                    "get_traced_metadata_fn infer_feature_schema_v2"
                 ),
                 f"{_TFT}.tf2_utils": (
-                    "get_structured_inputs_from_func_graph",
-                    "strip_and_get_tensors_and_control_dependencies",
-                    "supply_missing_inputs",
+                    "get_structured_inputs_from_func_graph strip_and_get_tensors_and_control_dependencies "
+                    "supply_missing_inputs"
                 ),
-                f"{_TFT}.tf_metadata.metadata_io": ("write_metadata",),
+                f"{_TFT}.tf_metadata.metadata_io": "write_metadata",
                 f"{_TFT}.tf_utils": (
-                    "GLOBAL_Y_COUNT_SENTINEL_INT",
-                    "GLOBAL_Y_COUNT_SENTINEL_STRING",
-                    "fetch_vocabulary_reserved_tokens",
+                    "GLOBAL_Y_COUNT_SENTINEL_INT GLOBAL_Y_COUNT_SENTINEL_STRING fetch_vocabulary_reserved_tokens"
                 ),
             }
         ),
@@ -79,8 +69,6 @@ ANALYSIS = Seam(
     _VERSIONS,
     "tft analyzes and transforms on Beam, in TFX's own executor",
 )
-# tft's words for a dimension of a feature that has no size.
-_NO_SIZE = "all dimensions must have known size"
 
 
 def rows_by_key(values: Sequence[Any]) -> Iterable[tuple[Any, Any]]:
@@ -148,15 +136,14 @@ def empty_vocabulary_entry(dtype: str) -> Any:
 
 def is_unsized_feature(error: ValueError) -> bool:
     """Report whether tft refused a feature because a dimension has no size."""
-    return _NO_SIZE in str(error)
+    return "all dimensions must have known size" in str(error)
 
 
 def traced(function: Any, owner: Any, name: str) -> Any:
     """Trace a tf.function for a SavedModel, and return the concrete function.
 
-    Args:
-      owner: module that holds the tables, variables and assets. Its attribute `name` computes nothing. The caller sets
-        it to a function of `part_of`, because tft would copy the whole graph.
+    `owner` is the module that holds the tables, variables and assets. Its attribute `name` computes nothing. The caller
+    sets it to a function of `part_of`, because tft would copy the whole graph.
     """
     from tensorflow_transform.saved import saved_transform_io_v2
 
@@ -200,11 +187,8 @@ def check_fingerprint(first: Any, graph: Any) -> None:
 def annotations_of(graph: Any, features: Any, *, final: bool) -> Callable[[], Mapping[str, Any]] | None:
     """Return what tft's `metadata_fn` does, which traces the function once more: it returns annotations of features.
 
-    Args:
-      final: whether the results of all analyzers are known. If not, only names of features are returned.
-
-    Returns:
-      None if some annotations depend on columns.
+    If the results of some analyzer are not known yet, not `final`, only names of features are returned. Return None if
+    some annotations depend on columns.
     """
     import tensorflow as tf
     from tensorflow_transform import graph_tools, schema_inference, tf2_utils

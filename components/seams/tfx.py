@@ -146,8 +146,7 @@ def find_functions_by(
 ) -> None:
     """Have this executor of Transform find the user's functions by ours.
 
-    Args:
-      preprocessing, statistics: get TFX's inputs of the function, and TFX's own way to find it, which takes inputs.
+    Both get TFX's inputs of the function, and TFX's own way to find it, which takes inputs.
     """
     own_preprocessing, own_statistics = executor._GetPreprocessingFn, executor._GetStatsOptionsUpdaterFn
     executor._GetPreprocessingFn = lambda inputs, outputs: preprocessing(

@@ -39,23 +39,15 @@ class ComparisonOptions:
 
 @dataclass(frozen=True)
 class ColumnChange:
-    """The change of one column.
-
-    Attributes:
-      before, after: statistics. None if the column does not exist.
-      measure: measure of the distance. None if the columns cannot be compared.
-      distance: from 0, equal, to 1, disjoint. None if one side has no values.
-      threshold: largest allowed distance.
-      most: for text, the value whose share differs most.
-    """
+    """The change of one column."""
 
     name: str
-    before: ColumnStatistics | None
+    before: ColumnStatistics | None  # None if the column does not exist
     after: ColumnStatistics | None
-    measure: Measure | None = None
-    distance: float | None = None
-    threshold: float = 0.0
-    most: bytes | None = None
+    measure: Measure | None = None  # None if the columns cannot be compared
+    distance: float | None = None  # from 0, equal, to 1, disjoint; None if one side has no values
+    threshold: float = 0.0  # largest allowed distance
+    most: bytes | None = None  # for text, the value whose share differs most
 
     @property
     def problem(self) -> str:
@@ -77,19 +69,18 @@ def compare(
     """Return the change of every column of either side, sorted by name. Columns that no row has are ignored."""
     options = options or ComparisonOptions()
     olds, news = ({name: one for name, one in side.items() if one.present} for side in (before, after))
-    return [_change(name, olds.get(name), news.get(name), options) for name in sorted({*olds, *news})]
-
-
-def _change(
-    name: str, before: ColumnStatistics | None, after: ColumnStatistics | None, options: ComparisonOptions
-) -> ColumnChange:
-    if before is None or after is None or before.type != after.type:
-        return ColumnChange(name, before, after)
-    if before.type == "bytes":
-        distance, most = l_infinity(before.counts, after.counts)
-        return ColumnChange(name, before, after, "L-infinity", distance, options.l_infinity, most)
-    distance = jensen_shannon(*common_histograms(numbers_of(before), numbers_of(after)))
-    return ColumnChange(name, before, after, "Jensen-Shannon", distance, options.jensen_shannon)
+    changes = []
+    for name in sorted({*olds, *news}):
+        old, new = olds.get(name), news.get(name)
+        if old is None or new is None or old.type != new.type:
+            changes.append(ColumnChange(name, old, new))
+        elif old.type == "bytes":
+            distance, most = l_infinity(old.counts, new.counts)
+            changes.append(ColumnChange(name, old, new, "L-infinity", distance, options.l_infinity, most))
+        else:
+            distance = jensen_shannon(*common_histograms(numbers_of(old), numbers_of(new)))
+            changes.append(ColumnChange(name, old, new, "Jensen-Shannon", distance, options.jensen_shannon))
+    return changes
 
 
 def l_infinity(before: ValueCounts, after: ValueCounts) -> tuple[float | None, Any]:

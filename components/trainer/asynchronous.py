@@ -39,11 +39,7 @@ class PerWorkerDatasets:
 def make_scheduled_functions(
     model: keras.Model, strategy: tf.distribute.Strategy, batches: PerWorkerDatasets
 ) -> StepFunctions:
-    """Return the functions for `fit`: a step of training or evaluation is one step on every worker.
-
-    Raises:
-      InfeedError: workers cannot share the model's optimizer.
-    """
+    """Return the functions for `fit`: a step is one on every worker; raise InfeedError for an unfit optimizer."""
     keras_seam.COORDINATED_STEPS.require("install a keras of docs/compatibility.md, or use another strategy")
     check_model(model)
     # TensorFlow gives the one coordinator of a strategy to whoever asks, so this is the one of `parameter_server`.
@@ -143,11 +139,8 @@ def check_model(model: keras.Model) -> None:
     """Raise InfeedError if Keras updates variables inside a condition, where updates cannot be separated."""
     optimizer = model.optimizer
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        raise InfeedError(
-            "float16 scales the loss, and workers cannot agree on by how much",
-            where="strategy parameter_server",
-            do="use bfloat16 or float32",
-        )
+        what = "float16 scales the loss, and workers cannot agree on by how much"
+        raise InfeedError(what, where="strategy parameter_server", do="use bfloat16 or float32")
     if optimizer.gradient_accumulation_steps:
         raise InfeedError(
             f"gradient_accumulation_steps is {optimizer.gradient_accumulation_steps}, and each worker's gradients are "

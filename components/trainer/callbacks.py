@@ -35,21 +35,14 @@ class CallbackSpec:
 
 
 def make_callbacks(options: TrainOptions, spec: CallbackSpec) -> list[keras.callbacks.Callback]:
-    """All callbacks, the user's first.
-
-    Raises:
-      InfeedError: the callbacks function does not exist, or gives something other than a list of Keras callbacks.
-    """
+    """Return all callbacks, the user's first; raise InfeedError unless these are Keras callbacks."""
     callbacks: list[keras.callbacks.Callback] = []
     if function := options.callbacks_fn:
         callbacks += user_code.load(function, "callbacks_fn")(spec)
         for callback in callbacks:
             if not isinstance(callback, keras.callbacks.Callback):
-                raise InfeedError(
-                    f"the function returned a {type(callback).__name__} among its callbacks",
-                    where=function,
-                    do="return a list of keras.callbacks.Callback objects",
-                )
+                what = f"the function returned a {type(callback).__name__} among its callbacks"
+                raise InfeedError(what, where=function, do="return a list of keras.callbacks.Callback objects")
     if spec.chief:
         callbacks.append(TensorBoard(spec.folder, write_graph=False))
     if options.patience:

@@ -186,7 +186,10 @@ class Checkpoints(keras.callbacks.Callback):
     def _save(self, finished: bool = False) -> None:
         self._join()
         self._step.assign(self._progress.done)
-        remembered = {str(i): _plain_attributes(one) for i, one in enumerate(self._remembering())}
+        remembered: dict[str, Any] = {}
+        for i, one in enumerate(self._remembering()):
+            names = [name for name in vars(one) if not name.startswith("_") and name != "params"]  # which Keras sets
+            remembered[str(i)] = {name: vars(one)[name] for name in names if plain(vars(one)[name])}
         self._memory.assign(pack({**remembered, _FINISHED: finished}))
         number = self._progress.done + finished  # in the place of no earlier one
         try:
@@ -216,11 +219,9 @@ class Checkpoints(keras.callbacks.Callback):
             told = [(one, memory[str(i)]) for i, one in enumerate(self._remembering())]
         except (AssertionError, ValueError, KeyError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
             folder = os.path.dirname(self._newest)
-            raise InfeedError(
-                f"the checkpoint is of another training, or of another version: {_first_line(error)}",
-                where=self._newest,
-                do=f"remove {folder} to train from the beginning, or go on with the version that wrote it",
-            ) from error
+            what = f"the checkpoint is of another training, or of another version: {_first_line(error)}"
+            do = f"remove {folder} to train from the beginning, or go on with the version that wrote it"
+            raise InfeedError(what, where=self._newest, do=do) from error
         self._newest = None
         for one, remembered in told:
             for name, value in remembered.items():
@@ -229,12 +230,6 @@ class Checkpoints(keras.callbacks.Callback):
 
     def _remembering(self) -> list[Any]:
         return [*self._callbacks, self.model.history]  # Keras puts its History callback there
-
-
-def _plain_attributes(callback: Any) -> dict[str, Any]:
-    """Return the attributes of a callback that a checkpoint keeps, without `params`, which Keras sets."""
-    attributes = vars(callback).items()
-    return {name: value for name, value in attributes if not name.startswith("_") and name != "params" and plain(value)}
 
 
 def plain(value: Any) -> bool:

@@ -55,7 +55,6 @@ class CheckpointMirror:
             raise OSError(str(error)) from error
 
     def remove(self) -> None:
-        """Remove the folder in the store."""
         files.remove(self.remote)
 
 

@@ -40,8 +40,7 @@ _log = logging.getLogger(__name__)
 def class_weights(options: TrainOptions, graph: Graph, patterns: Sequence[str]) -> tuple[float, ...]:
     """Return the class weights in index order, or an empty tuple if the options set none.
 
-    Raises:
-      InfeedError: a class does not exist or has no rows, or the label has no counts.
+    Raise InfeedError if a class does not exist or has no rows, or the label has no counts.
     """
     named, classes = options.class_weight, graph.classes
     if named != "balanced":
@@ -76,19 +75,13 @@ def with_class_weights(batches: Batches, weights: Sequence[float]) -> Batches:
 def balanced(rows: Ints, classes: Sequence[str]) -> tuple[float, ...]:
     """Return weights that give all classes the same total weight and keep the total weight of all rows.
 
-    Args:
-      rows: number of rows of each class, int64 [classes].
-      classes: class names in index order. If empty, labels are numbers, and only numbers that occur are classes.
-
-    Raises:
-      InfeedError: a class has no rows.
+    `rows` are counts, int64 [classes]. Without class names, labels are numbers, and only those that occur are classes.
+    Raise InfeedError if a named class has no rows.
     """
     if classes and not rows.all():
-        raise InfeedError(
-            f"class {classes[int(np.argmin(rows))]!r} has no training rows, so no weight can balance it",
-            where=_OPTION,
-            do=f"remove it from the label's vocabulary, add rows of it, or {_BY_NAME}",
-        )
+        what = f"class {classes[int(np.argmin(rows))]!r} has no training rows, so no weight can balance it"
+        do = f"remove it from the label's vocabulary, add rows of it, or {_BY_NAME}"
+        raise InfeedError(what, where=_OPTION, do=do)
     there = np.maximum(rows, 1)
     return tuple(np.where(rows > 0, rows.sum() / (np.count_nonzero(rows) * there), 1.0).tolist())
 
@@ -96,10 +89,8 @@ def balanced(rows: Ints, classes: Sequence[str]) -> tuple[float, ...]:
 def rows_of_classes(options: TrainOptions, graph: Graph, patterns: Sequence[str]) -> Ints:
     """Count the Examples of each class, int64 [classes], from the statistics of the label's column.
 
-    If the Examples have no statistics, `statistics_of` reads them once.
-
-    Raises:
-      InfeedError: the label depends on several columns, has too many values, or is not a class index.
+    If the Examples have no statistics, `statistics_of` reads them once. Raise InfeedError if the label depends on
+    several columns, has too many values, or is not a class index.
     """
     is_index = options.examples_are == "transformed"
     spec = {graph.label: graph.transformed_spec[graph.label]} if is_index else graph.raw_spec_of([graph.label])
@@ -113,7 +104,13 @@ def rows_of_classes(options: TrainOptions, graph: Graph, patterns: Sequence[str]
     distinct = encode_examples(pa.RecordBatch.from_arrays([values], [name])).to_pylist()
     given: dict[str, Any] = tf.io.parse_example(distinct, spec)
     index = label_of((given if is_index else graph.transform(given))[graph.label], options).numpy()
-    _check_indices(index, graph)
+    most = len(graph.classes) or _MOST_CLASSES
+    wrong = index[index >= most] if index.dtype.kind in "iu" else index
+    if wrong.size:
+        named = f" (it has {most} classes)" if graph.classes else ""
+        what = f"label {graph.label!r} is {wrong[0]}, which is not a class index{named}"
+        do = "number the classes in a Transform: Transform(..., features=[..., Label('...')])"
+        raise InfeedError(what, where=_OPTION, do=do)
     usable = index >= 0  # -1 marks examples without a label
     rows: Ints = np.zeros(len(graph.classes) or int(index.max(initial=-1)) + 1, np.int64)
     np.add.at(rows, index[usable], counts.counts[usable])
@@ -137,16 +134,3 @@ def _counted(column: str, patterns: Sequence[str]) -> ColumnStatistics:
         what = f"column {column!r} has up to {found.lengths.maximum} values per row, but a label has one"
         raise InfeedError(what, where=", ".join(places), do=_BY_NAME)
     return found
-
-
-def _check_indices(index: npt.NDArray[Any], graph: Graph) -> None:
-    """Raise InfeedError unless all values are class indices; -1 marks a missing label."""
-    most = len(graph.classes) or _MOST_CLASSES
-    wrong = index[index >= most] if index.dtype.kind in "iu" else index
-    if wrong.size:
-        named = f" (it has {most} classes)" if graph.classes else ""
-        raise InfeedError(
-            f"label {graph.label!r} is {wrong[0]}, which is not a class index{named}",
-            where=_OPTION,
-            do="number the classes in a Transform: Transform(..., features=[..., Label('...')])",
-        )

@@ -62,8 +62,7 @@ def cluster_here(environ: Mapping[str, str] = os.environ) -> tuple[dict[str, lis
 def worker_context(environ: Mapping[str, str] = os.environ) -> WorkerContext:
     """Return the index of this worker and the number of workers. Worker 0 is the chief, which exports and reports.
 
-    Raises:
-      InfeedError: TF_CONFIG is not valid JSON, or names a task that does not train, such as an evaluator.
+    Raise InfeedError if TF_CONFIG is not valid JSON, or names a task that does not train, such as an evaluator.
     """
     cluster, here = cluster_here(environ)
     tasks = [(kind, index) for kind in _TRAINING_TASKS for index in range(len(cluster.get(kind, ())))]
@@ -75,12 +74,9 @@ def worker_context(environ: Mapping[str, str] = os.environ) -> WorkerContext:
 
 
 def coordinated_workers(environ: Mapping[str, str] = os.environ) -> WorkerContext:
-    """Return the workers of a cluster with parameter servers, seen from the chief.
+    """Return the workers of a cluster with parameter servers, for the chief: it has index 0, reports and exports.
 
-    The chief does not train. It has index 0, because it reports and exports.
-
-    Raises:
-      InfeedError: TF_CONFIG does not name one chief, workers and parameter servers, or this process is not the chief.
+    Raise InfeedError if TF_CONFIG does not name one chief, workers and parameter servers, or this is not the chief.
     """
     cluster, (kind, index) = cluster_here(environ)
     chiefs, workers, servers = (len(cluster.get(kind, ())) for kind in ("chief", "worker", "ps"))
@@ -125,11 +121,9 @@ def connect(environ: MutableMapping[str, str] = os.environ) -> tf.distribute.Str
     _notice_dead_processes(environ)
     strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
     if strategy.num_replicas_in_sync > 1:
-        raise InfeedError(
-            f"a worker has {strategy.num_replicas_in_sync} GPUs, which the optimizers of Keras 3 cannot share",
-            where="strategy parameter_server",
-            do="start one worker per GPU, and select the GPU with CUDA_VISIBLE_DEVICES",
-        )
+        what = f"a worker has {strategy.num_replicas_in_sync} GPUs, which the optimizers of Keras 3 cannot share"
+        do = "start one worker per GPU, and select the GPU with CUDA_VISIBLE_DEVICES"
+        raise InfeedError(what, where="strategy parameter_server", do=do)
     tf.distribute.coordinator.ClusterCoordinator(strategy)  # copies every table loaded from now on to all workers
     return strategy
 
@@ -137,11 +131,7 @@ def connect(environ: MutableMapping[str, str] = os.environ) -> tf.distribute.Str
 def serve(model: str, environ: MutableMapping[str, str] = os.environ) -> None:
     """Execute the functions that the chief sends, until the chief exits.
 
-    Args:
-      model: folder that the chief exports to. If it holds no model afterwards, the chief has failed.
-
-    Raises:
-      InfeedError: the chief did not start, or exported no model.
+    Raise InfeedError if the chief did not start, or if its folder `model` holds no exported model afterwards.
     """
     _notice_dead_processes(environ)
     warn_of_open_port(environ)
@@ -151,11 +141,8 @@ def serve(model: str, environ: MutableMapping[str, str] = os.environ) -> None:
     until = time.monotonic() + _CHIEF_COMES_SECONDS
     while not _answers(chief):
         if time.monotonic() > until:
-            raise InfeedError(
-                f"the chief did not start within {_CHIEF_COMES_SECONDS / 60:.0f} minutes",
-                where=f"chief {chief}",
-                do="start it with the same TF_CONFIG, as the task chief 0",
-            )
+            what = f"the chief did not start within {_CHIEF_COMES_SECONDS / 60:.0f} minutes"
+            raise InfeedError(what, where=f"chief {chief}", do="start it with the same TF_CONFIG, as the task chief 0")
         time.sleep(_LOOK_SECONDS)
     missed = 0
     while missed < _LOOKS:  # TensorFlow's `Server.join` never returns, even after the chief exits
@@ -163,11 +150,8 @@ def serve(model: str, environ: MutableMapping[str, str] = os.environ) -> None:
         missed = 0 if _answers(chief) else missed + 1
     del server
     if not tf.io.gfile.exists(os.path.join(model, "saved_model.pb")):
-        raise InfeedError(
-            "the chief exited without exporting a model",
-            where=f"chief {chief}",
-            do="read its log, then start all processes again together; training resumes from the last checkpoint",
-        )
+        do = "read its log, then start all processes again together; training resumes from the last checkpoint"
+        raise InfeedError("the chief exited without exporting a model", where=f"chief {chief}", do=do)
 
 
 @contextmanager
@@ -176,11 +160,9 @@ def lost_process_context() -> Iterator[None]:
     try:
         yield
     except tf.errors.UnavailableError as error:
-        raise InfeedError(
-            f"a process of the training is gone: {str(error).splitlines()[0]}",
-            where="cluster of TF_CONFIG",
-            do="start all processes again together; training resumes from the last checkpoint",
-        ) from error
+        what = f"a process of the training is gone: {str(error).splitlines()[0]}"
+        do = "start all processes again together; training resumes from the last checkpoint"
+        raise InfeedError(what, where="cluster of TF_CONFIG", do=do) from error
 
 
 def _config(environ: Mapping[str, str], name: str) -> dict[str, Any]:
@@ -195,11 +177,8 @@ def _config(environ: Mapping[str, str], name: str) -> dict[str, Any]:
 
 def _does_not_train(kind: str, index: int, training: tuple[str, ...]) -> InfeedError:
     *most, last = training
-    return InfeedError(
-        f"the task {kind} {index} does not train",
-        where="environment variable TF_CONFIG",
-        do=f"start this program only as {', '.join(most)} or {last}; evaluation runs in the same processes",
-    )
+    do = f"start this program only as {', '.join(most)} or {last}; evaluation runs in the same processes"
+    return InfeedError(f"the task {kind} {index} does not train", where="environment variable TF_CONFIG", do=do)
 
 
 def warn_of_open_port(environ: Mapping[str, str] = os.environ) -> None:

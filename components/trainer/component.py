@@ -125,17 +125,13 @@ class Trainer(TfxTrainer):
 
 def _plain(custom_config: dict[str, Any] | RuntimeParameter | None) -> dict[str, Any]:
     if isinstance(custom_config, RuntimeParameter):
-        raise InfeedError(
-            f"custom_config is the runtime parameter {custom_config.name!r}, and something has to be added to it",
-            where="Trainer",
-            do="give custom_config as a dict; epochs, batch_size and strategy may be runtime parameters",
-        )
+        what = f"custom_config is the runtime parameter {custom_config.name!r}, and something has to be added to it"
+        do = "give custom_config as a dict; epochs, batch_size and strategy may be runtime parameters"
+        raise InfeedError(what, where="Trainer", do=do)
     if CUSTOM_CONFIG_KEY in (custom_config or {}):
-        raise InfeedError(
-            f"custom_config has the key {CUSTOM_CONFIG_KEY!r}, under which the options travel",
-            where="Trainer",
-            do="give them as options=TrainOptions(...), or call your entry something else",
-        )
+        what = f"custom_config has the key {CUSTOM_CONFIG_KEY!r}, under which the options travel"
+        do = "give them as options=TrainOptions(...), or call your entry something else"
+        raise InfeedError(what, where="Trainer", do=do)
     return dict(custom_config or {})
 
 
@@ -144,9 +140,6 @@ def _if_known(statistics: types.BaseChannel | None) -> dict[str, Any]:
     if statistics is None:
         return {}
     if "statistics" not in inspect.signature(TfxTrainer.__init__).parameters:
-        raise InfeedError(
-            "the Trainer of the installed TFX takes no statistics",
-            where="Trainer",
-            do="leave it out, or use TFX 1.21",
-        )
+        do = "leave it out, or use TFX 1.21"
+        raise InfeedError("the Trainer of the installed TFX takes no statistics", where="Trainer", do=do)
     return {"statistics": statistics}

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -119,13 +120,18 @@ def mask_type(dtype: tf.DType) -> tf.DType:
     return tf.uint8 if dtype.is_floating else dtype
 
 
+def _asserted(value: tf.Tensor, holds: tf.Tensor, *complaint: Any) -> tf.Tensor:
+    """Return the value, whose computation fails with the complaint unless `holds`."""
+    with tf.control_dependencies([tf.debugging.Assert(holds, list(complaint))]):
+        return tf.identity(value)
+
+
 def _as_mask(feature: tf.Tensor) -> tf.Tensor:
     if not feature.dtype.is_floating:
         return feature
-    complaint = "a mask holds classes from 0 to 255, and this one:"
     fits = tf.reduce_all((feature >= 0) & (feature <= tf.uint8.max))
-    with tf.control_dependencies([tf.debugging.Assert(fits, [complaint, feature])]):
-        return tf.cast(feature, mask_type(feature.dtype))
+    sound = _asserted(feature, fits, "a mask holds classes from 0 to 255, and this one:", feature)
+    return tf.cast(sound, mask_type(feature.dtype))
 
 
 def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: bool, served: bool) -> BatchFunctions:
@@ -143,17 +149,23 @@ def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: 
         weight = [_weight(features.pop(options.feed.weight))] if options.feed.weight else []
         for name in image_names(features, options):
             features[name] = tf.cast(features[name], tf.uint8)
-        batch = (packing.pack(features), label, *weight)
-        return _checked(batch, graph.label) if training else _usable_rows(batch)
-
-    def augment_batch(batch: Labeled, number: tf.Tensor, workers: WorkerContext) -> Labeled:
-        return _augment(batch, number, workers, options)
+        packed = packing.pack(features)
+        if not training:
+            return _usable_rows(packed, label, *weight)
+        # Neither -1 nor NaN may reach a loss.
+        wrong = f"a training record has no label {graph.label}, or a class that Transform did not see; "
+        label = _asserted(label, tf.reduce_all(_is_usable(label)), f"{wrong}take such records out")
+        return packed, label, *weight
 
     def normalise_batch(batch: Labeled) -> Labeled:
         return normalise_images(batch[0], options), *batch[1:]
 
-    key = _key(graph, options, parsing_spec, packing, training)
-    functions = BatchFunctions(parse, transform, augment_batch, normalise_batch, key)
+    # The key names the work of `parse` and `transform`: the graph, and the options that they look at.
+    pixels = [*options.images, *(("mask", name) for name in options.masks)]
+    looked_at = graph.not_inputs, pixels, options.examples_are, options.task, sorted(parsing_spec.items())
+    named = *looked_at, training, graph.fingerprint, sorted(packing.packs)
+    key = hashlib.sha256(repr(named).encode()).hexdigest()
+    functions = BatchFunctions(parse, transform, partial(_augment, options=options), normalise_batch, key)
     return replace(functions, check_map=check_servable) if served else functions
 
 
@@ -161,11 +173,8 @@ def check_served(names: Collection[str], served: Collection[str], where: str) ->
     """Raise InfeedError for a feature of batches that serving does not compute."""
     if unknown := sorted(set(names) - set(served)):
         shown = ", ".join(sorted(served)[:_SHOWN]) + (", ..." if len(served) > _SHOWN else "")
-        raise InfeedError(
-            f"batches contain feature {unknown[0]!r}, which the serving signature cannot compute",
-            where=where,
-            do=f"use features of the transform graph: {shown}",
-        )
+        what = f"batches contain feature {unknown[0]!r}, which the serving signature cannot compute"
+        raise InfeedError(what, where=where, do=f"use features of the transform graph: {shown}")
 
 
 def check_servable(before: Mapping[str, Any], after: Mapping[str, Any], where: str) -> None:
@@ -174,41 +183,20 @@ def check_servable(before: Mapping[str, Any], after: Mapping[str, Any], where: s
     for name, value in after.items():
         was, now = (tf.type_spec_from_value(one) for one in (before[name], value))
         if was.dtype != now.dtype or not was.shape.is_compatible_with(now.shape):
-            raise InfeedError(
-                f"feature {name!r} is {now.dtype.name} {now.shape}, and {was.dtype.name} {was.shape} in serving",
-                where=where,
-                do="return the type and shape that Transform returns",
-            )
-
-
-def _key(graph: Graph, options: TrainOptions, parsing_spec: Mapping[str, Any], packing: Packing, training: bool) -> str:
-    """Names what `parse` and `transform` do: the graph, and the options that they look at."""
-    pixels = [*options.images, *(("mask", name) for name in options.masks)]
-    looked_at = graph.not_inputs, pixels, options.examples_are, options.task, sorted(parsing_spec.items())
-    named = *looked_at, training, graph.fingerprint, sorted(packing.packs)
-    return hashlib.sha256(repr(named).encode()).hexdigest()
+            what = f"feature {name!r} is {now.dtype.name} {now.shape}, and {was.dtype.name} {was.shape} in serving"
+            raise InfeedError(what, where=where, do="return the type and shape that Transform returns")
 
 
 def _weight(feature: tf.Tensor) -> tf.Tensor:
     """float32 [batch]"""
     weight = tf.cast(tf.reshape(feature, [-1]), tf.float32)
-    complaint = "an example's weight is below 0 or no number; FeedOptions.weight names the feature"
     is_sound = tf.reduce_all(tf.math.is_finite(weight) & (weight >= 0))
-    with tf.control_dependencies([tf.debugging.Assert(is_sound, [complaint])]):
-        return tf.identity(weight)
+    complaint = "an example's weight is below 0 or no number; FeedOptions.weight names the feature"
+    return _asserted(weight, is_sound, complaint)
 
 
-def _checked(batch: Labeled, name: str) -> Labeled:
-    """Stops training on a record without a label: neither -1 nor NaN may reach a loss."""
-    features, label, *weight = batch
-    complaint = f"a training record has no label {name}, or a class that Transform did not see; take such records out"
-    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(_is_usable(label)), [complaint])]):
-        return features, tf.identity(label), *weight
-
-
-def _usable_rows(batch: Labeled) -> Labeled:
+def _usable_rows(features: dict[str, Any], label: tf.Tensor, *weight: tf.Tensor) -> Labeled:
     """Leaves out evaluation records whose class the loss does not know. Evaluator counts them, as wrong."""
-    features, label, *weight = batch
     rows = tf.where(_is_usable(label))[:, 0]
     for name, value in features.items():
         if isinstance(value, tf.SparseTensor):

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
+from infeed.components.feed.capacity import short_name
 from infeed.components.feed.columns import is_static_number
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext, share_of_batch
 from infeed.components.feed.row_batches import CallRows, deal_rows
@@ -37,11 +38,9 @@ def make_strategy(name: str, workers: WorkerContext = SINGLE_WORKER) -> tf.distr
     """
     check_strategy(name)
     if workers.count > 1 and name not in ("auto", *_OF_SEVERAL_PROCESSES):
-        raise InfeedError(
-            f"strategy {name!r} trains in one process, and TF_CONFIG names {workers.count} workers",
-            where="option strategy",
-            do="use multi_worker_mirrored or auto, or start one process without TF_CONFIG",
-        )
+        what = f"strategy {name!r} trains in one process, and TF_CONFIG names {workers.count} workers"
+        do = "use multi_worker_mirrored or auto, or start one process without TF_CONFIG"
+        raise InfeedError(what, where="option strategy", do=do)
     if name == "tpu":
         return _tpu()
     if name == "parameter_server":
@@ -80,22 +79,16 @@ def check_batch_size(batch_size: int, strategy: tf.distribute.Strategy) -> None:
 def check_xla(xla: bool | None, strategy: tf.distribute.Strategy) -> None:
     """Raise InfeedError if XLA is requested and the step has to communicate with other replicas."""
     if xla and strategy_name(strategy) in _TALK_WITHIN_A_STEP:
-        raise InfeedError(
-            f"xla is asked for under the strategy {strategy_name(strategy)}",
-            where="option xla",
-            do="use it with one_device, or leave it out",
-        )
+        do = "use it with one_device, or leave it out"
+        raise InfeedError(f"xla is asked for under the strategy {strategy_name(strategy)}", where="option xla", do=do)
 
 
 def check_for_tpu(inputs: dict[str, Any]) -> None:
     """Raise InfeedError unless a TPU can take the features [batch, ...]: dense numbers of a static shape."""
     for name, spec in inputs.items():
         if not is_static_number(spec):
-            raise InfeedError(
-                f"a TPU cannot take the feature {name!r}: {spec}",
-                where="strategy tpu",
-                do="let Transform make numbers of a fixed shape of it: look words up in a vocabulary, pad lists",
-            )
+            do = "let Transform make numbers of a fixed shape of it: look words up in a vocabulary, pad lists"
+            raise InfeedError(f"a TPU cannot take the feature {name!r}: {spec}", where="strategy tpu", do=do)
 
 
 def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, batch_size: int) -> Any:
@@ -161,7 +154,7 @@ def gathering_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
 
 def device_steps(strategy: tf.distribute.Strategy) -> tuple[PrefetchToDevice, ...]:
     """Return the stages of the plan that copy batches to devices."""
-    devices = tuple(":".join(device.split(":")[-2:]) for device in accelerators(strategy))
+    devices = tuple(map(short_name, accelerators(strategy)))
     return (PrefetchToDevice(devices),) if devices else ()
 
 
@@ -188,10 +181,7 @@ def gather_seconds(measured: Sequence[float], strategy: tf.distribute.Strategy) 
     A process that schedules the steps of all workers has measured all of them.
     """
     replicas = strategy.num_replicas_in_sync
-    if is_coordinated(strategy) or replicas == 1:
-        return list(measured)
-    here = len(strategy.extended.worker_devices)
-    if replicas == here:
+    if is_coordinated(strategy) or replicas == 1 or replicas == (here := len(strategy.extended.worker_devices)):
         return list(measured)
     (own,) = measured
     return [one / 1e6 for one in all_gather(round(1e6 * own), strategy)[::here]]
@@ -215,9 +205,6 @@ def _tpu() -> tf.distribute.Strategy:
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect("local")
     except (TypeError, ValueError, tf.errors.OpError) as error:  # a TensorFlow without TPU support gives a TypeError
-        raise InfeedError(
-            "there is no TPU",
-            where="strategy tpu",
-            do="run on a TPU VM with a TensorFlow that was built for it, or use the strategy auto",
-        ) from error
+        do = "run on a TPU VM with a TensorFlow that was built for it, or use the strategy auto"
+        raise InfeedError("there is no TPU", where="strategy tpu", do=do) from error
     return tf.distribute.TPUStrategy(resolver)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import keras
@@ -53,7 +54,6 @@ class RecordEpochs(keras.callbacks.Callback):
 
     @property
     def epochs(self) -> tuple[EpochProfile, ...]:
-        """All epochs so far."""
         return tuple(schema.read(EpochProfile, record) for record in self.records)
 
     @property
@@ -65,15 +65,17 @@ class RecordEpochs(keras.callbacks.Callback):
 
     def among(self, callbacks: Sequence[keras.callbacks.Callback]) -> list[keras.callbacks.Callback]:
         """Return this callback and the others in their order, each followed by a mark that takes its time."""
-        marked = [one for callback in callbacks for one in (callback, _Mark(self, type(callback).__name__))]
-        return [self, *marked]
+        marked: list[keras.callbacks.Callback] = [self]
+        for callback in callbacks:
+            ended = partial(self._ends_callback, type(callback).__name__)
+            marked += [callback, keras.callbacks.LambdaCallback(on_train_batch_begin=ended, on_train_batch_end=ended)]
+        return marked
 
     def starts_call(self) -> None:
         """Note that the training function is called: what passed since the last callback was no training."""
         self.outside += self._lap()
 
-    def ends_callback(self, name: str) -> None:
-        """Note that the batch hook of a callback has ended."""
+    def _ends_callback(self, name: str, batch: int, logs: Any = None) -> None:
         took = self._lap()
         self.outside += took
         self.of_callbacks[name] = self.of_callbacks.get(name, 0.0) + took
@@ -121,17 +123,3 @@ class RecordEpochs(keras.callbacks.Callback):
         took, self._last = now - self._last, now
         self.seconds += took
         return took
-
-
-class _Mark(keras.callbacks.Callback):
-    """Callback that follows another one, and notes the end of its batch hooks."""
-
-    def __init__(self, record: RecordEpochs, name: str) -> None:
-        super().__init__()
-        self._record, self._name = record, name
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        self._record.ends_callback(self._name)
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._record.ends_callback(self._name)

@@ -53,10 +53,7 @@ class TrainerExecutor(GenericExecutor):
 def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: str) -> None:
     """Raise InfeedError unless exactly one of several alternative arguments of a component is given.
 
-    Args:
-      ways: values of the arguments by name; an empty value is not given.
-      what: what the arguments define.
-      choices: names of the arguments, with their purposes.
+    `ways` are the arguments by name; an empty value is not given. `what` is what they define, `choices` their purposes.
     """
     given = [name for name, value in ways.items() if value]
     if len(given) != 1:
@@ -66,11 +63,9 @@ def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: s
 
 
 def config_of(options: TrainOptions, examples: types.BaseChannel | None, **functions: str) -> dict[str, Any]:
-    """Return the entries of `custom_config` that carry the options.
+    """Return the entries of `custom_config` that carry the options, and whether the channel of examples is transformed.
 
-    Args:
-      examples: channel of the training data, which shows whether the examples are transformed.
-      functions: further user functions, by the option that names each.
+    `functions` are further user functions, by the option that names each.
     """
     settings = options.to_dict()
     if isinstance(examples, OutputChannel) and examples.output_key == "transformed_examples":
@@ -84,11 +79,7 @@ def config_of(options: TrainOptions, examples: types.BaseChannel | None, **funct
 
 
 def with_runtime_options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the exec properties of TFX's own Trainer, with the runtime options inside.
-
-    Raises:
-      InfeedError: an option is out of range.
-    """
+    """Return the exec properties of TFX's Trainer with the runtime options; raise InfeedError for a wrong option."""
     properties = dict(exec_properties)
     properties.pop(SOURCE_DIGEST, None)
     given = {name: properties.pop(name, None) for name in OVERRIDES}

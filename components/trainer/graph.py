@@ -27,18 +27,14 @@ Features = dict[str, Any]  # name -> tensor, sparse or ragged tensor, [batch, ..
 def open_graph(transform_graph: str | None, schema: str | None, label: str, weight: str | None = None) -> Graph:
     """Open the source of a Trainer's features: the transform graph if there is one, else the Examples' schema.
 
-    Raises:
-      InfeedError: both are missing, or the label or weight is not among the features.
+    Raise InfeedError if both are missing, or the label or weight is not among the features.
     """
     if transform_graph:
         return TransformGraph(transform_graph, label, weight)
     if schema:
         return RawExamples(schema, label, weight)
-    raise InfeedError(
-        "nothing says which features the Examples have",
-        where="Trainer",
-        do='give transform_graph=transform.outputs["transform_graph"], or schema=schema_gen.outputs["schema"]',
-    )
+    do = 'give transform_graph=transform.outputs["transform_graph"], or schema=schema_gen.outputs["schema"]'
+    raise InfeedError("nothing says which features the Examples have", where="Trainer", do=do)
 
 
 class TransformGraph:
@@ -71,9 +67,7 @@ class TransformGraph:
     @property
     def classes(self) -> tuple[str, ...]:
         """Classes of the label in index order, from the vocabulary of its name; none for a regression."""
-        if not self.output.vocabulary_file_by_name(self.label):
-            return ()
-        return tuple(word.decode("utf-8", "replace") for word in self.output.vocabulary_by_name(self.label))
+        return tuple(word.decode("utf-8", "replace") for word in self.words(self.label))
 
     @cached_property
     def vocabulary_sizes(self) -> dict[str, int]:
@@ -90,7 +84,6 @@ class TransformGraph:
         return 1 if self._feature_inputs else 0
 
     def vocabulary_file(self, name: str) -> str | None:
-        """Return the vocabulary file of a feature, if it has one."""
         return self.output.vocabulary_file_by_name(name)  # type: ignore[no-any-return]
 
     def words(self, name: str) -> tuple[bytes, ...]:
@@ -116,7 +109,7 @@ class TransformGraph:
         if not self._feature_inputs:
             return dict(self._loaded.apply_transform_model(raw))
         given = _with_absent(raw, self.raw_spec)
-        made = self._loaded.transform_fn(*tf.nest.flatten(given, expand_composites=True))
+        made = self._loaded.transform_fn(*_parts(given))
         return {name: made[name] for name, inputs in self._feature_inputs.items() if raw.keys() >= set(inputs)}
 
     @property
@@ -193,18 +186,14 @@ class RawExamples:
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
         _check_names(label, weight, self.raw_spec, "the schema has")
         if self.raw_spec[label].dtype == tf.string:
-            raise InfeedError(
-                f"the label {label!r} is text",
-                where=schema,
-                do='number its classes in a Transform: Transform(..., features=[..., Label("...")])',
-            )
+            do = 'number its classes in a Transform: Transform(..., features=[..., Label("...")])'
+            raise InfeedError(f"the label {label!r} is text", where=schema, do=do)
 
     def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
         """Return the parsing spec of a client's input: all features except label, weight and unused ones."""
         return {name: spec for name, spec in self.raw_spec.items() if name not in (*self.not_inputs, *unused)}
 
     def raw_spec_of(self, features: Collection[str]) -> dict[str, Any]:
-        """Return the parsing spec of these features, which are raw."""
         return {name: self.raw_spec[name] for name in features}
 
     def transform(self, raw: Features) -> Features:
@@ -228,11 +217,8 @@ def _loaded(folder: str, load: Callable[[str], Any]) -> Any:
 def _check_names(label: str, weight: str | None, given: Iterable[str], gives: str) -> None:
     for option, name in (("label", label), ("feed.weight", weight)):
         if name is not None and name not in given:
-            raise InfeedError(
-                f"{gives} no feature {name!r}",
-                where=f"option {option} of the Trainer",
-                do=f"name one that it gives: {', '.join(sorted(given))}",
-            )
+            do = f"name one that it gives: {', '.join(sorted(given))}"
+            raise InfeedError(f"{gives} no feature {name!r}", where=f"option {option} of the Trainer", do=do)
 
 
 def _with_absent(raw: Features, spec: Mapping[str, Any]) -> Features:

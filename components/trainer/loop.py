@@ -38,22 +38,30 @@ from infeed.components.trainer.steps import (
     prepare,
 )
 
+_Function = Callable[[Any], dict[str, Any]]  # iterator -> logs
 _TURNS = 5  # of the ceiling: its floor is their median
 _ATTEMPTS = 3  # to measure a floor that is not above what it is taken from
 STEPS_PER_CALL = 16  # makes a step of a tiny model about four times cheaper than 1 does; more gained little
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """A trained model, and how it was trained.
+class Schedule:
+    """Sizes of a training."""
 
-    `train` is the input of the steps: batches, or `CallRows`. `history` is Keras' own: for each name the values of all
-    epochs. `timeline` is None if the loop recorded none.
-    """
+    batch_size: int  # of the global batch, over all workers
+    steps_per_epoch: int
+    steps_per_call: int  # steps in one call of a TensorFlow function
+    epochs: int
+    max_steps: int | None = None  # number of steps after which training ends, even within an epoch
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained model, and how it was trained."""
 
     model: keras.Model
-    train: tf.data.Dataset
-    history: dict[str, list[float]]
+    train: tf.data.Dataset  # input of the steps: batches, or `CallRows`
+    history: dict[str, list[float]]  # Keras' own: for each name the values of all epochs
     epochs: tuple[EpochProfile, ...]
     train_steps: TrainSteps
     meter: Meter
@@ -65,13 +73,9 @@ def fit(
     strategy: tf.distribute.Strategy,
     train: Batches,
     evaluation: tf.data.Dataset,
+    schedule: Schedule,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
     *,
-    batch_size: int,
-    steps_per_epoch: int,
-    steps_per_call: int,
-    epochs: int,
-    max_steps: int | None,
-    callbacks: Sequence[keras.callbacks.Callback],
     checkpoints: Checkpoints | None = None,
     start_step: int = 0,
     per_worker: PerWorkerDatasets | None = None,
@@ -82,21 +86,16 @@ def fit(
     Args:
       train: endless batches of this worker, ({name: [batch, ...]}, [batch]).
       evaluation: this worker's part of the evaluation data, one pass.
-      batch_size: size of the global batch, over all workers.
-      steps_per_call: steps in one call of a TensorFlow function.
-      max_steps: number of steps after which training ends, even within an epoch.
       checkpoints: writes checkpoints, and restores that of `start_step`, where `train` has to start.
       per_worker: functions that make the batches of each worker, if this process schedules the steps of others. `train`
         and `evaluation` are then the data of worker 0.
-      observers: receive the pace of the training.
     """
+    batch_size, steps_per_epoch, max_steps = schedule.batch_size, schedule.steps_per_epoch, schedule.max_steps
     if not keras_seam.STEPS.usable():
         _check_plain(strategy, start_step)
         watched = [*callbacks, ReportPace(batch_size, max_steps, observers=observers)]
-        plain = endless(train.dataset() if isinstance(train, RowBatches) else train)
-        sizes = batch_size, steps_per_epoch, steps_per_call, epochs, max_steps
-        return _fit_plain(model, strategy, plain, evaluation, *sizes, watched)
-    per_call = min(steps_per_call, steps_per_epoch)
+        return _fit_plain(model, strategy, train, evaluation, schedule, watched)
+    per_call = min(schedule.steps_per_call, steps_per_epoch)
     progress = Progress.resumed(start_step, steps_per_epoch, per_call, max_steps or float("inf"))
     prepare(model, strategy, train.element_spec)
     rows = train if isinstance(train, RowBatches) else None
@@ -108,8 +107,7 @@ def fit(
     model.steps_per_execution = per_call
     record = RecordEpochs(calls.meter, progress, batch_size, strategy)
     # A coordinator that schedules the steps of others goes on while they compute: its time between calls is not lost.
-    train_function = _train_function(model, calls, progress, None if per_worker else record)
-    keras_seam.run_steps_by(model, train_function, _test_function(model, calls, per_call))
+    keras_seam.run_steps_by(model, *_functions(model, calls, progress, None if per_worker else record))
     pace = ReportPace(batch_size, max_steps, start_step, lambda: calls.meter.seconds, lambda: record.epochs, observers)
     all_callbacks = [record, *callbacks, pace] if per_worker else record.among([*callbacks, pace])
     if checkpoints:
@@ -120,7 +118,7 @@ def fit(
             calls.batches,
             initial_epoch=start_step // steps_per_epoch,
             # A finished training is gone through without an epoch: that restores it, and what its callbacks remember.
-            epochs=0 if checkpoints and checkpoints.finished else epochs,
+            epochs=0 if checkpoints and checkpoints.finished else schedule.epochs,
             steps_per_epoch=steps_per_epoch,
             validation_data=calls.evaluation,
             callbacks=all_callbacks,
@@ -138,55 +136,43 @@ def _check_plain(strategy: tf.distribute.Strategy, start_step: int) -> None:
             f"{reason}, so it cannot train under {name}", where="option strategy", do=f"{do}, or use one_device"
         )
     if start_step:
-        raise InfeedError(
-            f"{reason}, so it cannot resume a training at step {start_step:,}",
-            where="option checkpoint_seconds",
-            do=f"{do}, or remove the checkpoints",
-        )
+        what = f"{reason}, so it cannot resume a training at step {start_step:,}"
+        raise InfeedError(what, where="option checkpoint_seconds", do=f"{do}, or remove the checkpoints")
 
 
 def _fit_plain(
     model: keras.Model,
     strategy: tf.distribute.Strategy,
-    train: tf.data.Dataset,
+    train: Batches,
     evaluation: tf.data.Dataset,
-    batch_size: int,
-    steps_per_epoch: int,
-    steps_per_call: int,
-    epochs: int,
-    max_steps: int | None,
+    schedule: Schedule,
     callbacks: list[keras.callbacks.Callback],
 ) -> Fitted:
     """Train by Keras' own `fit` on one device: the same batches in the same order, and the same weights as `fit`."""
+    batches = endless(train.dataset() if isinstance(train, RowBatches) else train)
+    steps_per_epoch, max_steps = schedule.steps_per_epoch, schedule.max_steps
     tap, meter = Tap(steps_per_epoch), Meter()
     # Keras makes whole calls only: more steps than an epoch has, unless the calls divide it.
     model.steps_per_execution = next(
         size
-        for size in range(min(steps_per_call, steps_per_epoch), 0, -1)
+        for size in range(min(schedule.steps_per_call, steps_per_epoch), 0, -1)
         if not steps_per_epoch % size and not (max_steps or 0) % size
     )
+
+    def stop(batch: int, logs: Any = None) -> None:
+        if max_steps and int(model.optimizer.iterations) >= max_steps:
+            model.stop_training = True
+
     history = model.fit(
-        tap.measured(train),
-        epochs=epochs,
+        tap.measured(batches),
+        epochs=schedule.epochs,
         steps_per_epoch=steps_per_epoch,
         validation_data=evaluation,
-        callbacks=[*callbacks, *([_StopAfter(max_steps)] if max_steps else [])],
+        callbacks=[*callbacks, keras.callbacks.LambdaCallback(on_train_batch_end=stop)],
         verbose=2,
     ).history
-    profiles = tapped_epochs(tap, batch_size)
-    return Fitted(model, train, history, profiles, make_train_steps(model, strategy, meter), meter)
-
-
-class _StopAfter(keras.callbacks.Callback):
-    """Ends training after a number of steps."""
-
-    def __init__(self, steps: int) -> None:
-        super().__init__()
-        self._steps = steps
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if int(self.model.optimizer.iterations) >= self._steps:
-            self.model.stop_training = True
+    profiles = tapped_epochs(tap, schedule.batch_size)
+    return Fitted(model, batches, history, profiles, make_train_steps(model, strategy, meter), meter)
 
 
 def steps_per_call(model: keras.Model) -> int:
@@ -207,11 +193,8 @@ def measure_ceiling(
     """Train on one constant batch for about `seconds`: the rate that training could reach if input were free.
 
     The batch is always there, so the time that the meter counts is no waiting. It is the floor of the measurement, the
-    median of several turns. This changes the model's weights, so export the model first.
-
-    Args:
-      batch: this worker's part of a global batch, or `CallRows` to repeat constant row numbers.
-      batch_size: size of the global batch.
+    median of several turns. This changes the model's weights, so export the model first. `batch` is this worker's part
+    of a global batch of `batch_size`, or `CallRows` to repeat constant row numbers.
     """
     constant = untuned(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
     iterator = iter(distribute(constant, strategy, batch_size))
@@ -235,32 +218,25 @@ def measure_ceiling(
     return Ceiling(_TURNS * steps, took, rate, statistics.median(floors), (high - low) / 2)
 
 
-def measure_believable_ceiling(
-    train_steps: TrainSteps,
-    meter: Meter,
-    strategy: tf.distribute.Strategy,
-    batch: Any,
-    batch_size: int,
-    epochs: Sequence[EpochProfile],
-) -> Ceiling:
+def measure_believable_ceiling(fitted: Fitted, strategy: tf.distribute.Strategy, batch_size: int) -> Ceiling:
     """Repeat the measurement of the ceiling, a few times, while its floor is above the waiting of the training.
 
     The hand-over of a batch cannot take longer than the wait for a batch, except on a machine that is busy for a
     moment. The lowest floor is the most accurate one. All workers decide alike.
     """
-    steady = epochs[1:] or epochs
+    batch, steady = next(iter(fitted.train)), fitted.epochs[1:] or fitted.epochs
     counted = sum(epoch.wait_seconds for epoch in steady) / max(1, sum(epoch.steps for epoch in steady))
     found: list[Ceiling] = []
     while len(found) < _ATTEMPTS:
-        found.append(measure_ceiling(train_steps, meter, strategy, batch, batch_size))
+        found.append(measure_ceiling(fitted.train_steps, fitted.meter, strategy, batch, batch_size))
         if all_reduce_mean(found[-1].floor_seconds, strategy) <= counted:
             break
     return min(found, key=lambda ceiling: ceiling.floor_seconds)
 
 
-def _train_function(
+def _functions(
     model: keras.Model, calls: StepFunctions, progress: Progress, record: RecordEpochs | None
-) -> Callable[[Any], dict[str, Any]]:
+) -> tuple[_Function, _Function]:
     def train_function(iterator: Any) -> dict[str, Any]:
         if record:
             record.starts_call()
@@ -272,13 +248,9 @@ def _train_function(
             model.stop_training = True
         return {**model.get_metrics_result(), **calls.train_logs()}
 
-    return train_function
-
-
-def _test_function(model: keras.Model, calls: StepFunctions, per_call: int) -> Callable[[Any], dict[str, Any]]:
     def test_function(iterator: Any) -> dict[str, Any]:
-        if not calls.test(iterator, tf.constant(per_call)):
+        if not calls.test(iterator, tf.constant(progress.per_call)):
             raise StopIteration
         return {**model.get_metrics_result(), **calls.test_logs()}
 
-    return test_function
+    return train_function, test_function

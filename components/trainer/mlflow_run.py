@@ -12,7 +12,7 @@ from typing import Any
 from infeed.components.dataset import files
 from infeed.components.dataset.input_profile import INPUT_PROFILE
 from infeed.components.errors import required
-from infeed.components.trainer.monitor_options import MlflowOptions
+from infeed.components.trainer.options import MlflowOptions
 from infeed.components.trainer.pace import Pace
 
 _log = logging.getLogger(__name__)
@@ -26,9 +26,6 @@ class MlflowRun:
     """Run of MLflow. After the first failure there is one warning, and nothing more is recorded.
 
     A killed training continues its run: `identity` names the training, and is the same if it is started again.
-
-    Raises:
-      InfeedError: MLflow's client is not installed.
     """
 
     def __init__(self, options: MlflowOptions, identity: str, params: Mapping[str, Any]) -> None:
@@ -43,7 +40,14 @@ class MlflowRun:
 
         def start() -> None:
             self._client = client(tracking_uri=options.uri)
-            self._id = self._found_or_new(options, identity)
+            experiment = self._client.get_experiment_by_name(options.experiment)
+            number = experiment.experiment_id if experiment else self._client.create_experiment(options.experiment)
+            query = f"tags.`{_TAG}` = '{identity}' and attributes.status = 'RUNNING'"
+            found = self._client.search_runs([number], query, max_results=1)
+            new = {"tags": {_TAG: identity}, "run_name": options.run_name}
+            run = found[0] if found else self._client.create_run(number, **new)
+            _log.info("MLflow records the training as run %s of experiment %s", run.info.run_name, options.experiment)
+            self._id = str(run.info.run_id)
             texts = {name: str(value)[:_MOST_CHARACTERS] for name, value in flat(params).items()}
             entries = [self._entities.Param(*one) for one in texts.items()]
             for first in range(0, len(entries), _MOST_PARAMS):
@@ -69,15 +73,6 @@ class MlflowRun:
 
     def end(self, status: str) -> None:
         self._try(lambda: self._client.set_terminated(self._id, status))
-
-    def _found_or_new(self, options: MlflowOptions, identity: str) -> str:
-        experiment = self._client.get_experiment_by_name(options.experiment)
-        number = experiment.experiment_id if experiment else self._client.create_experiment(options.experiment)
-        query = f"tags.`{_TAG}` = '{identity}' and attributes.status = 'RUNNING'"
-        found = self._client.search_runs([number], query, max_results=1)
-        run = found[0] if found else self._client.create_run(number, tags={_TAG: identity}, run_name=options.run_name)
-        _log.info("MLflow records the training as run %s of experiment %s", run.info.run_name, options.experiment)
-        return str(run.info.run_id)
 
     def _try(self, act: Callable[[], object]) -> None:
         if self._given_up:

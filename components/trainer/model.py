@@ -22,13 +22,8 @@ from infeed.components.trainer.model_inputs import ModelInputs, feed_by_name, in
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.trainer.packing import Packing
 
-_CROSSENTROPIES = (
-    "binary_crossentropy",
-    "binary_focal_crossentropy",
-    "categorical_crossentropy",
-    "categorical_focal_crossentropy",
-    "sparse_categorical_crossentropy",
-)
+_KINDS = ("binary", "binary_focal", "categorical", "categorical_focal", "sparse_categorical")
+_CROSSENTROPIES = tuple(f"{kind}_crossentropy" for kind in _KINDS)
 
 
 @dataclass(frozen=True)
@@ -82,17 +77,12 @@ def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
     finally:
         keras.config.set_dtype_policy(policy)  # layers keep the policy they were made under
     if not isinstance(model, keras.Model):
-        raise InfeedError(
-            f"the function returned {type(model).__module__}.{type(model).__name__}, not a keras.Model",
-            where=options.model_fn,
-            do="return a Keras 3 model (`import keras`); models of tf_keras are not supported",
-        )
+        what = f"the function returned {type(model).__module__}.{type(model).__name__}, not a keras.Model"
+        do = "return a Keras 3 model (`import keras`); models of tf_keras are not supported"
+        raise InfeedError(what, where=options.model_fn, do=do)
     if not model.compiled:
-        raise InfeedError(
-            "the model is not compiled",
-            where=options.model_fn,
-            do="call model.compile(optimizer=..., loss=..., metrics=...) before returning it",
-        )
+        do = "call model.compile(optimizer=..., loss=..., metrics=...) before returning it"
+        raise InfeedError("the model is not compiled", where=options.model_fn, do=do)
     if options.xla is not None:
         model.jit_compile = options.xla
     return model
@@ -100,18 +90,12 @@ def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
 
 @dataclass(frozen=True)
 class Head:
-    """Meaning of a model's output.
-
-    Attributes:
-      logits: whether the loss takes the output for logits; None if unknown.
-      classes: names of the classes in index order; empty if unknown.
-      threshold: probability above which a single output means the second class.
-    """
+    """Meaning of a model's output."""
 
     task: str
-    logits: bool | None
-    classes: tuple[str, ...] = ()
-    threshold: float = 0.5
+    logits: bool | None  # whether the loss takes the output for logits; None if unknown
+    classes: tuple[str, ...] = ()  # names in index order; empty if unknown
+    threshold: float = 0.5  # probability above which a single output means the second class
 
     def predictions(self, output: Any) -> dict[str, tf.Tensor]:
         """Return the named predictions of a batch.
@@ -188,9 +172,6 @@ def _only(output: Any, where: str = "the model") -> Any:
     """Return the only output of a model, without its nesting."""
     outputs = tf.nest.flatten(output)
     if len(outputs) != 1:
-        raise InfeedError(
-            f"the model gives {len(outputs)} outputs",
-            where=where,
-            do="end it in one output, or train it with a run_fn of your own, which exports what it likes",
-        )
+        do = "end it in one output, or train it with a run_fn of your own, which exports what it likes"
+        raise InfeedError(f"the model gives {len(outputs)} outputs", where=where, do=do)
     return outputs[0]

@@ -45,11 +45,7 @@ class ModelInputs:
 def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str) -> ModelInputs:
     """Return the features that `model` takes. A model without declared inputs is built by a call on symbols.
 
-    Args:
-      features: type of each feature, [batch, ...].
-
-    Raises:
-      InfeedError: a feature of the model is missing, or the model cannot be called with the features.
+    Raise InfeedError if a feature of the model is missing, or the model cannot be called with the features.
     """
     if not getattr(model, "inputs", None):
         return _called(model, features, where)
@@ -141,7 +137,14 @@ def _called(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str)
             errors.append(error)
         else:
             return inputs
-    raise _uncallable(errors[0], features, where) from errors[0]
+    cause = errors[0]
+    while isinstance(cause.__context__, Exception):  # Keras wraps what the model's own code raised
+        cause = cause.__context__
+    if isinstance(cause, KeyError) and cause.args and cause.args[0] not in features:
+        raise _lacking([str(cause.args[0])], [str(cause.args[0])], features, where) from errors[0]
+    what = f"the model cannot be called with the features: {type(cause).__name__}: {cause}"
+    do = f"declare its inputs by keras.Input, or take them from a dict of {', '.join(sorted(features))}"
+    raise InfeedError(what, where=where, do=do) from errors[0]
 
 
 def _picked(data: Any, inputs: ModelInputs, packing: Packing) -> Any:
@@ -161,19 +164,6 @@ def _lacking(wanted: list[str], missing: list[str], features: Mapping[str, Any],
         where=where,
         do=f"name the model's inputs like the features, {', '.join(sorted(features))}"
         + (': keras.Input(shape, name="...")' if unnamed else ", or have Transform give what is missing"),
-    )
-
-
-def _uncallable(error: Exception, features: Mapping[str, Any], where: str) -> InfeedError:
-    cause = error
-    while isinstance(cause.__context__, Exception):  # Keras wraps what the model's own code raised
-        cause = cause.__context__
-    if isinstance(cause, KeyError) and cause.args and cause.args[0] not in features:
-        return _lacking([str(cause.args[0])], [str(cause.args[0])], features, where)
-    return InfeedError(
-        f"the model cannot be called with the features: {type(cause).__name__}: {cause}",
-        where=where,
-        do=f"declare its inputs by keras.Input, or take them from a dict of {', '.join(sorted(features))}",
     )
 
 

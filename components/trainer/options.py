@@ -6,20 +6,19 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlsplit
 
 from infeed.components import schema
-from infeed.components.annotations import Placeholder, Positive
+from infeed.components.annotations import Placeholder, Positive, Range
 from infeed.components.checks import about, as_tuples, check_fields, refused, require
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
-from infeed.components.trainer.monitor_options import MlflowOptions, PrometheusOptions
 
 CUSTOM_CONFIG_KEY = "infeed"  # under which the options travel in the Trainer's custom_config
 
 Task = Literal["classification", "regression"]
 ExamplesAre = Literal["raw", "transformed"]
 OtherBaseModel = Literal["error", "ignore"]
-MixedPrecision = Literal["float16", "bfloat16"]
 Strategy = Literal["auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu", "parameter_server"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 OVERRIDES = ("epochs", "batch_size", "strategy")  # options that flags and runtime parameters set for one run
@@ -31,6 +30,51 @@ def check_strategy(name: str) -> None:
         raise InfeedError(
             f"there is no strategy {name!r}", where="option strategy", do=f"use one of {', '.join(STRATEGIES)}"
         )
+
+
+@dataclass(frozen=True)
+class PrometheusOptions:
+    """Metrics of a running training for Prometheus.
+
+    Attributes:
+      port: port of an HTTP server in the process that trains, or None.
+      address: address that the server listens on.
+      textfile: file in the folder of node_exporter's textfile collector, with the suffix `.prom`, or None. It is
+        removed when training ends.
+      labels: labels of all metrics, such as {"model": "taxi"}.
+    """
+
+    port: Annotated[int, Range(1, 65535)] | None = None
+    address: str = "0.0.0.0"
+    textfile: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.port is None and self.textfile is None:
+            raise refused(self, "port", "give a port or a textfile", "neither port nor textfile is given")
+        require((self.textfile or ".prom").endswith(".prom"), self, "textfile", "use a name that ends in .prom")
+
+
+@dataclass(frozen=True)
+class MlflowOptions:
+    """MLflow server or store that records trainings.
+
+    Attributes:
+      uri: tracking URI, without user and password, which MLflow reads from MLFLOW_TRACKING_USERNAME and
+        MLFLOW_TRACKING_PASSWORD. None takes MLFLOW_TRACKING_URI.
+      experiment: name of the experiment, which is created if it does not exist.
+      run_name: name of the run; None lets MLflow choose one.
+    """
+
+    uri: str | None = None
+    experiment: str = "infeed"
+    run_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if "@" in urlsplit(self.uri or "").netloc:
+            what = "uri contains a user or a password, which would be stored with the options"
+            raise refused(self, "uri", "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead", what)
 
 
 @dataclass(frozen=True)
@@ -101,7 +145,7 @@ class TrainOptions:
     hparams: Mapping[str, Any] = field(default_factory=dict)
     callbacks_fn: str | None = None
     class_weight: Mapping[str, float] | Literal["balanced"] = field(default_factory=dict)
-    mixed_precision: MixedPrecision | None = None
+    mixed_precision: Literal["float16", "bfloat16"] | None = None
     xla: bool | None = None
     checkpoint_seconds: float | None = 60.0
     checkpoint_dir: str | None = None
@@ -165,7 +209,6 @@ class TrainOptions:
         require(self.strategy != "tpu", self, "strategy", "use another one: tpu pads batches with rows of weight 0")
 
     def option(self, name: str) -> Any:
-        """Return the value of an option of training or of its feed."""
         return getattr(self if kind_of_option(name) is TrainOptions else self.feed, name)
 
     def override(self, given: Mapping[str, Any]) -> TrainOptions:

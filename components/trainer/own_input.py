@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -35,32 +34,18 @@ def make_input(
 ) -> Feed:
     """Return the feed of the user's input function, or of the file patterns if the options name no function.
 
-    Args:
-      num_steps, runs, devices: see `make_feed`. `num_steps` is the length of an epoch if neither the function nor its
-        dataset defines one.
-
-    Raises:
-      InfeedError: see `make_feed`; or the function returns unusable data.
+    The arguments and errors are those of `make_feed`. `num_steps` is the length of an epoch if neither the function nor
+    its dataset defines one. Raise InfeedError if the function returns unusable data.
     """
-    of_examples = partial(
-        make_feed,
-        patterns,
-        graph,
-        options,
-        training=training,
-        num_steps=num_steps,
-        runs=runs,
-        devices=devices,
-        packed=True,
-    )
-    function, batch = options.input_fn, options.feed.batch(workers)
-    if not function:
-        return of_examples()
-    signature = _signature(graph, options, batch.part if training else None)
-    spec = InputSpec(tuple(patterns), graph.path, training, batch.part, workers, batch.seed, options.hparams, signature)
-    given = call_input_fn(function, spec)
-    if given is None:
-        return of_examples()
+    function, batch, given = options.input_fn, options.feed.batch(workers), None
+    if function:
+        part, signature = batch.part, _signature(graph, options, batch.part if training else None)
+        spec = InputSpec(tuple(patterns), graph.path, training, part, workers, batch.seed, options.hparams, signature)
+        given = call_input_fn(function, spec)
+    if not function or given is None:
+        return make_feed(
+            patterns, graph, options, training=training, num_steps=num_steps, runs=runs, devices=devices, packed=True
+        )
 
     def make(_: WorkerContext, start_step: int) -> tf.data.Dataset:
         batches = dataset_of(given, spec, start_step)
@@ -97,19 +82,15 @@ def _type_spec(spec: Any, batch: int | None) -> tf.TypeSpec:
 def call_input_fn(function: str, spec: InputSpec) -> Input | None:
     """Call the user's function. If it returns None for evaluation, the feed reads the Examples.
 
-    Raises:
-      InfeedError: the function does not exist, or returns unusable data.
+    Raise InfeedError if the function does not exist, or returns unusable data.
     """
     given = user_code.load(function, "input_fn")(spec)
     if given is None and not spec.training:
         return None
     given = Input(given) if isinstance(given, tf.data.Dataset) else given
     if not isinstance(given, Input):
-        raise InfeedError(
-            f"the function returned a {type(given).__name__}",
-            where=function,
-            do="return a tf.data.Dataset of batches, or infeed.components.Input(...)",
-        )
+        do = "return a tf.data.Dataset of batches, or infeed.components.Input(...)"
+        raise InfeedError(f"the function returned a {type(given).__name__}", where=function, do=do)
     _check_batches(given.dataset().element_spec, spec, function)
     if not spec.training:
         _check_evaluation(given, spec, function)
@@ -120,11 +101,8 @@ def check_same_length(batches: Sequence[int], kind: str, function: str) -> None:
     """Raise InfeedError if the workers have different numbers of batches, because some would then wait forever."""
     if len(set(batches)) > 1:
         shown = ", ".join(map(str, batches[:_SHOWN])) + (", ..." if len(batches) > _SHOWN else "")
-        raise InfeedError(
-            f"the workers have different numbers of {kind} batches: {shown}",
-            where=function,
-            do="drop or pad batches so that the numbers agree, or return Input(batches, steps_per_epoch=...)",
-        )
+        do = "drop or pad batches so that the numbers agree, or return Input(batches, steps_per_epoch=...)"
+        raise InfeedError(f"the workers have different numbers of {kind} batches: {shown}", where=function, do=do)
 
 
 def plan_of(given: Input, function: str, spec: InputSpec, batch: GlobalBatch, num_steps: int | None) -> InputPlan:
@@ -132,11 +110,8 @@ def plan_of(given: Input, function: str, spec: InputSpec, batch: GlobalBatch, nu
     known = int(given.batches.cardinality()) if isinstance(given.batches, tf.data.Dataset) else 0
     steps = given.steps_per_epoch or (known if known > 0 else num_steps)
     if spec.training and not steps:
-        raise InfeedError(
-            "the number of batches per epoch is unknown",
-            where=function,
-            do="return Input(batches, steps_per_epoch=...), or set TrainArgs.num_steps",
-        )
+        do = "return Input(batches, steps_per_epoch=...), or set TrainArgs.num_steps"
+        raise InfeedError("the number of batches per epoch is unknown", where=function, do=do)
     taken = CallInputFunction(function)
     return InputPlan(
         tier="input_fn",
@@ -167,22 +142,16 @@ def dataset_of(given: Input, spec: InputSpec, start_step: int) -> tf.data.Datase
 def _check_batches(element: Any, spec: InputSpec, function: str) -> None:
     features, label = spec.signature
     if not (isinstance(element, tuple) and len(element) in (2, 3) and isinstance(element[0], dict)):
-        raise InfeedError(
-            f"the dataset contains {element}",
-            where=function,
-            do="return (features, label) or (features, label, weight), with features as a dict by name",
-        )
+        do = "return (features, label) or (features, label, weight), with features as a dict by name"
+        raise InfeedError(f"the dataset contains {element}", where=function, do=do)
     check_served(element[0], features, function)
     for name, given, wanted in [
         *((n, given, features[n]) for n, given in element[0].items()),
         ("label", element[1], label),
     ]:
         if given.dtype != wanted.dtype:
-            raise InfeedError(
-                f"{name!r} is {given.dtype.name}",
-                where=function,
-                do=f"convert it to {wanted.dtype.name}, the type that Transform returns",
-            )
+            do = f"convert it to {wanted.dtype.name}, the type that Transform returns"
+            raise InfeedError(f"{name!r} is {given.dtype.name}", where=function, do=do)
 
 
 def _check_evaluation(given: Input, spec: InputSpec, function: str) -> None:
@@ -190,8 +159,6 @@ def _check_evaluation(given: Input, spec: InputSpec, function: str) -> None:
     if not isinstance(given.batches, tf.data.Dataset) or given.batches.cardinality() == tf.data.INFINITE_CARDINALITY:
         raise InfeedError("the evaluation dataset is endless", where=function, do="return a finite tf.data.Dataset")
     if spec.workers.count > 1 and given.batches.cardinality() == tf.data.UNKNOWN_CARDINALITY:
-        raise InfeedError(
-            f"the number of evaluation batches is unknown, and {spec.workers.count} workers need equal numbers",
-            where=function,
-            do="apply tf.data.experimental.assert_cardinality, or return None to evaluate on the Examples",
-        )
+        what = f"the number of evaluation batches is unknown, and {spec.workers.count} workers need equal numbers"
+        do = "apply tf.data.experimental.assert_cardinality, or return None to evaluate on the Examples"
+        raise InfeedError(what, where=function, do=do)

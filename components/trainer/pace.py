@@ -21,26 +21,17 @@ _WINDOW = 20  # observations that a rate is measured over
 
 @dataclass(frozen=True)
 class Pace:
-    """State of a training.
+    """State of a training. Numbers are None if they are unknown."""
 
-    Attributes:
-      epoch, epochs: number of the epoch, counted from 1, and the maximum.
-      step, steps: steps of this epoch that are done, and all of them.
-      done: steps done since the start of the first epoch.
-      metrics: latest loss and metrics, those of validation too if the epoch has ended.
-      waited: share of the time that training waited for data; None if it is unknown.
-      seconds_left: seconds until the last epoch ends, without early stopping; None if unknown.
-    """
-
-    epoch: int
-    epochs: int
-    step: int
-    steps: int
-    done: int
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    epoch: int  # counted from 1
+    epochs: int  # at most
+    step: int  # steps of this epoch that are done
+    steps: int  # all steps of this epoch
+    done: int  # steps since the start of the first epoch
+    metrics: Mapping[str, float] = field(default_factory=dict)  # the latest, those of validation at the end of an epoch
     examples_per_second: float | None = None
-    waited: float | None = None
-    seconds_left: float | None = None
+    waited: float | None = None  # share of the time that training waited for data
+    seconds_left: float | None = None  # until the last epoch ends, without early stopping
     ends_epoch: bool = False
 
     def __str__(self) -> str:

@@ -31,10 +31,7 @@ def write_profile(training: Training, fitted: loop.Fitted, folder: str) -> None:
     """Writes `input_profile.json`. It trains on, so the model has to be saved before."""
     progress.report("measuring the rate of the step without input")
     strategy, plan = training.strategy, training.train.plan
-    batch = next(iter(fitted.train))
-    ceiling = loop.measure_believable_ceiling(
-        fitted.train_steps, fitted.meter, strategy, batch, plan.batch.size, fitted.epochs
-    )
+    ceiling = loop.measure_believable_ceiling(fitted, strategy, plan.batch.size)
     profile = InputProfile(
         strategy=distribution.strategy_name(strategy),
         replicas=strategy.num_replicas_in_sync,

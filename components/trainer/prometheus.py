@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from infeed.components.errors import InfeedError, required
-from infeed.components.trainer.monitor_options import PrometheusOptions
+from infeed.components.trainer.options import PrometheusOptions
 from infeed.components.trainer.pace import Observer, Pace
 
 _log = logging.getLogger(__name__)
@@ -54,8 +54,7 @@ def _observer(client: Any, registry: Any, options: PrometheusOptions) -> Observe
 def exporting(options: PrometheusOptions) -> Iterator[Observer]:
     """Yield the observer of a training whose pace is exported until the block ends.
 
-    Raises:
-      InfeedError: prometheus_client is not installed, or the port cannot be opened.
+    Raise InfeedError if prometheus_client is not installed, or the port cannot be opened.
     """
     client = required("prometheus_client")
     registry = client.CollectorRegistry()

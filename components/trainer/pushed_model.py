@@ -40,8 +40,7 @@ class PushedModelSpec(ComponentSpec):
 class PushedModel(base_component.BaseComponent):
     """Hand the newest pushed model to a Trainer as `base_model`. The artifact is empty if nothing has been pushed.
 
-    Args:
-      serving: folder that models are pushed to, or one of its versions.
+    `serving` is the folder that models are pushed to, or one of its versions.
     """
 
     SPEC_CLASS = PushedModelSpec

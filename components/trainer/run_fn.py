@@ -32,7 +32,6 @@ from infeed.components.trainer.profile import write_profile
 from infeed.components.trainer.prometheus import exporting
 from infeed.components.trainer.training import Training, features_of, model_spec, prepare, read_options
 
-_NOT_RECORDED = ("mlflow", "prometheus", "source_options")
 _log = logging.getLogger(__name__)
 
 
@@ -82,7 +81,8 @@ def _monitored(training: Training) -> Iterator[tuple[list[Observer], MlflowRun |
         if is_chief and options.prometheus:
             observers.append(stack.enter_context(exporting(options.prometheus)))
         if is_chief and options.mlflow:
-            params = {name: value for name, value in options.to_dict().items() if name not in _NOT_RECORDED}
+            others = ("mlflow", "prometheus", "source_options")
+            params = {name: value for name, value in options.to_dict().items() if name not in others}
             run = stack.enter_context(recording(options.mlflow, training.identity, params))
             observers.append(run)
         yield observers, run
@@ -91,7 +91,10 @@ def _monitored(training: Training) -> Iterator[tuple[list[Observer], MlflowRun |
 def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = ()) -> tuple[loop.Fitted, ModelInputs]:
     """Builds the model and trains it, from where a killed training left off; returns it with its inputs."""
     options, strategy, plan = training.options, training.strategy, training.train.plan
-    checkpoints = _checkpoints(training, places)
+    is_chief, checkpoints = training.workers.index == 0, None
+    if (seconds := options.checkpoint_seconds) is not None:
+        upload = training.mirror.upload if training.mirror and is_chief else None
+        checkpoints = Checkpoints(training.places.checkpoints, places.checkpoints, seconds, strategy, upload)
     start = checkpoints.start_step if checkpoints else 0
 
     def train_batches(workers: WorkerContext) -> Batches:
@@ -108,20 +111,16 @@ def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = 
     progress.report("building the model and tracing its steps")
     _log.info("how training is fed:\n%s", plan.describe())
     model, inputs = _build(training, dataset, evaluation, None if start else training.base_model)
-    spec_of_callbacks = CallbackSpec(places.run, training.workers.index == 0, options.hparams)
     if start:
         _log.info("training goes on after step %s, by the checkpoint in %s", start, training.places.checkpoints)
+    per_call = options.steps_per_call or loop.steps_per_call(model)
     fitted = loop.fit(
         model,
         strategy,
         dataset,
         evaluation,
-        batch_size=plan.batch.size,
-        steps_per_epoch=plan.steps_per_epoch,
-        steps_per_call=options.steps_per_call or loop.steps_per_call(model),
-        epochs=training.epochs,
-        max_steps=training.max_steps,
-        callbacks=make_callbacks(options, spec_of_callbacks),
+        loop.Schedule(plan.batch.size, plan.steps_per_epoch, per_call, training.epochs, training.max_steps),
+        make_callbacks(options, CallbackSpec(places.run, is_chief, options.hparams)),
         checkpoints=checkpoints,
         start_step=start,
         per_worker=shares if distribution.is_coordinated(strategy) else None,
@@ -133,7 +132,6 @@ def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = 
 def _build(
     training: Training, dataset: Batches, evaluation: tf.data.Dataset, base_model: str | None
 ) -> tuple[keras.Model, ModelInputs]:
-    """Builds the model, with the weights of the base model if there is one."""
     options, graph = training.options, training.graph
     if base_model and not tf.io.gfile.exists(base_model):  # of `PushedModel`, before the first model
         _log.info("there is no earlier model at %s: training starts from random weights", base_model)
@@ -154,10 +152,3 @@ def _build(
     if inputs.unused and training.workers.index == 0:
         _log.warning("features that the model does not use: %s", ", ".join(inputs.unused))
     return model, inputs
-
-
-def _checkpoints(training: Training, places: OutputDirs) -> Checkpoints | None:
-    if (seconds := training.options.checkpoint_seconds) is None:
-        return None
-    upload = training.mirror.upload if training.mirror and training.workers.index == 0 else None
-    return Checkpoints(training.places.checkpoints, places.checkpoints, seconds, training.strategy, upload)

@@ -18,14 +18,11 @@ from infeed.components.trainer.loop import measure_ceiling
 from infeed.components.trainer.model_inputs import feed_by_name, inputs_of
 from infeed.components.trainer.steps import make_train_steps, prepare
 
-_WHERE = "--model"
-
 
 def load_model(named: str) -> keras.Model:
     """Return the compiled Keras model of a `.keras` file, or of a function without arguments: `mine.py:make_model`.
 
-    Raises:
-      InfeedError: there is no such file or function, or what it gives is no compiled model.
+    Raise InfeedError if there is no such file or function, or if it gives no compiled model.
     """
     if named.endswith(".keras"):
         if not files.exists(named):
@@ -36,7 +33,7 @@ def load_model(named: str) -> keras.Model:
             do = "save it with model.save, and give layers of your own by a function: mine.py:make_model"
             raise InfeedError(f"the model cannot be loaded: {_cause(error)}", where=named, do=do) from error
     elif ":" in named:
-        make = user_code.load(named, _WHERE)
+        make = user_code.load(named, "--model")
         if any(one.default is one.empty for one in inspect.signature(make).parameters.values()):
             do = "write one without arguments, which returns the compiled model: def make_model(): ..."
             raise InfeedError("the function takes arguments", where=named, do=do)
@@ -56,12 +53,8 @@ def load_model(named: str) -> keras.Model:
 def measure_step(model: keras.Model, batch: Any, named: str, label: str | None = None, seconds: float = 2.0) -> Ceiling:
     """Train on one batch for about `seconds`. This changes the weights.
 
-    Args:
-      batch: tuple for Keras' `fit`, or a dict of features, [batch, ...]. The model takes features by its input names.
-      label: feature of a dict that is the label.
-
-    Raises:
-      InfeedError: the batch has no such feature, or the model cannot be trained on it.
+    The batch is a tuple for Keras' `fit`, or a dict of features, [batch, ...], of which `label` is one. The model takes
+    features by its input names. Raise InfeedError if there is no such feature, or the model cannot be trained on it.
     """
     given = _as_fit_takes_it(model, batch, named, label)
     try:

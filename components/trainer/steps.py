@@ -27,22 +27,16 @@ TestSteps = Callable[[Any, tf.Tensor], tf.Tensor | bool]  # (iterator, at most h
 
 @dataclass(frozen=True)
 class StepFunctions:
-    """Step functions and batches that replace those of Keras' `fit`.
-
-    Attributes:
-      batches, evaluation: data that `fit` iterates over.
-      train_and_wait: like `train`, on the given iterator, but returns after the last step.
-      join: returns after the last requested step.
-      train_logs, test_logs: values that the model's own step functions returned for the last step.
-    """
+    """Step functions and batches that replace those of Keras' `fit`."""
 
     meter: Meter
     train: TrainSteps
     test: TestSteps
-    batches: Any
+    batches: Any  # data that `fit` iterates over
     evaluation: Any
-    train_and_wait: TrainSteps
-    join: Callable[[], None] = lambda: None
+    train_and_wait: TrainSteps  # like `train`, on the given iterator, but returns after the last step
+    join: Callable[[], None] = lambda: None  # returns after the last requested step
+    # Values that the model's own step functions returned for the last step.
     train_logs: Callable[[], dict[str, Any]] = dict
     test_logs: Callable[[], dict[str, Any]] = dict
 
@@ -75,7 +69,6 @@ class StepLogs:
             }
 
     def keep(self, returned: Any) -> None:
-        """Keep the values that a step returned on a replica."""
         for key, value in _scalars(returned).items() if self._values else ():
             self._values[key].assign(value)
 
@@ -119,15 +112,12 @@ class Progress:
     def resumed(cls, done: int, per_epoch: int, per_call: int, total: float) -> Progress:
         """Return the progress after `done` steps. Keras starts the broken epoch again, so its first calls are skipped.
 
-        Raises:
-          InfeedError: no call of `per_call` steps ends there.
+        Raise InfeedError if no call of `per_call` steps ends there.
         """
         if done % per_epoch % per_call:
-            raise InfeedError(
-                f"a checkpoint was written after {done:,} steps, and no call of {per_call} steps ends there",
-                where="steps_per_call",
-                do="use as many as when it was written, or remove the folder of checkpoints",
-            )
+            what = f"a checkpoint was written after {done:,} steps, and no call of {per_call} steps ends there"
+            do = "use as many as when it was written, or remove the folder of checkpoints"
+            raise InfeedError(what, where="steps_per_call", do=do)
         return cls(per_epoch, per_call, total, done - done % per_epoch, done % per_epoch)
 
     @property
@@ -156,8 +146,7 @@ def make_step_functions(
 ) -> StepFunctions:
     """Make the functions for a process that runs the steps itself, alone or with others.
 
-    Args:
-      rows: makes batches of row numbers if `train` yields `CallRows`; None if it yields batches.
+    `rows` makes batches of row numbers if `train` yields `CallRows`.
     """
     meter = Meter()
     train_logs = StepLogs(model, strategy, "train_step", element_spec)

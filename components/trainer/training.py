@@ -31,10 +31,7 @@ from infeed.components.trainer.packing import Packing
 
 @dataclass(frozen=True)
 class Training:
-    """What stands before the first step.
-
-    `identity` names the training, and is the same if it is started again. `model_uri` is where the model ends up.
-    """
+    """What stands before the first step."""
 
     options: TrainOptions
     workers: WorkerContext
@@ -45,8 +42,8 @@ class Training:
     max_steps: int | None
     eval_steps: int | None
     places: OutputDirs
-    identity: str
-    model_uri: str
+    identity: str  # names the training, and is the same if it is started again
+    model_uri: str  # where the model ends up
     class_weights: tuple[float, ...] = ()
     base_model: str | None = None
     mirror: CheckpointMirror | None = None
@@ -65,9 +62,7 @@ class Training:
 def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
     """Reads options, cluster and graph, and plans the feeds.
 
-    Args:
-      runs: how often the whole training is gone through, as by the trials of a search.
-      own_loop: whether `loop.fit` trains, which takes row numbers as well as batches.
+    A search goes through the whole training `runs` times. `loop.fit` (`own_loop`) takes row numbers as well as batches.
     """
     check_backend()
     options = read_options(fn_args)
@@ -118,18 +113,14 @@ def read_options(fn_args: Any) -> TrainOptions:
     """The options that the component passed on, with what a Tuner found on top of the hyperparameters."""
     given = (fn_args.custom_config or {}).get(CUSTOM_CONFIG_KEY)
     if given is None:
-        raise InfeedError(
-            "the Trainer was given no options",
-            where=f"custom_config[{CUSTOM_CONFIG_KEY!r}]",
-            do="use infeed.components.trainer.Trainer, or pass TrainOptions(...).to_dict() there",
-        )
+        do = "use infeed.components.trainer.Trainer, or pass TrainOptions(...).to_dict() there"
+        raise InfeedError("the Trainer was given no options", where=f"custom_config[{CUSTOM_CONFIG_KEY!r}]", do=do)
     options = schema.read(TrainOptions, given, "TrainOptions")
     tuned = (fn_args.hyperparameters or {}).get("values", {})
     return dataclasses.replace(options, hparams={**options.hparams, **tuned})
 
 
 def _checkpoints(fn_args: Any, options: TrainOptions, *fed: Any) -> str:
-    """This training's own folder of checkpoints."""
     code = [user_code.digest(function, name) for name, function in options.user_functions.items()]
     base = options.checkpoint_dir or os.path.join(fn_args.model_run_dir or "", "checkpoints")
     args = fn_args.train_steps, fn_args.eval_steps, fn_args.base_model

@@ -20,10 +20,7 @@ from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.executor import SOURCE_DIGEST, check_one_way, config_of
 from infeed.components.trainer.options import TrainOptions
 
-TUNER_FN = "infeed.components.trainer.tuner.tuner_fn"
 _SEARCH = "infeed_search"
-
-Algorithm = Literal["random", "bayesian"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class SearchOptions:
 
     search_fn: str
     trials: int = 10
-    algorithm: Algorithm = "random"
+    algorithm: Literal["random", "bayesian"] = "random"
     objective: str = "val_loss"
     direction: Literal["min", "max"] = "min"
 
@@ -108,18 +105,15 @@ class Tuner(TfxTuner):
             searched = {_SEARCH: to_plain(search)}
             custom_config = {**config_of(options, examples, search_fn=search.search_fn), **searched}
         elif search:
-            raise InfeedError(
-                "search is given without options",
-                where="Tuner",
-                do="give options=TrainOptions(...) beside it; a tuner_fn of your own declares its search itself",
-            )
+            do = "give options=TrainOptions(...) beside it; a tuner_fn of your own declares its search itself"
+            raise InfeedError("search is given without options", where="Tuner", do=do)
         super().__init__(
             examples=examples,
             schema=schema,
             transform_graph=transform_graph,
             base_model=base_model,
             module_file=module_file,
-            tuner_fn=TUNER_FN if options else tuner_fn and tuner_fn.replace(":", "."),
+            tuner_fn="infeed.components.trainer.tuner.tuner_fn" if options else tuner_fn and tuner_fn.replace(":", "."),
             train_args=train_args,
             eval_args=eval_args,
             custom_config=custom_config,
@@ -136,11 +130,8 @@ def _check_own_way(search: SearchOptions | None, base_model: Any, custom_config:
         ("custom_config", custom_config, "give the values as TrainOptions.hparams, which the model function gets"),
     ):
         if value is not None:
-            raise InfeedError(
-                f"{name} is given beside options",
-                where="Tuner",
-                do=f"leave it out, and {instead}; or write a tuner_fn of your own, which gets it by fn_args",
-            )
+            do = f"leave it out, and {instead}; or write a tuner_fn of your own, which gets it by fn_args"
+            raise InfeedError(f"{name} is given beside options", where="Tuner", do=do)
     return search
 
 
@@ -151,20 +142,13 @@ def _checked(module_file: str | None, tuner_fn: str | None) -> str | None:
             user_code.resolve(f"{module_file}:tuner_fn", "module_file")
         return None
     if tuner_fn and ".py:" in tuner_fn:
-        raise InfeedError(
-            f"tuner_fn is {tuner_fn!r}, a function in a file",
-            where="Tuner",
-            do=f"write module_file={tuner_fn.partition(':')[0]!r}, and call the function tuner_fn",
-        )
+        do = f"write module_file={tuner_fn.partition(':')[0]!r}, and call the function tuner_fn"
+        raise InfeedError(f"tuner_fn is {tuner_fn!r}, a function in a file", where="Tuner", do=do)
     return user_code.digest(tuner_fn, "tuner_fn") if tuner_fn else None
 
 
 def tuner_fn(fn_args: Any) -> TunerFnResult:
-    """What TFX's Tuner calls once: the tuner, and what each trial is fitted with.
-
-    Raises:
-      InfeedError: an option, the data or a function of the user is wrong, or there are several workers.
-    """
+    """What TFX's Tuner calls once: the tuner, and what each trial is fitted with; one worker alone may call it."""
     import keras
     import keras_tuner
 
@@ -174,18 +158,12 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
 
     search = read(SearchOptions, fn_args.custom_config[_SEARCH], "SearchOptions")
     if read_options(fn_args).strategy == "parameter_server":
-        raise InfeedError(
-            "a search runs on one machine, and the strategy is parameter_server",
-            where="Tuner",
-            do="give the Tuner options with another strategy; the Trainer after it may have this one",
-        )
+        do = "give the Tuner options with another strategy; the Trainer after it may have this one"
+        raise InfeedError("a search runs on one machine, and the strategy is parameter_server", where="Tuner", do=do)
     training = prepare(fn_args, runs=search.trials)
     if training.workers.count > 1:
-        raise InfeedError(
-            f"a search runs on one machine, and TF_CONFIG names {training.workers.count} workers",
-            where="Tuner",
-            do="give the Tuner one worker; the Trainer after it may have many",
-        )
+        what = f"a search runs on one machine, and TF_CONFIG names {training.workers.count} workers"
+        raise InfeedError(what, where="Tuner", do="give the Tuner one worker; the Trainer after it may have many")
     options, graph, plan = training.options, training.graph, training.train.plan
     declare = user_code.load(search.search_fn, "search_fn")
     train = training.train.dataset()  # here rows are decoded where the plan holds columns; trials only gather them
@@ -208,7 +186,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
         project_name="search",
         distribution_strategy=training.strategy,
     )
-    fit_kwargs: Mapping[str, Any] = {
+    fit_kwargs = {
         "x": with_class_weights(train, training.class_weights),
         "steps_per_epoch": plan.steps_per_epoch,
         "epochs": training.epochs,

@@ -182,14 +182,9 @@ def measure_handover(spec: Any, batch_size: int) -> float:
 
 
 def feed_like_tfx(patterns: Sequence[str], options: Any, schema: Any) -> Feed:
-    """Return the engine's feed for the options of TFX's reader.
+    """Return the engine's feed for TensorFlowDatasetOptions. Without a schema, TFX reads.
 
-    Args:
-      options: TensorFlowDatasetOptions.
-      schema: schema of the Examples; None leaves the reading to TFX.
-
-    Raises:
-      InfeedError: the engine would give other batches for these options, or cannot read the files.
+    Raise InfeedError if the engine would give other batches for these options, or cannot read the files.
     """
     training = options.shuffle and options.num_epochs is None
     once = not options.shuffle and options.num_epochs == 1 and not options.drop_final_batch
@@ -201,15 +196,10 @@ def feed_like_tfx(patterns: Sequence[str], options: Any, schema: Any) -> Feed:
     if not (schema and options.label_key):
         raise _not_ours("no schema, or no label_key", "give both")
 
+    label, parsing_spec = options.label_key, schema_utils.schema_as_feature_spec(schema).feature_spec
+
     def spec(_: int, sample: RecordSizes, left_out: tuple[str, ...]) -> FeedSpec:
         return FeedSpec(training, sample, left_out=left_out)
-
-    feed_options = FeedOptions(batch_size=options.batch_size, seed=options.shuffle_seed or 0)
-    return plan_feed(patterns, _stages(schema, options.label_key), feed_options, spec)
-
-
-def _stages(schema: Any, label: str) -> BatchFunctions:
-    parsing_spec = schema_utils.schema_as_feature_spec(schema).feature_spec
 
     def parse(records: tf.Tensor) -> dict[str, Any]:
         return tf.io.parse_example(records, parsing_spec)  # type: ignore[no-any-return]
@@ -218,7 +208,8 @@ def _stages(schema: Any, label: str) -> BatchFunctions:
         return {name: value for name, value in raw.items() if name != label}, raw[label]
 
     key = hashlib.sha256(repr((label, schema.SerializeToString(deterministic=True))).encode()).hexdigest()
-    return BatchFunctions(parse, split_off_label, key=key)
+    feed_options = FeedOptions(batch_size=options.batch_size, seed=options.shuffle_seed or 0)
+    return plan_feed(patterns, BatchFunctions(parse, split_off_label, key=key), feed_options, spec)
 
 
 def _check_same_batches(ours: Any, theirs: Any) -> None:

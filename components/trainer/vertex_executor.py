@@ -27,17 +27,13 @@ class VertexExecutor(GenericExecutor):
 
 
 def spec_of(custom_job: Mapping[str, Any], given: Any) -> executor_spec.ExecutorClassSpec:
-    """Return the executor spec of a Trainer with a `custom_job`. `given` is the Trainer's `custom_executor_spec`.
+    """Return the executor spec of a Trainer with a `custom_job`.
 
-    Raises:
-      InfeedError: `given` is set, or the job lacks a required key.
+    Raise InfeedError if a `custom_executor_spec` is given, too, or the job lacks a required key.
     """
     if given:
-        raise InfeedError(
-            "custom_job and custom_executor_spec exclude each other",
-            where="Trainer",
-            do="give one of them",
-        )
+        do = "give one of them"
+        raise InfeedError("custom_job and custom_executor_spec exclude each other", where="Trainer", do=do)
     for name in _NEEDED:
         if name not in custom_job:
             raise InfeedError(f"custom_job has no {name}", where="Trainer", do=f"give {', '.join(_NEEDED)}")

@@ -51,8 +51,7 @@ class Start:
 def starts_of(exported: str, graph: Graph, spec: ModelSpec, build: Build) -> list[Start]:
     """Return the initial value of each weight, in order, because names differ between runs.
 
-    Raises:
-      InfeedError: this Trainer did not export the model, or its classes or the layout of its embeddings are others.
+    Raise InfeedError if another Trainer exported the model, or its classes or the layout of its embeddings are others.
     """
     values = _weights(exported)
     changed = {}
@@ -109,11 +108,9 @@ def _weights(exported: str) -> list[Any]:
     held = {name for name, _ in tf.train.list_variables(checkpoint)} if there else set()
     names = [name for name in map(_WEIGHT.format, range(len(held))) if name in held]
     if not names:
-        raise InfeedError(
-            "the base model was not exported by this Trainer, so its weights have no names",
-            where=exported,
-            do="train from it in a run_fn of your own, where it is fn_args.base_model",
-        )
+        what = "the base model was not exported by this Trainer, so its weights have no names"
+        do = "train from it in a run_fn of your own, where it is fn_args.base_model"
+        raise InfeedError(what, where=exported, do=do)
     return [tf.train.load_variable(checkpoint, name) for name in names]
 
 

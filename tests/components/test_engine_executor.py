@@ -18,6 +18,12 @@ def examples(**properties: str) -> Any:
     return artifact
 
 
+def unread(given: list[Any], *payloads: Any) -> str:
+    from infeed.components.engine_executor import unread_format
+
+    return unread_format(given, *payloads)
+
+
 @pytest.mark.parametrize(
     "properties",
     [
@@ -28,9 +34,7 @@ def examples(**properties: str) -> Any:
     ],
 )
 def test_tf_examples_in_tfrecords_are_read(properties: dict[str, str]) -> None:
-    from infeed.components.engine_executor import unread_format
-
-    assert unread_format([examples(**properties)]) == ""
+    assert unread([examples(**properties)]) == ""
 
 
 @pytest.mark.parametrize(
@@ -43,16 +47,12 @@ def test_tf_examples_in_tfrecords_are_read(properties: dict[str, str]) -> None:
     ],
 )
 def test_what_else_the_files_hold_is_named(name: str, value: str) -> None:
-    from infeed.components.engine_executor import unread_format
-
-    assert unread_format([examples(), examples(**{name: value})]) == f"{name} of the examples is {value!r}"
+    assert unread([examples(), examples(**{name: value})]) == f"{name} of the examples is {value!r}"
 
 
 def test_a_caller_may_read_other_records() -> None:
-    from infeed.components.engine_executor import unread_format
-
     sequences = examples(payload_format="FORMAT_TF_SEQUENCE_EXAMPLE")
-    assert unread_format([sequences], ("FORMAT_TF_EXAMPLE", "FORMAT_TF_SEQUENCE_EXAMPLE")) == ""
+    assert unread([sequences], ("FORMAT_TF_EXAMPLE", "FORMAT_TF_SEQUENCE_EXAMPLE")) == ""
 
 
 def test_beams_options_are_kept_for_tfxs_executor_alone(

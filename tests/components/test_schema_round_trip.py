@@ -27,8 +27,7 @@ from infeed.components.example_gen.sources.parquet import ParquetOptions
 from infeed.components.example_gen.sources.sql.reader import SqlOptions
 from infeed.components.feed.options import Augment, FeedOptions, MapFunction, Normalise
 from infeed.components.kubeflow.training_job import TrainingJob
-from infeed.components.trainer.monitor_options import MlflowOptions, PrometheusOptions
-from infeed.components.trainer.options import TrainOptions
+from infeed.components.trainer.options import MlflowOptions, PrometheusOptions, TrainOptions
 from infeed.components.transform.features import AnyFeature, features_from_json, features_to_json
 from infeed.components.transform.kinds.clean import (
     AnyClean,

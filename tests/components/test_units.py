@@ -1,73 +1,36 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infeed.components import units
 
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0, "0 %"), (0.00004, "0.0 %"), (0.0123, "1.2 %"), (0.0996, "10 %"), (0.343, "34 %"), (1, "100 %")],
-)
-def test_percent(value: float, text: str) -> None:
-    assert units.percent(value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(1.0134, "1.01 times"), (2.38, "2.4 times"), (9.96, "10 times")])
-def test_times(value: float, text: str) -> None:
-    assert units.times(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0021, "2.1 ms"),
-        (0.25, "250 ms"),
-        (1.23, "1.2 s"),
-        (59.97, "1 min 0 s"),
-        (754, "12 min 34 s"),
-        (7300, "2 h 1 min"),
-    ],
-)
-def test_seconds(value: float, text: str) -> None:
-    assert units.seconds(value) == text
+TEXTS = {
+    units.percent: {0: "0 %", 0.00004: "0.0 %", 0.0123: "1.2 %", 0.0996: "10 %", 0.343: "34 %", 1: "100 %"},
+    units.times: {1.0134: "1.01 times", 2.38: "2.4 times", 9.96: "10 times"},
+    units.seconds: {
+        **{0.0021: "2.1 ms", 0.25: "250 ms", 1.23: "1.2 s"},
+        **{59.97: "1 min 0 s", 754: "12 min 34 s", 7300: "2 h 1 min"},
+    },
+    units.size: {0: "0 B", 999: "999 B", 1234567: "1.2 MB", 160_000_000: "160 MB", 999_600: "1.0 MB"},
+    units.number: {0: "0", 3.21: "3.2", 133009.4: "133,009"},
+    units.listed: {(): "", ("a",): "a", ("a", "b"): "a and b", ("a", "b", "c"): "a, b and c"},
+    units.stopwatch: {0.04: "0.0 s", 1.93: "1.9 s", 59.9: "59.9 s", 125: "2 min 05 s"},
+    units.seconds_left: {0.2: "1 s left", 89.5: "90 s left", 754: "13 min left", 7260: "2 h 1 min left"},
+}
+CASES = [(function, *case) for function, texts in TEXTS.items() for case in texts.items()]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(0, "0 B"), (999, "999 B"), (1234567, "1.2 MB"), (160_000_000, "160 MB"), (999_600, "1.0 MB")]
-)
-def test_size(value: int, text: str) -> None:
-    assert units.size(value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(0, "0"), (3.21, "3.2"), (133009.4, "133,009")])
-def test_number(value: float, text: str) -> None:
-    assert units.number(value) == text
+@pytest.mark.parametrize(("function", "value", "text"), CASES)
+def test_values_have_texts(function: Callable[[Any], str], value: Any, text: str) -> None:
+    assert function(value) == text
 
 
 def test_counted() -> None:
     assert [units.counted(n, "epoch") for n in (0, 1, 1200)] == ["0 epochs", "1 epoch", "1,200 epochs"]
-
-
-@pytest.mark.parametrize(
-    ("items", "text"), [((), ""), (("a",), "a"), (("a", "b"), "a and b"), (("a", "b", "c"), "a, b and c")]
-)
-def test_listed(items: tuple[str, ...], text: str) -> None:
-    assert units.listed(items) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(0.04, "0.0 s"), (1.93, "1.9 s"), (59.9, "59.9 s"), (125, "2 min 05 s")])
-def test_stopwatch(value: float, text: str) -> None:
-    assert units.stopwatch(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.2, "1 s left"), (89.5, "90 s left"), (754, "13 min left"), (7260, "2 h 1 min left")]
-)
-def test_seconds_left(value: float, text: str) -> None:
-    assert units.seconds_left(value) == text
 
 
 def test_a_path_is_told_by_its_shorter_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,12 +26,9 @@ def test_a_function_is_loaded_from_a_file(file):
     assert user_code.load(f"{file}:build", "model_fn")(21) == 42
 
 
-def test_a_function_is_loaded_from_a_module():
-    assert user_code.load("os.path:join", "model_fn")("a", "b") == "a/b"
-
-
-def test_a_function_is_loaded_by_the_dotted_path_that_tfx_takes():
-    assert user_code.load("os.path.join", "model_fn")("a", "b") == "a/b"
+@pytest.mark.parametrize("name", ["os.path:join", "os.path.join"])  # TFX takes the dotted path
+def test_a_function_is_loaded_from_a_module(name):
+    assert user_code.load(name, "model_fn")("a", "b") == "a/b"
 
 
 def test_a_file_takes_nobodys_module_name(file):

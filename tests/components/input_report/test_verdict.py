@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from infeed.components.dataset.input_profile import InputProfile
-from infeed.components.input_report.verdict import Verdict, judge
+from infeed.components.errors import InfeedError
+from infeed.components.input_report.verdict import ReportOptions, Verdict, judge
 
 Make = Callable[..., InputProfile]
 
@@ -121,3 +122,14 @@ def test_the_blessing_goes_by_the_waiting_after_the_first_epoch(
     limit: float | None, blessed: bool | None, profile: Make
 ) -> None:
     assert verdict_of(profile(epochs=[(2.0, 2.0), (1.0, 0.5)]), limit).blessed is blessed
+
+
+@pytest.mark.parametrize("limit", [None, 0.0, 0.1, 1.0])
+def test_a_share_or_nothing(limit: float | None) -> None:
+    assert ReportOptions(limit).max_wait_fraction == limit
+
+
+@pytest.mark.parametrize("limit", [-0.1, 10.0, float("nan")])
+def test_a_percentage_is_not_a_share(limit: float) -> None:
+    with pytest.raises(InfeedError, match=r"max_wait_fraction is (?s:.*)between 0 and 1"):
+        ReportOptions(limit)

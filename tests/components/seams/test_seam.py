@@ -67,4 +67,4 @@ def test_a_need_without_a_way_round_is_an_error() -> None:
 
 
 def test_names_are_listed_by_module() -> None:
-    assert listed({"json": ("dumps", "loads"), "os": ("path",)}) == ("json:dumps", "json:loads", "os:path")
+    assert listed({"json": "dumps loads", "os": "path"}) == ("json:dumps", "json:loads", "os:path")

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+sys.path.append(str(Path(__file__).parent))  # for `loop_script` and other modules beside the tests
 ROWS = 96
 RUN_SCRIPT = Path(__file__).with_name("run_script.py")
 
@@ -205,6 +206,22 @@ def _as_list(value: Any) -> list[Any]:
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The feed's own cache lies in the home folder, where tests leave nothing behind."""
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that pass only when a test says so."""
+    now = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def meter() -> SimpleNamespace:
+    """A meter that says what it is told to."""
+    made = SimpleNamespace(seconds=[0.0])
+    made.reset = lambda: setattr(made, "seconds", [0.0])
+    return made
 
 
 @pytest.fixture(scope="session")
@@ -432,12 +449,12 @@ def start(warm: Mapping[str, str]) -> Iterator[Callable[..., Started]]:
 
 
 @pytest.fixture
-def answers_alike(saved_models: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def answers_alike(saved_models: ModuleType) -> Callable[..., None]:
     """answers_alike(place, rows, tolerance=1e-5): all signatures, by all loaders, give what the model in memory says.
 
     The training that wrote into `place` had `callbacks_fn="callbacks"`.
     """
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    check = importlib.import_module("served").check_all_answers
+    import served
+
     loaders = (saved_models.by_python, saved_models.by_session, saved_models.by_cpp)
-    return partial(check, example=serialize, loaders=loaders)
+    return partial(served.check_all_answers, example=serialize, loaders=loaders)

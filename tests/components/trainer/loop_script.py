@@ -83,10 +83,10 @@ def train_ours(strategy, *, dropout=0.0, start_step=0, compiled=None, train=None
     strategy = make_strategy(strategy) if isinstance(strategy, str) else strategy
     with strategy.scope():
         model = build(dropout, **(compiled or {}))
-    settings = {"steps_per_call": 4, "epochs": EPOCHS, "max_steps": None, "callbacks": []} | options
     train = train or data().repeat().skip(start_step)
-    settings |= {"batch_size": BATCH, "steps_per_epoch": STEPS, "start_step": start_step}
-    fitted = loop.fit(model, strategy, train, data(), **settings)
+    sizes = {"steps_per_call": 4, "epochs": EPOCHS, "max_steps": None}
+    schedule = loop.Schedule(BATCH, STEPS, **{name: options.pop(name, size) for name, size in sizes.items()})
+    fitted = loop.fit(model, strategy, train, data(), schedule, start_step=start_step, **options)
     return model, strategy, fitted
 
 

@@ -1,10 +1,9 @@
 """What can be seen of it without a cluster; with one, `test_parameter_server` trains by it."""
 
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
+import server_script as script
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
@@ -28,10 +27,7 @@ def test_an_optimizer_that_updates_in_a_condition_is_refused(optimizer, complain
         asynchronous.check_model(model)
 
 
-def test_changing_by_difference_trains_to_what_keras_trains_to(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    import server_script as script
-
+def test_changing_by_difference_trains_to_what_keras_trains_to():
     ours, theirs = script.build(), script.build()
     prepare(ours, tf.distribute.get_strategy(), script.script.data().element_spec)
     step = tf.function(asynchronous.with_delta_updates(ours.train_step, ours))

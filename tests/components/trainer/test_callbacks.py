@@ -1,8 +1,7 @@
-import importlib.util
 import time
-from pathlib import Path
 
 import keras
+import loop_script as script
 import pytest
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
@@ -13,11 +12,6 @@ from infeed.components.trainer.callbacks import CallbackSpec, ProfileSteps, make
 from infeed.components.trainer.options import TrainOptions
 
 pytestmark = pytest.mark.slow  # Keras takes seconds to load
-
-SCRIPT = Path(__file__).with_name("loop_script.py")
-spec = importlib.util.spec_from_file_location("loop_script", SCRIPT)
-script = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
 
 
 def made(tmp_path, body="", *, chief=True, **options):

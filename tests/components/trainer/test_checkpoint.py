@@ -1,9 +1,9 @@
 """Checkpoints of the training loop on its own; `test_resume` kills a whole training."""
 
-import importlib.util
 from pathlib import Path
 
 import keras
+import loop_script as script
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -22,11 +22,6 @@ from infeed.components.trainer.checkpoint import (
 from infeed.components.trainer.steps import Progress
 
 pytestmark = pytest.mark.slow
-
-SCRIPT = Path(__file__).with_name("loop_script.py")
-spec = importlib.util.spec_from_file_location("loop_script", SCRIPT)
-script = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
 
 
 class BrokenOffError(Exception):

@@ -30,6 +30,12 @@ def weights_of(class_weight, graph, patterns=(), **options):
     return class_weights(TrainOptions("m:f", graph.label, class_weight=class_weight, **options), graph, patterns)
 
 
+def balanced_weights(rows, classes):
+    from infeed.components.trainer.class_weights import balanced
+
+    return balanced(rows, classes)
+
+
 def named(*classes):
     """A graph of which nothing is known but the classes."""
     return SimpleNamespace(
@@ -94,26 +100,20 @@ def test_a_class_that_does_not_exist_is_refused_with_those_that_do():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_balanced_is_what_scikit_learn_says(seed):
-    from infeed.components.trainer.class_weights import balanced
-
     draw = np.random.default_rng(seed)
     labels = np.concatenate([np.arange(7), draw.choice(7, 500, p=draw.dirichlet(np.ones(7)))])
-    assert balanced(np.bincount(labels), "abcdefg") == pytest.approx(scikit_learns(labels))
+    assert balanced_weights(np.bincount(labels), "abcdefg") == pytest.approx(scikit_learns(labels))
 
 
 def test_balanced_weights_leave_the_weight_of_all_rows_as_it_is():
-    from infeed.components.trainer.class_weights import balanced
-
     rows = np.array([3, 90, 7])
-    by_class = rows * balanced(rows, ["a", "b", "c"])
+    by_class = rows * balanced_weights(rows, ["a", "b", "c"])
     assert by_class == pytest.approx([100 / 3] * 3)
 
 
 def test_a_class_without_a_row_cannot_be_balanced():
-    from infeed.components.trainer.class_weights import balanced
-
     with pytest.raises(InfeedError, match="class 'b'"):
-        balanced(np.array([4, 0, 5]), ["a", "b", "c"])
+        balanced_weights(np.array([4, 0, 5]), ["a", "b", "c"])
 
 
 def test_the_rows_of_a_label_that_is_text_are_counted_by_the_names_of_the_graph(table, arguments, tmp_path):

@@ -3,33 +3,14 @@
 import keras
 import pytest
 
-from infeed.components.trainer import epochs
 from infeed.components.trainer.epochs import RecordEpochs
 from infeed.components.trainer.steps import Progress
 
 pytestmark = pytest.mark.slow  # Keras takes seconds to load
 
 
-class Waited:
-    """A meter that says what it is told to."""
-
-    def __init__(self):
-        self.reset()
-
-    def reset(self):
-        self.seconds = [0.0]
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Seconds that pass only when a test says so."""
-    now = [100.0]
-    monkeypatch.setattr(epochs.time, "perf_counter", lambda: now[0])
-    return now
-
-
-def test_an_epoch_lasts_from_its_first_step_to_its_last(clock):
-    meter, progress = Waited(), Progress(per_epoch=2, per_call=1)
+def test_an_epoch_lasts_from_its_first_step_to_its_last(clock, meter):
+    progress = Progress(per_epoch=2, per_call=1)
     record = RecordEpochs(meter, progress, batch_size=8)
     record.on_epoch_begin(0)
     for _ in range(2):
@@ -44,8 +25,7 @@ def test_an_epoch_lasts_from_its_first_step_to_its_last(clock):
     assert epoch.examples_per_second == pytest.approx(16 / 3)
 
 
-def test_waiting_is_no_longer_than_the_epoch(clock):
-    meter = Waited()
+def test_waiting_is_no_longer_than_the_epoch(clock, meter):
     record = RecordEpochs(meter, Progress(per_epoch=1, per_call=1, done=1), batch_size=8)
     record.on_epoch_begin(0)
     clock[0] += 2.0
@@ -69,9 +49,9 @@ class Slow(keras.callbacks.Callback):
         self._clock[0] += self._seconds
 
 
-def test_time_between_calls_is_taken_apart_by_callback_that_of_the_last_call_too(clock):
+def test_time_between_calls_is_taken_apart_by_callback_that_of_the_last_call_too(clock, meter):
     progress = Progress(per_epoch=2, per_call=1)
-    record = RecordEpochs(Waited(), progress, batch_size=8)
+    record = RecordEpochs(meter, progress, batch_size=8)
     callbacks = record.among([Slow(clock, 0.4), keras.callbacks.EarlyStopping(), Slow(clock, 0.8)])
     record.on_epoch_begin(0)
     for _ in range(2):
@@ -93,8 +73,8 @@ def test_time_between_calls_is_taken_apart_by_callback_that_of_the_last_call_too
 
 
 @pytest.mark.parametrize("epochs_of_ten", [3, 100])
-def test_the_timeline_has_all_steps_in_a_bounded_number_of_parts_of_like_length(clock, epochs_of_ten):
-    meter, progress = Waited(), Progress(per_epoch=10, per_call=1)
+def test_the_timeline_has_all_steps_in_a_bounded_number_of_parts_of_like_length(clock, meter, epochs_of_ten):
+    progress = Progress(per_epoch=10, per_call=1)
     record = RecordEpochs(meter, progress, batch_size=8)
     assert record.timeline is None
     for epoch in range(epochs_of_ten):

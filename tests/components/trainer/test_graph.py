@@ -14,21 +14,24 @@ feature { name: "y" type: INT shape { dim { size: 1 } } presence { min_fraction:
 
 
 @pytest.fixture
+def open_graph():
+    from infeed.components.trainer.graph import open_graph
+
+    return open_graph
+
+
+@pytest.fixture
 def schema(tmp_path):
     (tmp_path / "schema.pbtxt").write_text(SCHEMA)
     return str(tmp_path / "schema.pbtxt")
 
 
-def test_nothing_to_read_features_from_is_refused():
-    from infeed.components.trainer.graph import open_graph
-
+def test_nothing_to_read_features_from_is_refused(open_graph):
     with pytest.raises(InfeedError, match=r"nothing says which features(.|\n)*schema_gen"):
         open_graph(None, None, "y")
 
 
-def test_raw_examples_are_their_own_features(schema):
-    from infeed.components.trainer.graph import open_graph
-
+def test_raw_examples_are_their_own_features(open_graph, schema):
     graph = open_graph(None, schema, "y", "share")
     assert not graph.transforms
     assert set(graph.transformed_spec) == {"x", "share", "y"}
@@ -37,18 +40,14 @@ def test_raw_examples_are_their_own_features(schema):
     assert (graph.classes, graph.vocabulary_sizes) == ((), {})
 
 
-def test_a_changed_schema_is_another_graph(schema, tmp_path):
-    from infeed.components.trainer.graph import open_graph
-
+def test_a_changed_schema_is_another_graph(open_graph, schema, tmp_path):
     other = tmp_path / "other.pbtxt"
     other.write_text(SCHEMA.replace("INT", "FLOAT"))
     graphs = [open_graph(None, path, "y") for path in (schema, schema, str(other))]
     assert len({graph.fingerprint for graph in graphs}) == 2
 
 
-def test_a_transform_graph_tells_its_classes_and_what_a_client_has_to_send(table):
-    from infeed.components.trainer.graph import open_graph
-
+def test_a_transform_graph_tells_its_classes_and_what_a_client_has_to_send(open_graph, table):
     graph = open_graph(str(table[0] / "class" / "graph"), None, "kind")
     assert graph.transforms
     assert graph.classes == ("big", "small")
@@ -56,10 +55,8 @@ def test_a_transform_graph_tells_its_classes_and_what_a_client_has_to_send(table
     assert not graph.serving_spec(unused=("x", "z"))
 
 
-def test_a_transform_graph_is_loaded_once(table, monkeypatch):
+def test_a_transform_graph_is_loaded_once(open_graph, table, monkeypatch):
     import tensorflow as tf
-
-    from infeed.components.trainer.graph import open_graph
 
     load, loaded = tf.saved_model.load, []
     monkeypatch.setattr(tf.saved_model, "load", lambda *args, **named: loaded.append(args) or load(*args, **named))

@@ -1,22 +1,16 @@
 """Our training function under Keras' own `fit`, against Keras' own training function."""
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import keras
+import loop_script as script
 import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow  # Keras takes seconds to load
-
-SCRIPT = Path(__file__).with_name("loop_script.py")
-spec = importlib.util.spec_from_file_location("loop_script", SCRIPT)
-script = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +137,7 @@ def test_the_ceiling_of_steps_that_gather_is_measured_on_constant_rows():
 @pytest.fixture(scope="module")
 def mirrored(warm):
     # It breaks a training off, too: without our doing the process would wait minutes for TensorFlow's threads to end.
-    command = [sys.executable, SCRIPT, "mirrored"]
+    command = [sys.executable, script.__file__, "mirrored"]
     done = subprocess.run(command, env={**os.environ, **warm}, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "ran out of data" not in done.stderr

@@ -32,26 +32,8 @@ def test_a_resumed_epoch_is_begun_again_without_its_steps():
     assert calls(progress, 3) == [0, 4, 2]
 
 
-class Waited:
-    """A meter that says what it is told to."""
-
-    def __init__(self):
-        self.reset()
-
-    def reset(self):
-        self.seconds = [0.0]
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Seconds that pass only when a test says so."""
-    now = [100.0]
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
-    return now
-
-
-def test_what_is_counted_while_a_batch_is_there_is_the_floor(clock):
-    meter, counts = Waited(), []
+def test_what_is_counted_while_a_batch_is_there_is_the_floor(clock, meter):
+    counts = []
 
     def train_steps(iterator, count):
         counts.append(int(count))
@@ -75,5 +57,6 @@ def test_a_floor_above_what_training_waited_is_measured_again(monkeypatch, floor
     monkeypatch.setattr(loop, "measure_ceiling", lambda *_: measured.append(1) or Ceiling(9, 1.0, 9.0, next(found)))
     epochs = [EpochProfile(number, 100, 1.0, waited, 1, 1.0) for number, waited in enumerate([0.9, 0.5])]
     strategy = tf.distribute.get_strategy()
-    ceiling = loop.measure_believable_ceiling(None, None, strategy, None, 4, epochs)  # 5 ms a step, after the first
+    fitted = loop.Fitted(None, [None], {}, epochs, None, None)  # 5 ms a step, after the first
+    ceiling = loop.measure_believable_ceiling(fitted, strategy, 4)
     assert (ceiling.floor_seconds, len(measured)) == (kept, turns)

@@ -1,10 +1,9 @@
 """Keras' own `fit`, where a private name of Keras is gone, trains to the same weights."""
 
-import importlib.util
 import logging
-from pathlib import Path
 
 import keras
+import loop_script as script
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,10 +11,6 @@ import tensorflow as tf
 from infeed.components.errors import InfeedError
 
 pytestmark = pytest.mark.slow
-
-spec = importlib.util.spec_from_file_location("loop_script", Path(__file__).with_name("loop_script.py"))
-script = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
 
 
 @pytest.fixture(autouse=True)

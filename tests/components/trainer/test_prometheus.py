@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.trainer.monitor_options import PrometheusOptions
+from infeed.components.trainer.options import PrometheusOptions
 
 pytestmark = pytest.mark.slow  # Keras takes seconds to load
 parser = pytest.importorskip("prometheus_client.parser", reason="the extra prometheus is not installed")

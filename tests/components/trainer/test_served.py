@@ -3,7 +3,6 @@
 Models that several processes train are asked in `test_multi_worker` and `test_parameter_server`.
 """
 
-import importlib
 from pathlib import Path
 
 import numpy as np
@@ -98,16 +97,15 @@ PROPERTIES = {
 @pytest.fixture
 def validate(saved_models, monkeypatch, tmp_path):
     """validate(artifacts) -> the blessing of TFX's InfraValidator, and the server that it asked."""
+    from model_server import ModelServer
     from tfx.components.infra_validator import executor
     from tfx.types.standard_artifacts import InfraBlessing
 
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    server = importlib.import_module("model_server").ModelServer
     started = []
 
     def start(model_path, serving_binary, serving_spec):
         container = serving_binary.MakeDockerRunParams(model_path=model_path, needs_mount=True)
-        started.append(server(saved_models.by_cpp, container))
+        started.append(ModelServer(saved_models.by_cpp, container))
         return started[-1]
 
     monkeypatch.setattr(executor, "_create_model_server_runner", start)
