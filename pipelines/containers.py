@@ -135,8 +135,7 @@ class Engine:
     def push(self, tag: str, digest_file: Path) -> list[str]:
         """Return the command that pushes, with the credentials of the engine's `login`.
 
-        Args:
-          digest_file: file for the digest from podman and buildah. The digest depends on how they compress layers.
+        podman and buildah write the digest, which depends on how they compress layers, to `digest_file`.
         """
         options = [] if self.name == "docker" else [f"--digestfile={digest_file}"]
         return [self.name, "push", *options, tag]

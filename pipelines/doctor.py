@@ -290,9 +290,7 @@ class Inventory:
 def image_findings(image: str, *, beam_runner: str = "") -> Iterator[Finding]:
     """Compare an image with this environment, and pull the image if it is not local.
 
-    Args:
-      image: name of the image.
-      beam_runner: runner whose workers run the image, such as DataflowRunner; empty for none.
+    `beam_runner` is the runner whose workers run the image, such as DataflowRunner; empty for none.
     """
     engine = find_engine()
     command = engine.run(image, ["python", "-c", _INVENTORY])

@@ -252,10 +252,6 @@ def _details(analysis: Analysis) -> Iterator[Fact]:
         yield "different values", f"{len(analysis.counts):,}"
 
 
-def _constants(analysis: Analysis) -> str:
-    return ", ".join(f"{name} {words}" for name, words in _details(analysis))
-
-
 def _rows_of(analyzed: Analyzed, column: str) -> Iterator[Fact]:
     """Yield the rows with the least and the greatest number, and the first rows without a value."""
     least: tuple[float, int] | None = None

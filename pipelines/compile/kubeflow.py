@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,10 +86,8 @@ def compile_kubeflow(
 
     Args:
       pipeline: pipeline of new components. TFX can compile a component object only once.
-      options: output, target and schema.
       image: container image of every step, with this package and TFX.
       deploy: resources, retries and caching of the nodes, and Beam's runner. Beam options of a component win.
-      parameters: runtime parameters of `pipeline`.
 
     Raises:
       InfeedError: kfp is not installed, `deploy` names an unknown node, Beam's runner lacks a setting or cannot use the
@@ -109,7 +107,12 @@ def compile_kubeflow(
         own = [task.name for task, inputs in given if relative_function_paths(inputs, folder) != inputs]
         job = relative_function_paths(job, folder)
     spec = job["pipelineSpec"]
-    _keep_for_data_nodes(spec, pipeline, {node.id for node in data_nodes})
+    # TFX gives Beam's options of the whole pipeline to each node. A step that names a cluster's runner works on URIs,
+    # and a changed option is a miss of the cache.
+    names = {node.id for node in data_nodes}
+    for task, container in _containers(spec):
+        if task.name not in names:
+            container["args"] = [one for one in container["args"] if one not in pipeline.beam_pipeline_args]
     if options.target == "kubeflow":
         for node in [node for node, _ in _containers(spec) if node.driver and len(node.path) == 1]:
             input_states.insert(spec, node)
@@ -121,15 +124,9 @@ def compile_kubeflow(
 
 
 def write_job(job: dict[str, Any], root: str, deploy: Deploy, options: CompileOptions, own: Sequence[str] = ()) -> str:
-    """Write a PipelineJob with the settings of `deploy` to `options.output` and return that path.
+    """Write a PipelineJob with the settings of `deploy` to `options.output` and return that path. Changes `job`.
 
-    Args:
-      job: PipelineJob, which this function changes in place.
-      root: folder of all artifacts.
-      own: names of the steps that use files of the project.
-
-    Raises:
-      InfeedError: as `compile_kubeflow`.
+    `own` are the names of the steps that use files of the project. Raises InfeedError as `compile_kubeflow` does.
     """
     spec = job["pipelineSpec"]
     apply_settings(spec, deploy, compiled_with.variables() if options.target == "kubeflow" else {})
@@ -158,16 +155,6 @@ def beam_flags(deploy: Deploy, target: Target, image: str, root: str) -> list[Fl
     if deploy.beam.runner:
         check_places(BEAM_RUNNERS[deploy.beam.runner], root)
     return deploy.beam.flags(image=image, root=root, vertex=deploy.on(target))
-
-
-def _keep_for_data_nodes(spec: Mapping[str, Any], pipeline: Pipeline, data_nodes: Collection[str]) -> None:
-    """Remove Beam's options of the whole pipeline from nodes that do not use Beam, because TFX gives them to each.
-
-    A step that names a cluster's runner works on URIs, and a changed option is a miss of the cache.
-    """
-    for task, container in _containers(spec):
-        if task.name not in data_nodes:
-            container["args"] = [one for one in container["args"] if one not in pipeline.beam_pipeline_args]
 
 
 def _data_nodes(pipeline: Pipeline) -> Iterator[Any]:

@@ -23,10 +23,7 @@ _TRAINING = "ai_platform_training_args"  # of a Trainer that starts a custom job
 def ship(tasks: Iterable[Task], folder: Path, exclude: Sequence[str], *, root: str, job_file: str) -> None:
     """Write the archive of a project beside the job file, and name its later place in the steps that use it.
 
-    Args:
-      tasks: steps that use files of the project, which this function changes in place.
-      exclude: names or patterns of files to leave out.
-      root: folder of everything that the pipeline writes; the archive belongs into `project` below it.
+    The archive belongs into `project` below `root`, the folder of everything that the pipeline writes.
 
     Raises:
       InfeedError: the project is too large, or Beam's workers on a cluster need its files.

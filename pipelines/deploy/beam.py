@@ -111,12 +111,7 @@ class Portable:
             require(address is None or _ADDRESS.fullmatch(address), self, name, "use HOST:PORT")
 
     def portable_flags(self, master: str, uber_jar: str) -> list[Flag]:
-        """Return the options that say where jobs go and where their Python runs.
-
-        Args:
-          master: option for the URL of the cluster.
-          uber_jar: option that sends the job server's jar to this URL.
-        """
+        """Return the options for the place of jobs and of their Python, from the options of this kind of cluster."""
         if self.job_endpoint:
             place = [(f"--job_endpoint={self.job_endpoint}", "job server of the same Beam as the image's")]
         else:
@@ -212,9 +207,6 @@ def check_places(runner: str, root: str, data: str = "gs://") -> None:
     """Raise InfeedError if workers of a runner cannot use the places of the pipeline.
 
     Workers write artifacts by TensorFlow, which opens gs:// and local files. They do not see the disk of a pod.
-
-    Args:
-      runner: name of a runner that is not local, such as `FlinkRunner`.
     """
     if not root.startswith("gs://"):
         raise InfeedError(

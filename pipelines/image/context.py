@@ -48,9 +48,7 @@ def make_context(
 ) -> None:
     """Write the build context into the empty `folder`; the Dockerfile explains its layout.
 
-    Args:
-      project: the user's folder, or None if all functions are in installed packages, as in templates.
-      accelerator, exclude, with_project: as in `ImageOptions`.
+    `project` is None if all functions are in installed packages, as in templates. For the options see `ImageOptions`.
 
     Raises:
       InfeedError: the project is too large for code.

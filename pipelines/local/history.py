@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,7 +22,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.locks import alone, is_held
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
-from infeed.pipelines.local.outcome import RunOutcome, latest_outputs, settings_of
+from infeed.pipelines.local.outcome import RunOutcome, latest_outputs, settings_of, write_json
 
 _log = logging.getLogger(__name__)
 _FOLDER, _LOCK = "history", ".lock"
@@ -148,9 +146,7 @@ def _path(run: PastRun, root: str) -> Path:
 def _write(run: PastRun, root: str) -> None:
     path = _path(run, root)
     path.parent.mkdir(exist_ok=True)
-    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
-    unfinished.write_text(json.dumps(schema.to_plain(run), indent=1))
-    unfinished.rename(path)
+    write_json(run, path)
 
 
 def _data(config: PipelineConfig, report: RunReport) -> tuple[dict[str, int], str]:

@@ -169,10 +169,8 @@ def remember(
     """Write `last_run.json` after a complete, successful run; `made_of` was computed before the run started."""
     names = tuple(node.name for node in report.nodes)
     outputs = {output.uri: None for (node, _), output in latest_outputs(config).items() if node in names}
-    _write(
-        LastRun(made_of, _digest_of_file(config.metadata), names, tuple(resolvers), tuple(outputs), outcome),
-        _file(config.root),
-    )
+    last = LastRun(made_of, _digest_of_file(config.metadata), names, tuple(resolvers), tuple(outputs), outcome)
+    write_json(last, _file(config.root))
 
 
 @contextlib.contextmanager
@@ -184,12 +182,13 @@ def keeping_last_run(root: str, metadata: str) -> Iterator[None]:
     valid = last is not None and last.metadata == _digest_of_file(metadata)
     yield
     if last and valid:
-        _write(dataclasses.replace(last, metadata=_digest_of_file(metadata)), _file(root))
+        write_json(dataclasses.replace(last, metadata=_digest_of_file(metadata)), _file(root))
 
 
-def _write(last: LastRun, path: Path) -> None:
+def write_json(options: Any, path: Path) -> None:
+    """Write a dataclass as JSON. The file appears once it is complete."""
     unfinished = path.with_suffix(f".{os.getpid()}.tmp")
-    unfinished.write_text(json.dumps(schema.to_plain(last), indent=1))
+    unfinished.write_text(json.dumps(schema.to_plain(options), indent=1))
     unfinished.rename(path)
 
 

@@ -108,11 +108,7 @@ def make_scores(
 
 
 def of_errors(metrics: Mapping[str, float], given: Mapping[str, float], rows: int) -> Parts:
-    """Return metrics, intervals and guesses of a regression.
-
-    Args:
-      given: what `error_moments.RSquared` measured beside R2.
-    """
+    """Return metrics, intervals and guesses of a regression; `error_moments.RSquared` measures `given` beside R2."""
     mse, mae, variance = metrics["mse"], metrics["mae"], given["label_variance"]
     of_mse = intervals.of_mean_square(mse, given["mse_standard_error"], rows)
     # The variance of |error| follows from its mean and the mean of its square.

@@ -159,13 +159,7 @@ def rows(
     settings: Mapping[str, Any],
     trained: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Iterator[Batch]:
-    """Yield batches of the columns of `specs`, converted to the types of `specs`.
-
-    Args:
-      inputs: files, and folders of files.
-      settings: options of the format of the files.
-      trained: options of the training files, by format.
-    """
+    """Yield batches of the columns of `specs`, converted to their types; for the options see `open_as_trained`."""
     for path in (path for given in inputs for path in _tables_of(given)):
         if is_picture(path):
             raise InfeedError(
@@ -217,8 +211,9 @@ def open_as_trained(
 ) -> tuple[OpenedSource, Mapping[str, Any]]:
     """Open a table, and return it with the options that it is read with.
 
-    The options of the training files apply, so that `$3,356.21` is parsed as in training. If the file cannot be read
-    with them, for example because its delimiter differs, it is read without them. `settings` take precedence.
+    The options of the training files, `trained` by format, apply, so that `$3,356.21` is parsed as in training. If the
+    file cannot be read with them, for example because its delimiter differs, it is read without them. `settings` take
+    precedence.
     """
     reject = IngestOptions(on_bad_row="reject")
     known = {**_known(source, trained, specs), **default_settings(path, source)}

@@ -126,11 +126,9 @@ def _nested(kind: pa.DataType, depth: int) -> pa.DataType:
 def write_answers(
     answered: Answered, types: Mapping[str, pa.DataType], columns: Columns, output: str, overwrite: bool = False
 ) -> Written:
-    """Write all predictions in the order of the inputs. The file appears once it is complete.
+    """Write all predictions in the order of the inputs, with columns of the `types` of `prediction_types`.
 
-    Args:
-      types: types of the prediction columns; see `prediction_types`.
-      output: path of the file; its suffix names the format.
+    The suffix of `output` names the format. The file appears once it is complete.
 
     Raises:
       InfeedError: the output is not writable, a column is missing, or the columns of two tables differ.

@@ -73,13 +73,9 @@ def write_table(
     overwrite: bool,
     on_remark: Callable[[Prediction], None],
 ) -> Written:
-    """Write the predictions for tables or pictures to one file; see `predict` and `write_answers`.
+    """Write the predictions for tables or pictures to one file; see `predict` and `write_answers`, also for errors.
 
-    Args:
-      on_remark: called with each prediction that has an error or a note.
-
-    Raises:
-      InfeedError: see `predict` and `write_answers`.
+    `on_remark` is called with each prediction that has an error or a note.
     """
     check_output(output, overwrite)
     call, batches = _question(model_path, inputs, settings)

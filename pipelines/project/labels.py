@@ -72,12 +72,7 @@ def single_values_needed(name: str, names: Sequence[str], path: str) -> InfeedEr
 
 
 def label_needed(table: Table, path: str, label: str | None, numbers: Collection[str] = ()) -> LabelNeededError:
-    """Return the error of a missing label, or of a label that is not a column.
-
-    Args:
-      label: given label; None if no label is given.
-      numbers: text columns that are read as numbers.
-    """
+    """Return the error of a missing label, or of a label that is not a column; `numbers` are texts read as numbers."""
     names = [column.name for column in table.columns]
     targets = [part.strip() for part in (label or "").split(",")]
     if len(targets) > 1 and set(targets) <= set(names):

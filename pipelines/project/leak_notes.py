@@ -83,10 +83,7 @@ class LeaksInUse:
 def spread_notes(survey: Survey, rule: SplitBy | None, keep: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield notes (topic, text) about groups of rows and repeated rows that the splits divide.
 
-    Args:
-      survey: survey of the data.
-      rule: rule that assigns rows to splits. None for the hash of the whole row.
-      keep: columns whose values are the same at prediction time.
+    Without a rule, the hash of the whole row decides. Columns to `keep` have the same values at prediction time.
     """
     if isinstance(survey, TableSurvey):
         yield from (("groups", f"{_finding(group)}; {_remedy(group)}") for group in _groups(survey, rule, keep))

@@ -224,12 +224,7 @@ def _is_pair(column: NumberColumn) -> bool:
 
 
 def _settle(column: NumberColumn, decimal: str | None, commas: bool) -> NumberColumn:
-    """Return the column with the format that other columns, its unit or the delimiter suggest.
-
-    Args:
-      decimal: decimal separator of the unambiguous columns.
-      commas: whether commas other than decimal ones are common in such files.
-    """
+    """Return the column with the format that other columns, of one `decimal`, its unit or the delimiter suggest."""
     formats = column.formats
     if len(formats) == 1:
         return replace(column, safe=decimal == "," or not (commas and _is_pair(column)))

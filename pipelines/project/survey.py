@@ -61,9 +61,7 @@ def survey_table(
     """Survey a table, a file or a folder of files, in one pass.
 
     Args:
-      label: label column. None if not chosen yet.
       task: task of the label. None infers it: text and up to 20 distinct integers are classes.
-      settings: options of the format, such as the delimiter of a CSV.
       keep: columns to keep even if they give the label away.
       withhold: whether to propose no feature of other columns that certainly give the label away.
 

@@ -118,13 +118,10 @@ def run_process(
     stop: threading.Event,
     dies_when: Callable[[], bool] | None = None,
 ) -> int:
-    """Run `argv` to its end and return its exit status, which is negative for a signal.
+    """Run `argv` with additional environment variables and return its exit status, which is negative for a signal.
 
-    Args:
-      env: additional environment variables.
-      lock: stays locked until the process ends, even if this process is killed.
-      stop: event that ends the process.
-      dies_when: condition that stops the process, as Kubernetes stops an evicted pod.
+    The lock is held until the process ends, even if this process is killed. The event `stop` ends the process. So does
+    the condition `dies_when`, as Kubernetes stops an evicted pod.
 
     Raises:
       OSError: the process cannot start.

@@ -65,7 +65,16 @@ class Figures:
 
     @classmethod
     def of(cls, column: ColumnStatistics) -> Figures:
-        moments = _of_lengths(column) if column.type == "bytes" else _of_numbers(column)
+        moments: dict[str, float | None] = {"median": None, "std": None}
+        if column.type == "bytes":
+            lengths = column.byte_lengths
+            known = (lengths.minimum, lengths.mean, lengths.maximum) if lengths.number else (None, None, None)
+            moments |= zip(("minimum", "mean", "maximum"), known, strict=True)
+        else:
+            moments |= {name: getattr(column, name) for name in ("minimum", "mean", "std", "maximum")}
+            numbers = numbers_of(column)
+            median = float(numbers.at([0.5])[0]) if numbers.total else math.nan
+            moments["median"] = median if math.isfinite(median) else None
         frequent = itertools.islice(column.counts.items(), _TOP)
         top = (Top(label(value), count, count / column.values) for value, count in frequent)
         return cls(
@@ -84,25 +93,6 @@ class Figures:
             top=tuple(one for one in top if one.share >= _SELDOM),
             **moments,
         )
-
-
-def _of_numbers(column: ColumnStatistics) -> dict[str, Any]:
-    numbers = numbers_of(column)
-    median = float(numbers.at([0.5])[0]) if numbers.total else None
-    finite = median is not None and math.isfinite(median)
-    return {
-        "minimum": column.minimum,
-        "median": median if finite else None,
-        "mean": column.mean,
-        "std": column.std,
-        "maximum": column.maximum,
-    }
-
-
-def _of_lengths(column: ColumnStatistics) -> dict[str, Any]:
-    lengths = column.byte_lengths
-    known = (lengths.minimum, lengths.mean, lengths.maximum) if lengths.number else (None, None, None)
-    return {**dict(zip(("minimum", "mean", "maximum"), known, strict=True)), "median": None, "std": None}
 
 
 def label(value: object) -> str:

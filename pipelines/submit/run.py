@@ -109,9 +109,8 @@ def starting(
 ) -> Iterator[None]:
     """Wrap the request that starts a run, because the platform may start the run and its answer may get lost.
 
-    Args:
-      translated: context that converts errors of the platform's client to InfeedErrors.
-      may_have_begun: reports whether the run may have started despite this error of the client.
+    The context `translated` converts errors of the platform's client to InfeedErrors. `may_have_begun` reports whether
+    the run may have started despite an error of the client.
 
     Raises:
       LostError: the run may have started.

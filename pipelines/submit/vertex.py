@@ -164,12 +164,7 @@ class VertexRun:
 
 
 def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint: str | None = None) -> VertexRun:
-    """Start a run on Vertex AI with Google's default credentials.
-
-    Args:
-      project: Google Cloud project id.
-      region: such as us-central1.
-      endpoint: private address of the API.
+    """Start a run on Vertex AI with Google's default credentials; `endpoint` is a private address of the API.
 
     Raises:
       InfeedError: the job was not compiled for Vertex AI, or Google is not available or rejects the run.

@@ -10,8 +10,8 @@ import pytest
 from infeed.components.errors import InfeedError
 from infeed.pipelines.commands import asking
 from infeed.pipelines.commands.asking import decided
-from infeed.pipelines.console.questions import Choice
 from infeed.pipelines.project.config_file import read_project
+from infeed.pipelines.project.labels import Candidate
 
 
 @pytest.fixture
@@ -21,11 +21,11 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return {"data": str(tmp_path / "t.csv"), "root": str(tmp_path / "run")}
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, answer: str) -> list[Choice]:
+def asked(monkeypatch: pytest.MonkeyPatch, answer: str) -> list[Candidate]:
     """Somebody is at the terminal; the choices that they see."""
-    seen: list[Choice] = []
+    seen: list[Candidate] = []
     monkeypatch.setattr(asking, "can_ask", lambda: True)
-    monkeypatch.setattr(asking, "choose", lambda question, choices: seen.extend(choices) or answer)
+    monkeypatch.setattr(asking, "choose", lambda candidates: seen.extend(candidates) or answer)
     return seen
 
 
@@ -41,7 +41,7 @@ def test_on_a_terminal_the_answer_is_the_label(given: dict[str, str], monkeypatc
     seen = asked(monkeypatch, "bought")
     assert decided(read_project("tabular"), given).train.label == "bought"
     assert [choice.name for choice in seen] == ["bought", "age"]
-    assert seen[0].facts == {"type": "text", "different values": "2", "examples": "'no', 'yes'"}
+    assert (seen[0].type, seen[0].distinct, seen[0].examples) == ("bytes", 2, "'no', 'yes'")
     assert sys.argv[-2:] == ["--label", "bought"]
 
 

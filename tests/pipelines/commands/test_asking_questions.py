@@ -12,7 +12,8 @@ import sys
 import click
 import pytest
 
-from infeed.pipelines.console.questions import Choice, choose
+from infeed.pipelines.commands.asking import choose
+from infeed.pipelines.project.labels import Candidate
 
 _CTRL_C = b"\x03"
 _SECONDS = 0.5  # without an answer, after which Ctrl-C is pressed again
@@ -22,10 +23,11 @@ signal.alarm(60)  # a test that waits for ever tells nothing
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 os.setsid()
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C on the terminal interrupts this process
-from infeed.pipelines.console.questions import Choice, can_ask, choose
-choices = [Choice("bought", {"examples": "'yes', 'no'"}, "its name"), Choice("3", {"examples": "1"})]
+from infeed.pipelines.commands.asking import can_ask, choose
+from infeed.pipelines.project.labels import Candidate
+candidates = [Candidate("bought", "bytes", 2, "'yes', 'no'", ("its name",), 4), Candidate("3", "int", 7, "1", (), 0)]
 try:
-    print("CHOSEN", can_ask(), choose("Which column?", choices))
+    print("CHOSEN", can_ask(), choose(candidates))
 except KeyboardInterrupt:
     print("INTERRUPTED")
 """
@@ -63,7 +65,7 @@ def test_a_number_a_name_or_enter_answers(typed: bytes, chosen: str) -> None:
 
 def test_the_choices_are_shown_with_examples_and_why_one_is_likely() -> None:
     shown = on_terminal(b"1\n")
-    assert all(words in shown for words in ("bought", "'yes', 'no'", "its name", "Which column?"))
+    assert all(words in shown for words in ("bought", "text", "'yes', 'no'", "its name", "Which column"))
 
 
 def test_a_wrong_answer_is_asked_again() -> None:
@@ -81,4 +83,4 @@ def test_without_a_likely_choice_enter_is_no_answer(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(click, "prompt", prompt)
     with pytest.raises(KeyboardInterrupt):
-        choose("Which column?", [Choice("age", {"type": "number"})])
+        choose([Candidate("age", "int", 7, "30, 41", (), 0)])

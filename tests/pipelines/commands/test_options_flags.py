@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from infeed.components.annotations import Placeholder, Positive
-from infeed.pipelines.console.flags import flag
+from infeed.pipelines.commands.options import flag
 
 
 @dataclass(frozen=True)
