@@ -106,7 +106,13 @@ def build_image(project: Path | None, options: ImageOptions, log: Path, on_step:
         pushed = ""
         if options.push:
             on_step(f"push {options.tag}")
-            pushed = _push(engine, options.tag, Path(scratch), log, follow)
+            digest_file = Path(scratch) / "digest"
+            ended = follow(engine.push(options.tag, digest_file))
+            if ended.status:
+                what = f"built the image, but cannot push {options.tag!r}: {ended.words}"
+                do = f"log in with `{engine.name} login`, and check that the image name starts with your registry"
+                raise InfeedError(what, where=str(log), do=do)
+            pushed = engine.pushed_digest(options.tag, digest_file)
     return BuiltImage(
         options.tag,
         _by_digest(options.tag, pushed),
@@ -178,19 +184,6 @@ def _build(
             do="check its name and the network, log in to its registry, or use a local image with --base",
         )
     raise InfeedError(f"{engine.name} failed at {ended.steps[-1]!r}: {ended.words}", where=str(log), do="read that log")
-
-
-def _push(engine: Engine, tag: str, scratch: Path, log: Path, follow: _Follow) -> str:
-    """Push the image and return its digest, if known."""
-    digest_file = scratch / "digest"
-    ended = follow(engine.push(tag, digest_file))
-    if ended.status:
-        raise InfeedError(
-            f"built the image, but cannot push {tag!r}: {ended.words}",
-            where=str(log),
-            do=f"log in with `{engine.name} login`, and check that the image name starts with your registry",
-        )
-    return engine.pushed_digest(tag, digest_file)
 
 
 def _follow(command: Sequence[str], write: Callable[[str], object], on_step: OnStep) -> _Ended:

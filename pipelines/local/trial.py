@@ -49,7 +49,12 @@ def try_out(config: PipelineConfig) -> None:
         strategy = make_strategy(options.strategy)
         check_batch_size(options.feed.batch_size, strategy)
         check_xla(options.xla, strategy)
-    _check_files(config.features)
+    for feature in config.features:
+        for path in feature.files:
+            if not files.exists(path):
+                raise InfeedError(f"there is no file {path!r}", where=f"{feature}", do="correct the path")
+        if isinstance(feature, Subwords):
+            tensorflow_text(feature)  # raises if the tokenizer is not installed
     if options.input_fn:  # the input function decides what the model gets
         return
     if config.preprocessing_fn:
@@ -91,16 +96,6 @@ def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> No
 def _raw_spec(column: ColumnSurvey) -> tf.TypeSpec:
     type_ = _TYPES[column.type]
     return tf.SparseTensorSpec([None, None], type_) if column.missing else tf.TensorSpec([None, 1], type_)
-
-
-def _check_files(features: Sequence[Feature]) -> None:
-    """Check that the files of the features exist, and that the subword tokenizer is installed."""
-    for feature in features:
-        for path in feature.files:
-            if not files.exists(path):
-                raise InfeedError(f"there is no file {path!r}", where=f"{feature}", do="correct the path")
-        if isinstance(feature, Subwords):
-            tensorflow_text(feature)
 
 
 def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature]) -> None:

@@ -118,7 +118,11 @@ def executor_input(
     if legacy:
         parameters = {"parameters": {key: values.to_legacy(value) for key, value in inputs.parameters.items()}}
     else:
-        parameters = {"parameterValues": values.mapped(dict(inputs.parameters), _whole)}
+        # 3.0 becomes 3, as in protobuf's JSON on a cluster.
+        whole = values.mapped(
+            dict(inputs.parameters), lambda one: int(one) if isinstance(one, float) and one.is_integer() else one
+        )
+        parameters = {"parameterValues": whole}
     return {
         "inputs": {
             **parameters,
@@ -200,11 +204,6 @@ def _read_parameter(key: str, spec: Mapping[str, Any], attempt_dir: AttemptDir) 
         raise InfeedError(f"the step did not write its output parameter {key!r}", where=path, do="write it there")
     with open(path, encoding="utf-8") as file:
         return values.parse(file.read(), values.declared_type(spec), f"parameter {key}")
-
-
-def _whole(value: Any) -> Any:
-    """Convert 3.0 to 3, as protobuf's JSON does on a cluster."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def fill(text: str, view: View) -> str:

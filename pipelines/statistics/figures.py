@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,9 +143,14 @@ def columns_table(title: str, figures: Sequence[Figures]) -> Table:
     for one in figures:
         low, high = one.least_per_row, one.most_per_row
         per_row = [str(low) if low == high else f"{low} to {high}"] if lists else []
+        unit = " B" if one.type == "bytes" else ""
+        moments = (one.minimum, one.median, one.mean, one.maximum)
+        least, median, mean, most = ("" if value is None else f"{shown(value)}{unit}" for value in moments)
+        counts = (percent(one.missing), percent(one.zeros), f"{'' if one.is_exact else '~'}{one.distinct:,}")
+        cells = [one.name, one.type, *counts, least, median, mean, shown(one.std), most, *per_row]
         top = [f"{one.top[0].value} ({percent(one.top[0].share)})"] if one.top else []
         odd = [f"{count:,} {name}" for count, name in ((one.nans, "NaN"), (one.infinities, "infinite")) if count]
-        table.add_row(*map(Text, [one.name, one.type, *_cells(one), *per_row, ", ".join([*top, *odd])]))
+        table.add_row(*map(Text, [*cells, ", ".join([*top, *odd])]))
     return table
 
 
@@ -154,17 +159,6 @@ def _table(first: str, second: str, *numbers: str) -> Table:
     for name in numbers:
         table.add_column(name, justify="right", no_wrap=True)
     return table
-
-
-def _cells(one: Figures) -> Iterable[str]:
-    unit = " B" if one.type == "bytes" else ""
-    lengths = (f"{shown(value)}{unit}" if value is not None else "" for value in (one.minimum, one.median, one.mean))
-    yield percent(one.missing)
-    yield percent(one.zeros)
-    yield f"{'' if one.is_exact else '~'}{one.distinct:,}"
-    yield from lengths
-    yield shown(one.std)
-    yield f"{shown(one.maximum)}{unit}" if one.maximum is not None else ""
 
 
 def changes_table(changes: Sequence[ColumnChange]) -> Table:
