@@ -69,7 +69,7 @@ def _on_bridge(stack: ExitStack, count: int) -> Iterator[tuple[int, int]]:
 @contextmanager
 def _namespace(number: int, bridge: int) -> Iterator[Host]:
     """Connect a new namespace to the bridge by a pair of virtual devices."""
-    address = f"{_SUBNET}.{(number + 2) // 250}.{(number + 2) % 250 + 1}"
+    address = _address(number)
     with _holder([*_inside(bridge), "unshare", "--net"]) as machine:
         _run(bridge, "ip", "link", "add", f"port{number}", "type", "veth", "peer", "eth0", "netns", str(machine))
         _run(bridge, "ip", "link", "set", f"port{number}", "master", "bridge0", "up")
@@ -77,6 +77,10 @@ def _namespace(number: int, bridge: int) -> Iterator[Host]:
         for device in ("eth0", "lo"):
             _run(machine, "ip", "link", "set", device, "up")
         yield Host(f"{address}:{PORT}", tuple(_inside(machine)))
+
+
+def _address(number: int) -> str:
+    return f"{_SUBNET}.{(number + 2) // 250}.{(number + 2) % 250 + 1}"
 
 
 @contextmanager
