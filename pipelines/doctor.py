@@ -126,11 +126,7 @@ def _findings_of(purpose: Purpose, check: Check) -> list[Finding]:
 
 
 def root_findings(job: CompiledJob) -> Iterator[Finding]:
-    """Check that the steps of a job can open its root.
-
-    Raises:
-      InfeedError: they cannot.
-    """
+    """Check that the steps of a job can open its root. Raises InfeedError if they cannot."""
     job.check_store(job.target)
     if job.root:
         yield Finding("submit", "root", job.root)

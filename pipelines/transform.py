@@ -122,11 +122,7 @@ class Analyzed:
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Analyzed:
-        """Analyze the training rows.
-
-        Raises:
-          InfeedError: the rows cannot be read, or do not fit a feature.
-        """
+        """Analyze the training rows. Raises InfeedError if the rows cannot be read, or do not fit a feature."""
         if not config.features:
             raise InfeedError(
                 "the project declares no features",

@@ -103,10 +103,8 @@ class MappedFolder(OutputFolder):
 def check_paths(parameters: Iterable[click.Parameter], context: click.Context) -> None:
     """Check the given paths of a command; defaults are checked on use.
 
-    In a step of Kubeflow, inputs on this disk are artifacts that the launcher has downloaded.
-
-    Raises:
-      InfeedError: a path cannot be read or written, or the inputs take more of the pod's disk than the step may use.
+    In a step of Kubeflow, inputs on this disk are artifacts that the launcher has downloaded. Raises InfeedError if a
+    path cannot be read or written, or the inputs take more of the pod's disk than the step may use.
     """
     here = []
     for parameter in parameters:

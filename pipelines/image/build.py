@@ -90,10 +90,8 @@ class BuiltImage:
 def build_image(project: Path | None, options: ImageOptions, log: Path, on_step: OnStep) -> BuiltImage:
     """Build an image, and push it if `options.push` is true; without a project, an image of this package only.
 
-    `log` receives the engine's output, and `on_step` each instruction of the Dockerfile when it starts.
-
-    Raises:
-      InfeedError: no container engine works, the base is not available, a step fails, or the registry rejects the push.
+    `log` receives the engine's output, and `on_step` each instruction of the Dockerfile when it starts. Raises
+    InfeedError if no container engine works, the base is not available, a step fails, or the registry rejects the push.
     """
     started = time.monotonic()
     engine = find_engine()

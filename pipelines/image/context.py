@@ -49,9 +49,7 @@ def make_context(
     """Write the build context into the empty `folder`; the Dockerfile explains its layout.
 
     `project` is None if all functions are in installed packages, as in templates. For the options see `ImageOptions`.
-
-    Raises:
-      InfeedError: the project is too large for code.
+    Raises InfeedError if the project is too large for code.
     """
     files = resources.files("infeed.pipelines.image")
     locks = ["requirements.txt"] + (["requirements-gpu.txt"] if accelerator == "gpu" else [])

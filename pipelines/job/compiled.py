@@ -297,10 +297,8 @@ def leaves(tasks: tuple[Task, ...]) -> Iterator[Task]:
 def in_order(tasks: Mapping[str, Any], where: str = "") -> list[str]:
     """Sort the names of the tasks of a DAG topologically, and alphabetically among equals.
 
-    Errors name the tasks with the prefix `where`.
-
-    Raises:
-      InfeedError: a task needs an unknown task, or tasks form a cycle.
+    Errors name the tasks with the prefix `where`. Raises InfeedError if a task needs an unknown task, or tasks form a
+    cycle.
     """
     needs = {name: _upstream(tasks[name]) for name in sorted(tasks)}
     for name, producers in needs.items():

@@ -127,9 +127,7 @@ def start_from(name: str, pipeline: Any, store: metadata.Metadata) -> None:
     """Mark the compiled `pipeline` to skip all nodes upstream of `name` and to use their earlier outputs.
 
     Parallel nodes run too, because after a failure some of them have no outputs. The cache serves unchanged nodes.
-
-    Raises:
-      InfeedError: no earlier run has all the outputs.
+    Raises InfeedError if no earlier run has all the outputs.
     """
     nodes = [node.pipeline_node for node in pipeline.nodes]
     upstream = set[str]()

@@ -40,9 +40,7 @@ def try_out(config: PipelineConfig) -> None:
     """Create the strategy and the model for the surveyed shapes, and call the loss and metrics on zeros.
 
     The outputs of a preprocessing function depend on the data, so the trial traces the function and skips the model.
-
-    Raises:
-      InfeedError: an error that would stop Transform or the Trainer.
+    Raises InfeedError for an error that would stop Transform or the Trainer.
     """
     options = config.train
     if options.strategy in _OF_ONE_PROCESS:

@@ -128,10 +128,8 @@ def write_answers(
 ) -> Written:
     """Write all predictions in the order of the inputs, with columns of the `types` of `prediction_types`.
 
-    The suffix of `output` names the format. The file appears once it is complete.
-
-    Raises:
-      InfeedError: the output is not writable, a column is missing, or the columns of two tables differ.
+    The suffix of `output` names the format. The file appears once it is complete. Raises InfeedError if the output is
+    not writable, a column is missing, or the columns of two tables differ.
     """
     suffix = check_output(output, overwrite)
     tables = _Tables(types, columns)

@@ -145,11 +145,7 @@ class RawSignature:
 
     @classmethod
     def of(cls, model: SavedModel) -> RawSignature:
-        """Return both signatures of a model.
-
-        Raises:
-          InfeedError: infeed's Trainer did not export the model.
-        """
+        """Return both signatures of a model. Raises InfeedError if infeed's Trainer did not export the model."""
         do = "give a model that infeed's Trainer exported, or a dataset of `infeed ingest` as input of this model"
         return cls(model.signature("raw", do), model.signature("serving_default", do))
 

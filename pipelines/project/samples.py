@@ -115,11 +115,7 @@ def to_bytes(sample: Sample) -> bytes:
 
 
 def from_bytes(data: bytes) -> Sample:
-    """Parse the output of `to_bytes`.
-
-    Raises:
-      ValueError: the data is not an output of `to_bytes`.
-    """
+    """Parse the output of `to_bytes`. Raises ValueError if the data is not an output of `to_bytes`."""
     with pa.ipc.open_file(pa.py_buffer(data)) as reader:
         batch, threshold = reader.get_batch(0), (reader.schema.metadata or {}).get(b"threshold", b"")
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -138,11 +138,7 @@ def open_data(config: PipelineConfig, *, sampled: bool = False, every: bool = Fa
 
 
 def files_of_table(path: str, source: Source) -> list[files.FileStat]:
-    """Return the files that `open_table` reads, sorted by path.
-
-    Raises:
-      InfeedError: there is no file.
-    """
+    """Return the files that `open_table` reads, sorted by path. Raises InfeedError if there is no file."""
     _check_there(path, source)
     return find_files(path, source)
 

@@ -40,10 +40,8 @@ class SplitFiles:
 def find_split_files(folder: str, kind: str) -> SplitFiles:
     """Find the splits that files and folders in `folder` name; there are none without train and another split.
 
-    A file or a pattern in place of the folder has no splits.
-
-    Raises:
-      InfeedError: no pattern matches exactly the files of a split.
+    A file or a pattern in place of the folder has no splits. Raises InfeedError if no pattern matches exactly the files
+    of a split.
     """
     if not files.is_folder(folder):
         return SplitFiles()

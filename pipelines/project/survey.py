@@ -197,10 +197,8 @@ def _withheld(surveyed: Mapping[str, ColumnSurvey], keep: Collection[str]) -> di
 def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = "stretch") -> ImageSurvey:
     """Survey the images of class folders or of a CSV by their headers.
 
-    Their whole files are read if damaged ones are rejected, to count them.
-
-    Raises:
-      InfeedError: there are no images, a class folder is empty, a file is not an image, or there is a single class.
+    Their whole files are read if damaged ones are rejected, to count them. Raises InfeedError if there are no images, a
+    class folder is empty, a file is not an image, or there is a single class.
     """
     check_named(IMAGE_COLUMNS, options)
     layout = find_layout(path, options)

@@ -225,10 +225,8 @@ class DagExecutor:
 def holds(condition: str, inputs: TaskIO) -> bool:
     """Evaluate the condition of a task.
 
-    Numbers are doubles, as in the protobuf messages on a cluster.
-
-    Raises:
-      InfeedError: the condition is not a Boolean expression, or uses inputs that the task does not have.
+    Numbers are doubles, as in the protobuf messages on a cluster. Raises InfeedError if the condition is not a Boolean
+    expression, or uses inputs that the task does not have.
     """
     from celpy import Environment  # the import takes a second, and most jobs have no conditions
     from celpy.adapter import json_to_cel

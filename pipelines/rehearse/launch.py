@@ -121,10 +121,7 @@ def run_process(
     """Run `argv` with additional environment variables and return its exit status, which is negative for a signal.
 
     The lock is held until the process ends, even if this process is killed. The event `stop` ends the process. So does
-    the condition `dies_when`, as Kubernetes stops an evicted pod.
-
-    Raises:
-      OSError: the process cannot start.
+    the condition `dies_when`, as Kubernetes stops an evicted pod. Raises OSError if the process cannot start.
     """
     process = subprocess.Popen(
         argv,

@@ -20,9 +20,7 @@ def evaluate(
     """Write TFMA's files and the blessing of a model on `config.judged_on`, and return whether it is blessed.
 
     The model, and the baseline to compare with, are folders of a SavedModel, or of numbered versions (the newest).
-
-    Raises:
-      InfeedError: the model or the dataset does not fit the config.
+    Raises InfeedError if the model or the dataset does not fit the config.
     """
     models = {is_baseline: model_folder(one) for is_baseline, one in ((False, model), (True, baseline)) if one}
     folders = [names.split_dir(dataset, config.judged_on)]

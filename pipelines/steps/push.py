@@ -15,11 +15,7 @@ _DEPTH = 100  # folders below a SavedModel
 
 
 def is_blessed(evaluation: str) -> bool:
-    """Report whether the folder of an evaluation has a blessing.
-
-    Raises:
-      InfeedError: the folder has no evaluation.
-    """
+    """Report whether the folder of an evaluation has a blessing. Raises InfeedError if the folder has no evaluation."""
     if files.exists(files.join(evaluation, BLESSED)):
         return True
     if files.exists(files.join(evaluation, NOT_BLESSED)):

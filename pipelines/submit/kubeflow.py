@@ -267,11 +267,7 @@ def schedule_kubeflow(request: SubmitRequest, cron: str, *, host: str, namespace
 
 
 def cancel_kubeflow(run: str, *, host: str, namespace: str | None = None) -> None:
-    """Stop a run.
-
-    Raises:
-      InfeedError: the run does not exist, or the server is not available.
-    """
+    """Stop a run. Raises InfeedError if the run does not exist, or the server is not available."""
     client, _ = _open(host, namespace)
     with translate_errors(client.address):
         try:

@@ -110,10 +110,7 @@ def starting(
     """Wrap the request that starts a run, because the platform may start the run and its answer may get lost.
 
     The context `translated` converts errors of the platform's client to InfeedErrors. `may_have_begun` reports whether
-    the run may have started despite an error of the client.
-
-    Raises:
-      LostError: the run may have started.
+    the run may have started despite an error of the client. Raises LostError if the run may have started.
     """
     try:
         with translated:
