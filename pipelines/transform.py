@@ -124,11 +124,9 @@ class Analyzed:
     def of(cls, config: PipelineConfig) -> Analyzed:
         """Analyze the training rows. Raises InfeedError if the rows cannot be read, or do not fit a feature."""
         if not config.features:
-            raise InfeedError(
-                "the project declares no features",
-                where=config.preprocessing_fn or "setting features",
-                do="run the project, and look at the outputs of the function in the statistics of Transform",
-            )
+            what = "the project declares no features"
+            do = "run the project, and look at the outputs of the function in the statistics of Transform"
+            raise InfeedError(what, where=config.preprocessing_fn or "setting features", do=do)
         rows = TrainingRows.of(config)
         return cls(config.features, rows, analyze(config.features, reading(rows), {}))
 

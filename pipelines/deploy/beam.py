@@ -209,11 +209,9 @@ def check_places(runner: str, root: str, data: str = "gs://") -> None:
     Workers write artifacts by TensorFlow, which opens gs:// and local files. They do not see the disk of a pod.
     """
     if not root.startswith("gs://"):
-        raise InfeedError(
-            f"workers of {runner} cannot write what TensorFlow saves to {root}",
-            where="deploy.root",
-            do="use a folder on gs://, or leave the runner out: each step then runs in its own container",
-        )
+        what = f"workers of {runner} cannot write what TensorFlow saves to {root}"
+        do = "use a folder on gs://, or leave the runner out: each step then runs in its own container"
+        raise InfeedError(what, where="deploy.root", do=do)
     if runner == BEAM_RUNNERS["dataflow"] and not data.startswith("gs://"):
         what = f"workers of Dataflow cannot read {data}: they see no local files, and no credentials of the steps"
         raise InfeedError(what, where="deploy.data", do="use a place on gs://")

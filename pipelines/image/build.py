@@ -176,11 +176,8 @@ def _build(
     if not ended.status:
         return
     if all(step.startswith(("FROM", "ARG")) for step in ended.steps):
-        raise InfeedError(
-            f"the base image {options.base} is not available: {ended.words}",
-            where=str(log),
-            do="check its name and the network, log in to its registry, or use a local image with --base",
-        )
+        do = "check its name and the network, log in to its registry, or use a local image with --base"
+        raise InfeedError(f"the base image {options.base} is not available: {ended.words}", where=str(log), do=do)
     raise InfeedError(f"{engine.name} failed at {ended.steps[-1]!r}: {ended.words}", where=str(log), do="read that log")
 
 

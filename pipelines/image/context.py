@@ -103,11 +103,8 @@ def _from_source(source: Path, folder: Path) -> Path:
         env = {**os.environ, "SOURCE_DATE_EPOCH": str(_BUILT_AT)}
         done = subprocess.run([*command, "--wheel-dir", folder, copy], capture_output=True, text=True, env=env)
     if done.returncode:
-        raise InfeedError(
-            f"building the package failed: {done.stderr.strip()[-500:]}",
-            where=str(source),
-            do="run pip wheel --no-deps on that folder",
-        )
+        what = f"building the package failed: {done.stderr.strip()[-500:]}"
+        raise InfeedError(what, where=str(source), do="run pip wheel --no-deps on that folder")
     (wheel,) = folder.glob("*.whl")
     return wheel
 

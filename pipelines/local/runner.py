@@ -157,11 +157,9 @@ def _lender(needed: set[str], pipeline_name: str, store: Any) -> str:
         if all(executed & successes for successes in succeeded.values()):
             return str(run.name)
     missing = [node for node, successes in succeeded.items() if not successes] or succeeded
-    raise InfeedError(
-        f"no earlier run has the outputs of {', '.join(sorted(missing))} to start from",
-        where=f"pipeline {pipeline_name!r}",
-        do="run the whole pipeline once, or start from an earlier node",
-    )
+    what = f"no earlier run has the outputs of {', '.join(sorted(missing))} to start from"
+    do = "run the whole pipeline once, or start from an earlier node"
+    raise InfeedError(what, where=f"pipeline {pipeline_name!r}", do=do)
 
 
 def root_cause(error: BaseException) -> str:

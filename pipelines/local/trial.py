@@ -116,11 +116,9 @@ def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature
         raise
     except Exception as error:  # whatever Keras makes of the user's layers, loss and metrics
         reason = str(error).strip().partition("\n")[0]
-        raise InfeedError(
-            f"the model cannot be trained: {type(error).__name__}: {reason}",
-            where=options.model_fn,
-            do=f"check its layers, loss and metrics; labels are {'int64, a class each' if classes else 'float32'}",
-        ) from error
+        what = f"the model cannot be trained: {type(error).__name__}: {reason}"
+        do = f"check its layers, loss and metrics; labels are {'int64, a class each' if classes else 'float32'}"
+        raise InfeedError(what, where=options.model_fn, do=do) from error
     _check_measured(output, model, options, classes)
 
 
@@ -128,11 +126,9 @@ def _check_measured(output: Any, model: keras.Model, options: TrainOptions, clas
     """Check that the model's output is what the Evaluator measures: probabilities, or a number."""
     wanted = "probabilities" if classes else "prediction"
     if wanted not in Head(options.task, takes_logits(model.loss), tuple(classes)).predictions(output):
-        raise InfeedError(
-            "it is unknown whether the model's output is probabilities, which Evaluator measures",
-            where=options.model_fn,
-            do="end it in a softmax, or compile it with a cross-entropy that says from_logits=True",
-        )
+        what = "it is unknown whether the model's output is probabilities, which Evaluator measures"
+        do = "end it in a softmax, or compile it with a cross-entropy that says from_logits=True"
+        raise InfeedError(what, where=options.model_fn, do=do)
 
 
 def _spec(feature: Feature, options: TrainOptions, survey: Survey) -> tf.TensorSpec:

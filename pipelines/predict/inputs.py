@@ -102,11 +102,8 @@ def _pictures_of(given: str) -> list[str]:
     """Return the file itself, or all files below a folder that are named like pictures."""
     if not files.is_folder(given):
         if not is_picture(given) and kind_of_name(given):
-            raise InfeedError(
-                f"the model takes pictures, but this file is named like {kind_of_name(given)}",
-                where=given,
-                do="give PNG or JPEG files, or a folder of them",
-            )
+            what = f"the model takes pictures, but this file is named like {kind_of_name(given)}"
+            raise InfeedError(what, where=given, do="give PNG or JPEG files, or a folder of them")
         return [given]
     below = [file.path for file in files.list_files(given, depth=_DEPTH) if not files.is_hidden(file.path)]
     found = [path for path in below if is_picture(path)]
@@ -162,11 +159,8 @@ def rows(
     """Yield batches of the columns of `specs`, converted to their types; for the options see `open_as_trained`."""
     for path in (path for given in inputs for path in _tables_of(given)):
         if is_picture(path):
-            raise InfeedError(
-                "the model takes the rows of a table, but this is a picture",
-                where=path,
-                do=f"give a table, such as a CSV or Parquet file, with the columns {', '.join(sorted(specs))}",
-            )
+            do = f"give a table, such as a CSV or Parquet file, with the columns {', '.join(sorted(specs))}"
+            raise InfeedError("the model takes the rows of a table, but this is a picture", where=path, do=do)
         yield from _rows_of_table(path, specs, settings, trained)
 
 
@@ -177,11 +171,8 @@ def _rows_of_table(
     table, read_with = open_as_trained(path, source, settings, trained, specs)
     missing = [name for name in specs if name not in table.schema.names]
     if missing:
-        raise InfeedError(
-            f"the model needs a column {missing[0]!r}",
-            where=path,
-            do=f"add it; the model needs {', '.join(sorted(specs))}",
-        )
+        what = f"the model needs a column {missing[0]!r}"
+        raise InfeedError(what, where=path, do=f"add it; the model needs {', '.join(sorted(specs))}")
     header = int(source == "csv" and read_with.get("header", True))
     rows = 0
     for block, bad in _blocks(table):

@@ -58,11 +58,8 @@ class Columns:
         chosen = list(dict.fromkeys([*self.keys, *others]))
         taken = [name for name in chosen if name in (PREDICTION, PROBABILITY, ERROR)]
         if taken:
-            raise InfeedError(
-                f"the table already has a column {taken[0]!r}",
-                where=where,
-                do="rename the column, or name the columns to write with --keys and --columns",
-            )
+            do = "rename the column, or name the columns to write with --keys and --columns"
+            raise InfeedError(f"the table already has a column {taken[0]!r}", where=where, do=do)
         return chosen
 
 
@@ -88,11 +85,8 @@ def check_output(output: str, overwrite: bool) -> str:
     """
     suffix = suffix_of(output)
     if suffix is None:
-        raise InfeedError(
-            "the suffix of the output is not a known format",
-            where=output,
-            do=f"name a file that ends in {', '.join(_WRITERS)}; a folder is for inputs that are datasets",
-        )
+        do = f"name a file that ends in {', '.join(_WRITERS)}; a folder is for inputs that are datasets"
+        raise InfeedError("the suffix of the output is not a known format", where=output, do=do)
     if files.exists(output) and (files.is_folder(output) or not overwrite):
         what = "a folder is there" if files.is_folder(output) else "a file is there"
         raise InfeedError(what, where=output, do="give another name, or --overwrite for a file")
@@ -140,11 +134,9 @@ def write_answers(
     with files.open_output(output) as file, _WRITERS[suffix](file, first.schema) as write:
         for table in itertools.chain([first], batches):
             if table.schema.names != first.schema.names:
-                raise InfeedError(
-                    f"a table has columns {table.schema.names}, but the first table has {first.schema.names}",
-                    where=output,
-                    do="write tables with other columns to another file, or select common columns with --columns",
-                )
+                what = f"a table has columns {table.schema.names}, but the first table has {first.schema.names}"
+                do = "write tables with other columns to another file, or select common columns with --columns"
+                raise InfeedError(what, where=output, do=do)
             write(table.cast(first.schema) if table.schema != first.schema else table)
     return tables.written
 

@@ -104,11 +104,8 @@ def _guess(metric: str, positive: str | None, survey: Survey) -> float:
         return 2 * share / (1 + share) / (1 if positive else len(survey.classes))
     if metric in ("recall", "precision"):
         other = "precision" if metric == "recall" else "recall"
-        raise InfeedError(
-            f"{metric} has no default bound: it can be raised at the cost of {other}",
-            where="blessing.bound",
-            do="set a bound, such as bound: 0.8, or judge by f1 or auc",
-        )
+        what = f"{metric} has no default bound: it can be raised at the cost of {other}"
+        raise InfeedError(what, where="blessing.bound", do="set a bound, such as bound: 0.8, or judge by f1 or auc")
     return survey.guess
 
 

@@ -54,11 +54,8 @@ class LeaksInUse:
         more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
         flags = " ".join(f"--keep {quote(column.name)}" for column, _ in found[:_SHOWN])
         withheld = "; without --strict, the others are left out" if self.by_survey else ""
-        raise InfeedError(
-            f"{len(found):,} column{'s give' if len(found) > 1 else ' gives'} the label away: {reasons}{more}",
-            where=data,
-            do=f"keep the columns that are known at prediction time: {flags}{withheld}",
-        )
+        what = f"{len(found):,} column{'s give' if len(found) > 1 else ' gives'} the label away: {reasons}{more}"
+        raise InfeedError(what, where=data, do=f"keep the columns that are known at prediction time: {flags}{withheld}")
 
     def _found(self) -> Iterator[tuple[ColumnSurvey, Leak]]:
         used = {column for feature in self.features for column in feature.inputs}

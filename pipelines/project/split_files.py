@@ -99,8 +99,6 @@ def _pattern_of(names: Sequence[str], every: Collection[str], folder: str) -> st
     for pattern in (re.sub(r"\d+", "*", names[0]), f"{begin}*"):
         if set(fnmatch.filter(every, pattern)) == set(names):
             return pattern
-    raise InfeedError(
-        f"{names[0]} and {names[1]} belong to one split, but no pattern matches only the files of this split",
-        where=folder,
-        do="put the files of each split into a separate folder, for example train/ and test/",
-    )
+    what = f"{names[0]} and {names[1]} belong to one split, but no pattern matches only the files of this split"
+    do = "put the files of each split into a separate folder, for example train/ and test/"
+    raise InfeedError(what, where=folder, do=do)
