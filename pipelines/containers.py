@@ -54,23 +54,15 @@ class Mount:
 
 @dataclass(frozen=True)
 class Build:
-    """One build of a Dockerfile.
+    """One build of a Dockerfile."""
 
-    Attributes:
-      context: folder with the Dockerfile and the files that it copies.
-      tag: name of the new image.
-      arguments: values of the Dockerfile's ARG instructions.
-      secrets: local file for each `RUN --mount=type=secret,id=...`. The image does not contain secrets.
-      labels: labels of the new image.
-      target: stage of the Dockerfile. Empty: the last stage.
-    """
-
-    context: str
-    tag: str
-    arguments: Mapping[str, str] = field(default_factory=dict)
+    context: str  # folder with the Dockerfile and the files that it copies
+    tag: str  # name of the new image
+    arguments: Mapping[str, str] = field(default_factory=dict)  # values of the Dockerfile's ARG instructions
+    # Local file for each `RUN --mount=type=secret,id=...`. The image does not contain secrets.
     secrets: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    target: str = "steps"
+    labels: Mapping[str, str] = field(default_factory=dict)  # labels of the new image
+    target: str = "steps"  # stage of the Dockerfile. Empty: the last stage
 
 
 @dataclass(frozen=True)

@@ -88,20 +88,13 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact about this machine or the image.
+    """One fact about this machine or the image."""
 
-    Attributes:
-      purpose: what depends on the fact.
-      found: result, with versions or sizes; never a secret.
-      level: severity. A problem prevents its purpose; a warning may prevent it.
-      do: advice to the user; empty if nothing is wrong.
-    """
-
-    purpose: Purpose
+    purpose: Purpose  # what depends on the fact
     name: str
-    found: str
-    level: Level = Level.OK
-    do: str = ""
+    found: str  # result, with versions or sizes; never a secret
+    level: Level = Level.OK  # severity. A problem prevents its purpose; a warning may prevent it
+    do: str = ""  # advice to the user; empty if nothing is wrong
 
 
 Check = Callable[[], Iterable[Finding]]
@@ -268,18 +261,13 @@ def _file(file: Path, origin: str) -> Finding:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Package versions, a digest of this package's code, stores that it opens, and Beam's program for workers.
-
-    Attributes:
-      beam_worker: whether the program exists.
-      beam_sdk: image of Beam from which `infeed build` took it; empty if unknown.
-    """
+    """Package versions, a digest of this package's code, stores that it opens, and Beam's program for workers."""
 
     python: str
     versions: dict[str, str]
     code: str
-    beam_worker: bool = False
-    beam_sdk: str = ""
+    beam_worker: bool = False  # whether the program exists
+    beam_sdk: str = ""  # image of Beam from which `infeed build` took it; empty if unknown
     stores: Sequence[str] = ()
 
 

@@ -54,17 +54,12 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows of the split train. Each iteration reads the data again.
-
-    Attributes:
-      buckets: shares of the splits; None if files name the splits.
-      splits: number of splits.
-    """
+    """Rows of the split train. Each iteration reads the data again."""
 
     source: OpenedSource
     ingest: IngestOptions
-    buckets: Buckets | None
-    splits: int
+    buckets: Buckets | None  # shares of the splits; None if files name the splits
+    splits: int  # number of splits
 
     @classmethod
     def of(cls, config: PipelineConfig) -> TrainingRows:

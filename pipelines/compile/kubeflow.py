@@ -47,26 +47,15 @@ _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0, "backoffMaxDuration"
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """Options of the compiler.
+    """Options of the compiler. Raises InfeedError if `output` has another ending than .json, .yaml or .yml."""
 
-    Attributes:
-      output: job file. `*.json` holds a PipelineJob; `*.yaml` holds the PipelineSpec and the platform spec, if any.
-      target: platform that runs the job. Kubeflow runs no drivers of ExampleGens, and no resolvers.
-      schema: version of the PipelineSpec. Kubeflow reads 2.1; Vertex AI reads both.
-      folder: folder of the project. The job names functions in its files relative to it, because the image holds them.
-      exclude: names or patterns of project files that no step reads, such as the config and the data.
-      classes: names of the classes in order of their index, for the confusion matrix in Kubeflow's user interface.
-
-    Raises:
-      InfeedError: `output` has another ending.
-    """
-
-    output: str
-    target: Target = "kubeflow"
-    schema: Schema = "2.1"
+    output: str  # job file: *.json holds a PipelineJob, *.yaml the PipelineSpec and the platform spec, if any
+    target: Target = "kubeflow"  # platform that runs the job; Kubeflow runs no drivers of ExampleGens, and no resolvers
+    schema: Schema = "2.1"  # version of the PipelineSpec; Kubeflow reads 2.1, Vertex AI both
+    # Folder of the project. The job names functions in its files relative to it, because the image holds them.
     folder: str | None = None
-    exclude: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()  # names or patterns of project files that no step reads, as the config and the data
+    classes: tuple[str, ...] = ()  # names of the classes in order of their index, for Kubeflow's confusion matrix
 
     def __post_init__(self) -> None:
         if Path(self.output).suffix not in {".json", ".yaml", ".yml"}:

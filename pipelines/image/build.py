@@ -46,42 +46,25 @@ _SECTIONS = ("global", "install", ":env:")  # a later section overrides an earli
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """Options of an image build.
+    """Options of an image build."""
 
-    Attributes:
-      tag: name of the image.
-      base: base image, Debian 13 or a system with the same Python 3.13. `NAME@sha256:...` pins the base.
-      accelerator: "gpu" adds CUDA's libraries.
-      exclude: patterns of project files to exclude.
-      with_project: whether the image holds the project's files.
-      push: whether to push the image to the registry in its name.
-      runner: runner of `deploy.beam` whose workers run the image; empty for none.
-    """
-
-    tag: str
-    base: str = BASE
-    accelerator: Accelerator = "none"
-    exclude: tuple[str, ...] = ()
-    push: bool = False
-    with_project: bool = True
-    runner: str = ""
+    tag: str  # name of the image
+    base: str = BASE  # base image, Debian 13 or a system with the same Python 3.13. `NAME@sha256:...` pins the base
+    accelerator: Accelerator = "none"  # "gpu" adds CUDA's libraries
+    exclude: tuple[str, ...] = ()  # patterns of project files to exclude
+    push: bool = False  # whether to push the image to the registry in its name
+    with_project: bool = True  # whether the image holds the project's files
+    runner: str = ""  # runner of `deploy.beam` whose workers run the image; empty for none
 
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """Result of an image build.
+    """Result of an image build."""
 
-    Attributes:
-      tag: name of the image.
-      image: name of the image with its digest, or the tag if the digest is unknown.
-      base: base image, with its digest if known. The name works as `base` of the next build.
-      size: size that the engine prints.
-    """
-
-    tag: str
-    image: str
-    base: str
-    size: str
+    tag: str  # name of the image
+    image: str  # name of the image with its digest, or the tag if the digest is unknown
+    base: str  # base image, with its digest if known. The name works as `base` of the next build
+    size: str  # size that the engine prints
     engine: str
     pushed: bool
     seconds: float

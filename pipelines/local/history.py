@@ -31,29 +31,17 @@ _DIGITS = 12  # of the fingerprint
 
 @dataclass(frozen=True)
 class PastRun:
-    """One run of a root.
+    """One run of a root."""
 
-    Attributes:
-      number: number of the run in its root, from 1.
-      run_id: local time of the start, in ISO format; also the name of the run in ML Metadata.
-      config: settings of the run by name, except settings inferred from the data.
-      ended: whether the run came to its end, successful or not.
-      seconds: duration of the run.
-      nodes: nodes in order of execution.
-      outcome: outcome of a successful run.
-      rows: rows by split.
-      fingerprint: digest of the records of all splits; empty if ingest did not finish.
-    """
-
-    number: int
-    run_id: str
-    config: Mapping[str, Any]
-    ended: bool = False
-    seconds: float = 0.0
-    nodes: tuple[NodeReport, ...] = ()
-    outcome: RunOutcome | None = None
-    rows: Mapping[str, int] = field(default_factory=dict)
-    fingerprint: str = ""
+    number: int  # number of the run in its root, from 1
+    run_id: str  # local time of the start, in ISO format; also the name of the run in ML Metadata
+    config: Mapping[str, Any]  # settings of the run by name, except settings inferred from the data
+    ended: bool = False  # whether the run came to its end, successful or not
+    seconds: float = 0.0  # duration of the run
+    nodes: tuple[NodeReport, ...] = ()  # nodes in order of execution
+    outcome: RunOutcome | None = None  # outcome of a successful run
+    rows: Mapping[str, int] = field(default_factory=dict)  # rows by split
+    fingerprint: str = ""  # digest of the records of all splits; empty if ingest did not finish
 
     @property
     def status(self) -> str:

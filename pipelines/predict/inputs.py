@@ -32,22 +32,14 @@ _PICTURES = ("PNG", "JPEG", "BMP", "GIF")  # what an exported model decodes
 
 
 class Batch(NamedTuple):
-    """Consecutive inputs.
-
-    Attributes:
-      cells: cells of the inputs that fit the model, by column.
-      wrong: error of each other input, by position.
-      rows: all columns of the readable rows of a table; None for other inputs.
-      unread: positions of inputs without a row in `rows`.
-      notes: changes made to an input, by position.
-    """
+    """Consecutive inputs."""
 
     names: list[str]
-    cells: Mapping[str, Any]
-    wrong: dict[int, str]
-    rows: pa.RecordBatch | None = None
-    unread: frozenset[int] = frozenset()
-    notes: Mapping[int, str] = MappingProxyType({})
+    cells: Mapping[str, Any]  # cells of the inputs that fit the model, by column
+    wrong: dict[int, str]  # error of each other input, by position
+    rows: pa.RecordBatch | None = None  # all columns of the readable rows of a table; None for other inputs
+    unread: frozenset[int] = frozenset()  # positions of inputs without a row in `rows`
+    notes: Mapping[int, str] = MappingProxyType({})  # changes made to an input, by position
 
 
 def are_datasets(inputs: Sequence[str]) -> bool:

@@ -33,15 +33,10 @@ Write = Callable[[pa.Table], None]
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a table to write beside the predictions.
+    """Columns of a table to write beside the predictions."""
 
-    Attributes:
-      keys: first columns.
-      others: following columns; None for all others of the table.
-    """
-
-    keys: tuple[str, ...] = ()
-    others: tuple[str, ...] | None = None
+    keys: tuple[str, ...] = ()  # first columns
+    others: tuple[str, ...] | None = None  # following columns; None for all others of the table
 
     def of(self, names: Sequence[str], where: str) -> list[str]:
         """Return the columns to write from a table with these columns.

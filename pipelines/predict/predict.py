@@ -29,22 +29,15 @@ from infeed.pipelines.predict.output import (
 
 @dataclass(frozen=True)
 class Prediction:
-    """Prediction for one input, or the reason why there is none.
+    """Prediction for one input, or the reason why there is none."""
 
-    Attributes:
-      input: path of a picture, or path of a table and the row number, from 1.
-      value: a class, a number, or a list of numbers if the output is neither. Nested lists, as of the pixels of a
-        picture, if the model returns a class or a number for each.
-      probability: probability of the class, if the model returns one for the whole input.
-      error: why there is no prediction; None if there is one.
-      note: change made to the input.
-    """
-
-    input: str
+    input: str  # path of a picture, or path of a table and the row number, from 1
+    # A class, a number, or a list of numbers if the output is neither. Nested lists, as of the pixels of a picture, if
+    # the model returns a class or a number for each.
     value: Any
-    probability: float | None = None
-    error: str | None = None
-    note: str | None = None
+    probability: float | None = None  # probability of the class, if the model returns one for the whole input
+    error: str | None = None  # why there is no prediction; None if there is one
+    note: str | None = None  # change made to the input
 
 
 def predict(model_path: str, inputs: Sequence[str], settings: Mapping[str, Any] | None = None) -> Iterator[Prediction]:

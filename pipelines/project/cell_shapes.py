@@ -23,19 +23,13 @@ _SHAPING = (("[\u00a0\u2009\u202f]", " "), ("\u2019", "'"), ("[0-9]", "9"), ("9{
 
 @dataclass(frozen=True)
 class CellShapes:
-    """Counts of the cells of one text column.
+    """Counts of the cells of one text column."""
 
-    Attributes:
-      shapes: count and first cell of each shape that may be a number.
-      others: some of the other cells, with their counts.
-      more: number of cells in neither.
-      given_up: whether the column is certainly text, so counting has stopped.
-    """
-
+    # Count and first cell of each shape that may be a number.
     shapes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    others: Mapping[str, int] = field(default_factory=dict)
-    more: int = 0
-    given_up: bool = False
+    others: Mapping[str, int] = field(default_factory=dict)  # some of the other cells, with their counts
+    more: int = 0  # number of cells in neither
+    given_up: bool = False  # whether the column is certainly text, so counting has stopped
 
     @property
     def cells(self) -> int:

@@ -117,16 +117,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Project:
-    """Parsed config file and its folder.
+    """Parsed config file and its folder."""
 
-    Attributes:
-      name: name of the pipeline.
-      package: package of a template, which holds its functions; None for other projects.
-    """
-
-    name: str
+    name: str  # name of the pipeline
     folder: Path
-    package: str | None
+    package: str | None  # package of a template, which holds its functions; None for other projects
     settings: Settings
 
     def reference(self, text: str) -> str:

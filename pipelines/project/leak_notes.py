@@ -22,19 +22,13 @@ _MANY_COPIES = 0.05  # of the rows, where all of them fall into one split
 
 @dataclass(frozen=True)
 class LeaksInUse:
-    """Columns that (may) give the label away and would be learned from.
-
-    Attributes:
-      function: the user's preprocessing_fn, which gets all columns.
-      by_survey: whether a function chooses the features from the survey.
-      keep: columns that are known at prediction time.
-    """
+    """Columns that (may) give the label away and would be learned from."""
 
     survey: Survey
     features: Sequence[Feature]
-    function: str | None
-    by_survey: bool
-    keep: Sequence[str]
+    function: str | None  # the user's preprocessing_fn, which gets all columns
+    by_survey: bool  # whether a function chooses the features from the survey
+    keep: Sequence[str]  # columns that are known at prediction time
 
     def notes(self) -> Iterator[tuple[str, str]]:
         """Yield a note, (subject, text), per column."""

@@ -23,15 +23,11 @@ _WORDS = re.compile(r"[a-z]+")
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """Files of a table by split.
+    """Files of a table by split."""
 
-    Attributes:
-      patterns: split -> file pattern below the folder, including train; empty if the names show no splits.
-      beside: files and folders of no split.
-    """
-
+    # split -> file pattern below the folder, including train; empty if the names show no splits.
     patterns: Mapping[str, str] = field(default_factory=dict)
-    beside: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()  # files and folders of no split
 
     def without(self, splits: Collection[str]) -> SplitFiles:
         return SplitFiles({name: one for name, one in self.patterns.items() if name not in splits}, self.beside)

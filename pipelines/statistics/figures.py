@@ -34,34 +34,27 @@ class Top:
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of one column of one split; None if they do not apply to the type.
-
-    Attributes:
-      missing, zeros: shares of the rows, and of the values
-      least_per_row, most_per_row: values per row, without missing rows
-      distinct: number of different values; an estimate unless `is_exact`
-      minimum, median, mean, std, maximum: of numbers, or of the lengths of bytes (without median and std)
-      top: most frequent values in descending order, without rare values
-    """
+    """Figures of one column of one split; None if they do not apply to the type."""
 
     name: str
     type: ColumnType
     rows: int
-    missing: float
+    missing: float  # missing, zeros: shares of the rows, and of the values
     values: int
-    least_per_row: int
+    least_per_row: int  # least_per_row, most_per_row: values per row, without missing rows
     most_per_row: int
     zeros: float
     nans: int
     infinities: int
-    distinct: int
+    distinct: int  # number of different values; an estimate unless `is_exact`
     is_exact: bool
+    # minimum, median, mean, std, maximum: of numbers, or of the lengths of bytes (without median and std).
     minimum: float | None
     median: float | None
     mean: float | None
     std: float | None
     maximum: float | None
-    top: tuple[Top, ...]
+    top: tuple[Top, ...]  # most frequent values in descending order, without rare values
 
     @classmethod
     def of(cls, column: ColumnStatistics) -> Figures:
