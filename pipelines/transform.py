@@ -191,11 +191,7 @@ class Why:
 
 
 def explain(analyzed: Analyzed, name: str) -> Why:
-    """Explain a feature. This reads the rows twice: for extreme values, and for the outputs.
-
-    Raises:
-      InfeedError: there is no such feature.
-    """
+    """Explain a feature, if it exists. This reads the rows twice: for extreme values, and for the outputs."""
     feature = analyzed.feature(name)
     found = [analyzed.found[feature.stream, need] for need in feature.needs]
     facts: list[Fact] = []

@@ -272,11 +272,7 @@ class Task:
 
 
 def read_tasks(spec: Mapping[str, Any]) -> tuple[Task, ...]:
-    """Return the tasks of the root DAG of a PipelineSpec, sorted as by `in_order`.
-
-    Raises:
-      InfeedError: a task needs an unknown task, or tasks form a cycle.
-    """
+    """Return the tasks of the root DAG, sorted by `in_order`. Raises InfeedError for an unknown task or a cycle."""
     tasks = _read_dag(spec["root"]["dag"], spec, path=())
     names = Counter(leaf.name for leaf in leaves(tasks))
     return tuple(_short_names(task, names) for task in tasks)

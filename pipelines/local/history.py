@@ -98,11 +98,7 @@ def forget(run: PastRun, root: str) -> None:
 
 
 def find_root(given: str | None) -> str:
-    """Return the given root, or the only root below `runs/`.
-
-    Raises:
-      InfeedError: no run was made there, or several roots are below `runs/`.
-    """
+    """Return the given root, or the only one below `runs/`. Raises InfeedError if there is none, or several."""
     found = [given] if given else [str(folder) for folder in sorted(Path("runs").glob("*")) if _is_root(folder)]
     if len(found) > 1:
         raise InfeedError(f"runs/ has {len(found)} roots", where="--root", do=f"name one of {', '.join(found)}")

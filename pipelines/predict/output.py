@@ -39,11 +39,7 @@ class Columns:
     others: tuple[str, ...] | None = None  # following columns; None for all others of the table
 
     def of(self, names: Sequence[str], where: str) -> list[str]:
-        """Return the columns to write from a table with these columns.
-
-        Raises:
-          InfeedError: the table lacks a column, or a column is named like a column of predictions.
-        """
+        """Return the columns to write. Raises InfeedError if one is missing, or named like a column of predictions."""
         for name in (*self.keys, *(self.others or ())):
             if name not in names:
                 raise InfeedError(
@@ -73,11 +69,7 @@ def suffix_of(output: str) -> str | None:
 
 
 def check_output(output: str, overwrite: bool) -> str:
-    """Return the suffix of a valid output file.
-
-    Raises:
-      InfeedError: the suffix is not a known format, or the path exists.
-    """
+    """Return the suffix of a valid output file. Raises InfeedError if it is unknown, or the path exists."""
     suffix = suffix_of(output)
     if suffix is None:
         do = f"name a file that ends in {', '.join(_WRITERS)}; a folder is for inputs that are datasets"

@@ -36,11 +36,7 @@ class LeaksInUse:
             yield "label leak", f"{column.name} {self._words(column, leak)}"
 
     def check(self, data: str) -> None:
-        """Check a strict run.
-
-        Raises:
-          InfeedError: columns that are not kept give the label away; the error names them.
-        """
+        """Raise InfeedError if columns that are not kept give the label away; the error names them."""
         found = [(column, leak) for column, leak in self._found() if leak.sure and column.name not in self.keep]
         if not found:
             return
@@ -89,11 +85,7 @@ def spread_notes(survey: Survey, rule: SplitBy | None, keep: Collection[str]) ->
 
 
 def check_spread(survey: Survey, rule: SplitBy | None, keep: Collection[str], data: str) -> None:
-    """Check that the splits do not divide groups of rows.
-
-    Raises:
-      InfeedError: groups of rows are divided, or rows of train occur in files of another split.
-    """
+    """Raise InfeedError if the splits divide groups of rows, or rows of train occur in files of another split."""
     if not isinstance(survey, TableSurvey):
         if survey.patterns and survey.repeats.divided:
             raise InfeedError(_copies(survey), where=data, do="remove the copies from all splits but one")

@@ -79,11 +79,7 @@ class Overrides:
 
 
 def resolve(project: Project, overrides: Overrides | None = None) -> PipelineConfig:
-    """Decide everything that the file leaves open.
-
-    Raises:
-      InfeedError: the data, an option or a named function is invalid. Nothing has been started.
-    """
+    """Decide what the file leaves open. Raises InfeedError if the data, an option or a named function is invalid."""
     given, settings = overrides or Overrides(), project.settings
     check_strategy({**settings.train, **given.train}.get("strategy", "auto"))
     user_code.resolve(project.reference(settings.model), "model")

@@ -288,11 +288,7 @@ class Table:
         return [found[file] for file in self._files]
 
     def _read_and_check(self, whole: OpenedSource) -> list[_Found]:
-        """Read each file, assuming the types of `whole`.
-
-        Raises:
-          OtherKindsError: the types of the sample were wrong.
-        """
+        """Read each file, assuming the types of `whole`. Raises OtherKindsError if those of the sample were wrong."""
         self._whole = whole
         self._set_columns(_columns(whole.schema), whole.left_out)
         self.incomplete.clear()

@@ -36,11 +36,7 @@ class Scope:
 
 
 def gather_inputs(task: Task, scope: Scope) -> TaskIO:
-    """Return the inputs of a task, without optional inputs that have no value.
-
-    Raises:
-      InfeedError: a required input has no value.
-    """
+    """Return the inputs of a task that have a value. Raises InfeedError if a required input has none."""
     given = task.spec.get("inputs", {})
     declared = task.component.get("inputDefinitions", {})
     artifacts = {key: _artifacts(source, scope) for key, source in given.get("artifacts", {}).items()}

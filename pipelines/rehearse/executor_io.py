@@ -172,11 +172,7 @@ def output_values(output: Any) -> dict[str, Any]:
 
 
 def finished_outputs(planned: Mapping[str, Artifact], output: Any, task: Task, attempt_dir: AttemptDir) -> TaskIO:
-    """Return the planned outputs, updated from the step's ExecutorOutput.
-
-    Raises:
-      InfeedError: the step did not write one of its output parameters.
-    """
+    """Return the outputs, updated from the ExecutorOutput. Raises InfeedError if a parameter was not written."""
     given = output_values(output)
     parameters = {
         key: given[key] if key in given else _read_parameter(key, spec, attempt_dir)
@@ -207,11 +203,7 @@ def _read_parameter(key: str, spec: Mapping[str, Any], attempt_dir: AttemptDir) 
 
 
 def fill(text: str, view: View) -> str:
-    """Replace the placeholders in `text`. Strings stay, other values become JSON.
-
-    Raises:
-      InfeedError: a placeholder has no value.
-    """
+    """Replace the placeholders in `text` by strings or JSON. Raises InfeedError if a placeholder has no value."""
     return _PLACEHOLDER.sub(lambda found: as_text(_look_up(found[1], view)), text)
 
 

@@ -218,11 +218,7 @@ def schedule_vertex(
 
 
 def cancel_vertex(run: str, *, project: str, region: str, endpoint: str | None = None) -> None:
-    """Stop a run, named by its id or its whole resource name.
-
-    Raises:
-      InfeedError: the run does not exist, or Google is not available.
-    """
+    """Stop a run, by its id or resource name. Raises InfeedError if it does not exist, or Google does not answer."""
     endpoint = endpoint or f"https://{region}-aiplatform.googleapis.com"
     name = run if "/" in run else f"projects/{project}/locations/{region}/pipelineJobs/{run}"
     with translate_errors(endpoint):
