@@ -24,7 +24,7 @@ from pathlib import Path
 from infeed.components import schema
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
-from infeed.pipelines.containers import Build, Engine, find_engine
+from infeed.pipelines.containers import Engine, find_engine
 from infeed.pipelines.image.context import Accelerator, beam_sdk, make_context
 
 # docker prints `#7 [stack 2/3] RUN pip ...`; podman and buildah print `[2/4] STEP 2/3: RUN pip ...`.
@@ -151,11 +151,11 @@ def _build(
     labels = {f"{_LABELS}.name": options.base.partition("@")[0]} | ({f"{_LABELS}.digest": digest} if digest else {})
     # docker looks up a name in the registry again. The others use the local image, which may never have been pushed.
     base = _by_digest(options.base, digest) if engine.name == "docker" else options.base
-    build = Build(str(context), options.tag, {"BASE": base}, pip_secrets(scratch), labels)
+    arguments, target = {"BASE": base}, "steps"
     if options.runner:
-        worker = {"BEAM_SDK": beam_sdk(), "WORKER_USER": _WORKER_USERS.get(options.runner, "1000")}
-        build = dataclasses.replace(build, arguments={**build.arguments, **worker}, target="worker")
-    ended = follow(engine.build(build))
+        arguments |= {"BEAM_SDK": beam_sdk(), "WORKER_USER": _WORKER_USERS.get(options.runner, "1000")}
+        target = "worker"
+    ended = follow(engine.build(str(context), options.tag, arguments, pip_secrets(scratch), labels, target))
     if not ended.status:
         return
     if all(step.startswith(("FROM", "ARG")) for step in ended.steps):

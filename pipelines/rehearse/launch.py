@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.containers import Mount, find_engine
+from infeed.pipelines.containers import find_engine
 from infeed.pipelines.job.compiled import Task
 
 _GRACE = 10.0  # seconds from SIGTERM to SIGKILL; Kubernetes waits 30 s
@@ -61,8 +61,7 @@ class ContainerLauncher:
     folders: tuple[str, ...]
 
     def command(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        mounts = [Mount(folder, os.path.abspath(folder)) for folder in self.folders]
-        return find_engine().run(self.name, argv, mounts=mounts, env=env)
+        return find_engine().run(self.name, argv, folders=self.folders, env=env)
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -28,8 +28,7 @@ from infeed.components.seams import kfp as kfp_seam
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.console.terminal import command_line
 from infeed.pipelines.job.compiled import CompiledJob, Task, leaves
-from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmitRequest, last_words, starting
-from infeed.pipelines.submit.schedules import RunSchedule
+from infeed.pipelines.submit.run import RunSchedule, RunState, RunStatus, Step, SubmitRequest, last_words, starting
 from infeed.pipelines.submit.steps import kubeflow_steps
 
 _CREDENTIALS = (

@@ -31,8 +31,7 @@ from google.protobuf import json_format
 from infeed.components.errors import InfeedError
 from infeed.pipelines.job.compiled import CompiledJob, leaves
 from infeed.pipelines.job.parameters import to_legacy
-from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmitRequest, last_words, starting
-from infeed.pipelines.submit.schedules import RunSchedule
+from infeed.pipelines.submit.run import RunSchedule, RunState, RunStatus, Step, SubmitRequest, last_words, starting
 from infeed.pipelines.submit.steps import CloudLogs, vertex_steps
 
 _LOGIN = "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
