@@ -135,8 +135,7 @@ class Engine:
 def find_engine() -> Engine:
     """Return the first of docker, podman and buildah that works.
 
-    Raises:
-      InfeedError: no engine works. The error gives the reason for each engine.
+    Raises InfeedError if no engine works. The error gives the reason for each engine.
     """
     problems = {}
     for name in get_args(EngineName):

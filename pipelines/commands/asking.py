@@ -52,8 +52,7 @@ def can_ask() -> bool:
 def choose(candidates: Sequence[Candidate]) -> str:
     """Ask which column is the label. If the first candidate is likely, it is the default.
 
-    Raises:
-      KeyboardInterrupt: Ctrl-C, or the end of the input.
+    Raises KeyboardInterrupt on Ctrl-C, or at the end of the input.
     """
     console, names = Terminal(), [one.name for one in candidates]
     headings = ("", "column", "type", "different values", "examples", "likely")

@@ -112,7 +112,9 @@ def command(
                 from infeed.pipelines.predict.predict import write
 
             workers = written.pop("workers", None)
-            lists = {name: tuple(written[name].split(",")) for name in ("keys", "columns", "splits") if name in written}
+            lists: dict[str, Any] = {
+                name: tuple(written[name].split(",")) for name in ("keys", "columns", "splits") if name in written
+            }
             for path in write(model, inputs, output, PredictOptions(**(written | lists)), workers):
                 console.out(path, highlight=False)
             return

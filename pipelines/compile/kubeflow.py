@@ -137,8 +137,7 @@ def write_job(job: dict[str, Any], root: str, deploy: Deploy, options: CompileOp
 def beam_flags(deploy: Deploy, target: Target, image: str, root: str) -> list[Flag]:
     """Return the Beam options that `deploy.beam` adds to the nodes that pass over data, with explanations.
 
-    Raises:
-      InfeedError: a setting of the runner is missing, or its workers cannot use the root.
+    Raises InfeedError if a setting of the runner is missing, or its workers cannot use the root.
     """
     root = deploy.root or root
     if deploy.beam.runner:
@@ -239,8 +238,7 @@ def parameter_defaults(config: PipelineConfig) -> dict[str, str | int]:
 def data_folder(config: PipelineConfig) -> str:
     """Return the folder of the data on the cluster. If `data` is a file, the file lies in that folder.
 
-    Raises:
-      InfeedError: the file name in `deploy.data` differs from the file name in `data`.
+    Raises InfeedError if the file name in `deploy.data` differs from the file name in `data`.
     """
     there = config.deploy.data or config.span_data or config.data
     _, here = split_path(config.span_data) if config.span_data else split_data(config.data)
@@ -256,8 +254,7 @@ def data_folder(config: PipelineConfig) -> str:
 def apply_settings(spec: Mapping[str, Any], deploy: Deploy, variables: Mapping[str, str] | None = None) -> None:
     """Write the settings of `deploy.resources`, and the environment `variables` of every node, into `spec`.
 
-    Raises:
-      InfeedError: `deploy.resources` names a node that does not exist, or that runs in no container.
+    Raises InfeedError if `deploy.resources` names a node that does not exist, or that runs in no container.
     """
     nodes = list(_containers(spec))
     check_names(deploy, [node.name for node, _ in nodes if not input_states.is_inserted(node.name)])

@@ -187,8 +187,7 @@ class Beam:
     def flags(self, *, image: str, root: str, vertex: VertexOptions | None = None) -> list[Flag]:
         """Return Beam's options of the nodes that pass over data; `vertex` is given if Vertex AI runs the pipeline.
 
-        Raises:
-          InfeedError: a setting of the runner is missing.
+        Raises InfeedError if a setting of the runner is missing.
         """
         further = [(option, "deploy.beam.options") for option in self.options]
         if not self.runner:

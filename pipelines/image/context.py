@@ -85,8 +85,7 @@ def beam_sdk() -> str:
 def package_wheel(folder: Path) -> Path:
     """Write a wheel of this package into `folder`, from the source tree of an editable install or installed files.
 
-    Raises:
-      InfeedError: building the source tree fails.
+    Raises InfeedError if building the source tree fails.
     """
     source = Path(__file__).resolve().parents[2]
     return _from_source(source, folder) if (source / "setup.py").is_file() else _from_installed(folder)

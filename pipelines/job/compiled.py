@@ -54,8 +54,7 @@ class CompiledJob:
     def read(cls, path: str | Path) -> CompiledJob:
         """Read a job file of `infeed compile`, TFX or kfp.
 
-        Raises:
-          InfeedError: the file does not exist, or holds no compiled pipeline.
+        Raises InfeedError if the file does not exist, or holds no compiled pipeline.
         """
         documents = _documents(Path(path))
         first, platform = documents[0], documents[1] if len(documents) > 1 else None
@@ -116,9 +115,8 @@ class CompiledJob:
     def check_store(self, target: Target = "kubeflow") -> None:
         """Check that the steps can open the job's root on a platform, before any path is mapped.
 
-        Raises:
-          InfeedError: the platform does not know the scheme; or TFX's own entry point would open the root by
-            TensorFlow, which has no S3.
+        Raises InfeedError if the platform does not know the scheme; or TFX's own entry point would open the root by
+        TensorFlow, which has no S3.
         """
         scheme, is_uri, _ = self.root.partition("://")
         if not is_uri:

@@ -45,8 +45,7 @@ class Batch(NamedTuple):
 def are_datasets(inputs: Sequence[str]) -> bool:
     """Return whether the inputs are datasets: folders of TFRecords, as ingest and TFX's ExampleGens write them.
 
-    Raises:
-      InfeedError: some inputs are datasets, and some are not.
+    Raises InfeedError if some inputs are datasets, and some are not.
     """
     kinds = {
         path: files.is_folder(path) and any(name.startswith(names.SPLIT_FOLDER) for name in files.list_folders(path))

@@ -50,8 +50,7 @@ Note = tuple[str, str]
 def choose_blessing(survey: Survey, given: Any) -> Blessing:
     """Complete the blessing of the config from the data.
 
-    Raises:
-      InfeedError: the metric does not fit the task, the class does not exist, or the bound must be given.
+    Raises InfeedError if the metric does not fit the task, the class does not exist, or the bound must be given.
     """
     if not isinstance(given, Mapping):
         return schema.read(Blessing, given, "blessing")

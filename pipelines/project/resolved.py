@@ -68,8 +68,7 @@ class Resolved:
 def read_resolved(text: str, given: Mapping[str, Any]) -> PipelineConfig | None:
     """Return the config in a packed text, with the overrides of the command line; None if `text` is something else.
 
-    Raises:
-      InfeedError: an override that only a project takes.
+    Raises InfeedError for an override that only a project takes.
     """
     if not is_packed(text):
         return None

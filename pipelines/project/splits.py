@@ -27,8 +27,7 @@ _DOES = {TRAIN: "trained on", EVAL: "decides when training stops", TEST: "scored
 def shares_of(survey: Survey, asked: IngestSettings, options: IngestOptions) -> dict[str, int]:
     """Return the shares of the splits, as `asked` in the config and on the command line, or as they fit the rows.
 
-    Raises:
-      InfeedError: the splits are not usable, or a rule does not fit them.
+    Raises InfeedError if the splits are not usable, or a rule does not fit them.
     """
     rule, patterns = options.split_by, survey.patterns
     if asked.shares is not None:

@@ -201,8 +201,7 @@ class Faults:
     def parse(cls, fail: Sequence[str], leave: Sequence[str]) -> Faults:
         """Parse `NODE` or `NODE:3` of each `--fail`, and the nodes of `--leave`, which fail once by default.
 
-        Raises:
-          InfeedError: the number of attempts is invalid.
+        Raises InfeedError if the number of attempts is invalid.
         """
         kills = dict.fromkeys(leave, 1)
         for text in fail:

@@ -70,8 +70,7 @@ class RunContext:
 def run_step(task: Task, inputs: TaskIO, context: RunContext, tell: OnProgress) -> TaskResult:
     """Run a container task as a cluster does.
 
-    Raises:
-      InfeedError: the job is invalid, for example because a placeholder names a missing input.
+    Raises InfeedError if the job is invalid, for example because a placeholder names a missing input.
     """
     path = context.log(task.node)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -231,9 +231,8 @@ class RunSchedule:
 def check_cron(expression: str) -> str:
     """Return a cron expression with single spaces.
 
-    Raises:
-      InfeedError: the expression does not have five fields, minute, hour, day, month and day of week, or a number is
-        out of range.
+    Raises InfeedError if the expression does not have five fields, minute, hour, day, month and day of week, or a
+    number is out of range.
     """
     fields = expression.split()
     if len(fields) != 5 or not all(map(_fits, fields, _BOUNDS)):
