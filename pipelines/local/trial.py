@@ -25,7 +25,7 @@ from infeed.components.transform.kinds.scale import Log, MinMax, Power, Robust, 
 from infeed.components.transform.kinds.similarity import Similarity
 from infeed.components.transform.kinds.text import Subwords, tensorflow_text
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.surveys import ColumnSurvey, Survey, TableSurvey, with_sample
+from infeed.pipelines.surveys import Survey, TableSurvey, with_sample
 
 _OF_ONE_PROCESS = ("auto", "one_device", "mirrored", "tpu")  # other strategies need a cluster
 _ROWS = 2
@@ -74,7 +74,12 @@ def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> No
     columns = [*survey.columns, survey.label]
     if any(column.is_list or 0 < column.missing < _SURELY_MISSING for column in columns):
         return
-    specs = {column.name: _raw_spec(column) for column in columns}
+    specs = {
+        one.name: tf.SparseTensorSpec([None, None], _TYPES[one.type])
+        if one.missing
+        else tf.TensorSpec([None, 1], _TYPES[one.type])
+        for one in columns
+    }
     try:
         with tempfile.TemporaryDirectory() as folder:
             graph = Graph.of(user_code.load(named, "preprocessing_fn"), specs, folder)
@@ -89,11 +94,6 @@ def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> No
             do=f"return it under that name, set its name with train: {{label: NAME}}, or declare it:"
             f" features: [{{kind: label, column: {survey.label.name}}}]",
         )
-
-
-def _raw_spec(column: ColumnSurvey) -> tf.TypeSpec:
-    type_ = _TYPES[column.type]
-    return tf.SparseTensorSpec([None, None], type_) if column.missing else tf.TensorSpec([None, 1], type_)
 
 
 def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature]) -> None:
@@ -119,11 +119,7 @@ def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature
         what = f"the model cannot be trained: {type(error).__name__}: {reason}"
         do = f"check its layers, loss and metrics; labels are {'int64, a class each' if classes else 'float32'}"
         raise InfeedError(what, where=options.model_fn, do=do) from error
-    _check_measured(output, model, options, classes)
-
-
-def _check_measured(output: Any, model: keras.Model, options: TrainOptions, classes: Sequence[str]) -> None:
-    """Check that the model's output is what the Evaluator measures: probabilities, or a number."""
+    # The Evaluator measures probabilities, or a number.
     wanted = "probabilities" if classes else "prediction"
     if wanted not in Head(options.task, takes_logits(model.loss), tuple(classes)).predictions(output):
         what = "it is unknown whether the model's output is probabilities, which Evaluator measures"
