@@ -16,27 +16,9 @@ from infeed.pipelines.console.terminal import echo
 
 # In the order of the help. Each `infeed.pipelines.commands.NAME` is imported on use.
 _COMMANDS = (
-    "run",
-    "runs",
-    "clean",
-    "new",
-    "predict",
-    "ingest",
-    "inspect",
-    "statistics",
-    "measure",
-    "transform",
-    "train",
-    "evaluate",
-    "push",
-    "report",
-    "compile",
-    "build",
-    "rehearse",
-    "submit",
-    "cancel",
-    "schema",
-    "doctor",
+    *("run", "runs", "clean", "new", "predict"),
+    *("ingest", "inspect", "statistics", "measure", "transform", "train", "evaluate", "push", "report"),
+    *("compile", "build", "rehearse", "submit", "cancel", "schema", "doctor"),
 )
 
 

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -41,53 +41,20 @@ buildah run --isolation chroot "$@"
 
 
 @dataclass(frozen=True)
-class Mount:
-    """Bind mount of a folder or file. The engine gets `source` as an absolute path."""
-
-    source: str
-    target: str
-    read_only: bool = False
-
-    def __str__(self) -> str:
-        return f"{os.path.abspath(self.source)}:{self.target}" + (":ro" if self.read_only else "")
-
-
-@dataclass(frozen=True)
-class Build:
-    """One build of a Dockerfile.
-
-    Attributes:
-      context: folder with the Dockerfile and the files that it copies.
-      tag: name of the new image.
-      arguments: values of the Dockerfile's ARG instructions.
-      secrets: local file for each `RUN --mount=type=secret,id=...`. The image does not contain secrets.
-      labels: labels of the new image.
-      target: stage of the Dockerfile. Empty: the last stage.
-    """
-
-    context: str
-    tag: str
-    arguments: Mapping[str, str] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    target: str = "steps"
-
-
-@dataclass(frozen=True)
 class Engine:
     """Command lines of one container engine."""
 
     name: EngineName
 
     def run(
-        self, image: str, argv: Sequence[str], *, mounts: Sequence[Mount] = (), env: Mapping[str, str] | None = None
+        self, image: str, argv: Sequence[str], *, folders: Sequence[str] = (), env: Mapping[str, str] | None = None
     ) -> list[str]:
-        """Return the command that runs `argv` in `image` and exits with its status.
+        """Return the command that runs `argv` in `image`, with folders at their paths, and exits with its status.
 
         With buildah, a shell removes the container afterwards: to end the command, signal its process group.
         """
         options = [f"--user={os.getuid()}:{os.getgid()}", "--network=host"]
-        options += [f"--volume={mount}" for mount in mounts]
+        options += [f"--volume={path}:{path}" for path in map(os.path.abspath, folders)]
         # The caller may have no home in the image.
         options += [f"--env={name}={value}" for name, value in {"HOME": "/tmp", **(env or {})}.items()]
         if self.name == "buildah":
@@ -99,16 +66,29 @@ class Engine:
             options.append("--userns=keep-id")  # without it, `--user` is a subordinate id
         return [self.name, "run", "--rm", *options, f"--entrypoint={argv[0]}", image, *argv[1:]]
 
-    def build(self, build: Build) -> list[str]:
-        """Return the command that builds an image and prints the engine's log."""
+    def build(
+        self,
+        context: str,
+        tag: str,
+        arguments: Mapping[str, str],
+        secrets: Mapping[str, str],
+        labels: Mapping[str, str],
+        target: str,
+    ) -> list[str]:
+        """Return the command that builds an image from the folder of a Dockerfile, and prints the engine's log.
+
+        Args:
+          arguments: values of the Dockerfile's ARG instructions.
+          secrets: local file for each `RUN --mount=type=secret,id=...`. The image does not contain secrets.
+          target: stage of the Dockerfile.
+        """
         verb = ["build", "--progress=plain"] if self.name == "docker" else ["build"]
         if self.name == "buildah":
             verb += ["--layers", "--isolation=chroot"]
-        arguments = [f"--build-arg={name}={value}" for name, value in build.arguments.items()]
-        secrets = [f"--secret=id={name},src={file}" for name, file in build.secrets.items()]
-        labels = [f"--label={name}={value}" for name, value in build.labels.items()]
-        names = [*([f"--target={build.target}"] if build.target else []), f"--tag={build.tag}"]
-        return [self.name, *verb, *arguments, *secrets, *labels, *names, build.context]
+        given = [f"--build-arg={name}={value}" for name, value in arguments.items()]
+        given += [f"--secret=id={name},src={file}" for name, file in secrets.items()]
+        given += [f"--label={name}={value}" for name, value in labels.items()]
+        return [self.name, *verb, *given, f"--target={target}", f"--tag={tag}", context]
 
     def digest(self, image: str) -> str:
         """Return the registry digest, `sha256:...`, and pull the image if it is not local.
@@ -135,8 +115,7 @@ class Engine:
     def push(self, tag: str, digest_file: Path) -> list[str]:
         """Return the command that pushes, with the credentials of the engine's `login`.
 
-        Args:
-          digest_file: file for the digest from podman and buildah. The digest depends on how they compress layers.
+        podman and buildah write the digest, which depends on how they compress layers, to `digest_file`.
         """
         options = [] if self.name == "docker" else [f"--digestfile={digest_file}"]
         return [self.name, "push", *options, tag]
@@ -156,8 +135,7 @@ class Engine:
 def find_engine() -> Engine:
     """Return the first of docker, podman and buildah that works.
 
-    Raises:
-      InfeedError: no engine works. The error gives the reason for each engine.
+    Raises InfeedError if no engine works. The error gives the reason for each engine.
     """
     problems = {}
     for name in get_args(EngineName):

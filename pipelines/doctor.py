@@ -88,20 +88,13 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact about this machine or the image.
+    """One fact about this machine or the image."""
 
-    Attributes:
-      purpose: what depends on the fact.
-      found: result, with versions or sizes; never a secret.
-      level: severity. A problem prevents its purpose; a warning may prevent it.
-      do: advice to the user; empty if nothing is wrong.
-    """
-
-    purpose: Purpose
+    purpose: Purpose  # what depends on the fact
     name: str
-    found: str
-    level: Level = Level.OK
-    do: str = ""
+    found: str  # result, with versions or sizes; never a secret
+    level: Level = Level.OK  # severity. A problem prevents its purpose; a warning may prevent it
+    do: str = ""  # advice to the user; empty if nothing is wrong
 
 
 Check = Callable[[], Iterable[Finding]]
@@ -126,11 +119,7 @@ def _findings_of(purpose: Purpose, check: Check) -> list[Finding]:
 
 
 def root_findings(job: CompiledJob) -> Iterator[Finding]:
-    """Check that the steps of a job can open its root.
-
-    Raises:
-      InfeedError: they cannot.
-    """
+    """Check that the steps of a job can open its root. Raises InfeedError if they cannot."""
     job.check_store(job.target)
     if job.root:
         yield Finding("submit", "root", job.root)
@@ -272,27 +261,20 @@ def _file(file: Path, origin: str) -> Finding:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Package versions, a digest of this package's code, stores that it opens, and Beam's program for workers.
-
-    Attributes:
-      beam_worker: whether the program exists.
-      beam_sdk: image of Beam from which `infeed build` took it; empty if unknown.
-    """
+    """Package versions, a digest of this package's code, stores that it opens, and Beam's program for workers."""
 
     python: str
     versions: dict[str, str]
     code: str
-    beam_worker: bool = False
-    beam_sdk: str = ""
+    beam_worker: bool = False  # whether the program exists
+    beam_sdk: str = ""  # image of Beam from which `infeed build` took it; empty if unknown
     stores: Sequence[str] = ()
 
 
 def image_findings(image: str, *, beam_runner: str = "") -> Iterator[Finding]:
     """Compare an image with this environment, and pull the image if it is not local.
 
-    Args:
-      image: name of the image.
-      beam_runner: runner whose workers run the image, such as DataflowRunner; empty for none.
+    `beam_runner` is the runner whose workers run the image, such as DataflowRunner; empty for none.
     """
     engine = find_engine()
     command = engine.run(image, ["python", "-c", _INVENTORY])

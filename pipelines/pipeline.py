@@ -154,7 +154,15 @@ def create_pipeline(
 
 
 def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) -> Any:
-    folder, files = _input_of(config)
+    if config.patterns:
+        named = [{"name": name, "pattern": pattern} for name, pattern in config.patterns.items()]
+        folder, files = config.data, example_gen_pb2.Input(splits=named)
+    elif config.span_data:  # the driver sees the files of all spans; the executor reads the latest ones
+        folder, spans = split_path(config.span_data)
+        files = utils.make_default_input_config(Spans(spans).glob)
+    else:
+        folder, pattern = split_data(config.data)
+        files = utils.make_default_input_config(pattern or default_pattern(config.source, config.data))
     own = options_of(config.source, config.source_options)
     options: dict[str, Any] = {"options": config.ingest_options, **({"source": own} if own else {})}
     example_gen = getattr(components, EXAMPLE_GENS[config.source])
@@ -163,18 +171,6 @@ def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) 
     splits = [{"name": name, "hash_buckets": share} for name, share in config.splits.items()]
     shares = example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=splits) if splits else None)
     return example_gen(given.get("data", folder), files, shares, **options)
-
-
-def _input_of(config: PipelineConfig) -> tuple[str, example_gen_pb2.Input]:
-    """Return the folder and the file patterns of the input."""
-    if config.patterns:
-        splits = [{"name": name, "pattern": pattern} for name, pattern in config.patterns.items()]
-        return config.data, example_gen_pb2.Input(splits=splits)
-    if config.span_data:  # the driver sees the files of all spans; the executor reads the latest ones
-        folder, spans = split_path(config.span_data)
-        return folder, utils.make_default_input_config(Spans(spans).glob)
-    folder, pattern = split_data(config.data)
-    return folder, utils.make_default_input_config(pattern or default_pattern(config.source, config.data))
 
 
 def _pusher(config: PipelineConfig, model: Any, blessing: Any, on_vertex: VertexOptions | None) -> tfx.Pusher:

@@ -21,17 +21,11 @@ _LONGEST = 40  # characters of a value
 
 @dataclass(frozen=True)
 class Leak:
-    """Why a column alone gives the label away.
+    """Why a column alone gives the label away."""
 
-    Attributes:
-      why: reason, for people.
-      score: share of each class that the column alone predicts, or R squared of a quantity.
-      sure: whether the kind of the prediction proves a leak; if not, the column may be a valid measurement.
-    """
-
-    why: str
-    score: float
-    sure: bool = True
+    why: str  # reason, for people
+    score: float  # share of each class that the column alone predicts, or R squared of a quantity
+    sure: bool = True  # whether the kind of the prediction proves a leak; if not, the column may be a valid measurement
 
     @property
     def reason(self) -> str:
@@ -40,35 +34,23 @@ class Leak:
 
 @dataclass(frozen=True)
 class Group:
-    """A column whose values name groups of rows, such as a user.
-
-    Attributes:
-      agreement: excess agreement in the label of two rows of a group: from 0, by chance, to 1, always.
-      shared: share of the groups in the files of other splits that train also has; None without such files.
-    """
+    """A column whose values name groups of rows, such as a user."""
 
     column: str
-    agreement: float
+    agreement: float  # excess agreement in the label of two rows of a group: from 0, by chance, to 1, always
+    # Share of the groups in the files of other splits that train also has; None without such files.
     shared: float | None = None
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """Rows that repeat other rows.
+    """Rows that repeat other rows."""
 
-    Attributes:
-      rows: number of compared rows.
-      copies: rows that equal another row in all columns.
-      alike: rows that equal another row, except copies, in all columns that are learned from.
-      scored: rows in the files of splits other than train.
-      shared: `scored` rows that equal a row of train in all columns that are learned from.
-    """
-
-    rows: int = 0
-    copies: int = 0
-    alike: int = 0
-    scored: int = 0
-    shared: int = 0
+    rows: int = 0  # number of compared rows
+    copies: int = 0  # rows that equal another row in all columns
+    alike: int = 0  # rows that equal another row, except copies, in all columns that are learned from
+    scored: int = 0  # rows in the files of splits other than train
+    shared: int = 0  # `scored` rows that equal a row of train in all columns that are learned from
 
 
 LABEL_OF_PICTURES = "label/text"
@@ -81,35 +63,22 @@ IMAGE_COLUMNS = {
 
 @dataclass(frozen=True)
 class ColumnSurvey:
-    """One column of a table. `type` is its type in a tf.Example: "int", "float" or "bytes".
-
-    Attributes:
-      missing: cells that are empty or not finite.
-      distinct: number of different values; None above 10,000.
-      mean, std: mean and standard deviation of numbers; 0 for text.
-      commonest: rows with the commonest value; 0 if there are too many values to count.
-      is_list: whether a row may hold several values, which are then all counted.
-      features: proposed features; empty if nothing can be learned from the column.
-      useless: why nothing can be learned from the column; empty if something can.
-      advice: how to make better use of the column; may be empty.
-      leak: how the column gives the label away; None if it does not.
-      statistics: statistics of the column.
-    """
+    """One column of a table. `type` is its type in a tf.Example: "int", "float" or "bytes"."""
 
     name: str
     type: str
     rows: int
-    missing: int
-    distinct: int | None
-    mean: float
+    missing: int  # cells that are empty or not finite
+    distinct: int | None  # number of different values; None above 10,000
+    mean: float  # mean, std: mean and standard deviation of numbers; 0 for text
     std: float
-    commonest: int
-    is_list: bool = False
-    features: tuple[Feature, ...] = ()
-    useless: str = ""
-    advice: str = ""
-    leak: Leak | None = None
-    statistics: ColumnStatistics | None = field(default=None, compare=False, repr=False)
+    commonest: int  # rows with the commonest value; 0 if there are too many values to count
+    is_list: bool = False  # whether a row may hold several values, which are then all counted
+    features: tuple[Feature, ...] = ()  # proposed features; empty if nothing can be learned from the column
+    useless: str = ""  # why nothing can be learned from the column; empty if something can
+    advice: str = ""  # how to make better use of the column; may be empty
+    leak: Leak | None = None  # how the column gives the label away; None if it does not
+    statistics: ColumnStatistics | None = field(default=None, compare=False, repr=False)  # statistics of the column
 
     @property
     def is_withheld(self) -> bool:
@@ -131,63 +100,39 @@ def sample_of(column: ColumnStatistics) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """Pictures of a data set.
-
-    Attributes:
-      splits: file pattern of each split, if folders name splits.
-      unused: folders that belong to no split.
-      rejected: rows of a CSV without a picture or a label.
-      unlabeled: rejected rows without a label.
-    """
+    """Pictures of a data set."""
 
     images: tuple[FileRef, ...]
-    splits: Mapping[str, str]
-    unused: str = ""
-    rejected: int = 0
-    unlabeled: int = 0
+    splits: Mapping[str, str]  # file pattern of each split, if folders name splits
+    unused: str = ""  # folders that belong to no split
+    rejected: int = 0  # rows of a CSV without a picture or a label
+    unlabeled: int = 0  # rejected rows without a label
 
 
 @dataclass(frozen=True)
 class TableSurvey:
-    """Survey of a table.
+    """Survey of a table."""
 
-    Attributes:
-      columns: columns without the label.
-      rows: number of good rows.
-      classes: names of the classes in order of their index; empty for a regression.
-      class_rows: rows of each class.
-      rejected: bad rows, which are counted nowhere else.
-      unlabeled: rejected rows without a label.
-      words: boolean columns that keep their words, true and false.
-      patterns: file pattern of each split that has its own files.
-      groups: columns that name groups of rows.
-      repeats: counts of repeated rows.
-      numbers: text columns that are read as numbers, with an example of the format; see the option `numbers`.
-      numbers_remark: note about `numbers`.
-      not_read: columns that cannot be stored in an example, with the reason.
-      rows_of: approximate rows of each split in `patterns`.
-      unlabeled_files: patterns of the splits whose files have no label.
-      beside: files and folders of no split.
-    """
-
-    columns: tuple[ColumnSurvey, ...]
+    columns: tuple[ColumnSurvey, ...]  # columns without the label
     label: ColumnSurvey
     task: Task
-    rows: int
-    classes: tuple[str, ...] = ()
-    class_rows: tuple[int, ...] = ()
-    rejected: int = 0
-    unlabeled: int = 0
-    words: tuple[str, ...] = ()
-    patterns: Mapping[str, str] = field(default_factory=dict)
-    groups: tuple[Group, ...] = ()
-    repeats: Repeats = Repeats()
+    rows: int  # number of good rows
+    classes: tuple[str, ...] = ()  # names of the classes in order of their index; empty for a regression
+    class_rows: tuple[int, ...] = ()  # rows of each class
+    rejected: int = 0  # bad rows, which are counted nowhere else
+    unlabeled: int = 0  # rejected rows without a label
+    words: tuple[str, ...] = ()  # boolean columns that keep their words, true and false
+    patterns: Mapping[str, str] = field(default_factory=dict)  # file pattern of each split that has its own files
+    groups: tuple[Group, ...] = ()  # columns that name groups of rows
+    repeats: Repeats = Repeats()  # counts of repeated rows
+    # Text columns that are read as numbers, with an example of the format; see the option `numbers`.
     numbers: Mapping[str, str] = field(default_factory=dict)
-    numbers_remark: str = ""
+    numbers_remark: str = ""  # note about `numbers`
+    # Columns that cannot be stored in an example, with the reason.
     not_read: Mapping[str, str] = field(default_factory=dict)
-    rows_of: Mapping[str, int] = field(default_factory=dict)
-    unlabeled_files: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    rows_of: Mapping[str, int] = field(default_factory=dict)  # approximate rows of each split in `patterns`
+    unlabeled_files: tuple[str, ...] = ()  # patterns of the splits whose files have no label
+    beside: tuple[str, ...] = ()  # files and folders of no split
 
     @property
     def undivided(self) -> int:
@@ -207,48 +152,30 @@ class TableSurvey:
 
 @dataclass(frozen=True)
 class RepeatedPictures:
-    """Counts of copied pictures.
+    """Counts of copied pictures."""
 
-    Attributes:
-      divided: copies in the folders of several splits, or among pictures that the shares divide.
-      contrary: copies in several classes.
-      example: names of two copies.
-    """
-
-    divided: int = 0
-    contrary: int = 0
-    example: tuple[str, ...] = ()
+    divided: int = 0  # copies in the folders of several splits, or among pictures that the shares divide
+    contrary: int = 0  # copies in several classes
+    example: tuple[str, ...] = ()  # names of two copies
 
 
 @dataclass(frozen=True)
 class ImageSurvey:
-    """Survey of pictures.
-
-    Attributes:
-      classes: names of the classes in order of their index.
-      class_rows: pictures of each class.
-      rows: number of pictures.
-      height, width, channels: most frequent size.
-      most: pictures of this size.
-      rejected: files that are not pictures, which are counted nowhere else.
-      written: columns to learn from.
-      repeats: counts of copied pictures.
-      resize: how pictures of other sizes are resized; see `DecodeImage`.
-    """
+    """Survey of pictures."""
 
     layout: Layout
-    classes: tuple[str, ...]
-    class_rows: tuple[int, ...]
-    rows: int
-    height: int
+    classes: tuple[str, ...]  # names of the classes in order of their index
+    class_rows: tuple[int, ...]  # pictures of each class
+    rows: int  # number of pictures
+    height: int  # height, width, channels: most frequent size
     width: int
     channels: int
-    most: int
-    rejected: int = 0
+    most: int  # pictures of this size
+    rejected: int = 0  # files that are not pictures, which are counted nowhere else
     task: Task = "classification"
-    written: tuple[str, ...] = tuple(IMAGE_COLUMNS)
-    repeats: RepeatedPictures = RepeatedPictures()
-    resize: Resize = "stretch"
+    written: tuple[str, ...] = tuple(IMAGE_COLUMNS)  # columns to learn from
+    repeats: RepeatedPictures = RepeatedPictures()  # counts of copied pictures
+    resize: Resize = "stretch"  # how pictures of other sizes are resized; see `DecodeImage`
 
     @property
     def unlabeled(self) -> int:

@@ -54,17 +54,12 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows of the split train. Each iteration reads the data again.
-
-    Attributes:
-      buckets: shares of the splits; None if files name the splits.
-      splits: number of splits.
-    """
+    """Rows of the split train. Each iteration reads the data again."""
 
     source: OpenedSource
     ingest: IngestOptions
-    buckets: Buckets | None
-    splits: int
+    buckets: Buckets | None  # shares of the splits; None if files name the splits
+    splits: int  # number of splits
 
     @classmethod
     def of(cls, config: PipelineConfig) -> TrainingRows:
@@ -122,17 +117,11 @@ class Analyzed:
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Analyzed:
-        """Analyze the training rows.
-
-        Raises:
-          InfeedError: the rows cannot be read, or do not fit a feature.
-        """
+        """Analyze the training rows. Raises InfeedError if the rows cannot be read, or do not fit a feature."""
         if not config.features:
-            raise InfeedError(
-                "the project declares no features",
-                where=config.preprocessing_fn or "setting features",
-                do="run the project, and look at the outputs of the function in the statistics of Transform",
-            )
+            what = "the project declares no features"
+            do = "run the project, and look at the outputs of the function in the statistics of Transform"
+            raise InfeedError(what, where=config.preprocessing_fn or "setting features", do=do)
         rows = TrainingRows.of(config)
         return cls(config.features, rows, analyze(config.features, reading(rows), {}))
 
@@ -202,11 +191,7 @@ class Why:
 
 
 def explain(analyzed: Analyzed, name: str) -> Why:
-    """Explain a feature. This reads the rows twice: for extreme values, and for the outputs.
-
-    Raises:
-      InfeedError: there is no such feature.
-    """
+    """Explain a feature, if it exists. This reads the rows twice: for extreme values, and for the outputs."""
     feature = analyzed.feature(name)
     found = [analyzed.found[feature.stream, need] for need in feature.needs]
     facts: list[Fact] = []
@@ -250,10 +235,6 @@ def _details(analysis: Analysis) -> Iterator[Fact]:
         yield from ((name, f"{value:.6g}") for name, value in zip(names, analysis.at(_QUARTERS), strict=True))
     elif isinstance(analysis, Frequencies):
         yield "different values", f"{len(analysis.counts):,}"
-
-
-def _constants(analysis: Analysis) -> str:
-    return ", ".join(f"{name} {words}" for name, words in _details(analysis))
 
 
 def _rows_of(analyzed: Analyzed, column: str) -> Iterator[Fact]:

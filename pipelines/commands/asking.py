@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
 
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.packed import is_packed
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.console.questions import Choice, can_ask, choose
-from infeed.pipelines.console.terminal import command_line
+from infeed.pipelines.console.terminal import Terminal, command_line
 from infeed.pipelines.project.config_file import Project, read_project
-from infeed.pipelines.project.labels import LabelNeededError
+from infeed.pipelines.project.labels import Candidate, LabelNeededError
 from infeed.pipelines.project.resolve import Overrides, resolve
 from infeed.pipelines.project.resolved import read_resolved
 
 _TYPES = {"int": "whole numbers", "float": "numbers", "bytes": "text"}
+_SHOWN = 30  # columns in the table; the prompt accepts the name of any column
 
 
 def decided(project: Project, given: Mapping[str, Any], *, may_ask: bool = True) -> PipelineConfig:
     """Resolve the config of a project. If the label is missing, ask for it on a terminal.
 
-    Args:
-      given: fields of `Overrides`.
-      may_ask: False if the output is for a program.
+    `given` are fields of `Overrides`. Nobody may be asked if the output is for a program.
 
     Raises:
       InfeedError: see `resolve`. If the label is missing and nobody can answer, the error suggests a command line.
@@ -37,13 +39,47 @@ def decided(project: Project, given: Mapping[str, Any], *, may_ask: bool = True)
         if not (may_ask and can_ask()):
             again = command_line(*sys.argv[1:], "--label", error.candidates[0].name)
             raise InfeedError(error.what, where=error.where, do=f"{error.do}; for example:\n{again}") from error
-        choices = []
-        for one in error.candidates:
-            facts = {"type": _TYPES[one.type], "different values": f"{one.distinct:,}", "examples": one.examples}
-            choices.append(Choice(one.name, facts, ", ".join(one.reasons)))
-        label = choose("Which column should the model learn?", choices)
+        label = choose(error.candidates)
     sys.argv += ["--label", label]  # the suggested next commands repeat the arguments
     return resolve(project, Overrides(**{**given, "label": label}))
+
+
+def can_ask() -> bool:
+    """Return whether stdin and stdout are a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def choose(candidates: Sequence[Candidate]) -> str:
+    """Ask which column is the label. If the first candidate is likely, it is the default.
+
+    Raises KeyboardInterrupt on Ctrl-C, or at the end of the input.
+    """
+    console, names = Terminal(), [one.name for one in candidates]
+    headings = ("", "column", "type", "different values", "examples", "likely")
+    table = Table(*headings, box=None, header_style="bold", pad_edge=False)
+    for number, one in enumerate(candidates[:_SHOWN], start=1):
+        name = Text(one.name, style="bold" if one.reasons else "")
+        facts = (_TYPES[one.type], f"{one.distinct:,}", one.examples, ", ".join(one.reasons))
+        table.add_row(str(number), name, *map(Text, facts))
+    console.print(table)
+    if len(candidates) > _SHOWN:
+        console.print(f"and {len(candidates) - _SHOWN:,} more, which you can name")
+
+    def chosen(given: str) -> str:
+        for name in (given, given.strip()):  # a name may well be a number
+            if name in names:
+                return name
+        if given.strip().isdecimal() and 1 <= int(given) <= len(names):
+            return names[int(given) - 1]
+        raise click.UsageError(f"there is no {given!r}: give a number from 1 to {len(names)}, or a name")
+
+    default = names[0] if candidates[0].reasons else None
+    question = "Which column should the model learn? Number or name"
+    try:
+        answer: str = click.prompt(question, default=default, value_proc=chosen)
+    except click.Abort as error:
+        raise KeyboardInterrupt from error
+    return answer
 
 
 def is_project(text: str) -> bool:

@@ -21,7 +21,7 @@ from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
 from infeed.pipelines.image.build import BASE, BuiltImage, ImageOptions, OnStep, build_image, remember
 from infeed.pipelines.image.context import Accelerator
-from infeed.pipelines.project.config_file import TEMPLATES, Project, read_project
+from infeed.pipelines.project.config_file import TEMPLATES, read_project
 
 
 @click.command(
@@ -58,9 +58,16 @@ def command(project: str, tag: str | None, as_json: bool, **given: Any) -> None:
     console = Terminal(highlight=False)
     read = read_project(project)
     deploy = read.settings.deploy
+    name = tag or deploy.image
+    if not name:
+        do = "give --tag registry.example/taxi:1, or set deploy.image in the config"
+        raise InfeedError("the image has no name", do=do)
+    if "@" in name:
+        what = f"{name!r} names an image by its digest, which is known only once the image is built"
+        raise InfeedError(what, do="name the new image by a tag: --tag registry.example/taxi:1")
     given["exclude"] = (*given["exclude"], *deploy.exclude)
     in_image = deploy.project == "image"
-    options = ImageOptions(_tag(read, tag), runner=deploy.beam.runner, with_project=in_image, **given)
+    options = ImageOptions(name, runner=deploy.beam.runner, with_project=in_image, **given)
     log = Path("runs", read.name, "logs", "build.log")
     with interruptible("the next build reuses the finished build steps"), _steps(console, silent=as_json) as on_step:
         built = build_image(None if read.package else read.folder, options, log, on_step)
@@ -69,18 +76,6 @@ def command(project: str, tag: str | None, as_json: bool, **given: Any) -> None:
         console.out(json.dumps(dataclasses.asdict(built)))
     else:
         console.print(_summary(built, project, read.name, log), soft_wrap=True)
-
-
-def _tag(project: Project, tag: str | None) -> str:
-    name = tag or project.settings.deploy.image
-    if not name:
-        raise InfeedError(
-            "the image has no name", do="give --tag registry.example/taxi:1, or set deploy.image in the config"
-        )
-    if "@" in name:
-        what = f"{name!r} names an image by its digest, which is known only once the image is built"
-        raise InfeedError(what, do="name the new image by a tag: --tag registry.example/taxi:1")
-    return name
 
 
 @contextlib.contextmanager

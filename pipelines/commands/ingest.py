@@ -152,7 +152,12 @@ def _write(found: _Ingest, output: str, overwrite: bool, quiet: bool, given: Map
             job = steps.Job.of(found, root=root, splits=splits, buckets=buckets, options=options)
             if given["runner"]:
                 with _beam_log():
-                    return _run_on_beam(found, job, given["runner"], given["beam_options"])
+                    from infeed.components.example_gen.transforms import run_pipeline
+
+                    runner, own = given["runner"], given["beam_options"]
+                    named = Named.of([f"--runner={BEAM_RUNNERS.get(runner, runner)}", *own])
+                    run_pipeline(found.tasks, job, lambda: pipeline_on(runner, own), named)
+                    return Manifest.read(root)
             with show_progress(found, quiet) as listener, choose(work_of(found), processes=given["workers"]) as engine:
                 return steps.ingest(found.tasks, job, map_fn=engine.map, listener=listener)
 
@@ -209,11 +214,3 @@ def _beam_log() -> Iterator[None]:
             if debugging() or not isinstance(error, InfeedError):
                 echo(log.read(), err=True)
             raise
-
-
-def _run_on_beam(opened: OpenedSource, job: steps.Job, runner: str, beam_options: tuple[str, ...]) -> Manifest:
-    from infeed.components.example_gen.transforms import run_pipeline
-
-    named = Named.of([f"--runner={BEAM_RUNNERS.get(runner, runner)}", *beam_options])
-    run_pipeline(opened.tasks, job, lambda: pipeline_on(runner, beam_options), named)
-    return Manifest.read(job.root)

@@ -105,7 +105,7 @@ def command(
     if label and not model:
         raise InfeedError("a label without a model", where="--label", do="add --model, or leave the option out")
     with quiet(os.devnull), naming_extras():
-        step = _ModelStep(model, label) if model else None
+        step = _step_rate(model, label) if model else None
         if ":" in dataset and "://" not in dataset and not files.exists(dataset):
             if against:
                 raise InfeedError("a function names no files", where="--against", do="leave the option out")
@@ -138,21 +138,21 @@ class _Measurement:
         return beside_step(stages, slowest, self.trials, self.step, self.advice)
 
 
-class _ModelStep:
-    def __init__(self, model: str, label: str | None) -> None:
-        from infeed.components.trainer.step_rate import load_model
-
-        self._named, self._label, self._model = model, label, load_model(model)
-
-    def rate(self, batch: Any, seconds: float) -> float:
-        """Return the examples a second that the step takes."""
-        from infeed.components.trainer.step_rate import measure_step
-
-        took = measure_step(self._model, batch, self._named, self._label, min(_MOST_STEP_SECONDS, seconds / 5))
-        return took.examples_per_second
+_StepRate = Callable[[Any, float], float]  # of a batch and seconds: examples a second that a training step takes
 
 
-def _measure_function(name: str, seconds: float, step: _ModelStep | None) -> _Measurement:
+def _step_rate(named: str, label: str | None) -> _StepRate:
+    from infeed.components.trainer.step_rate import load_model, measure_step
+
+    model = load_model(named)
+
+    def rate(batch: Any, seconds: float) -> float:
+        return measure_step(model, batch, named, label, min(_MOST_STEP_SECONDS, seconds / 5)).examples_per_second
+
+    return rate
+
+
+def _measure_function(name: str, seconds: float, step: _StepRate | None) -> _Measurement:
     import tensorflow as tf
 
     from infeed.components.feed import measure
@@ -160,12 +160,12 @@ def _measure_function(name: str, seconds: float, step: _ModelStep | None) -> _Me
     batches = user_code.load(name, "DATASET")()
     if not isinstance(batches, tf.data.Dataset):
         raise InfeedError(f"the function returned {type(batches).__name__}", where=name, do="return a tf.data.Dataset")
-    rate = step.rate(next(iter(batches)), seconds) if step else None
+    rate = step(next(iter(batches)), seconds) if step else None
     return _Measurement(measure.measure(measure.dataset_cuts(batches), seconds=seconds), name, step=rate)
 
 
 def _measure_files(
-    split: _Measurable, options: FeedOptions, seconds: float, against: str | None, step: _ModelStep | None
+    split: _Measurable, options: FeedOptions, seconds: float, against: str | None, step: _StepRate | None
 ) -> _Measurement:
     from infeed.components.feed import measure
     from infeed.components.feed.trials import try_changes
@@ -178,7 +178,7 @@ def _measure_files(
     cuts = measure.plan_cuts(planned, functions)
     whole = measure.rival_cut(cuts)
     features, _ = next(iter(whole.dataset))
-    rate = step.rate(features, seconds) if step else None
+    rate = step(features, seconds) if step else None
     rivals = [measure.rival_cut(measure.dataset_cuts(split.other(against, options.batch_size)))] if against else []
     found = measure.measure([*cuts, *rivals], seconds=seconds)
     own = dataclasses.replace(found, stages=found.stages[: len(cuts)])

@@ -21,8 +21,7 @@ _FILES = ("README.md", "config.yaml", "features.py", "model.py")
 def create_project(template: str, folder: str) -> list[Path]:
     """Copy the files of a template into a new or empty folder, and return their paths.
 
-    Raises:
-      InfeedError: the template does not exist, or the folder is not empty.
+    Raises InfeedError if the template does not exist, or the folder is not empty.
     """
     if template not in TEMPLATES:
         raise InfeedError(f"there is no template {template!r}", do=f"use one of {', '.join(TEMPLATES)}")

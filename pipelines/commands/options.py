@@ -2,20 +2,54 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, get_origin
 
 import click
 from click.shell_completion import CompletionItem
 
+from infeed.components.annotations import Placeholder, bare, choices_of, help_of, hints_of, notes_of, range_of
 from infeed.components.errors import InfeedError
 from infeed.components.trainer.options import OVERRIDES, kind_of_option
-from infeed.pipelines.console.flags import flag
 from infeed.pipelines.console.paths import InputFolder, InputPath, OutputFolder
 from infeed.pipelines.project.config_file import TEMPLATES, Settings
 from infeed.pipelines.project.ingest_settings import HELP, NAMES, IngestSettings
+
+_Command = Callable[..., Any]
+_MOST_SHOWN = 1 << 62  # larger bounds are those of int64
+
+
+def flag(kind: Any, name: str, help: str = "", *, default: bool = True) -> Callable[[_Command], _Command]:
+    """Return the click option of a dataclass's option. The value is None, or empty for lists, if it is not given.
+
+    The first sentence of `help`, by default of the docstring of the dataclass, is shown, with the `default` if wanted.
+    """
+    hint = hints_of(kind)[name]
+    text = (help or help_of(kind)[name]).partition(". ")[0].rstrip(".").replace("`", "")
+    given: dict[str, Any] = {"help": f"{text[0].upper()}{text[1:]}."}
+    value = next(f.default for f in dataclasses.fields(kind) if f.name == name)
+    hidden = (None, "", dataclasses.MISSING)
+    shown = [one for one in (value if isinstance(value, tuple) else [value]) if one not in hidden and one is not False]
+    if default and shown:
+        given["help"] += f"  [default: {', '.join(map(str, shown))}]"
+    word = next((note.word for note in notes_of(hint) if isinstance(note, Placeholder)), None)
+    bounds = range_of(hint)
+    if bare(hint) is bool:
+        given |= {"is_flag": True, "default": None}
+    elif choices := choices_of(hint):
+        given |= {"type": click.Choice(choices), "metavar": word}
+    elif bounds:
+        most = bounds.most if bounds.most < _MOST_SHOWN else None
+        given |= {"type": click.IntRange(bounds.least, most), "metavar": word or "N"}
+    else:
+        given |= {"type": str, "metavar": word}
+    if get_origin(bare(hint)) is tuple and "," not in (word or ""):
+        given["multiple"] = True
+        given["help"] += "  [repeatable]"
+    return click.option(f"--{name.replace('_', '-')}", name, **given)
 
 
 def _templates_or_path(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -39,8 +39,7 @@ def platform_function(
 ) -> Callable[..., Any]:
     """Return `what_kubeflow` or `what_vertex` of the chosen platform, for example `submit_kubeflow`.
 
-    Raises:
-      InfeedError: the options choose no platform, or mix two.
+    Raises InfeedError if the options choose no platform, or mix two.
     """
     if host is None and project is None:
         host = os.environ.get("KF_PIPELINES_ENDPOINT")  # kfp's own variable

@@ -108,7 +108,15 @@ def command(
             refused = _write_table(model, inputs, source_options, output, overwrite, written, complaints, console)
             sys.exit(EXIT_FAILED if refused else 0)
         if output:
-            _write(model, inputs, output, written, console)
+            with importing():
+                from infeed.pipelines.predict.predict import write
+
+            workers = written.pop("workers", None)
+            lists: dict[str, Any] = {
+                name: tuple(written[name].split(",")) for name in ("keys", "columns", "splits") if name in written
+            }
+            for path in write(model, inputs, output, PredictOptions(**(written | lists)), workers):
+                console.out(path, highlight=False)
             return
         with importing():
             from infeed.pipelines.predict.predict import predict as predictions
@@ -154,18 +162,6 @@ def _write_table(
     notes += [f"{counted(done.left_out, 'line')} left out"] if done.left_out else []
     console.out(f"wrote {output}: {', '.join(notes)}", highlight=False)
     return done.without_answer + done.left_out
-
-
-def _write(model: str, inputs: tuple[str, ...], output: str, written: dict[str, Any], console: Console) -> None:
-    with importing():
-        from infeed.pipelines.predict.predict import write
-
-    lists: dict[str, Any] = {
-        name: tuple(written[name].split(",")) for name in ("keys", "columns", "splits") if name in written
-    }
-    workers = written.pop("workers", None)
-    for path in write(model, inputs, output, PredictOptions(**(written | lists)), workers):
-        console.out(path, highlight=False)
 
 
 def _remark(complaints: Console, prediction: Prediction) -> None:

@@ -17,7 +17,7 @@ from infeed.components.dataset.statistics.column_statistics import ColumnStatist
 from infeed.components.dataset.statistics.table_statistics import statistics_of
 from infeed.components.engine.choice import ChosenMap
 from infeed.components.errors import InfeedError
-from infeed.components.statistics.comparison import ColumnChange, ComparisonOptions, compare
+from infeed.components.statistics.comparison import ComparisonOptions, compare
 from infeed.components.units import counted
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command
 from infeed.pipelines.console.nodes import show_step
@@ -89,11 +89,17 @@ def command(
         raise InfeedError("both sides are the same", where=pairs[0][0], do="name two datasets or two splits")
     found = _columns([(where, name) for _, where, name in pairs], as_json)
     sides = {title: columns for (title, _, _), columns in zip(pairs, found, strict=True)}
-    before, after = sides.values()
-    changes = compare(before, after, options)
+    before, after = sides
+    changes = compare(sides[before], sides[after], options)
     if html:
         files.write_bytes(html, comparison_page(dataset, sides, changes).encode())
-    _print_changes(list(sides), changes, html, as_json)
+    if as_json:
+        known = [about(change) for change in changes]
+        echo(json.dumps({"before": before, "after": after, "columns": known, "html": html}))
+    else:
+        console = Terminal(highlight=False, markup=False)
+        console.print(f"{before} -> {after}: {verdict(changes)}", soft_wrap=True)
+        _print(console, changes_table(changes), html)
     sys.exit(EXIT_FAILED if any(change.problem for change in changes) else 0)
 
 
@@ -119,17 +125,6 @@ def _columns(splits: Sequence[tuple[str, str]], as_json: bool) -> list[dict[str,
     console, read = Terminal(stderr=True), ChosenMap("reads", limits.STATISTICS_BYTES)
     with show_step(console, "StatisticsGen", transient=True, silent=as_json or not console.is_terminal):
         return [statistics_of(dataset, split, map_fn=read) for dataset, split in splits]
-
-
-def _print_changes(titles: Sequence[str], changes: Sequence[ColumnChange], html: str | None, as_json: bool) -> None:
-    before, after = titles
-    if as_json:
-        known = [about(change) for change in changes]
-        echo(json.dumps({"before": before, "after": after, "columns": known, "html": html}))
-        return
-    console = Terminal(highlight=False, markup=False)
-    console.print(f"{before} -> {after}: {verdict(changes)}", soft_wrap=True)
-    _print(console, changes_table(changes), html)
 
 
 def _print(console: Terminal, table: Table, html: str | None) -> None:

@@ -24,8 +24,16 @@ from infeed.pipelines.job.compiled import CompiledJob
 from infeed.pipelines.job.disks import input_bytes, tight_disks
 from infeed.pipelines.job.parameters import read_parameters
 from infeed.pipelines.job.project import publish
-from infeed.pipelines.submit.run import NewLines, Run, RunState, SubmissionOutcome, SubmitRequest, follow
-from infeed.pipelines.submit.schedules import RunSchedule, check_cron
+from infeed.pipelines.submit.run import (
+    NewLines,
+    Run,
+    RunSchedule,
+    RunState,
+    SubmissionOutcome,
+    SubmitRequest,
+    check_cron,
+    follow,
+)
 
 LOG_LINES = 20  # printed from the end of the log of a failed step
 

@@ -19,10 +19,7 @@ def shorten(task: Task, *, launcher: bool) -> None:
     """Compress the long parameters of a step in place, and run the step behind the entry point that expands them.
 
     The parameters of a step with a driver stay, because TFX's driver reads them as well. Without Kubeflow's launcher,
-    artifacts keep their URIs.
-
-    Raises:
-      InfeedError: an argument is still longer than Linux allows.
+    artifacts keep their URIs. Raises InfeedError if an argument is still longer than Linux allows.
     """
     container = task.container
     assert container is not None, "only a container has arguments"

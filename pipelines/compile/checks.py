@@ -85,9 +85,7 @@ def check_stores(root: str, data: str, target: Target) -> None:
 def check_runner(deploy: Deploy, data: str, target: Target, local_options: Sequence[str] = ()) -> None:
     """Raise InfeedError if Beam's runner lacks a setting, or its workers cannot use the places of the pipeline.
 
-    Args:
-      deploy: settings with the pipeline's root.
-      local_options: Beam options of local runs, which a compiled pipeline without `deploy.beam` takes over.
+    A compiled pipeline without `deploy.beam` takes over the Beam options of local runs.
     """
     given, root = Named.of(local_options).short_name, deploy.root or ""
     if deploy.beam.runner:

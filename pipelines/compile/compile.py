@@ -15,11 +15,7 @@ from infeed.pipelines.config import PipelineConfig, resumable
 
 
 def compile_config(config: PipelineConfig, options: CompileOptions) -> str:
-    """Write the pipeline of `config` to `options.output` and return that path.
-
-    Raises:
-      InfeedError: `config.deploy.image` is missing, or the target does not support a setting.
-    """
+    """Write the pipeline of `config` to `options.output` and return that path. Raises as `check_config` does."""
     check_config(config, options.target, options.schema, options.folder)
     if options.target == "vertex":
         check_accelerators(vertex_accelerators(config.deploy))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,26 +47,15 @@ _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0, "backoffMaxDuration"
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """Options of the compiler.
+    """Options of the compiler. Raises InfeedError if `output` has another ending than .json, .yaml or .yml."""
 
-    Attributes:
-      output: job file. `*.json` holds a PipelineJob; `*.yaml` holds the PipelineSpec and the platform spec, if any.
-      target: platform that runs the job. Kubeflow runs no drivers of ExampleGens, and no resolvers.
-      schema: version of the PipelineSpec. Kubeflow reads 2.1; Vertex AI reads both.
-      folder: folder of the project. The job names functions in its files relative to it, because the image holds them.
-      exclude: names or patterns of project files that no step reads, such as the config and the data.
-      classes: names of the classes in order of their index, for the confusion matrix in Kubeflow's user interface.
-
-    Raises:
-      InfeedError: `output` has another ending.
-    """
-
-    output: str
-    target: Target = "kubeflow"
-    schema: Schema = "2.1"
+    output: str  # job file: *.json holds a PipelineJob, *.yaml the PipelineSpec and the platform spec, if any
+    target: Target = "kubeflow"  # platform that runs the job; Kubeflow runs no drivers of ExampleGens, and no resolvers
+    schema: Schema = "2.1"  # version of the PipelineSpec; Kubeflow reads 2.1, Vertex AI both
+    # Folder of the project. The job names functions in its files relative to it, because the image holds them.
     folder: str | None = None
-    exclude: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()  # names or patterns of project files that no step reads, as the config and the data
+    classes: tuple[str, ...] = ()  # names of the classes in order of their index, for Kubeflow's confusion matrix
 
     def __post_init__(self) -> None:
         if Path(self.output).suffix not in {".json", ".yaml", ".yml"}:
@@ -86,10 +75,8 @@ def compile_kubeflow(
 
     Args:
       pipeline: pipeline of new components. TFX can compile a component object only once.
-      options: output, target and schema.
       image: container image of every step, with this package and TFX.
       deploy: resources, retries and caching of the nodes, and Beam's runner. Beam options of a component win.
-      parameters: runtime parameters of `pipeline`.
 
     Raises:
       InfeedError: kfp is not installed, `deploy` names an unknown node, Beam's runner lacks a setting or cannot use the
@@ -109,7 +96,12 @@ def compile_kubeflow(
         own = [task.name for task, inputs in given if relative_function_paths(inputs, folder) != inputs]
         job = relative_function_paths(job, folder)
     spec = job["pipelineSpec"]
-    _keep_for_data_nodes(spec, pipeline, {node.id for node in data_nodes})
+    # TFX gives Beam's options of the whole pipeline to each node. A step that names a cluster's runner works on URIs,
+    # and a changed option is a miss of the cache.
+    names = {node.id for node in data_nodes}
+    for task, container in _containers(spec):
+        if task.name not in names:
+            container["args"] = [one for one in container["args"] if one not in pipeline.beam_pipeline_args]
     if options.target == "kubeflow":
         for node in [node for node, _ in _containers(spec) if node.driver and len(node.path) == 1]:
             input_states.insert(spec, node)
@@ -121,15 +113,9 @@ def compile_kubeflow(
 
 
 def write_job(job: dict[str, Any], root: str, deploy: Deploy, options: CompileOptions, own: Sequence[str] = ()) -> str:
-    """Write a PipelineJob with the settings of `deploy` to `options.output` and return that path.
+    """Write a PipelineJob with the settings of `deploy` to `options.output` and return that path. Changes `job`.
 
-    Args:
-      job: PipelineJob, which this function changes in place.
-      root: folder of all artifacts.
-      own: names of the steps that use files of the project.
-
-    Raises:
-      InfeedError: as `compile_kubeflow`.
+    `own` are the names of the steps that use files of the project. Raises InfeedError as `compile_kubeflow` does.
     """
     spec = job["pipelineSpec"]
     apply_settings(spec, deploy, compiled_with.variables() if options.target == "kubeflow" else {})
@@ -151,23 +137,12 @@ def write_job(job: dict[str, Any], root: str, deploy: Deploy, options: CompileOp
 def beam_flags(deploy: Deploy, target: Target, image: str, root: str) -> list[Flag]:
     """Return the Beam options that `deploy.beam` adds to the nodes that pass over data, with explanations.
 
-    Raises:
-      InfeedError: a setting of the runner is missing, or its workers cannot use the root.
+    Raises InfeedError if a setting of the runner is missing, or its workers cannot use the root.
     """
     root = deploy.root or root
     if deploy.beam.runner:
         check_places(BEAM_RUNNERS[deploy.beam.runner], root)
     return deploy.beam.flags(image=image, root=root, vertex=deploy.on(target))
-
-
-def _keep_for_data_nodes(spec: Mapping[str, Any], pipeline: Pipeline, data_nodes: Collection[str]) -> None:
-    """Remove Beam's options of the whole pipeline from nodes that do not use Beam, because TFX gives them to each.
-
-    A step that names a cluster's runner works on URIs, and a changed option is a miss of the cache.
-    """
-    for task, container in _containers(spec):
-        if task.name not in data_nodes:
-            container["args"] = [one for one in container["args"] if one not in pipeline.beam_pipeline_args]
 
 
 def _data_nodes(pipeline: Pipeline) -> Iterator[Any]:
@@ -263,8 +238,7 @@ def parameter_defaults(config: PipelineConfig) -> dict[str, str | int]:
 def data_folder(config: PipelineConfig) -> str:
     """Return the folder of the data on the cluster. If `data` is a file, the file lies in that folder.
 
-    Raises:
-      InfeedError: the file name in `deploy.data` differs from the file name in `data`.
+    Raises InfeedError if the file name in `deploy.data` differs from the file name in `data`.
     """
     there = config.deploy.data or config.span_data or config.data
     _, here = split_path(config.span_data) if config.span_data else split_data(config.data)
@@ -280,8 +254,7 @@ def data_folder(config: PipelineConfig) -> str:
 def apply_settings(spec: Mapping[str, Any], deploy: Deploy, variables: Mapping[str, str] | None = None) -> None:
     """Write the settings of `deploy.resources`, and the environment `variables` of every node, into `spec`.
 
-    Raises:
-      InfeedError: `deploy.resources` names a node that does not exist, or that runs in no container.
+    Raises InfeedError if `deploy.resources` names a node that does not exist, or that runs in no container.
     """
     nodes = list(_containers(spec))
     check_names(deploy, [node.name for node, _ in nodes if not input_states.is_inserted(node.name)])

@@ -55,8 +55,7 @@ class CommandStep:
 def compile_native(config: PipelineConfig, options: CompileOptions) -> str:
     """Write the job to `options.output` and return that path.
 
-    Raises:
-      InfeedError: `config.deploy.image` is missing, or the config has a setting that only the TFX form supports.
+    Raises InfeedError if `config.deploy.image` is missing, or the config has a setting that only the TFX form supports.
     """
     check_config(config, options.target, options.schema, options.folder)
     there = on_cluster(config)

@@ -23,13 +23,8 @@ _TRAINING = "ai_platform_training_args"  # of a Trainer that starts a custom job
 def ship(tasks: Iterable[Task], folder: Path, exclude: Sequence[str], *, root: str, job_file: str) -> None:
     """Write the archive of a project beside the job file, and name its later place in the steps that use it.
 
-    Args:
-      tasks: steps that use files of the project, which this function changes in place.
-      exclude: names or patterns of files to leave out.
-      root: folder of everything that the pipeline writes; the archive belongs into `project` below it.
-
-    Raises:
-      InfeedError: the project is too large, or Beam's workers on a cluster need its files.
+    The archive belongs into `project` below `root`, the folder of everything that the pipeline writes. Raises
+    InfeedError if the project is too large, or Beam's workers on a cluster need its files.
     """
     ignored = ignoring((*exclude, Path(job_file).name, archive_beside("*").name))
     check_size(folder, ignored, MOST_BYTES, "exclude it: deploy.exclude: [{}], or keep data outside the folder")

@@ -24,11 +24,15 @@ _Mounted = tuple[dict[str, Any], dict[str, Any]]
 def pod_template(resources: Resources, image: str) -> dict[str, Any]:
     """Return the PodTemplateSpec of a machine, with one container and the resources of the Trainer."""
     mounted = list(_volumes(resources))
+    limits = _given({"cpu": resources.cpu, "memory": resources.memory, disk.RESOURCE: resources.ephemeral_storage})
+    if resources.accelerator:
+        limits[resources.accelerator] = str(resources.accelerators or 1)
+    requests = _given({"cpu": resources.cpu_request, "memory": resources.memory_request})
     container = {
         "name": NODE,
         "image": image,
         "env": _env(resources),
-        "resources": _limits(resources),
+        "resources": _given({"limits": limits, "requests": requests}),
         "volumeMounts": [mount for _, mount in mounted],
     }
     spec = {
@@ -54,14 +58,6 @@ def _env(resources: Resources) -> list[dict[str, Any]]:
                 reference = {"name": source.name, "key": key, **({"optional": True} if source.optional else {})}
                 found.append({"name": variable, "valueFrom": {kind: reference}})
     return found
-
-
-def _limits(resources: Resources) -> dict[str, Any]:
-    limits = _given({"cpu": resources.cpu, "memory": resources.memory, disk.RESOURCE: resources.ephemeral_storage})
-    if resources.accelerator:
-        limits[resources.accelerator] = str(resources.accelerators or 1)
-    requests = _given({"cpu": resources.cpu_request, "memory": resources.memory_request})
-    return _given({"limits": limits, "requests": requests})
 
 
 def _volumes(resources: Resources) -> Iterator[_Mounted]:

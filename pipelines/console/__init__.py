@@ -1,1 +1,1 @@
-"""Console interface: node states, live table, logs, questions, and exit codes."""
+"""Console interface: node states, live table, logs, and exit codes."""

@@ -73,7 +73,10 @@ def errors(as_json: bool, debug: bool) -> Iterator[None]:
             do = "give another path, or change its permissions"
             _print(InfeedError(str(raised.strerror), where=str(raised.filename), do=do), as_json)
             sys.exit(EXIT_BAD_INPUT)
-        _print(_defect(raised), as_json)
+        with tempfile.NamedTemporaryFile("w", prefix="infeed-defect-", suffix=".log", delete=False) as log:
+            log.write("".join(traceback.format_exception(raised)))
+        what = f"this is a defect of infeed: {type(raised).__name__}: {raised}"
+        _print(InfeedError(what, where=f"traceback in {log.name}", do="report it with that file"), as_json)
         sys.exit(EXIT_DEFECT)
 
 
@@ -82,14 +85,6 @@ def _print(error: InfeedError, as_json: bool) -> None:
         echo(json.dumps({"error": {"what": error.what, "where": error.where, "do": error.do}}))
     else:
         echo(f"error: {error}", err=True)
-
-
-def _defect(raised: Exception) -> InfeedError:
-    """Write the traceback to a file for a bug report, and return the error to print."""
-    with tempfile.NamedTemporaryFile("w", prefix="infeed-defect-", suffix=".log", delete=False) as log:
-        log.write("".join(traceback.format_exception(raised)))
-    what = f"this is a defect of infeed: {type(raised).__name__}: {raised}"
-    return InfeedError(what, where=f"traceback in {log.name}", do="report it with that file")
 
 
 class Command(click.Command):
@@ -102,9 +97,9 @@ class Command(click.Command):
     def __init__(self, *args: Any, examples: Sequence[str] = (), **given: Any) -> None:
         super().__init__(*args, **given)
         self.examples = examples
-        self.params.append(
-            click.Option(["--debug"], is_flag=True, help="Show tracebacks.", expose_value=False, callback=_keep)
-        )
+        debug = click.Option(["--debug"], is_flag=True, help="Show tracebacks.", expose_value=False)
+        debug.callback = lambda ctx, _, value: ctx.meta.update({_DEBUG: value})
+        self.params.append(debug)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if self.examples:
@@ -116,10 +111,6 @@ class Command(click.Command):
         with errors(ctx.params.get("as_json", False), ctx.meta[_DEBUG]):
             check_paths(self.params, ctx)
             return super().invoke(ctx)
-
-
-def _keep(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    ctx.meta[_DEBUG] = value
 
 
 def debugging() -> bool:

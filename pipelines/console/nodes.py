@@ -52,21 +52,14 @@ _SECONDS_UNSHOWN = 1.0  # of a table that disappears
 
 @dataclass(frozen=True)
 class NodeReport:
-    """Current state of one node.
-
-    Attributes:
-      seconds: duration; 0 until the node has finished.
-      error: error text of a failed node.
-      note: short remark, for example the number of the attempt.
-      progress: progress of a running node; changes often.
-    """
+    """Current state of one node."""
 
     name: str
     state: NodeState = NodeState.WAITING
-    seconds: float = 0.0
-    error: str | None = None
-    note: str = ""
-    progress: str = ""
+    seconds: float = 0.0  # duration; 0 until the node has finished
+    error: str | None = None  # error text of a failed node
+    note: str = ""  # short remark, for example the number of the attempt
+    progress: str = ""  # progress of a running node; changes often
 
 
 @dataclass(frozen=True)
@@ -195,20 +188,13 @@ def show_step(
 
 @dataclass
 class TableView:
-    """Table of nodes that updates the times of the running nodes each time it is drawn.
+    """Table of nodes that updates the times of the running nodes each time it is drawn."""
 
-    Attributes:
-      log_path: path shown under the table, after `label`; empty for none.
-      clock: monotonic clock, in seconds.
-      loading: text shown until the nodes are known.
-      delay: seconds until the table is drawn.
-    """
-
-    log_path: str | Path
-    clock: Callable[[], float] = time.monotonic
+    log_path: str | Path  # path shown under the table, after `label`; empty for none
+    clock: Callable[[], float] = time.monotonic  # monotonic clock, in seconds
     label: str = "log"
-    loading: str = "loading TFX"
-    delay: float = 0.0
+    loading: str = "loading TFX"  # text shown until the nodes are known
+    delay: float = 0.0  # seconds until the table is drawn
 
     def __post_init__(self) -> None:
         self._opened = self.clock()

@@ -103,10 +103,8 @@ class MappedFolder(OutputFolder):
 def check_paths(parameters: Iterable[click.Parameter], context: click.Context) -> None:
     """Check the given paths of a command; defaults are checked on use.
 
-    In a step of Kubeflow, inputs on this disk are artifacts that the launcher has downloaded.
-
-    Raises:
-      InfeedError: a path cannot be read or written, or the inputs take more of the pod's disk than the step may use.
+    In a step of Kubeflow, inputs on this disk are artifacts that the launcher has downloaded. Raises InfeedError if a
+    path cannot be read or written, or the inputs take more of the pod's disk than the step may use.
     """
     here = []
     for parameter in parameters:
@@ -125,14 +123,7 @@ def check_paths(parameters: Iterable[click.Parameter], context: click.Context) -
 
 
 def _check_writable(folder: str, *below: str, where: str) -> None:
-    """Write an unnamed file into `folder` or its nearest parent: permission bits do not show every refusal.
-
-    Args:
-      below: names that will be created in the folder.
-
-    Raises:
-      InfeedError: the write fails, a name is too long or not UTF-8, or a parent is not a folder.
-    """
+    """Write an unnamed file into `folder` or its nearest parent: permission bits do not show every refusal."""
     there = _check_possible(folder, *below, where=where)
     try:
         tempfile.TemporaryFile(dir=there).close()
@@ -154,19 +145,16 @@ def _check_possible(folder: str, *below: str, where: str) -> str:
             os.lstat(os.path.join(folder, *below))
     except OSError as error:
         raise InfeedError(f"{folder!r}: {error.strerror}", where=where, do="name another place") from error
-    for name in missing:
-        _check_name(name, os.pathconf(there, "PC_NAME_MAX"), where)
+    longest = os.pathconf(there, "PC_NAME_MAX")
+    for encoded in map(os.fsencode, missing):
+        if len(encoded) > longest:
+            what = f"a name of {len(encoded)} bytes, more than {longest}"
+            raise InfeedError(what, where=where, do="give a shorter name")
+        try:
+            encoded.decode()
+        except UnicodeDecodeError as error:
+            raise InfeedError(f"a name that is not UTF-8: {encoded!r}", where=where, do="give another name") from error
     return there
-
-
-def _check_name(name: str, longest: int, where: str) -> None:
-    encoded = os.fsencode(name)
-    if len(encoded) > longest:
-        raise InfeedError(f"a name of {len(encoded)} bytes, more than {longest}", where=where, do="give a shorter name")
-    try:
-        encoded.decode()
-    except UnicodeDecodeError as error:
-        raise InfeedError(f"a name that is not UTF-8: {encoded!r}", where=where, do="give another name") from error
 
 
 def _kind(path: str) -> str:

@@ -89,7 +89,9 @@ def quiet(log_path: str | Path | None, verbose: bool = False) -> Iterator[Consol
     console only inside the block.
     """
     _flush()
-    log = _log(log_path)  # stays open for the output at interpreter exit
+    if log_path:
+        Path(log_path).parent.mkdir(parents=True, exist_ok=True)
+    log = open(log_path or os.dup(_STDERR), "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open until the exit
     screen, errors = os.dup(_STDOUT), os.dup(_STDERR)
     with os.fdopen(screen, "w", encoding=sys.stdout.encoding, errors="replace") as terminal:
         _point_to(log.fileno(), log.fileno())
@@ -137,13 +139,6 @@ def _copying(path: str | Path, descriptor: int) -> Iterator[None]:
             _flush()
             ended.set()
             thread.join()
-
-
-def _log(path: str | Path | None) -> TextIO:
-    if path is None:
-        return os.fdopen(os.dup(_STDERR), "a", encoding="utf-8", buffering=1)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    return Path(path).open("a", encoding="utf-8", buffering=1)
 
 
 @contextlib.contextmanager

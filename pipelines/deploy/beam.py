@@ -111,12 +111,7 @@ class Portable:
             require(address is None or _ADDRESS.fullmatch(address), self, name, "use HOST:PORT")
 
     def portable_flags(self, master: str, uber_jar: str) -> list[Flag]:
-        """Return the options that say where jobs go and where their Python runs.
-
-        Args:
-          master: option for the URL of the cluster.
-          uber_jar: option that sends the job server's jar to this URL.
-        """
+        """Return the options for the place of jobs and of their Python, from the options of this kind of cluster."""
         if self.job_endpoint:
             place = [(f"--job_endpoint={self.job_endpoint}", "job server of the same Beam as the image's")]
         else:
@@ -192,8 +187,7 @@ class Beam:
     def flags(self, *, image: str, root: str, vertex: VertexOptions | None = None) -> list[Flag]:
         """Return Beam's options of the nodes that pass over data; `vertex` is given if Vertex AI runs the pipeline.
 
-        Raises:
-          InfeedError: a setting of the runner is missing.
+        Raises InfeedError if a setting of the runner is missing.
         """
         further = [(option, "deploy.beam.options") for option in self.options]
         if not self.runner:
@@ -212,16 +206,11 @@ def check_places(runner: str, root: str, data: str = "gs://") -> None:
     """Raise InfeedError if workers of a runner cannot use the places of the pipeline.
 
     Workers write artifacts by TensorFlow, which opens gs:// and local files. They do not see the disk of a pod.
-
-    Args:
-      runner: name of a runner that is not local, such as `FlinkRunner`.
     """
     if not root.startswith("gs://"):
-        raise InfeedError(
-            f"workers of {runner} cannot write what TensorFlow saves to {root}",
-            where="deploy.root",
-            do="use a folder on gs://, or leave the runner out: each step then runs in its own container",
-        )
+        what = f"workers of {runner} cannot write what TensorFlow saves to {root}"
+        do = "use a folder on gs://, or leave the runner out: each step then runs in its own container"
+        raise InfeedError(what, where="deploy.root", do=do)
     if runner == BEAM_RUNNERS["dataflow"] and not data.startswith("gs://"):
         what = f"workers of Dataflow cannot read {data}: they see no local files, and no credentials of the steps"
         raise InfeedError(what, where="deploy.data", do="use a place on gs://")

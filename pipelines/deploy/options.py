@@ -47,16 +47,9 @@ _QUANTITIES = ("cpu", "memory", "cpu_request", "memory_request", "ephemeral_stor
 _MERGED = {"env", "labels", "annotations"}
 _ON_VERTEX = {"cpu", "memory", "accelerator", "accelerators", "retries", "cache", "env"}
 _LISTS = (
-    "node_affinity",
-    "tolerations",
-    "secrets",
-    "config_maps",
-    "volumes",
-    "ephemeral_volumes",
-    "image_pull_secrets",
+    *("node_affinity", "tolerations", "secrets", "config_maps"),
+    *("volumes", "ephemeral_volumes", "image_pull_secrets"),
 )
-
-
 _ELSEWHERE = {
     "service_account": "leave it out: a run has one service account, infeed submit --service-account",
     "priority": "leave it out: Kubeflow Pipelines has no priority of a step",

@@ -139,11 +139,7 @@ class EphemeralVolume:
 
 
 def quantity(text: str, name: str) -> float:
-    """Convert a Kubernetes quantity to a number of cores or bytes.
-
-    Raises:
-      InfeedError: `text` is not a quantity.
-    """
+    """Convert a Kubernetes quantity to a number of cores or bytes. Raises InfeedError if `text` is not a quantity."""
     match = _QUANTITY.fullmatch(text)
     if not match:
         raise InfeedError(f"{name} is {text!r}", where="deploy.resources", do=_AS_QUANTITY)

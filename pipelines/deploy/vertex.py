@@ -58,16 +58,13 @@ class Training:
         if self.is_tpu:
             do = "use one larger machine, because the strategy tpu uses the chips of one machine"
             require(self.replicas == 1, self, "replicas", do)
-        if self.tpu_topology is not None:
-            self._check_topology(self.tpu_topology)
-
-    def _check_topology(self, topology: str) -> None:
-        """Reject a slice of several machines: TensorFlow would use only the chips of the first machine."""
-        is_topology = re.fullmatch(r"\d+x\d+(x\d+)?", topology)
+        if self.tpu_topology is None:
+            return
+        is_topology = re.fullmatch(r"\d+x\d+(x\d+)?", self.tpu_topology)
         require(is_topology, self, "tpu_topology", "use a topology such as 2x4 or 2x2x1")
-        chips, here = math.prod(map(int, topology.split("x"))), _CHIPS.search(self.machine)
-        if here and chips != int(here[1]):
-            what = f"{topology} is a slice of {chips} chips, and {self.machine} has {here[1]}"
+        chips, here = math.prod(map(int, self.tpu_topology.split("x"))), _CHIPS.search(self.machine)
+        if here and chips != int(here[1]):  # of a slice of several machines, TensorFlow would use only the first one
+            what = f"{self.tpu_topology} is a slice of {chips} chips, and {self.machine} has {here[1]}"
             do = "use a slice and a machine of the same size: the strategy tpu uses the chips of one machine"
             raise refused(self, "tpu_topology", do, what)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from infeed.components import schema
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
-from infeed.pipelines.containers import Build, Engine, find_engine
+from infeed.pipelines.containers import Engine, find_engine
 from infeed.pipelines.image.context import Accelerator, beam_sdk, make_context
 
 # docker prints `#7 [stack 2/3] RUN pip ...`; podman and buildah print `[2/4] STEP 2/3: RUN pip ...`.
@@ -46,57 +46,35 @@ _SECTIONS = ("global", "install", ":env:")  # a later section overrides an earli
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """Options of an image build.
+    """Options of an image build."""
 
-    Attributes:
-      tag: name of the image.
-      base: base image, Debian 13 or a system with the same Python 3.13. `NAME@sha256:...` pins the base.
-      accelerator: "gpu" adds CUDA's libraries.
-      exclude: patterns of project files to exclude.
-      with_project: whether the image holds the project's files.
-      push: whether to push the image to the registry in its name.
-      runner: runner of `deploy.beam` whose workers run the image; empty for none.
-    """
-
-    tag: str
-    base: str = BASE
-    accelerator: Accelerator = "none"
-    exclude: tuple[str, ...] = ()
-    push: bool = False
-    with_project: bool = True
-    runner: str = ""
+    tag: str  # name of the image
+    base: str = BASE  # base image, Debian 13 or a system with the same Python 3.13. `NAME@sha256:...` pins the base
+    accelerator: Accelerator = "none"  # "gpu" adds CUDA's libraries
+    exclude: tuple[str, ...] = ()  # patterns of project files to exclude
+    push: bool = False  # whether to push the image to the registry in its name
+    with_project: bool = True  # whether the image holds the project's files
+    runner: str = ""  # runner of `deploy.beam` whose workers run the image; empty for none
 
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """Result of an image build.
+    """Result of an image build."""
 
-    Attributes:
-      tag: name of the image.
-      image: name of the image with its digest, or the tag if the digest is unknown.
-      base: base image, with its digest if known. The name works as `base` of the next build.
-      size: size that the engine prints.
-    """
-
-    tag: str
-    image: str
-    base: str
-    size: str
+    tag: str  # name of the image
+    image: str  # name of the image with its digest, or the tag if the digest is unknown
+    base: str  # base image, with its digest if known. The name works as `base` of the next build
+    size: str  # size that the engine prints
     engine: str
     pushed: bool
     seconds: float
 
 
 def build_image(project: Path | None, options: ImageOptions, log: Path, on_step: OnStep) -> BuiltImage:
-    """Build an image, and push it if `options.push` is true.
+    """Build an image, and push it if `options.push` is true; without a project, an image of this package only.
 
-    Args:
-      project: the user's folder; None for an image of this package only.
-      log: file for the engine's output.
-      on_step: callback for each instruction of the Dockerfile when it starts.
-
-    Raises:
-      InfeedError: no container engine works, the base is not available, a step fails, or the registry rejects the push.
+    `log` receives the engine's output, and `on_step` each instruction of the Dockerfile when it starts. Raises
+    InfeedError if no container engine works, the base is not available, a step fails, or the registry rejects the push.
     """
     started = time.monotonic()
     engine = find_engine()
@@ -109,7 +87,13 @@ def build_image(project: Path | None, options: ImageOptions, log: Path, on_step:
         pushed = ""
         if options.push:
             on_step(f"push {options.tag}")
-            pushed = _push(engine, options.tag, Path(scratch), log, follow)
+            digest_file = Path(scratch) / "digest"
+            ended = follow(engine.push(options.tag, digest_file))
+            if ended.status:
+                what = f"built the image, but cannot push {options.tag!r}: {ended.words}"
+                do = f"log in with `{engine.name} login`, and check that the image name starts with your registry"
+                raise InfeedError(what, where=str(log), do=do)
+            pushed = engine.pushed_digest(options.tag, digest_file)
     return BuiltImage(
         options.tag,
         _by_digest(options.tag, pushed),
@@ -167,33 +151,17 @@ def _build(
     labels = {f"{_LABELS}.name": options.base.partition("@")[0]} | ({f"{_LABELS}.digest": digest} if digest else {})
     # docker looks up a name in the registry again. The others use the local image, which may never have been pushed.
     base = _by_digest(options.base, digest) if engine.name == "docker" else options.base
-    build = Build(str(context), options.tag, {"BASE": base}, pip_secrets(scratch), labels)
+    arguments, target = {"BASE": base}, "steps"
     if options.runner:
-        worker = {"BEAM_SDK": beam_sdk(), "WORKER_USER": _WORKER_USERS.get(options.runner, "1000")}
-        build = dataclasses.replace(build, arguments={**build.arguments, **worker}, target="worker")
-    ended = follow(engine.build(build))
+        arguments |= {"BEAM_SDK": beam_sdk(), "WORKER_USER": _WORKER_USERS.get(options.runner, "1000")}
+        target = "worker"
+    ended = follow(engine.build(str(context), options.tag, arguments, pip_secrets(scratch), labels, target))
     if not ended.status:
         return
     if all(step.startswith(("FROM", "ARG")) for step in ended.steps):
-        raise InfeedError(
-            f"the base image {options.base} is not available: {ended.words}",
-            where=str(log),
-            do="check its name and the network, log in to its registry, or use a local image with --base",
-        )
+        do = "check its name and the network, log in to its registry, or use a local image with --base"
+        raise InfeedError(f"the base image {options.base} is not available: {ended.words}", where=str(log), do=do)
     raise InfeedError(f"{engine.name} failed at {ended.steps[-1]!r}: {ended.words}", where=str(log), do="read that log")
-
-
-def _push(engine: Engine, tag: str, scratch: Path, log: Path, follow: _Follow) -> str:
-    """Push the image and return its digest, if known."""
-    digest_file = scratch / "digest"
-    ended = follow(engine.push(tag, digest_file))
-    if ended.status:
-        raise InfeedError(
-            f"built the image, but cannot push {tag!r}: {ended.words}",
-            where=str(log),
-            do=f"log in with `{engine.name} login`, and check that the image name starts with your registry",
-        )
-    return engine.pushed_digest(tag, digest_file)
 
 
 def _follow(command: Sequence[str], write: Callable[[str], object], on_step: OnStep) -> _Ended:

@@ -48,12 +48,8 @@ def make_context(
 ) -> None:
     """Write the build context into the empty `folder`; the Dockerfile explains its layout.
 
-    Args:
-      project: the user's folder, or None if all functions are in installed packages, as in templates.
-      accelerator, exclude, with_project: as in `ImageOptions`.
-
-    Raises:
-      InfeedError: the project is too large for code.
+    `project` is None if all functions are in installed packages, as in templates. For the options see `ImageOptions`.
+    Raises InfeedError if the project is too large for code.
     """
     files = resources.files("infeed.pipelines.image")
     locks = ["requirements.txt"] + (["requirements-gpu.txt"] if accelerator == "gpu" else [])
@@ -89,8 +85,7 @@ def beam_sdk() -> str:
 def package_wheel(folder: Path) -> Path:
     """Write a wheel of this package into `folder`, from the source tree of an editable install or installed files.
 
-    Raises:
-      InfeedError: building the source tree fails.
+    Raises InfeedError if building the source tree fails.
     """
     source = Path(__file__).resolve().parents[2]
     return _from_source(source, folder) if (source / "setup.py").is_file() else _from_installed(folder)
@@ -107,11 +102,8 @@ def _from_source(source: Path, folder: Path) -> Path:
         env = {**os.environ, "SOURCE_DATE_EPOCH": str(_BUILT_AT)}
         done = subprocess.run([*command, "--wheel-dir", folder, copy], capture_output=True, text=True, env=env)
     if done.returncode:
-        raise InfeedError(
-            f"building the package failed: {done.stderr.strip()[-500:]}",
-            where=str(source),
-            do="run pip wheel --no-deps on that folder",
-        )
+        what = f"building the package failed: {done.stderr.strip()[-500:]}"
+        raise InfeedError(what, where=str(source), do="run pip wheel --no-deps on that folder")
     (wheel,) = folder.glob("*.whl")
     return wheel
 

@@ -54,8 +54,7 @@ class CompiledJob:
     def read(cls, path: str | Path) -> CompiledJob:
         """Read a job file of `infeed compile`, TFX or kfp.
 
-        Raises:
-          InfeedError: the file does not exist, or holds no compiled pipeline.
+        Raises InfeedError if the file does not exist, or holds no compiled pipeline.
         """
         documents = _documents(Path(path))
         first, platform = documents[0], documents[1] if len(documents) > 1 else None
@@ -116,9 +115,8 @@ class CompiledJob:
     def check_store(self, target: Target = "kubeflow") -> None:
         """Check that the steps can open the job's root on a platform, before any path is mapped.
 
-        Raises:
-          InfeedError: the platform does not know the scheme; or TFX's own entry point would open the root by
-            TensorFlow, which has no S3.
+        Raises InfeedError if the platform does not know the scheme; or TFX's own entry point would open the root by
+        TensorFlow, which has no S3.
         """
         scheme, is_uri, _ = self.root.partition("://")
         if not is_uri:
@@ -272,11 +270,7 @@ class Task:
 
 
 def read_tasks(spec: Mapping[str, Any]) -> tuple[Task, ...]:
-    """Return the tasks of the root DAG of a PipelineSpec, sorted as by `in_order`.
-
-    Raises:
-      InfeedError: a task needs an unknown task, or tasks form a cycle.
-    """
+    """Return the tasks of the root DAG, sorted by `in_order`. Raises InfeedError for an unknown task or a cycle."""
     tasks = _read_dag(spec["root"]["dag"], spec, path=())
     names = Counter(leaf.name for leaf in leaves(tasks))
     return tuple(_short_names(task, names) for task in tasks)
@@ -297,10 +291,8 @@ def leaves(tasks: tuple[Task, ...]) -> Iterator[Task]:
 def in_order(tasks: Mapping[str, Any], where: str = "") -> list[str]:
     """Sort the names of the tasks of a DAG topologically, and alphabetically among equals.
 
-    Errors name the tasks with the prefix `where`.
-
-    Raises:
-      InfeedError: a task needs an unknown task, or tasks form a cycle.
+    Errors name the tasks with the prefix `where`. Raises InfeedError if a task needs an unknown task, or tasks form a
+    cycle.
     """
     needs = {name: _upstream(tasks[name]) for name in sorted(tasks)}
     for name, producers in needs.items():

@@ -51,8 +51,7 @@ def _readers(job: CompiledJob) -> Iterator[Task]:
 def input_bytes(job: CompiledJob, folder: str) -> int:
     """Return the size of the files below `folder` that a job reads; of an input with spans, only the spans to read.
 
-    Raises:
-      InfeedError: there is no span.
+    Raises InfeedError if there is no span.
     """
     tasks = list(leaves(job.tasks))
     if spans := next(filter(None, map(_spans, tasks)), None):

@@ -110,8 +110,7 @@ def mapped(value: Value, change: Callable[[Value], Value]) -> Value:
 def parse(text: str, kind: str, where: str) -> Value:
     """Parse a value of a type of schema 2.1, from a command line or from the file of an output parameter.
 
-    Raises:
-      InfeedError: the text is not of that type, or the type is unknown.
+    Raises InfeedError if the text is not of that type, or the type is unknown.
     """
     if kind not in _TYPES:
         raise InfeedError(f"the type is {kind!r}", where=where, do=f"use one of {', '.join(_TYPES)}")
@@ -125,8 +124,7 @@ def parse(text: str, kind: str, where: str) -> Value:
 def read_parameters(given: Sequence[str], declared: Mapping[str, Parameter], job: str) -> dict[str, Value]:
     """Parse the `NAME=VALUE` texts of `--parameter` to values by name, in the types that the job declares.
 
-    Raises:
-      InfeedError: a parameter is unknown, repeated or missing, or a value has another type.
+    Raises InfeedError if a parameter is unknown, repeated or missing, or a value has another type.
     """
     values: dict[str, Value] = {}
     for text in given:

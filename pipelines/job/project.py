@@ -18,25 +18,20 @@ def archive_beside(job_file: str) -> Path:
 def publish(job: CompiledJob) -> None:
     """Upload the archive of the project to the place from which the steps fetch it, unless it is there.
 
-    Raises:
-      InfeedError: the archive beside the job file is missing or of another compilation, or the store refuses it.
+    Raises InfeedError if the archive beside the job file is missing or of another compilation, or the store refuses it.
     """
     place = job.project_archive
     try:
         if place and not files.exists(place):
-            files.write_bytes(place, _archive_of(job, place))
+            archive, do = archive_beside(job.file), "compile the job again: infeed compile writes both files"
+            if not archive.is_file():
+                raise InfeedError(f"the archive of the project, {archive}, is missing", where=job.file, do=do)
+            content = archive.read_bytes()
+            if f"{digest(content)}{SUFFIX}" != files.name(place):
+                raise InfeedError(f"{archive} belongs to another compilation of the job", where=job.file, do=do)
+            files.write_bytes(place, content)
     except InfeedError as error:
         if error.where != place:
             raise
         do = "check that this machine reaches the store, and its credentials there"
         raise InfeedError(f"cannot upload the project: {error.what}", where=place, do=do) from error
-
-
-def _archive_of(job: CompiledJob, place: str) -> bytes:
-    archive, do = archive_beside(job.file), "compile the job again: infeed compile writes both files"
-    if not archive.is_file():
-        raise InfeedError(f"the archive of the project, {archive}, is missing", where=job.file, do=do)
-    content = archive.read_bytes()
-    if f"{digest(content)}{SUFFIX}" != files.name(place):
-        raise InfeedError(f"{archive} belongs to another compilation of the job", where=job.file, do=do)
-    return content

@@ -27,19 +27,12 @@ _MARKS = {"ModelBlessing": "blessed", "PushedModel": "pushed"}  # property of an
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What to remove from a root.
+    """What to remove from a root."""
 
-    Attributes:
-      root: root of the runs.
-      places: folders of outputs, each NODE/OUTPUT/EXECUTION.
-      bytes: size of their files.
-      runs: runs whose entries in the history are removed.
-    """
-
-    root: str
-    places: tuple[str, ...]
-    bytes: int
-    runs: tuple[PastRun, ...]
+    root: str  # root of the runs
+    places: tuple[str, ...]  # folders of outputs, each NODE/OUTPUT/EXECUTION
+    bytes: int  # size of their files
+    runs: tuple[PastRun, ...]  # runs whose entries in the history are removed
 
 
 def plan_cleaning(root: str, keep: int) -> Cleaning:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,7 +22,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.locks import alone, is_held
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
-from infeed.pipelines.local.outcome import RunOutcome, latest_outputs, settings_of
+from infeed.pipelines.local.outcome import RunOutcome, latest_outputs, settings_of, write_json
 
 _log = logging.getLogger(__name__)
 _FOLDER, _LOCK = "history", ".lock"
@@ -33,29 +31,17 @@ _DIGITS = 12  # of the fingerprint
 
 @dataclass(frozen=True)
 class PastRun:
-    """One run of a root.
+    """One run of a root."""
 
-    Attributes:
-      number: number of the run in its root, from 1.
-      run_id: local time of the start, in ISO format; also the name of the run in ML Metadata.
-      config: settings of the run by name, except settings inferred from the data.
-      ended: whether the run came to its end, successful or not.
-      seconds: duration of the run.
-      nodes: nodes in order of execution.
-      outcome: outcome of a successful run.
-      rows: rows by split.
-      fingerprint: digest of the records of all splits; empty if ingest did not finish.
-    """
-
-    number: int
-    run_id: str
-    config: Mapping[str, Any]
-    ended: bool = False
-    seconds: float = 0.0
-    nodes: tuple[NodeReport, ...] = ()
-    outcome: RunOutcome | None = None
-    rows: Mapping[str, int] = field(default_factory=dict)
-    fingerprint: str = ""
+    number: int  # number of the run in its root, from 1
+    run_id: str  # local time of the start, in ISO format; also the name of the run in ML Metadata
+    config: Mapping[str, Any]  # settings of the run by name, except settings inferred from the data
+    ended: bool = False  # whether the run came to its end, successful or not
+    seconds: float = 0.0  # duration of the run
+    nodes: tuple[NodeReport, ...] = ()  # nodes in order of execution
+    outcome: RunOutcome | None = None  # outcome of a successful run
+    rows: Mapping[str, int] = field(default_factory=dict)  # rows by split
+    fingerprint: str = ""  # digest of the records of all splits; empty if ingest did not finish
 
     @property
     def status(self) -> str:
@@ -112,11 +98,7 @@ def forget(run: PastRun, root: str) -> None:
 
 
 def find_root(given: str | None) -> str:
-    """Return the given root, or the only root below `runs/`.
-
-    Raises:
-      InfeedError: no run was made there, or several roots are below `runs/`.
-    """
+    """Return the given root, or the only one below `runs/`. Raises InfeedError if there is none, or several."""
     found = [given] if given else [str(folder) for folder in sorted(Path("runs").glob("*")) if _is_root(folder)]
     if len(found) > 1:
         raise InfeedError(f"runs/ has {len(found)} roots", where="--root", do=f"name one of {', '.join(found)}")
@@ -148,9 +130,7 @@ def _path(run: PastRun, root: str) -> Path:
 def _write(run: PastRun, root: str) -> None:
     path = _path(run, root)
     path.parent.mkdir(exist_ok=True)
-    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
-    unfinished.write_text(json.dumps(schema.to_plain(run), indent=1))
-    unfinished.rename(path)
+    write_json(run, path)
 
 
 def _data(config: PipelineConfig, report: RunReport) -> tuple[dict[str, int], str]:

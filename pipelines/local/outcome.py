@@ -41,29 +41,18 @@ class NodeOutput:
 
 @dataclass(frozen=True)
 class RunOutcome(Scores):
-    """Outcome of a run: the scores and the results of the other nodes.
+    """Outcome of a run: the scores and the results of the other nodes."""
 
-    Attributes:
-      blessed: whether the model is blessed; if not, `reasons` has the causes.
-      model: folder of the trained model, pushed or not.
-      pushed: folder of the pushed model; None if the model is not blessed.
-      verdict: verdict of InputReport, for example "input-bound".
-      wait_fraction: share of training time spent waiting for input, 0 to 1.
-      bottleneck: stage that limits the speed of training; empty if InputReport names none.
-      wait_uncertainty: half the width of the confidence range of `wait_fraction`.
-      report: path of the HTML report.
-      model_report: path of the HTML report on the model; empty if TFX's own executor has evaluated.
-    """
-
-    blessed: bool = field(kw_only=True)
+    blessed: bool = field(kw_only=True)  # whether the model is blessed; if not, `reasons` has the causes
     reasons: tuple[str, ...] = field(kw_only=True)
-    model: str = field(kw_only=True)
-    pushed: str | None = field(kw_only=True)
-    verdict: str = field(kw_only=True)
-    wait_fraction: float = field(kw_only=True)
-    wait_uncertainty: float = field(kw_only=True)
-    bottleneck: str = field(kw_only=True)
-    report: str = field(kw_only=True)
+    model: str = field(kw_only=True)  # folder of the trained model, pushed or not
+    pushed: str | None = field(kw_only=True)  # folder of the pushed model; None if the model is not blessed
+    verdict: str = field(kw_only=True)  # verdict of InputReport, for example "input-bound"
+    wait_fraction: float = field(kw_only=True)  # share of training time spent waiting for input, 0 to 1
+    wait_uncertainty: float = field(kw_only=True)  # half the width of the confidence range of `wait_fraction`
+    bottleneck: str = field(kw_only=True)  # stage that limits the speed of training; empty if InputReport names none
+    report: str = field(kw_only=True)  # path of the HTML report
+    # Path of the HTML report on the model; empty if TFX's own executor has evaluated.
     model_report: str = field(kw_only=True, default="")
 
 
@@ -127,23 +116,14 @@ def latest_outputs(config: PipelineConfig) -> dict[tuple[str, str], NodeOutput]:
 
 @dataclass(frozen=True)
 class LastRun:
-    """Contents of `last_run.json`.
+    """Contents of `last_run.json`."""
 
-    Attributes:
-      made_of: digest of everything that the run depends on.
-      metadata: digest of the metadata file at the end of the run.
-      nodes: names of the nodes in order of execution.
-      resolvers: names of the resolver nodes, which are never cached.
-      artifacts: files and folders that the nodes wrote.
-      outcome: outcome of the run.
-    """
-
-    made_of: str
-    metadata: str
-    nodes: tuple[str, ...]
-    resolvers: tuple[str, ...]
-    artifacts: tuple[str, ...]
-    outcome: RunOutcome
+    made_of: str  # digest of everything that the run depends on
+    metadata: str  # digest of the metadata file at the end of the run
+    nodes: tuple[str, ...]  # names of the nodes in order of execution
+    resolvers: tuple[str, ...]  # names of the resolver nodes, which are never cached
+    artifacts: tuple[str, ...]  # files and folders that the nodes wrote
+    outcome: RunOutcome  # outcome of the run
 
     def report(self, on_change: OnChange) -> RunReport:
         """Report all nodes like a run that finds them in the cache."""
@@ -169,10 +149,8 @@ def remember(
     """Write `last_run.json` after a complete, successful run; `made_of` was computed before the run started."""
     names = tuple(node.name for node in report.nodes)
     outputs = {output.uri: None for (node, _), output in latest_outputs(config).items() if node in names}
-    _write(
-        LastRun(made_of, _digest_of_file(config.metadata), names, tuple(resolvers), tuple(outputs), outcome),
-        _file(config.root),
-    )
+    last = LastRun(made_of, _digest_of_file(config.metadata), names, tuple(resolvers), tuple(outputs), outcome)
+    write_json(last, _file(config.root))
 
 
 @contextlib.contextmanager
@@ -184,12 +162,13 @@ def keeping_last_run(root: str, metadata: str) -> Iterator[None]:
     valid = last is not None and last.metadata == _digest_of_file(metadata)
     yield
     if last and valid:
-        _write(dataclasses.replace(last, metadata=_digest_of_file(metadata)), _file(root))
+        write_json(dataclasses.replace(last, metadata=_digest_of_file(metadata)), _file(root))
 
 
-def _write(last: LastRun, path: Path) -> None:
+def write_json(options: Any, path: Path) -> None:
+    """Write a dataclass as JSON. The file appears once it is complete."""
     unfinished = path.with_suffix(f".{os.getpid()}.tmp")
-    unfinished.write_text(json.dumps(schema.to_plain(last), indent=1))
+    unfinished.write_text(json.dumps(schema.to_plain(options), indent=1))
     unfinished.rename(path)
 
 

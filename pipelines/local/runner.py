@@ -127,9 +127,7 @@ def start_from(name: str, pipeline: Any, store: metadata.Metadata) -> None:
     """Mark the compiled `pipeline` to skip all nodes upstream of `name` and to use their earlier outputs.
 
     Parallel nodes run too, because after a failure some of them have no outputs. The cache serves unchanged nodes.
-
-    Raises:
-      InfeedError: no earlier run has all the outputs.
+    Raises InfeedError if no earlier run has all the outputs.
     """
     nodes = [node.pipeline_node for node in pipeline.nodes]
     upstream = set[str]()
@@ -159,11 +157,9 @@ def _lender(needed: set[str], pipeline_name: str, store: Any) -> str:
         if all(executed & successes for successes in succeeded.values()):
             return str(run.name)
     missing = [node for node, successes in succeeded.items() if not successes] or succeeded
-    raise InfeedError(
-        f"no earlier run has the outputs of {', '.join(sorted(missing))} to start from",
-        where=f"pipeline {pipeline_name!r}",
-        do="run the whole pipeline once, or start from an earlier node",
-    )
+    what = f"no earlier run has the outputs of {', '.join(sorted(missing))} to start from"
+    do = "run the whole pipeline once, or start from an earlier node"
+    raise InfeedError(what, where=f"pipeline {pipeline_name!r}", do=do)
 
 
 def root_cause(error: BaseException) -> str:

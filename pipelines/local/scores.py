@@ -20,36 +20,23 @@ _UNKNOWN = -1  # class id of a row whose class no training row has
 
 @dataclass(frozen=True)
 class Guess:
-    """Score of guessing, which a model must exceed.
+    """Score of guessing, which a model must exceed."""
 
-    Attributes:
-      value: score of the guess on the scored rows.
-      by: strategy of the guess, for example "always 'no'".
-    """
-
-    value: float
-    by: str
+    value: float  # score of the guess on the scored rows
+    by: str  # strategy of the guess, for example "always 'no'"
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of one model on one split.
+    """Scores of one model on one split."""
 
-    Attributes:
-      split: name of the split.
-      rows: number of rows of the split.
-      metrics: values by name, first the metric that decides about the blessing.
-      intervals: 95 % intervals by metric, for metrics that have one.
-      guesses: scores of guessing, by metric.
-      caution: why the score is unreliable; empty if it is reliable.
-    """
-
-    split: str
-    rows: int
-    metrics: Mapping[str, float]
+    split: str  # name of the split
+    rows: int  # number of rows of the split
+    metrics: Mapping[str, float]  # values by name, first the metric that decides about the blessing
+    # 95 % intervals by metric, for metrics that have one.
     intervals: Mapping[str, Interval] = field(default_factory=dict)
-    guesses: Mapping[str, Guess] = field(default_factory=dict)
-    caution: str = ""
+    guesses: Mapping[str, Guess] = field(default_factory=dict)  # scores of guessing, by metric
+    caution: str = ""  # why the score is unreliable; empty if it is reliable
 
 
 def read_scores(folder: str, config: PipelineConfig) -> Scores:
@@ -108,11 +95,7 @@ def make_scores(
 
 
 def of_errors(metrics: Mapping[str, float], given: Mapping[str, float], rows: int) -> Parts:
-    """Return metrics, intervals and guesses of a regression.
-
-    Args:
-      given: what `error_moments.RSquared` measured beside R2.
-    """
+    """Return metrics, intervals and guesses of a regression; `error_moments.RSquared` measures `given` beside R2."""
     mse, mae, variance = metrics["mse"], metrics["mae"], given["label_variance"]
     of_mse = intervals.of_mean_square(mse, given["mse_standard_error"], rows)
     # The variance of |error| follows from its mean and the mean of its square.

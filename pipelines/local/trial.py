@@ -25,7 +25,7 @@ from infeed.components.transform.kinds.scale import Log, MinMax, Power, Robust, 
 from infeed.components.transform.kinds.similarity import Similarity
 from infeed.components.transform.kinds.text import Subwords, tensorflow_text
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.surveys import ColumnSurvey, Survey, TableSurvey, with_sample
+from infeed.pipelines.surveys import Survey, TableSurvey, with_sample
 
 _OF_ONE_PROCESS = ("auto", "one_device", "mirrored", "tpu")  # other strategies need a cluster
 _ROWS = 2
@@ -40,16 +40,19 @@ def try_out(config: PipelineConfig) -> None:
     """Create the strategy and the model for the surveyed shapes, and call the loss and metrics on zeros.
 
     The outputs of a preprocessing function depend on the data, so the trial traces the function and skips the model.
-
-    Raises:
-      InfeedError: an error that would stop Transform or the Trainer.
+    Raises InfeedError for an error that would stop Transform or the Trainer.
     """
     options = config.train
     if options.strategy in _OF_ONE_PROCESS:
         strategy = make_strategy(options.strategy)
         check_batch_size(options.feed.batch_size, strategy)
         check_xla(options.xla, strategy)
-    _check_files(config.features)
+    for feature in config.features:
+        for path in feature.files:
+            if not files.exists(path):
+                raise InfeedError(f"there is no file {path!r}", where=f"{feature}", do="correct the path")
+        if isinstance(feature, Subwords):
+            tensorflow_text(feature)  # raises if the tokenizer is not installed
     if options.input_fn:  # the input function decides what the model gets
         return
     if config.preprocessing_fn:
@@ -71,7 +74,12 @@ def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> No
     columns = [*survey.columns, survey.label]
     if any(column.is_list or 0 < column.missing < _SURELY_MISSING for column in columns):
         return
-    specs = {column.name: _raw_spec(column) for column in columns}
+    specs = {
+        one.name: tf.SparseTensorSpec([None, None], _TYPES[one.type])
+        if one.missing
+        else tf.TensorSpec([None, 1], _TYPES[one.type])
+        for one in columns
+    }
     try:
         with tempfile.TemporaryDirectory() as folder:
             graph = Graph.of(user_code.load(named, "preprocessing_fn"), specs, folder)
@@ -86,21 +94,6 @@ def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> No
             do=f"return it under that name, set its name with train: {{label: NAME}}, or declare it:"
             f" features: [{{kind: label, column: {survey.label.name}}}]",
         )
-
-
-def _raw_spec(column: ColumnSurvey) -> tf.TypeSpec:
-    type_ = _TYPES[column.type]
-    return tf.SparseTensorSpec([None, None], type_) if column.missing else tf.TensorSpec([None, 1], type_)
-
-
-def _check_files(features: Sequence[Feature]) -> None:
-    """Check that the files of the features exist, and that the subword tokenizer is installed."""
-    for feature in features:
-        for path in feature.files:
-            if not files.exists(path):
-                raise InfeedError(f"there is no file {path!r}", where=f"{feature}", do="correct the path")
-        if isinstance(feature, Subwords):
-            tensorflow_text(feature)
 
 
 def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature]) -> None:
@@ -123,23 +116,15 @@ def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature
         raise
     except Exception as error:  # whatever Keras makes of the user's layers, loss and metrics
         reason = str(error).strip().partition("\n")[0]
-        raise InfeedError(
-            f"the model cannot be trained: {type(error).__name__}: {reason}",
-            where=options.model_fn,
-            do=f"check its layers, loss and metrics; labels are {'int64, a class each' if classes else 'float32'}",
-        ) from error
-    _check_measured(output, model, options, classes)
-
-
-def _check_measured(output: Any, model: keras.Model, options: TrainOptions, classes: Sequence[str]) -> None:
-    """Check that the model's output is what the Evaluator measures: probabilities, or a number."""
+        what = f"the model cannot be trained: {type(error).__name__}: {reason}"
+        do = f"check its layers, loss and metrics; labels are {'int64, a class each' if classes else 'float32'}"
+        raise InfeedError(what, where=options.model_fn, do=do) from error
+    # The Evaluator measures probabilities, or a number.
     wanted = "probabilities" if classes else "prediction"
     if wanted not in Head(options.task, takes_logits(model.loss), tuple(classes)).predictions(output):
-        raise InfeedError(
-            "it is unknown whether the model's output is probabilities, which Evaluator measures",
-            where=options.model_fn,
-            do="end it in a softmax, or compile it with a cross-entropy that says from_logits=True",
-        )
+        what = "it is unknown whether the model's output is probabilities, which Evaluator measures"
+        do = "end it in a softmax, or compile it with a cross-entropy that says from_logits=True"
+        raise InfeedError(what, where=options.model_fn, do=do)
 
 
 def _spec(feature: Feature, options: TrainOptions, survey: Survey) -> tf.TensorSpec:

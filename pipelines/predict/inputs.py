@@ -32,29 +32,20 @@ _PICTURES = ("PNG", "JPEG", "BMP", "GIF")  # what an exported model decodes
 
 
 class Batch(NamedTuple):
-    """Consecutive inputs.
-
-    Attributes:
-      cells: cells of the inputs that fit the model, by column.
-      wrong: error of each other input, by position.
-      rows: all columns of the readable rows of a table; None for other inputs.
-      unread: positions of inputs without a row in `rows`.
-      notes: changes made to an input, by position.
-    """
+    """Consecutive inputs."""
 
     names: list[str]
-    cells: Mapping[str, Any]
-    wrong: dict[int, str]
-    rows: pa.RecordBatch | None = None
-    unread: frozenset[int] = frozenset()
-    notes: Mapping[int, str] = MappingProxyType({})
+    cells: Mapping[str, Any]  # cells of the inputs that fit the model, by column
+    wrong: dict[int, str]  # error of each other input, by position
+    rows: pa.RecordBatch | None = None  # all columns of the readable rows of a table; None for other inputs
+    unread: frozenset[int] = frozenset()  # positions of inputs without a row in `rows`
+    notes: Mapping[int, str] = MappingProxyType({})  # changes made to an input, by position
 
 
 def are_datasets(inputs: Sequence[str]) -> bool:
     """Return whether the inputs are datasets: folders of TFRecords, as ingest and TFX's ExampleGens write them.
 
-    Raises:
-      InfeedError: some inputs are datasets, and some are not.
+    Raises InfeedError if some inputs are datasets, and some are not.
     """
     kinds = {
         path: files.is_folder(path) and any(name.startswith(names.SPLIT_FOLDER) for name in files.list_folders(path))
@@ -102,11 +93,8 @@ def _pictures_of(given: str) -> list[str]:
     """Return the file itself, or all files below a folder that are named like pictures."""
     if not files.is_folder(given):
         if not is_picture(given) and kind_of_name(given):
-            raise InfeedError(
-                f"the model takes pictures, but this file is named like {kind_of_name(given)}",
-                where=given,
-                do="give PNG or JPEG files, or a folder of them",
-            )
+            what = f"the model takes pictures, but this file is named like {kind_of_name(given)}"
+            raise InfeedError(what, where=given, do="give PNG or JPEG files, or a folder of them")
         return [given]
     below = [file.path for file in files.list_files(given, depth=_DEPTH) if not files.is_hidden(file.path)]
     found = [path for path in below if is_picture(path)]
@@ -159,20 +147,11 @@ def rows(
     settings: Mapping[str, Any],
     trained: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Iterator[Batch]:
-    """Yield batches of the columns of `specs`, converted to the types of `specs`.
-
-    Args:
-      inputs: files, and folders of files.
-      settings: options of the format of the files.
-      trained: options of the training files, by format.
-    """
+    """Yield batches of the columns of `specs`, converted to their types; for the options see `open_as_trained`."""
     for path in (path for given in inputs for path in _tables_of(given)):
         if is_picture(path):
-            raise InfeedError(
-                "the model takes the rows of a table, but this is a picture",
-                where=path,
-                do=f"give a table, such as a CSV or Parquet file, with the columns {', '.join(sorted(specs))}",
-            )
+            do = f"give a table, such as a CSV or Parquet file, with the columns {', '.join(sorted(specs))}"
+            raise InfeedError("the model takes the rows of a table, but this is a picture", where=path, do=do)
         yield from _rows_of_table(path, specs, settings, trained)
 
 
@@ -183,11 +162,8 @@ def _rows_of_table(
     table, read_with = open_as_trained(path, source, settings, trained, specs)
     missing = [name for name in specs if name not in table.schema.names]
     if missing:
-        raise InfeedError(
-            f"the model needs a column {missing[0]!r}",
-            where=path,
-            do=f"add it; the model needs {', '.join(sorted(specs))}",
-        )
+        what = f"the model needs a column {missing[0]!r}"
+        raise InfeedError(what, where=path, do=f"add it; the model needs {', '.join(sorted(specs))}")
     header = int(source == "csv" and read_with.get("header", True))
     rows = 0
     for block, bad in _blocks(table):
@@ -217,8 +193,9 @@ def open_as_trained(
 ) -> tuple[OpenedSource, Mapping[str, Any]]:
     """Open a table, and return it with the options that it is read with.
 
-    The options of the training files apply, so that `$3,356.21` is parsed as in training. If the file cannot be read
-    with them, for example because its delimiter differs, it is read without them. `settings` take precedence.
+    The options of the training files, `trained` by format, apply, so that `$3,356.21` is parsed as in training. If the
+    file cannot be read with them, for example because its delimiter differs, it is read without them. `settings` take
+    precedence.
     """
     reject = IngestOptions(on_bad_row="reject")
     known = {**_known(source, trained, specs), **default_settings(path, source)}

@@ -33,22 +33,13 @@ Write = Callable[[pa.Table], None]
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a table to write beside the predictions.
+    """Columns of a table to write beside the predictions."""
 
-    Attributes:
-      keys: first columns.
-      others: following columns; None for all others of the table.
-    """
-
-    keys: tuple[str, ...] = ()
-    others: tuple[str, ...] | None = None
+    keys: tuple[str, ...] = ()  # first columns
+    others: tuple[str, ...] | None = None  # following columns; None for all others of the table
 
     def of(self, names: Sequence[str], where: str) -> list[str]:
-        """Return the columns to write from a table with these columns.
-
-        Raises:
-          InfeedError: the table lacks a column, or a column is named like a column of predictions.
-        """
+        """Return the columns to write. Raises InfeedError if one is missing, or named like a column of predictions."""
         for name in (*self.keys, *(self.others or ())):
             if name not in names:
                 raise InfeedError(
@@ -58,11 +49,8 @@ class Columns:
         chosen = list(dict.fromkeys([*self.keys, *others]))
         taken = [name for name in chosen if name in (PREDICTION, PROBABILITY, ERROR)]
         if taken:
-            raise InfeedError(
-                f"the table already has a column {taken[0]!r}",
-                where=where,
-                do="rename the column, or name the columns to write with --keys and --columns",
-            )
+            do = "rename the column, or name the columns to write with --keys and --columns"
+            raise InfeedError(f"the table already has a column {taken[0]!r}", where=where, do=do)
         return chosen
 
 
@@ -81,18 +69,11 @@ def suffix_of(output: str) -> str | None:
 
 
 def check_output(output: str, overwrite: bool) -> str:
-    """Return the suffix of a valid output file.
-
-    Raises:
-      InfeedError: the suffix is not a known format, or the path exists.
-    """
+    """Return the suffix of a valid output file. Raises InfeedError if it is unknown, or the path exists."""
     suffix = suffix_of(output)
     if suffix is None:
-        raise InfeedError(
-            "the suffix of the output is not a known format",
-            where=output,
-            do=f"name a file that ends in {', '.join(_WRITERS)}; a folder is for inputs that are datasets",
-        )
+        do = f"name a file that ends in {', '.join(_WRITERS)}; a folder is for inputs that are datasets"
+        raise InfeedError("the suffix of the output is not a known format", where=output, do=do)
     if files.exists(output) and (files.is_folder(output) or not overwrite):
         what = "a folder is there" if files.is_folder(output) else "a file is there"
         raise InfeedError(what, where=output, do="give another name, or --overwrite for a file")
@@ -126,14 +107,10 @@ def _nested(kind: pa.DataType, depth: int) -> pa.DataType:
 def write_answers(
     answered: Answered, types: Mapping[str, pa.DataType], columns: Columns, output: str, overwrite: bool = False
 ) -> Written:
-    """Write all predictions in the order of the inputs. The file appears once it is complete.
+    """Write all predictions in the order of the inputs, with columns of the `types` of `prediction_types`.
 
-    Args:
-      types: types of the prediction columns; see `prediction_types`.
-      output: path of the file; its suffix names the format.
-
-    Raises:
-      InfeedError: the output is not writable, a column is missing, or the columns of two tables differ.
+    The suffix of `output` names the format. The file appears once it is complete. Raises InfeedError if the output is
+    not writable, a column is missing, or the columns of two tables differ.
     """
     suffix = check_output(output, overwrite)
     tables = _Tables(types, columns)
@@ -144,11 +121,9 @@ def write_answers(
     with files.open_output(output) as file, _WRITERS[suffix](file, first.schema) as write:
         for table in itertools.chain([first], batches):
             if table.schema.names != first.schema.names:
-                raise InfeedError(
-                    f"a table has columns {table.schema.names}, but the first table has {first.schema.names}",
-                    where=output,
-                    do="write tables with other columns to another file, or select common columns with --columns",
-                )
+                what = f"a table has columns {table.schema.names}, but the first table has {first.schema.names}"
+                do = "write tables with other columns to another file, or select common columns with --columns"
+                raise InfeedError(what, where=output, do=do)
             write(table.cast(first.schema) if table.schema != first.schema else table)
     return tables.written
 

@@ -29,22 +29,15 @@ from infeed.pipelines.predict.output import (
 
 @dataclass(frozen=True)
 class Prediction:
-    """Prediction for one input, or the reason why there is none.
+    """Prediction for one input, or the reason why there is none."""
 
-    Attributes:
-      input: path of a picture, or path of a table and the row number, from 1.
-      value: a class, a number, or a list of numbers if the output is neither. Nested lists, as of the pixels of a
-        picture, if the model returns a class or a number for each.
-      probability: probability of the class, if the model returns one for the whole input.
-      error: why there is no prediction; None if there is one.
-      note: change made to the input.
-    """
-
-    input: str
+    input: str  # path of a picture, or path of a table and the row number, from 1
+    # A class, a number, or a list of numbers if the output is neither. Nested lists, as of the pixels of a picture, if
+    # the model returns a class or a number for each.
     value: Any
-    probability: float | None = None
-    error: str | None = None
-    note: str | None = None
+    probability: float | None = None  # probability of the class, if the model returns one for the whole input
+    error: str | None = None  # why there is no prediction; None if there is one
+    note: str | None = None  # change made to the input
 
 
 def predict(model_path: str, inputs: Sequence[str], settings: Mapping[str, Any] | None = None) -> Iterator[Prediction]:
@@ -73,13 +66,9 @@ def write_table(
     overwrite: bool,
     on_remark: Callable[[Prediction], None],
 ) -> Written:
-    """Write the predictions for tables or pictures to one file; see `predict` and `write_answers`.
+    """Write the predictions for tables or pictures to one file; see `predict` and `write_answers`, also for errors.
 
-    Args:
-      on_remark: called with each prediction that has an error or a note.
-
-    Raises:
-      InfeedError: see `predict` and `write_answers`.
+    `on_remark` is called with each prediction that has an error or a note.
     """
     check_output(output, overwrite)
     call, batches = _question(model_path, inputs, settings)
@@ -149,11 +138,7 @@ class RawSignature:
 
     @classmethod
     def of(cls, model: SavedModel) -> RawSignature:
-        """Return both signatures of a model.
-
-        Raises:
-          InfeedError: infeed's Trainer did not export the model.
-        """
+        """Return both signatures of a model. Raises InfeedError if infeed's Trainer did not export the model."""
         do = "give a model that infeed's Trainer exported, or a dataset of `infeed ingest` as input of this model"
         return cls(model.signature("raw", do), model.signature("serving_default", do))
 

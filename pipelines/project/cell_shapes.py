@@ -13,8 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from infeed.components.dataset.records import Ints
-
 MOST_SHAPES = 200  # of one column; numbers of one format have fewer
 _MOST_OTHERS = 20  # different cells kept that are not numbers
 _LONGEST = 40  # bytes of a number with its unit
@@ -25,19 +23,13 @@ _SHAPING = (("[\u00a0\u2009\u202f]", " "), ("\u2019", "'"), ("[0-9]", "9"), ("9{
 
 @dataclass(frozen=True)
 class CellShapes:
-    """Counts of the cells of one text column.
+    """Counts of the cells of one text column."""
 
-    Attributes:
-      shapes: count and first cell of each shape that may be a number.
-      others: some of the other cells, with their counts.
-      more: number of cells in neither.
-      given_up: whether the column is certainly text, so counting has stopped.
-    """
-
+    # Count and first cell of each shape that may be a number.
     shapes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    others: Mapping[str, int] = field(default_factory=dict)
-    more: int = 0
-    given_up: bool = False
+    others: Mapping[str, int] = field(default_factory=dict)  # some of the other cells, with their counts
+    more: int = 0  # number of cells in neither
+    given_up: bool = False  # whether the column is certainly text, so counting has stopped
 
     @property
     def cells(self) -> int:
@@ -82,18 +74,14 @@ def _of_column(cells: pa.Array) -> CellShapes:
     kept = other[np.argsort(-how_many[other], kind="stable")][:_MOST_OTHERS]
     others = dict(zip(values.take(pa.array(kept)).to_pylist(), how_many[kept].tolist(), strict=True))
     more = int(how_many[other].sum() - how_many[kept].sum())
-    # The addition enforces the bounds.
-    return CellShapes() + CellShapes(_counted(values.take(pa.array(number)), how_many[number]), others, more)
-
-
-def _counted(numbers: pa.StringArray, counts: Ints) -> dict[str, tuple[int, str]]:
-    """Return count and first cell of each shape."""
+    numbers = values.take(pa.array(number))
     shapes = pc.replace_substring_regex(numbers, "^([^0-9]*)0", "\\1\x01")
     for pattern, by in _SHAPING:
         shapes = pc.replace_substring_regex(shapes, pattern, by)
     encoded = pc.replace_substring(shapes, "\x01", "0").dictionary_encode()
     which = encoded.indices.to_numpy()
     _, firsts = np.unique(which, return_index=True)
-    sums = np.bincount(which, weights=counts, minlength=len(firsts)).astype(np.int64)
+    sums = np.bincount(which, weights=how_many[number], minlength=len(firsts)).astype(np.int64)
     examples = numbers.take(pa.array(firsts, pa.int64())).to_pylist()
-    return dict(zip(encoded.dictionary.to_pylist(), zip(sums.tolist(), examples, strict=True), strict=True))
+    found = dict(zip(encoded.dictionary.to_pylist(), zip(sums.tolist(), examples, strict=True), strict=True))
+    return CellShapes() + CellShapes(found, others, more)  # the addition enforces the bounds

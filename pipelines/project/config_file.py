@@ -117,16 +117,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Project:
-    """Parsed config file and its folder.
+    """Parsed config file and its folder."""
 
-    Attributes:
-      name: name of the pipeline.
-      package: package of a template, which holds its functions; None for other projects.
-    """
-
-    name: str
+    name: str  # name of the pipeline
     folder: Path
-    package: str | None
+    package: str | None  # package of a template, which holds its functions; None for other projects
     settings: Settings
 
     def reference(self, text: str) -> str:
@@ -151,8 +146,7 @@ class Project:
 def read_project(name_or_path: str) -> Project:
     """Read a template by name, or a config file by path.
 
-    Raises:
-      InfeedError: there is no such template or file, it is not YAML, or a setting is wrong or missing.
+    Raises InfeedError if there is no such template or file, it is not YAML, or a setting is wrong or missing.
     """
     if name_or_path in TEMPLATES:
         package = f"infeed.templates.{name_or_path}"
@@ -180,9 +174,8 @@ def read_project(name_or_path: str) -> Project:
 def read_yaml(path: Path) -> Any:
     """Parse a file with one YAML document, in UTF-8, or in UTF-16 with a byte order mark.
 
-    Raises:
-      InfeedError: the file is not YAML, has a duplicate key or an invalid value, or is too large or too deeply nested,
-        also after expanding aliases. The error names the line.
+    Raises InfeedError if the file is not YAML, has a duplicate key or an invalid value, or is too large or too deeply
+    nested, also after expanding aliases. The error names the line.
     """
     if path.stat().st_size > _MOST_BYTES:
         raise InfeedError("the file has more than 1 MB", do="give a config file, without data")

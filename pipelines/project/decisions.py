@@ -50,8 +50,7 @@ Note = tuple[str, str]
 def choose_blessing(survey: Survey, given: Any) -> Blessing:
     """Complete the blessing of the config from the data.
 
-    Raises:
-      InfeedError: the metric does not fit the task, the class does not exist, or the bound must be given.
+    Raises InfeedError if the metric does not fit the task, the class does not exist, or the bound must be given.
     """
     if not isinstance(given, Mapping):
         return schema.read(Blessing, given, "blessing")
@@ -104,11 +103,8 @@ def _guess(metric: str, positive: str | None, survey: Survey) -> float:
         return 2 * share / (1 + share) / (1 if positive else len(survey.classes))
     if metric in ("recall", "precision"):
         other = "precision" if metric == "recall" else "recall"
-        raise InfeedError(
-            f"{metric} has no default bound: it can be raised at the cost of {other}",
-            where="blessing.bound",
-            do="set a bound, such as bound: 0.8, or judge by f1 or auc",
-        )
+        what = f"{metric} has no default bound: it can be raised at the cost of {other}"
+        raise InfeedError(what, where="blessing.bound", do="set a bound, such as bound: 0.8, or judge by f1 or auc")
     return survey.guess
 
 

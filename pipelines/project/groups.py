@@ -36,12 +36,9 @@ def find_groups(
     columns: Mapping[str, ColumnStatistics],
     splits: Ints | None = None,
 ) -> tuple[Group, ...]:
-    """Return the columns that name groups, in descending order of agreement in the label.
+    """Return those of the columns that name groups, in descending order of agreement in the label.
 
-    Args:
-      rows: cells of each column of a sample, including the label.
-      columns: statistics of the candidate columns over the whole table.
-      splits: int64 [rows], split number of each row, 0 for train; None if files do not name splits.
+    `rows` are a sample. `splits`, int64 [rows], is the split number of each row, 0 for train; None if files name none.
     """
     target = CodedColumn(label, rows[label])
     if target.is_list:

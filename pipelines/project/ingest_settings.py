@@ -82,11 +82,7 @@ class IngestSettings:
 
     @property
     def options(self) -> IngestOptions:
-        """The options for ingest.
-
-        Raises:
-          OptionError: an option is out of range.
-        """
+        """The options for ingest. Raises OptionError if an option is out of range."""
         balance = Balance(self.balance, self.balance_split, self.balance_by) if self.balance else None
         shards = ShardOptions(count=self.shards)
         if self.target_shard_mb is not None:  # no extra shards are made for readers

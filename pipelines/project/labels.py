@@ -30,22 +30,14 @@ _SHOWN = 20  # columns that an error names at all
 
 
 class Candidate(NamedTuple):
-    """Column that could be the label.
-
-    Attributes:
-      type: type in a tf.Example: "int", "float" or "bytes".
-      distinct: number of different values; an estimate above 10,000.
-      examples: some values, the commonest first.
-      reasons: why the column is a likely label; empty if it is not.
-      weight: likelihood; larger is likelier.
-    """
+    """Column that could be the label."""
 
     name: str
-    type: str
-    distinct: int
-    examples: str
-    reasons: tuple[str, ...]
-    weight: int
+    type: str  # type in a tf.Example: "int", "float" or "bytes"
+    distinct: int  # number of different values; an estimate above 10,000
+    examples: str  # some values, the commonest first
+    reasons: tuple[str, ...]  # why the column is a likely label; empty if it is not
+    weight: int  # likelihood; larger is likelier
 
 
 class LabelNeededError(InfeedError):
@@ -72,12 +64,7 @@ def single_values_needed(name: str, names: Sequence[str], path: str) -> InfeedEr
 
 
 def label_needed(table: Table, path: str, label: str | None, numbers: Collection[str] = ()) -> LabelNeededError:
-    """Return the error of a missing label, or of a label that is not a column.
-
-    Args:
-      label: given label; None if no label is given.
-      numbers: text columns that are read as numbers.
-    """
+    """Return the error of a missing label, or of a label that is not a column; `numbers` are texts read as numbers."""
     names = [column.name for column in table.columns]
     targets = [part.strip() for part in (label or "").split(",")]
     if len(targets) > 1 and set(targets) <= set(names):

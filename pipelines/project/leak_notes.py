@@ -22,19 +22,13 @@ _MANY_COPIES = 0.05  # of the rows, where all of them fall into one split
 
 @dataclass(frozen=True)
 class LeaksInUse:
-    """Columns that (may) give the label away and would be learned from.
-
-    Attributes:
-      function: the user's preprocessing_fn, which gets all columns.
-      by_survey: whether a function chooses the features from the survey.
-      keep: columns that are known at prediction time.
-    """
+    """Columns that (may) give the label away and would be learned from."""
 
     survey: Survey
     features: Sequence[Feature]
-    function: str | None
-    by_survey: bool
-    keep: Sequence[str]
+    function: str | None  # the user's preprocessing_fn, which gets all columns
+    by_survey: bool  # whether a function chooses the features from the survey
+    keep: Sequence[str]  # columns that are known at prediction time
 
     def notes(self) -> Iterator[tuple[str, str]]:
         """Yield a note, (subject, text), per column."""
@@ -42,11 +36,7 @@ class LeaksInUse:
             yield "label leak", f"{column.name} {self._words(column, leak)}"
 
     def check(self, data: str) -> None:
-        """Check a strict run.
-
-        Raises:
-          InfeedError: columns that are not kept give the label away; the error names them.
-        """
+        """Raise InfeedError if columns that are not kept give the label away; the error names them."""
         found = [(column, leak) for column, leak in self._found() if leak.sure and column.name not in self.keep]
         if not found:
             return
@@ -54,11 +44,8 @@ class LeaksInUse:
         more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
         flags = " ".join(f"--keep {quote(column.name)}" for column, _ in found[:_SHOWN])
         withheld = "; without --strict, the others are left out" if self.by_survey else ""
-        raise InfeedError(
-            f"{len(found):,} column{'s give' if len(found) > 1 else ' gives'} the label away: {reasons}{more}",
-            where=data,
-            do=f"keep the columns that are known at prediction time: {flags}{withheld}",
-        )
+        what = f"{len(found):,} column{'s give' if len(found) > 1 else ' gives'} the label away: {reasons}{more}"
+        raise InfeedError(what, where=data, do=f"keep the columns that are known at prediction time: {flags}{withheld}")
 
     def _found(self) -> Iterator[tuple[ColumnSurvey, Leak]]:
         used = {column for feature in self.features for column in feature.inputs}
@@ -83,10 +70,7 @@ class LeaksInUse:
 def spread_notes(survey: Survey, rule: SplitBy | None, keep: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield notes (topic, text) about groups of rows and repeated rows that the splits divide.
 
-    Args:
-      survey: survey of the data.
-      rule: rule that assigns rows to splits. None for the hash of the whole row.
-      keep: columns whose values are the same at prediction time.
+    Without a rule, the hash of the whole row decides. Columns to `keep` have the same values at prediction time.
     """
     if isinstance(survey, TableSurvey):
         yield from (("groups", f"{_finding(group)}; {_remedy(group)}") for group in _groups(survey, rule, keep))
@@ -101,11 +85,7 @@ def spread_notes(survey: Survey, rule: SplitBy | None, keep: Collection[str]) ->
 
 
 def check_spread(survey: Survey, rule: SplitBy | None, keep: Collection[str], data: str) -> None:
-    """Check that the splits do not divide groups of rows.
-
-    Raises:
-      InfeedError: groups of rows are divided, or rows of train occur in files of another split.
-    """
+    """Raise InfeedError if the splits divide groups of rows, or rows of train occur in files of another split."""
     if not isinstance(survey, TableSurvey):
         if survey.patterns and survey.repeats.divided:
             raise InfeedError(_copies(survey), where=data, do="remove the copies from all splits but one")

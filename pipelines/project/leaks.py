@@ -39,16 +39,11 @@ _ROUNDED = 1e-3
 _ITEM_BYTES = 4 << 20  # of texts and lists that are looked into
 _SHOWN = 3
 
-Floats = npt.NDArray[np.float64]
-
 
 def find_leaks(rows: Mapping[str, Cells], label: str, task: Task, times: Collection[str] = ()) -> dict[str, Leak]:
-    """Return the columns that give the label away, by name.
+    """Return the columns that give the label away, by name. Rows without a label are ignored.
 
-    Args:
-      rows: cells of each column, including the label, in the order of the rows.
-      label: the label column. Rows without a label are ignored.
-      times: columns of dates and timestamps.
+    The cells of each column are in the order of the rows. `times` are columns of dates and timestamps.
     """
     target = CodedColumn(label, rows[label])
     labeled = np.flatnonzero(target.present)

@@ -55,26 +55,16 @@ class _Body(NamedTuple):
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """The cells of a text column.
-
-    Attributes:
-      formats: formats that fit. Several if they are ambiguous.
-      cells: number of present cells.
-      matching: number of cells that fit.
-      written: number of cells that the format parses and Python does not. 0 for plain numbers.
-      example: one of those cells.
-      misfits: some cells that do not fit, with counts.
-      safe: whether the cells cannot be pairs of codes, such as 1,2.
-    """
+    """The cells of a text column."""
 
     name: str
-    formats: tuple[NumberFormat, ...]
-    cells: int
-    matching: int
-    written: int
-    example: str
-    misfits: Mapping[str, int]
-    safe: bool = True
+    formats: tuple[NumberFormat, ...]  # formats that fit. Several if they are ambiguous
+    cells: int  # number of present cells
+    matching: int  # number of cells that fit
+    written: int  # number of cells that the format parses and Python does not. 0 for plain numbers
+    example: str  # one of those cells
+    misfits: Mapping[str, int]  # some cells that do not fit, with counts
+    safe: bool = True  # whether the cells cannot be pairs of codes, such as 1,2
 
     @property
     def settled(self) -> bool:
@@ -224,12 +214,7 @@ def _is_pair(column: NumberColumn) -> bool:
 
 
 def _settle(column: NumberColumn, decimal: str | None, commas: bool) -> NumberColumn:
-    """Return the column with the format that other columns, its unit or the delimiter suggest.
-
-    Args:
-      decimal: decimal separator of the unambiguous columns.
-      commas: whether commas other than decimal ones are common in such files.
-    """
+    """Return the column with the format that other columns, of one `decimal`, its unit or the delimiter suggest."""
     formats = column.formats
     if len(formats) == 1:
         return replace(column, safe=decimal == "," or not (commas and _is_pair(column)))

@@ -18,11 +18,7 @@ Ignored = Callable[[str, list[str]], set[str]]
 
 
 def ignoring(exclude: Sequence[str]) -> Ignored:
-    """Return a `shutil.copytree` filter for files that stay here, and for virtual environments of any name.
-
-    Args:
-      exclude: further names or patterns.
-    """
+    """Return a `shutil.copytree` filter for files that stay here, and for virtual environments of any name."""
     patterns = (*_LEFT_OUT, *exclude)
 
     def ignored(folder: str, names: list[str]) -> set[str]:
@@ -45,10 +41,9 @@ def names_of(folder: Path, ignored: Ignored) -> list[str]:
 
 
 def check_size(folder: Path, ignored: Ignored, most_bytes: int, do: str) -> None:
-    """Raise InfeedError if the files that are not ignored are larger than `most_bytes`, with the largest entry.
+    """Raise InfeedError if the files that are not ignored are larger than `most_bytes`.
 
-    Args:
-      do: what to do about the entry, which `{}` stands for.
+    `{}` in the advice `do` stands for the largest entry.
     """
     sizes = {name: _bytes(folder / name, ignored) for name in _kept(folder, ignored)}
     if sum(sizes.values()) > most_bytes:

@@ -34,12 +34,9 @@ _EXAMPLES = 2  # names of copied pictures
 def find_repeats(
     rows: Mapping[str, Cells], features: Mapping[str, ColumnStatistics], splits: Ints | None = None
 ) -> Repeats:
-    """Count rows that repeat others in all columns, or in the columns that are learned from.
+    """Count rows of a sample that repeat others in all columns, or in those that are learned from, the `features`.
 
-    Args:
-      rows: cells of each column of a sample, including the label.
-      features: columns that are learned from.
-      splits: int64 [rows], split number of each row, 0 for train; None if files do not name splits.
+    `splits`, int64 [rows], is the split number of each row, 0 for train; None if files do not name splits.
     """
     number = len(next(iter(rows.values())).lengths) if rows else 0
     features = {name: column for name, column in features.items() if not _numbers_rows(column)}
@@ -116,9 +113,7 @@ def _are_many(found: int, chance: float) -> bool:
 def find_repeated_pictures(images: Sequence[FileRef], patterns: Mapping[str, str]) -> RepeatedPictures:
     """Find copies by comparing the contents of files of equal size; other files are not read.
 
-    Args:
-      images: all pictures.
-      patterns: file pattern of each split that has its own folder; empty if the shares divide the pictures.
+    `patterns` are those of the splits with their own folders; empty if the shares divide the pictures.
     """
     sizes = defaultdict[int, list[FileRef]](list)
     for image in images:

@@ -79,11 +79,7 @@ class Overrides:
 
 
 def resolve(project: Project, overrides: Overrides | None = None) -> PipelineConfig:
-    """Decide everything that the file leaves open.
-
-    Raises:
-      InfeedError: the data, an option or a named function is invalid. Nothing has been started.
-    """
+    """Decide what the file leaves open. Raises InfeedError if the data, an option or a named function is invalid."""
     given, settings = overrides or Overrides(), project.settings
     check_strategy({**settings.train, **given.train}.get("strategy", "auto"))
     user_code.resolve(project.reference(settings.model), "model")
@@ -232,11 +228,8 @@ def _features(project: Project, survey: Survey, label: str, data: str) -> tuple[
     if not isinstance(features, list | tuple) or not all(
         isinstance(feature, Mapping | Feature) for feature in features
     ):
-        raise InfeedError(
-            f"features is {features!r}",
-            where="setting features",
-            do=f"write a list of features there, such as [{{kind: label, column: {label}}}], or file.py:function",
-        )
+        do = f"write a list of features there, such as [{{kind: label, column: {label}}}], or file.py:function"
+        raise InfeedError(f"features is {features!r}", where="setting features", do=do)
     if all(isinstance(feature, Mapping) for feature in features):
         features = features_from_json(features)
     if isinstance(survey, TableSurvey):
@@ -270,11 +263,9 @@ def _check_label(features: Sequence[Feature], label: str, blessing: Blessing, *,
     if not own:
         raise InfeedError(f"no feature makes a label of {label!r}", where="setting features", do=add)
     if blessing.positive is not None:
-        raise InfeedError(
-            f"{blessing.metric} is of the class {blessing.positive!r}, but only preprocessing_fn knows its number",
-            where="setting blessing",
-            do=f"{add}, and remove it from the function. Or judge by accuracy: blessing: {{metric: accuracy}}",
-        )
+        what = f"{blessing.metric} is of the class {blessing.positive!r}, but only preprocessing_fn knows its number"
+        do = f"{add}, and remove it from the function. Or judge by accuracy: blessing: {{metric: accuracy}}"
+        raise InfeedError(what, where="setting blessing", do=do)
 
 
 def _check_values(features: Sequence[Feature], columns: Mapping[str, ColumnSurvey], data: str) -> None:

@@ -23,13 +23,7 @@ from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
 @dataclass(frozen=True)
 class Resolved:
-    """What the steps need of a `PipelineConfig`, by its names; of the survey, what evaluation needs.
-
-    Attributes:
-      rows, classes, class_rows: as in the survey.
-      label_mean: mean of the label of a regression.
-      code: digests of the user's functions by option, so that an edited function is no hit of the cache.
-    """
+    """What the steps need of a `PipelineConfig`, by its names; of the survey, what evaluation needs."""
 
     name: str
     source: Source
@@ -41,10 +35,11 @@ class Resolved:
     patterns: Mapping[str, str]
     splits: Mapping[str, int]
     preprocessing_fn: str | None
-    rows: int
+    rows: int  # rows, classes, class_rows: as in the survey
     classes: tuple[str, ...]
     class_rows: tuple[int, ...]
-    label_mean: float = 0.0
+    label_mean: float = 0.0  # mean of the label of a regression
+    # Digests of the user's functions by option, so that an edited function is no hit of the cache.
     code: Mapping[str, str] = field(default_factory=dict)
     data: str = field(default="", kw_only=True)
 
@@ -73,8 +68,7 @@ class Resolved:
 def read_resolved(text: str, given: Mapping[str, Any]) -> PipelineConfig | None:
     """Return the config in a packed text, with the overrides of the command line; None if `text` is something else.
 
-    Raises:
-      InfeedError: an override that only a project takes.
+    Raises InfeedError for an override that only a project takes.
     """
     if not is_packed(text):
         return None

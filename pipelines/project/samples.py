@@ -26,19 +26,12 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows of a table, in the order of the files.
+    """Rows of a table, in the order of the files."""
 
-    Attributes:
-      keys: float64 [n], random key of each row, below `threshold`.
-      cells: cells by column, n rows each.
-      files: int64 [n], file number of each row.
-      threshold: all rows of the table with a smaller key are in the sample.
-    """
-
-    keys: Keys
-    cells: Mapping[str, Cells]
-    files: Ints
-    threshold: float = 1.0
+    keys: Keys  # float64 [n], random key of each row, below `threshold`
+    cells: Mapping[str, Cells]  # cells by column, n rows each
+    files: Ints  # int64 [n], file number of each row
+    threshold: float = 1.0  # all rows of the table with a smaller key are in the sample
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -115,11 +108,7 @@ def to_bytes(sample: Sample) -> bytes:
 
 
 def from_bytes(data: bytes) -> Sample:
-    """Parse the output of `to_bytes`.
-
-    Raises:
-      ValueError: the data is not an output of `to_bytes`.
-    """
+    """Parse the output of `to_bytes`. Raises ValueError if the data is not an output of `to_bytes`."""
     with pa.ipc.open_file(pa.py_buffer(data)) as reader:
         batch, threshold = reader.get_batch(0), (reader.schema.metadata or {}).get(b"threshold", b"")
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))

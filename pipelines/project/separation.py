@@ -23,20 +23,13 @@ _DENSE = 8  # places a row: so many are counted faster than sorted
 
 @dataclass(frozen=True, eq=False)
 class CrossTable:
-    """Counts of rows by value and class, one entry for each pair that occurs, sorted by value.
+    """Counts of rows by value and class, one entry for each pair that occurs, sorted by value."""
 
-    Attributes:
-      values, classes: int64 [pairs], indices of the value and of the class.
-      rows: int64 [pairs], rows of the pair.
-      of_value: int64 [distinct values], rows of each value.
-      of_class: int64 [classes], rows of each class.
-    """
-
-    values: Ints
+    values: Ints  # values, classes: int64 [pairs], indices of the value and of the class
     classes: Ints
-    rows: Ints
-    of_value: Ints
-    of_class: Ints
+    rows: Ints  # int64 [pairs], rows of the pair
+    of_value: Ints  # int64 [distinct values], rows of each value
+    of_class: Ints  # int64 [classes], rows of each class
 
     @classmethod
     def of(cls, values: Ints, labels: Ints, classes: int) -> CrossTable:

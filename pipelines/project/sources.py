@@ -61,8 +61,7 @@ _WORDS_OF_A_SENTENCE = range(5, 61)
 def source_of(data: str, source: Source) -> Source:
     """Return the format that the file names of `data` show, or `source` if they show none.
 
-    Raises:
-      InfeedError: there are images instead of a table or vice versa, several formats, or an unsupported format.
+    Raises InfeedError if there are images instead of a table or vice versa, several formats, or an unsupported format.
     """
     if not (is_pattern(data) or files.exists(data)):
         return source
@@ -103,8 +102,7 @@ def open_table(
 ) -> OpenedSource:
     """Open a file, or all files of a folder; for `sampled` see `formats.open_source`.
 
-    Raises:
-      InfeedError: there is no file, or a file has another format.
+    Raises InfeedError if there is no file, or a file has another format.
     """
     _check_there(path, source)
     opened = open_source(path, source, options or IngestOptions(), settings, "--set", sampled=sampled, every=True)
@@ -138,11 +136,7 @@ def open_data(config: PipelineConfig, *, sampled: bool = False, every: bool = Fa
 
 
 def files_of_table(path: str, source: Source) -> list[files.FileStat]:
-    """Return the files that `open_table` reads, sorted by path.
-
-    Raises:
-      InfeedError: there is no file.
-    """
+    """Return the files that `open_table` reads, sorted by path. Raises InfeedError if there is no file."""
     _check_there(path, source)
     return find_files(path, source)
 
@@ -161,8 +155,7 @@ def _check_there(path: str, source: Source) -> None:
 def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
     """Find the images of a folder or of a CSV; `options` decide about CSV rows without an image or label.
 
-    Raises:
-      InfeedError: there are no images, images are not in class folders or are too deep, or see `find_images`.
+    Raises InfeedError if there are none, if they are not in class folders or too deep, and as `find_images` does.
     """
     options = options or IngestOptions()
     if files.exists(root) and not files.is_folder(root):

@@ -23,15 +23,11 @@ _WORDS = re.compile(r"[a-z]+")
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """Files of a table by split.
+    """Files of a table by split."""
 
-    Attributes:
-      patterns: split -> file pattern below the folder, including train; empty if the names show no splits.
-      beside: files and folders of no split.
-    """
-
+    # split -> file pattern below the folder, including train; empty if the names show no splits.
     patterns: Mapping[str, str] = field(default_factory=dict)
-    beside: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()  # files and folders of no split
 
     def without(self, splits: Collection[str]) -> SplitFiles:
         return SplitFiles({name: one for name, one in self.patterns.items() if name not in splits}, self.beside)
@@ -40,10 +36,8 @@ class SplitFiles:
 def find_split_files(folder: str, kind: str) -> SplitFiles:
     """Find the splits that files and folders in `folder` name; there are none without train and another split.
 
-    A file or a pattern in place of the folder has no splits.
-
-    Raises:
-      InfeedError: no pattern matches exactly the files of a split.
+    A file or a pattern in place of the folder has no splits. Raises InfeedError if no pattern matches exactly the files
+    of a split.
     """
     if not files.is_folder(folder):
         return SplitFiles()
@@ -101,8 +95,6 @@ def _pattern_of(names: Sequence[str], every: Collection[str], folder: str) -> st
     for pattern in (re.sub(r"\d+", "*", names[0]), f"{begin}*"):
         if set(fnmatch.filter(every, pattern)) == set(names):
             return pattern
-    raise InfeedError(
-        f"{names[0]} and {names[1]} belong to one split, but no pattern matches only the files of this split",
-        where=folder,
-        do="put the files of each split into a separate folder, for example train/ and test/",
-    )
+    what = f"{names[0]} and {names[1]} belong to one split, but no pattern matches only the files of this split"
+    do = "put the files of each split into a separate folder, for example train/ and test/"
+    raise InfeedError(what, where=folder, do=do)

@@ -27,8 +27,7 @@ _DOES = {TRAIN: "trained on", EVAL: "decides when training stops", TEST: "scored
 def shares_of(survey: Survey, asked: IngestSettings, options: IngestOptions) -> dict[str, int]:
     """Return the shares of the splits, as `asked` in the config and on the command line, or as they fit the rows.
 
-    Raises:
-      InfeedError: the splits are not usable, or a rule does not fit them.
+    Raises InfeedError if the splits are not usable, or a rule does not fit them.
     """
     rule, patterns = options.split_by, survey.patterns
     if asked.shares is not None:
@@ -75,11 +74,9 @@ def _check_names(shares: Mapping[str, int], patterns: Mapping[str, str], rule: S
         missing = [TRAIN]
     if strangers or missing:
         what = f"there is a split named {strangers[0]!r}" if strangers else f"there is no split {missing[0]!r}"
-        raise InfeedError(
-            f"{what}, and a run takes train, eval and test",
-            where="--split, or split under ingest",
-            do="name them train (trained on), eval (decides when training stops) and, to be scored on, test",
-        )
+        what = f"{what}, and a run takes train, eval and test"
+        do = "name them train (trained on), eval (decides when training stops) and, to be scored on, test"
+        raise InfeedError(what, where="--split, or split under ingest", do=do)
 
 
 def choose_shares(rows: int, patterns: Collection[str]) -> dict[str, int]:

@@ -61,9 +61,7 @@ def survey_table(
     """Survey a table, a file or a folder of files, in one pass.
 
     Args:
-      label: label column. None if not chosen yet.
       task: task of the label. None infers it: text and up to 20 distinct integers are classes.
-      settings: options of the format, such as the delimiter of a CSV.
       keep: columns to keep even if they give the label away.
       withhold: whether to propose no feature of other columns that certainly give the label away.
 
@@ -199,10 +197,8 @@ def _withheld(surveyed: Mapping[str, ColumnSurvey], keep: Collection[str]) -> di
 def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = "stretch") -> ImageSurvey:
     """Survey the images of class folders or of a CSV by their headers.
 
-    Their whole files are read if damaged ones are rejected, to count them.
-
-    Raises:
-      InfeedError: there are no images, a class folder is empty, a file is not an image, or there is a single class.
+    Their whole files are read if damaged ones are rejected, to count them. Raises InfeedError if there are no images, a
+    class folder is empty, a file is not an image, or there is a single class.
     """
     check_named(IMAGE_COLUMNS, options)
     layout = find_layout(path, options)

@@ -107,8 +107,8 @@ class _Part:
 
     found: _Found
     incomplete: Counter[str]
-    findings: Findings | None
-    last_bad: BadRow | None
+    findings: Findings | None = None
+    last_bad: BadRow | None = None
 
 
 @dataclass(frozen=True)
@@ -288,11 +288,7 @@ class Table:
         return [found[file] for file in self._files]
 
     def _read_and_check(self, whole: OpenedSource) -> list[_Found]:
-        """Read each file, assuming the types of `whole`.
-
-        Raises:
-          OtherKindsError: the types of the sample were wrong.
-        """
+        """Read each file, assuming the types of `whole`. Raises OtherKindsError if those of the sample were wrong."""
         self._whole = whole
         self._set_columns(_columns(whole.schema), whole.left_out)
         self.incomplete.clear()
@@ -322,7 +318,7 @@ class Table:
         with choose(work) as engine:
             parts = zip(tasks, engine.map(read, tasks), strict=True)
             for path, group in groupby(parts, key=lambda pair: _path_of(pair[0][0])):
-                tree = Tree(_add_parts)
+                tree = Tree[_Part](lambda one, two: _Part(one.found + two.found, one.incomplete + two.incomplete))
                 for (task, _), part in group:
                     rejected += part.found.rejected
                     findings.append((task.order, part.findings))
@@ -389,10 +385,6 @@ def _united(some: Mapping[str, CellShapes], others: Mapping[str, CellShapes]) ->
 def _write(path: str, found: _Look | _Shapes) -> None:
     with suppress(OSError, InfeedError):  # where the folder cannot be written
         files.write_bytes(path, json.dumps(schema.to_plain(found)).encode())
-
-
-def _add_parts(one: _Part, other: _Part) -> _Part:
-    return _Part(one.found + other.found, one.incomplete + other.incomplete, None, None)
 
 
 def _is_worth_keeping(of: Sequence[files.FileStat]) -> bool:

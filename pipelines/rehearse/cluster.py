@@ -115,25 +115,23 @@ def serving(cluster: Cluster) -> Iterator[str]:
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         with tempfile.TemporaryDirectory() as folder:
+            context = {"cluster": _NAMESPACE, "user": _NAMESPACE, "namespace": _NAMESPACE}
+            address = f"http://127.0.0.1:{server.server_port}"
+            config = {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": _NAMESPACE, "cluster": {"server": address}}],
+                "users": [{"name": _NAMESPACE, "user": {"token": token}}],
+                "contexts": [{"name": _NAMESPACE, "context": context}],
+                "current-context": _NAMESPACE,
+            }
             path = Path(folder, "kubeconfig")
-            path.write_text(json.dumps(_kubeconfig(server.server_port, token)), encoding="utf-8")
+            path.write_text(json.dumps(config), encoding="utf-8")
             yield str(path)
     finally:
         server.shutdown()
         server.server_close()
         cluster.stop()
-
-
-def _kubeconfig(port: int, token: str) -> Any:
-    context = {"cluster": _NAMESPACE, "user": _NAMESPACE, "namespace": _NAMESPACE}
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": _NAMESPACE, "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": _NAMESPACE, "user": {"token": token}}],
-        "contexts": [{"name": _NAMESPACE, "context": context}],
-        "current-context": _NAMESPACE,
-    }
 
 
 def _handler(cluster: Cluster, authorization: str) -> type[BaseHTTPRequestHandler]:

@@ -36,11 +36,7 @@ class Scope:
 
 
 def gather_inputs(task: Task, scope: Scope) -> TaskIO:
-    """Return the inputs of a task, without optional inputs that have no value.
-
-    Raises:
-      InfeedError: a required input has no value.
-    """
+    """Return the inputs of a task that have a value. Raises InfeedError if a required input has none."""
     given = task.spec.get("inputs", {})
     declared = task.component.get("inputDefinitions", {})
     artifacts = {key: _artifacts(source, scope) for key, source in given.get("artifacts", {}).items()}
@@ -55,7 +51,14 @@ def gather_inputs(task: Task, scope: Scope) -> TaskIO:
                 do = "mark the input as optional, or check the upstream task that should set it"
                 raise InfeedError(f"the input {key!r} has no value", where=f"task {task.node}", do=do)
     known = TaskIO(_present(parameters), _present(artifacts))
-    return _with_placeholders(known, given.get("parameters", {}), declared.get("parameters", {}), scope)
+    view = {**scope.job, "inputs": inputs_view(known)}
+    filled, known_types = dict(known.parameters), declared.get("parameters", {})
+    for key, value in known.parameters.items():
+        if isinstance(value, str) and "runtimeValue" in given.get("parameters", {}).get(key, {}):
+            filled[key] = fill(value, view)  # placeholders for other inputs
+        elif isinstance(value, dict) and values.declared_type(known_types.get(key, {})) == "STRING":
+            filled[key] = json.dumps(value)  # TFX's exit handlers declare the final status as a string
+    return TaskIO(filled, known.artifacts)
 
 
 def dag_outputs(task: Task, results: Mapping[str, TaskResult]) -> TaskIO:
@@ -96,18 +99,6 @@ def _artifacts(source: Spec, scope: Scope) -> Sequence[Artifact] | None:
         return scope.inputs.artifacts.get(source["componentInputArtifact"])
     output = source["taskOutputArtifact"]
     return scope.results[output["producerTask"]].outputs.artifacts.get(output["outputArtifactKey"])
-
-
-def _with_placeholders(known: TaskIO, sources: Spec, declared: Spec, scope: Scope) -> TaskIO:
-    """Fill the placeholders for other inputs in constants, and convert values of declared strings to text."""
-    view = {**scope.job, "inputs": inputs_view(known)}
-    parameters = dict(known.parameters)
-    for key, value in known.parameters.items():
-        if isinstance(value, str) and "runtimeValue" in sources.get(key, {}):
-            parameters[key] = fill(value, view)
-        elif isinstance(value, dict) and values.declared_type(declared.get(key, {})) == "STRING":
-            parameters[key] = json.dumps(value)  # TFX's exit handlers declare the final status as a string
-    return TaskIO(parameters, known.artifacts)
 
 
 def _selected(spec: Spec, results: Mapping[str, TaskResult]) -> Value:
@@ -230,10 +221,8 @@ class DagExecutor:
 def holds(condition: str, inputs: TaskIO) -> bool:
     """Evaluate the condition of a task.
 
-    Numbers are doubles, as in the protobuf messages on a cluster.
-
-    Raises:
-      InfeedError: the condition is not a Boolean expression, or uses inputs that the task does not have.
+    Numbers are doubles, as in the protobuf messages on a cluster. Raises InfeedError if the condition is not a Boolean
+    expression, or uses inputs that the task does not have.
     """
     from celpy import Environment  # the import takes a second, and most jobs have no conditions
     from celpy.adapter import json_to_cel
@@ -246,13 +235,10 @@ def holds(condition: str, inputs: TaskIO) -> bool:
     environment, problem = Environment(), "it is neither true nor false"
     try:
         program = environment.program(environment.compile(condition))
-        result = program.evaluate({"inputs": json_to_cel(values.mapped(known, _double))})
+        doubles = values.mapped(known, lambda one: float(one) if type(one) is int else one)
+        result = program.evaluate({"inputs": json_to_cel(doubles)})
     except (CELParseError, CELEvalError) as error:
         result, problem = None, str(error.args[0])
     if not isinstance(result, BoolType):
         raise InfeedError(f"cannot evaluate the condition: {problem}", where=condition, do="correct it in the pipeline")
     return bool(result)
-
-
-def _double(value: Any) -> Any:
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value

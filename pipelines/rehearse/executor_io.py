@@ -118,7 +118,11 @@ def executor_input(
     if legacy:
         parameters = {"parameters": {key: values.to_legacy(value) for key, value in inputs.parameters.items()}}
     else:
-        parameters = {"parameterValues": values.mapped(dict(inputs.parameters), _whole)}
+        # 3.0 becomes 3, as in protobuf's JSON on a cluster.
+        whole = values.mapped(
+            dict(inputs.parameters), lambda one: int(one) if isinstance(one, float) and one.is_integer() else one
+        )
+        parameters = {"parameterValues": whole}
     return {
         "inputs": {
             **parameters,
@@ -168,11 +172,7 @@ def output_values(output: Any) -> dict[str, Any]:
 
 
 def finished_outputs(planned: Mapping[str, Artifact], output: Any, task: Task, attempt_dir: AttemptDir) -> TaskIO:
-    """Return the planned outputs, updated from the step's ExecutorOutput.
-
-    Raises:
-      InfeedError: the step did not write one of its output parameters.
-    """
+    """Return the outputs, updated from the ExecutorOutput. Raises InfeedError if a parameter was not written."""
     given = output_values(output)
     parameters = {
         key: given[key] if key in given else _read_parameter(key, spec, attempt_dir)
@@ -202,17 +202,8 @@ def _read_parameter(key: str, spec: Mapping[str, Any], attempt_dir: AttemptDir) 
         return values.parse(file.read(), values.declared_type(spec), f"parameter {key}")
 
 
-def _whole(value: Any) -> Any:
-    """Convert 3.0 to 3, as protobuf's JSON does on a cluster."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def fill(text: str, view: View) -> str:
-    """Replace the placeholders in `text`. Strings stay, other values become JSON.
-
-    Raises:
-      InfeedError: a placeholder has no value.
-    """
+    """Replace the placeholders in `text` by strings or JSON. Raises InfeedError if a placeholder has no value."""
     return _PLACEHOLDER.sub(lambda found: as_text(_look_up(found[1], view)), text)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.containers import Mount, find_engine
+from infeed.pipelines.containers import find_engine
 from infeed.pipelines.job.compiled import Task
 
 _GRACE = 10.0  # seconds from SIGTERM to SIGKILL; Kubernetes waits 30 s
@@ -61,8 +61,7 @@ class ContainerLauncher:
     folders: tuple[str, ...]
 
     def command(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        mounts = [Mount(folder, os.path.abspath(folder)) for folder in self.folders]
-        return find_engine().run(self.name, argv, mounts=mounts, env=env)
+        return find_engine().run(self.name, argv, folders=self.folders, env=env)
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -118,16 +117,10 @@ def run_process(
     stop: threading.Event,
     dies_when: Callable[[], bool] | None = None,
 ) -> int:
-    """Run `argv` to its end and return its exit status, which is negative for a signal.
+    """Run `argv` with additional environment variables and return its exit status, which is negative for a signal.
 
-    Args:
-      env: additional environment variables.
-      lock: stays locked until the process ends, even if this process is killed.
-      stop: event that ends the process.
-      dies_when: condition that stops the process, as Kubernetes stops an evicted pod.
-
-    Raises:
-      OSError: the process cannot start.
+    The lock is held until the process ends, even if this process is killed. The event `stop` ends the process. So does
+    the condition `dies_when`, as Kubernetes stops an evicted pod. Raises OSError if the process cannot start.
     """
     process = subprocess.Popen(
         argv,
@@ -208,8 +201,7 @@ class Faults:
     def parse(cls, fail: Sequence[str], leave: Sequence[str]) -> Faults:
         """Parse `NODE` or `NODE:3` of each `--fail`, and the nodes of `--leave`, which fail once by default.
 
-        Raises:
-          InfeedError: the number of attempts is invalid.
+        Raises InfeedError if the number of attempts is invalid.
         """
         kills = dict.fromkeys(leave, 1)
         for text in fail:

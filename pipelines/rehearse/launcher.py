@@ -36,11 +36,7 @@ class Pod:
         return (self.folder and local_path(uri, self.folder)) or uri
 
     def download(self, inputs: Mapping[str, Sequence[Artifact]]) -> None:
-        """Download the first artifact of each input, as the launcher does.
-
-        Raises:
-          InfeedError: an artifact is not in the store.
-        """
+        """Download the first artifact of each input, as the launcher does. Raises InfeedError if it fails."""
         for key, found in inputs.items():
             for artifact in found[:1]:
                 path = self.path(artifact.uri)
@@ -48,11 +44,7 @@ class Pod:
                     _download(artifact.uri, path, key)
 
     def upload(self, outputs: Mapping[str, Sequence[Artifact]]) -> None:
-        """Upload the outputs that exist, and check that they arrived.
-
-        Raises:
-          InfeedError: the store lacks a file after the upload.
-        """
+        """Upload the outputs that exist. Raises InfeedError if the store lacks a file afterwards."""
         for key, found in outputs.items():
             for artifact in found:
                 path = self.path(artifact.uri)

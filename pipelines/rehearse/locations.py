@@ -34,8 +34,7 @@ class PathMapping:
     def parse(cls, text: str) -> PathMapping:
         """Parse `gs://bucket=/folder`, or `/folder` for a folder that keeps its path.
 
-        Raises:
-          InfeedError: the source or the target is missing.
+        Raises InfeedError if the source or the target is missing.
         """
         source, equals, target = text.partition("=")
         if source.startswith("/") and not equals:

@@ -70,8 +70,7 @@ class RunContext:
 def run_step(task: Task, inputs: TaskIO, context: RunContext, tell: OnProgress) -> TaskResult:
     """Run a container task as a cluster does.
 
-    Raises:
-      InfeedError: the job is invalid, for example because a placeholder names a missing input.
+    Raises InfeedError if the job is invalid, for example because a placeholder names a missing input.
     """
     path = context.log(task.node)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,7 +143,13 @@ class _StepRunner:
                 if self._context.stop.is_set():
                     break
                 continue
-            self._remember(outputs, key, time.monotonic() - started)
+            context, seconds = self._context, time.monotonic() - started
+            artifacts = [artifact for found in outputs.artifacts.values() for artifact in found]
+            names = {k: [artifact.name for artifact in found] for k, found in outputs.artifacts.items()}
+            execution = Execution(
+                context.pipeline, context.run, self._task.node, key, seconds, names, dict(outputs.parameters)
+            )
+            context.store.record(execution, artifacts)
             return TaskResult(NodeState.DONE, outputs, note=note)
         retries = f"the job allows {allowed} attempts" if allowed > 1 else "the job gives it no retries"
         return TaskResult(NodeState.FAILED, error=f"{reason}; {retries}" if self._kills else reason, note=note)
@@ -183,15 +188,6 @@ class _StepRunner:
 
     def _planned(self, said: Any, attempt_dir: AttemptDir) -> dict[str, Artifact]:
         return executor_io.updated(executor_io.planned_outputs(self._task, attempt_dir), said)
-
-    def _remember(self, outputs: TaskIO, key: str, seconds: float) -> None:
-        artifacts = [artifact for found in outputs.artifacts.values() for artifact in found]
-        names = {k: [artifact.name for artifact in found] for k, found in outputs.artifacts.items()}
-        context = self._context
-        execution = Execution(
-            context.pipeline, context.run, self._task.node, key, seconds, names, dict(outputs.parameters)
-        )
-        context.store.record(execution, artifacts)
 
     def _start(
         self,

@@ -48,9 +48,7 @@ def open_store(root: Path) -> Iterator[Store]:
     """Open or create the store of `root`, and lock it for this process and its steps.
 
     `filelock` does not fit: children do not inherit its lock, and it truncates the file, which holds the steps' ids.
-
-    Raises:
-      InfeedError: another rehearsal holds the lock, or another version wrote the file.
+    Raises InfeedError if another rehearsal holds the lock, or another version wrote the file.
     """
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("a+") as lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,38 +34,40 @@ class Top:
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of one column of one split; None if they do not apply to the type.
-
-    Attributes:
-      missing, zeros: shares of the rows, and of the values
-      least_per_row, most_per_row: values per row, without missing rows
-      distinct: number of different values; an estimate unless `is_exact`
-      minimum, median, mean, std, maximum: of numbers, or of the lengths of bytes (without median and std)
-      top: most frequent values in descending order, without rare values
-    """
+    """Figures of one column of one split; None if they do not apply to the type."""
 
     name: str
     type: ColumnType
     rows: int
-    missing: float
+    missing: float  # missing, zeros: shares of the rows, and of the values
     values: int
-    least_per_row: int
+    least_per_row: int  # least_per_row, most_per_row: values per row, without missing rows
     most_per_row: int
     zeros: float
     nans: int
     infinities: int
-    distinct: int
+    distinct: int  # number of different values; an estimate unless `is_exact`
     is_exact: bool
+    # minimum, median, mean, std, maximum: of numbers, or of the lengths of bytes (without median and std).
     minimum: float | None
     median: float | None
     mean: float | None
     std: float | None
     maximum: float | None
-    top: tuple[Top, ...]
+    top: tuple[Top, ...]  # most frequent values in descending order, without rare values
 
     @classmethod
     def of(cls, column: ColumnStatistics) -> Figures:
-        moments = _of_lengths(column) if column.type == "bytes" else _of_numbers(column)
+        moments: dict[str, float | None] = {"median": None, "std": None}
+        if column.type == "bytes":
+            lengths = column.byte_lengths
+            known = (lengths.minimum, lengths.mean, lengths.maximum) if lengths.number else (None, None, None)
+            moments |= zip(("minimum", "mean", "maximum"), known, strict=True)
+        else:
+            moments |= {name: getattr(column, name) for name in ("minimum", "mean", "std", "maximum")}
+            numbers = numbers_of(column)
+            median = float(numbers.at([0.5])[0]) if numbers.total else math.nan
+            moments["median"] = median if math.isfinite(median) else None
         frequent = itertools.islice(column.counts.items(), _TOP)
         top = (Top(label(value), count, count / column.values) for value, count in frequent)
         return cls(
@@ -84,25 +86,6 @@ class Figures:
             top=tuple(one for one in top if one.share >= _SELDOM),
             **moments,
         )
-
-
-def _of_numbers(column: ColumnStatistics) -> dict[str, Any]:
-    numbers = numbers_of(column)
-    median = float(numbers.at([0.5])[0]) if numbers.total else None
-    finite = median is not None and math.isfinite(median)
-    return {
-        "minimum": column.minimum,
-        "median": median if finite else None,
-        "mean": column.mean,
-        "std": column.std,
-        "maximum": column.maximum,
-    }
-
-
-def _of_lengths(column: ColumnStatistics) -> dict[str, Any]:
-    lengths = column.byte_lengths
-    known = (lengths.minimum, lengths.mean, lengths.maximum) if lengths.number else (None, None, None)
-    return {**dict(zip(("minimum", "mean", "maximum"), known, strict=True)), "median": None, "std": None}
 
 
 def label(value: object) -> str:
@@ -153,9 +136,14 @@ def columns_table(title: str, figures: Sequence[Figures]) -> Table:
     for one in figures:
         low, high = one.least_per_row, one.most_per_row
         per_row = [str(low) if low == high else f"{low} to {high}"] if lists else []
+        unit = " B" if one.type == "bytes" else ""
+        moments = (one.minimum, one.median, one.mean, one.maximum)
+        least, median, mean, most = ("" if value is None else f"{shown(value)}{unit}" for value in moments)
+        counts = (percent(one.missing), percent(one.zeros), f"{'' if one.is_exact else '~'}{one.distinct:,}")
+        cells = [one.name, one.type, *counts, least, median, mean, shown(one.std), most, *per_row]
         top = [f"{one.top[0].value} ({percent(one.top[0].share)})"] if one.top else []
         odd = [f"{count:,} {name}" for count, name in ((one.nans, "NaN"), (one.infinities, "infinite")) if count]
-        table.add_row(*map(Text, [one.name, one.type, *_cells(one), *per_row, ", ".join([*top, *odd])]))
+        table.add_row(*map(Text, [*cells, ", ".join([*top, *odd])]))
     return table
 
 
@@ -164,17 +152,6 @@ def _table(first: str, second: str, *numbers: str) -> Table:
     for name in numbers:
         table.add_column(name, justify="right", no_wrap=True)
     return table
-
-
-def _cells(one: Figures) -> Iterable[str]:
-    unit = " B" if one.type == "bytes" else ""
-    lengths = (f"{shown(value)}{unit}" if value is not None else "" for value in (one.minimum, one.median, one.mean))
-    yield percent(one.missing)
-    yield percent(one.zeros)
-    yield f"{'' if one.is_exact else '~'}{one.distinct:,}"
-    yield from lengths
-    yield shown(one.std)
-    yield f"{shown(one.maximum)}{unit}" if one.maximum is not None else ""
 
 
 def changes_table(changes: Sequence[ColumnChange]) -> Table:

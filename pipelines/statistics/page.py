@@ -37,16 +37,11 @@ class Bar:
 
 @dataclass(frozen=True)
 class Chart:
-    """Histogram of numbers, or bars of single values.
+    """Histogram of numbers, or bars of single values."""
 
-    Attributes:
-      upright: True for vertical bars on an axis of numbers, False for a horizontal bar per value.
-      ends: labels of the ends of the axis; empty for texts.
-    """
-
-    upright: bool
+    upright: bool  # True for vertical bars on an axis of numbers, False for a horizontal bar per value
     bars: tuple[Bar, ...]
-    ends: tuple[str, str] = ("", "")
+    ends: tuple[str, str] = ("", "")  # labels of the ends of the axis; empty for texts
 
     @property
     def highest(self) -> float:
@@ -129,19 +124,13 @@ Columns = Mapping[str, ColumnStatistics]
 
 @dataclass(frozen=True)
 class Card:
-    """One column on the page.
-
-    Attributes:
-      figures: figures by title of the side, for sides that have the column
-      chart: None if there is nothing to draw
-      change: None without a comparison
-    """
+    """One column on the page."""
 
     name: str
     type: str
-    figures: Mapping[str, Figures]
-    chart: Chart | None
-    change: ColumnChange | None = None
+    figures: Mapping[str, Figures]  # figures by title of the side, for sides that have the column
+    chart: Chart | None  # None if there is nothing to draw
+    change: ColumnChange | None = None  # None without a comparison
 
     @property
     def problem(self) -> str:

@@ -17,15 +17,10 @@ from infeed.pipelines.steps.push import BLESSED, NOT_BLESSED
 def evaluate(
     config: PipelineConfig, dataset: str, model: str, output: str, baseline: str | None = None, overwrite: bool = False
 ) -> bool:
-    """Write TFMA's files and the blessing, and return whether the model is blessed.
+    """Write TFMA's files and the blessing of a model on `config.judged_on`, and return whether it is blessed.
 
-    Args:
-      dataset: folder of the dataset; `config.judged_on` names the split.
-      model: folder of a SavedModel, or of numbered versions: then the newest is evaluated.
-      baseline: like `model`, the model to compare with; None for none.
-
-    Raises:
-      InfeedError: the model or the dataset does not fit the config.
+    The model, and the baseline to compare with, are folders of a SavedModel, or of numbered versions (the newest).
+    Raises InfeedError if the model or the dataset does not fit the config.
     """
     models = {is_baseline: model_folder(one) for is_baseline, one in ((False, model), (True, baseline)) if one}
     folders = [names.split_dir(dataset, config.judged_on)]

@@ -22,8 +22,7 @@ def check_new(folder: str, overwrite: bool) -> None:
 def new_folder(folder: str, overwrite: bool) -> Iterator[str]:
     """Yield the path to write to until all is done: a hidden folder beside `folder`, or `folder` itself on a store.
 
-    Raises:
-      InfeedError: there is something already.
+    Raises InfeedError if there is something already.
     """
     check_new(folder, overwrite)
     if not files.is_local(folder):

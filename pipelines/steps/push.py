@@ -15,11 +15,7 @@ _DEPTH = 100  # folders below a SavedModel
 
 
 def is_blessed(evaluation: str) -> bool:
-    """Report whether the folder of an evaluation has a blessing.
-
-    Raises:
-      InfeedError: the folder has no evaluation.
-    """
+    """Report whether the folder of an evaluation has a blessing. Raises InfeedError if the folder has no evaluation."""
     if files.exists(files.join(evaluation, BLESSED)):
         return True
     if files.exists(files.join(evaluation, NOT_BLESSED)):
@@ -28,14 +24,10 @@ def is_blessed(evaluation: str) -> bool:
 
 
 def push(model: str, serving: str) -> str:
-    """Copy a model to a new version below `serving`, and return the folder of the version.
+    """Copy a model, or the newest of numbered versions, to a new version below `serving`, and return its folder.
 
     A version is the time in seconds, as TFX's Pusher numbers them. A local version appears by a rename. On an object
     store, `saved_model.pb` is written last, so that servers ignore the unfinished version.
-
-    Args:
-      model: folder of a SavedModel, or of numbered versions: then the newest is pushed.
-      serving: folder that a server watches.
     """
     source = model_folder(model)
     there = files.list_folders(serving) if files.exists(serving) else []

@@ -61,12 +61,10 @@ def train(
     base_model: str | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Train on a dataset, and export the model. A killed training resumes from the checkpoint in `run`.
+    """Train on a dataset with a transform graph, and export the model.
 
-    Args:
-      graph: folder of the transform graph.
-      run: folder of the measurements, the TensorBoard logs and the checkpoints.
-      base_model: folder of a SavedModel with the initial weights; None for random weights.
+    `run` is the folder of the measurements, the TensorBoard logs and the checkpoints, from which a killed training
+    resumes. `base_model` is a SavedModel with the initial weights; None for random weights.
     """
     # In the order in which TFX hands options over: a model that follows the order of `hparams` has its weights in it.
     options = json.loads(json.dumps(config.train.to_dict(), sort_keys=True))

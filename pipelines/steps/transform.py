@@ -15,8 +15,7 @@ from infeed.pipelines.steps.folders import check_new, new_folder
 def transform(config: PipelineConfig, dataset: str, output: str, rows: str | None, overwrite: bool) -> None:
     """Write the transform graph to `output`, and the transformed rows to `rows`, if given.
 
-    Raises:
-      InfeedError: the dataset has no split train, or does not fit the features.
+    Raises InfeedError if the dataset has no split train, or does not fit the features.
     """
     splits = list(manifest_of(dataset).splits)
     if TRAIN not in splits:

@@ -28,8 +28,7 @@ from infeed.components.seams import kfp as kfp_seam
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.console.terminal import command_line
 from infeed.pipelines.job.compiled import CompiledJob, Task, leaves
-from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmitRequest, last_words, starting
-from infeed.pipelines.submit.schedules import RunSchedule
+from infeed.pipelines.submit.run import RunSchedule, RunState, RunStatus, Step, SubmitRequest, last_words, starting
 from infeed.pipelines.submit.steps import kubeflow_steps
 
 _CREDENTIALS = (
@@ -267,11 +266,7 @@ def schedule_kubeflow(request: SubmitRequest, cron: str, *, host: str, namespace
 
 
 def cancel_kubeflow(run: str, *, host: str, namespace: str | None = None) -> None:
-    """Stop a run.
-
-    Raises:
-      InfeedError: the run does not exist, or the server is not available.
-    """
+    """Stop a run. Raises InfeedError if the run does not exist, or the server is not available."""
     client, _ = _open(host, namespace)
     with translate_errors(client.address):
         try:

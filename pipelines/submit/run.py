@@ -1,4 +1,4 @@
-"""Runs of compiled jobs on a platform: the request, the status and the outcome.
+"""Runs of compiled jobs on a platform: the request, the status, the outcome, and schedules.
 
 This module imports no platform's client, because each import takes seconds.
 """
@@ -37,6 +37,9 @@ _ENDINGS = {
     "left": Text("stopped waiting; the run continues on the cluster, and its page can stop it"),
     "unknown": Text("lost contact with the run, which continues on the cluster", style="bold yellow"),
 }
+# Of a cron expression: the form of a field, and the bounds of minute, hour, day, month and day of week.
+_FIELD = re.compile(r"[\w*/,-]+")
+_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 _EXITS = {"failed": EXIT_FAILED, "cancelled": EXIT_FAILED, "unknown": EXIT_LOST, "left": EXIT_INTERRUPTED}
 
 
@@ -109,12 +112,8 @@ def starting(
 ) -> Iterator[None]:
     """Wrap the request that starts a run, because the platform may start the run and its answer may get lost.
 
-    Args:
-      translated: context that converts errors of the platform's client to InfeedErrors.
-      may_have_begun: reports whether the run may have started despite this error of the client.
-
-    Raises:
-      LostError: the run may have started.
+    The context `translated` converts errors of the platform's client to InfeedErrors. `may_have_begun` reports whether
+    the run may have started despite an error of the client. Raises LostError if the run may have started.
     """
     try:
         with translated:
@@ -218,3 +217,31 @@ class SubmissionOutcome:
 def blames_image(texts: Iterable[str | None]) -> bool:
     """Report whether error messages point to the container image."""
     return any(_IMAGE.search(text) for text in texts if text)
+
+
+@dataclass(frozen=True)
+class RunSchedule:
+    """A schedule on the platform; `link` is its page in the platform's user interface."""
+
+    id: str
+    name: str
+    link: str
+
+
+def check_cron(expression: str) -> str:
+    """Return a cron expression with single spaces.
+
+    Raises InfeedError if the expression does not have five fields, minute, hour, day, month and day of week, or a
+    number is out of range.
+    """
+    fields = expression.split()
+    if len(fields) != 5 or not all(map(_fits, fields, _BOUNDS)):
+        what = f"{expression!r} is not a cron expression of five fields, each in its range"
+        do = "give minute, hour, day, month and day of week, for example '0 6 * * 1-5' for 6:00 on weekdays"
+        raise InfeedError(what, where="--cron", do=do)
+    return " ".join(fields)
+
+
+def _fits(field: str, bounds: tuple[int, int]) -> bool:
+    numbers = map(int, re.findall(r"(?<![/\w])\d+", field))  # a number after / is a step
+    return bool(_FIELD.fullmatch(field)) and all(bounds[0] <= number <= bounds[1] for number in numbers)

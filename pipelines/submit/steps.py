@@ -103,15 +103,11 @@ def _seconds(task: Any) -> float:
 
 
 def _pod(workflow: str, template: str, node: str) -> str:
-    return f"{workflow}-{template}-{_fnv1a(node)}"
-
-
-def _fnv1a(text: str) -> int:
-    """Return the 32-bit FNV-1a hash, https://datatracker.ietf.org/doc/html/rfc9923."""
+    """Return a name that ends with the 32-bit FNV-1a hash of `node`, https://datatracker.ietf.org/doc/html/rfc9923."""
     value = 0x811C9DC5
-    for byte in text.encode():
+    for byte in node.encode():
         value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return value
+    return f"{workflow}-{template}-{value}"
 
 
 def vertex_steps(names: Sequence[str], tasks: Iterable[Any], project: str) -> tuple[Step, ...]:

@@ -31,8 +31,7 @@ from google.protobuf import json_format
 from infeed.components.errors import InfeedError
 from infeed.pipelines.job.compiled import CompiledJob, leaves
 from infeed.pipelines.job.parameters import to_legacy
-from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmitRequest, last_words, starting
-from infeed.pipelines.submit.schedules import RunSchedule
+from infeed.pipelines.submit.run import RunSchedule, RunState, RunStatus, Step, SubmitRequest, last_words, starting
 from infeed.pipelines.submit.steps import CloudLogs, vertex_steps
 
 _LOGIN = "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
@@ -164,12 +163,7 @@ class VertexRun:
 
 
 def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint: str | None = None) -> VertexRun:
-    """Start a run on Vertex AI with Google's default credentials.
-
-    Args:
-      project: Google Cloud project id.
-      region: such as us-central1.
-      endpoint: private address of the API.
+    """Start a run on Vertex AI with Google's default credentials; `endpoint` is a private address of the API.
 
     Raises:
       InfeedError: the job was not compiled for Vertex AI, or Google is not available or rejects the run.
@@ -223,11 +217,7 @@ def schedule_vertex(
 
 
 def cancel_vertex(run: str, *, project: str, region: str, endpoint: str | None = None) -> None:
-    """Stop a run, named by its id or its whole resource name.
-
-    Raises:
-      InfeedError: the run does not exist, or Google is not available.
-    """
+    """Stop a run, by its id or resource name. Raises InfeedError if it does not exist, or Google does not answer."""
     endpoint = endpoint or f"https://{region}-aiplatform.googleapis.com"
     name = run if "/" in run else f"projects/{project}/locations/{region}/pipelineJobs/{run}"
     with translate_errors(endpoint):

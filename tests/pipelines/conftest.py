@@ -12,7 +12,11 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from infeed.components.trainer.options import TrainOptions
+from infeed.pipelines.config import Blessing, PipelineConfig
 from infeed.pipelines.containers import problem
+from infeed.pipelines.local.outcome import RunOutcome
+from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -57,6 +61,43 @@ def table_run(once: Callable[..., Path], warm: Mapping[str, str]) -> SimpleNames
 
     root = once("tabular", write)
     return SimpleNamespace(root=root, options=options, result=json.loads((root / "result.json").read_text()))
+
+
+@pytest.fixture
+def taxi() -> PipelineConfig:
+    """The config of a classification, of whose files none has to exist."""
+    label = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)
+    return PipelineConfig(
+        name="taxi",
+        root="/runs/taxi",
+        source="csv",
+        data="/data/rides.csv",
+        source_options={},
+        features=(),
+        train=TrainOptions("model.py:build", label="y"),
+        blessing=Blessing("accuracy", 0.6),
+        survey=TableSurvey((), label, "classification", 100, ("0", "1"), (60, 40)),
+    )
+
+
+@pytest.fixture
+def run_outcome() -> RunOutcome:
+    """The outcome of a run whose model is blessed."""
+    return RunOutcome(
+        "test",
+        33,
+        {"accuracy": 0.9},
+        {"accuracy": (0.85, 0.95)},
+        blessed=True,
+        reasons=(),
+        model="/model",
+        pushed="/serving/1",
+        verdict="balanced",
+        wait_fraction=0.12,
+        wait_uncertainty=0.03,
+        bottleneck="augment",
+        report="/report/report.html",
+    )
 
 
 class FakeEngines:

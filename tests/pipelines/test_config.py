@@ -6,46 +6,31 @@ from pathlib import Path
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig, local_root, resumable, split_data
-from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
-
-LABEL = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)
-CONFIG = PipelineConfig(
-    name="taxi",
-    root="/runs/taxi",
-    source="csv",
-    data="/data/rides.csv",
-    source_options={},
-    features=(),
-    train=TrainOptions("model.py:build", label="y"),
-    blessing=Blessing("accuracy", 0.6),
-    survey=TableSurvey((), LABEL, "classification", 100, ("0", "1"), (60, 40)),
-)
 
 
-def test_everything_is_written_under_the_root() -> None:
-    assert CONFIG.artifacts == "/runs/taxi/artifacts"
-    assert CONFIG.metadata == "/runs/taxi/metadata.sqlite"
-    assert CONFIG.serving == "/runs/taxi/serving"
-    assert CONFIG.logs == "/runs/taxi/logs"
+def test_everything_is_written_under_the_root(taxi: PipelineConfig) -> None:
+    assert taxi.artifacts == "/runs/taxi/artifacts"
+    assert taxi.metadata == "/runs/taxi/metadata.sqlite"
+    assert taxi.serving == "/runs/taxi/serving"
+    assert taxi.logs == "/runs/taxi/logs"
 
 
-def test_logs_are_on_this_machine_wherever_the_root_is() -> None:
-    assert dataclasses.replace(CONFIG, root="gs://bucket/taxi").logs == "runs/taxi/logs"
+def test_logs_are_on_this_machine_wherever_the_root_is(taxi: PipelineConfig) -> None:
+    assert dataclasses.replace(taxi, root="gs://bucket/taxi").logs == "runs/taxi/logs"
     assert local_root("/runs/taxi", "taxi") == "/runs/taxi"
 
 
-def test_checkpoints_stay_where_the_next_attempt_finds_them() -> None:
-    assert resumable(CONFIG).train.checkpoint_dir == "/runs/taxi/checkpoints"
-    own = dataclasses.replace(CONFIG, train=dataclasses.replace(CONFIG.train, checkpoint_dir="/kept"))
+def test_checkpoints_stay_where_the_next_attempt_finds_them(taxi: PipelineConfig) -> None:
+    assert resumable(taxi).train.checkpoint_dir == "/runs/taxi/checkpoints"
+    own = dataclasses.replace(taxi, train=dataclasses.replace(taxi.train, checkpoint_dir="/kept"))
     assert resumable(own).train.checkpoint_dir == "/kept"
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5])
-def test_a_share_of_waiting_is_from_0_to_1(share: float) -> None:
+def test_a_share_of_waiting_is_from_0_to_1(taxi: PipelineConfig, share: float) -> None:
     with pytest.raises(InfeedError, match=rf"max_wait_fraction is {share}"):
-        dataclasses.replace(CONFIG, max_wait_fraction=share)
+        dataclasses.replace(taxi, max_wait_fraction=share)
 
 
 @pytest.mark.parametrize(("metric", "higher"), [("accuracy", True), ("f1", True), ("mse", False)])

@@ -4,7 +4,7 @@ import subprocess
 import pytest
 
 from infeed.components import InfeedError
-from infeed.pipelines.containers import Build, Engine, Mount, find_engine
+from infeed.pipelines.containers import Engine, find_engine
 
 NO_SERVER = 'echo "Cannot connect to the Docker daemon" >&2; exit 1'
 
@@ -32,12 +32,10 @@ def test_where_no_engine_works_each_reason_is_told(engines):
 
 def test_the_command_takes_the_place_of_the_entry_point(engines):
     engines.add("docker")
-    command = find_engine().run(
-        "taxi:1", ["python", "-m", "job"], mounts=[Mount("/data", "/in", read_only=True)], env={"A": "b c"}
-    )
+    command = find_engine().run("taxi:1", ["python", "-m", "job"], folders=["/data"], env={"A": "b c"})
     assert command[:3] == ["docker", "run", "--rm"]
     assert command[-4:] == ["--entrypoint=python", "taxi:1", "-m", "job"]
-    assert {"--volume=/data:/in:ro", "--env=A=b c", "--network=host"} <= set(command)
+    assert {"--volume=/data:/data", "--env=A=b c", "--network=host"} <= set(command)
 
 
 def test_a_command_in_docker_is_not_the_first_process_which_no_signal_ends():
@@ -48,20 +46,20 @@ def test_what_a_command_writes_belongs_to_the_caller():
     assert f"--user={os.getuid()}:{os.getgid()}" in Engine("docker").run("taxi:1", ["id"])
 
 
-def test_the_source_of_a_mount_is_made_absolute(tmp_path, monkeypatch):
+def test_a_mounted_folder_is_made_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert str(Mount("out", "/out")) == f"{tmp_path}/out:/out"
+    assert f"--volume={tmp_path}/out:{tmp_path}/out" in Engine("docker").run("taxi:1", ["job"], folders=["out"])
 
 
 def test_with_buildah_a_container_is_made_for_the_command_and_taken_away_again(engines):
     engines.add("buildah", '[ "$1" != run ] || exit 7')
-    done = subprocess.run(find_engine().run("taxi:1", ["sh", "-c", "exit 7"], mounts=[Mount("/data", "/in")]))
+    done = subprocess.run(find_engine().run("taxi:1", ["sh", "-c", "exit 7"], folders=["/data"]))
     assert done.returncode == 7
     probe, made, ran, removed = engines.calls("buildah")
     name = made[3]
     assert (probe, made) == (["info"], ["from", "--quiet", "--name", name, "taxi:1"])
     assert (ran[:3], ran[-5:]) == (["run", "--isolation", "chroot"], [name, "--", "sh", "-c", "exit 7"])
-    assert "--volume=/data:/in" in ran
+    assert "--volume=/data:/data" in ran
     assert removed == ["rm", name]
 
 
@@ -79,10 +77,8 @@ def test_with_buildah_an_image_that_is_not_there_ends_as_with_docker(engines):
     ],
 )
 def test_a_build_is_given_arguments_secrets_and_labels(engine, begins):
-    build = Build(
-        "folder", "taxi:1", arguments={"BASE": "debian"}, secrets={"pip.conf": "/etc/pip.conf"}, labels={"a": "b c"}
-    )
-    assert Engine(engine).build(build) == [
+    given = ({"BASE": "debian"}, {"pip.conf": "/etc/pip.conf"}, {"a": "b c"}, "steps")
+    assert Engine(engine).build("folder", "taxi:1", *given) == [
         *begins,
         "--build-arg=BASE=debian",
         "--secret=id=pip.conf,src=/etc/pip.conf",

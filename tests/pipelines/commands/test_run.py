@@ -106,33 +106,18 @@ def test_a_column_that_gives_the_label_away_stops_a_strict_run_and_no_other(tmp_
     assert "'cod'" in done.output
 
 
-OUTCOME = RunOutcome(
-    split="test",
-    rows=40,
-    metrics={"accuracy": 0.5},
-    blessed=False,
-    reasons=("its accuracy of 0.5 is below 0.6",),
-    model="runs/model",
-    pushed=None,
-    verdict="balanced",
-    wait_fraction=0.0,
-    wait_uncertainty=0.03,
-    bottleneck="augment",
-    report="report.html",
-)
-
-
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
 @pytest.mark.parametrize(("blessed", "code"), [(True, 0), (False, 3)])
 def test_a_run_from_the_cache_exits_with_3_unless_the_model_is_blessed(
     blessed: bool,
     code: int,
     as_json: list[str],
+    run_outcome: RunOutcome,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    outcome = dataclasses.replace(OUTCOME, blessed=blessed, pushed="runs/serving/1" if blessed else None)
+    outcome = dataclasses.replace(run_outcome, blessed=blessed, pushed="runs/serving/1" if blessed else None)
     last = LastRun("same", "", ("Trainer",), (), (), outcome)
     monkeypatch.setattr(run, "same_run", lambda config, made_of: last)
     monkeypatch.setattr(sys, "stdout", sys.__stdout__)
@@ -143,7 +128,7 @@ def test_a_run_from_the_cache_exits_with_3_unless_the_model_is_blessed(
     if as_json:
         told = json.loads(shown)
         assert (told["exit_code"], told["succeeded"], told["outcome"]["blessed"]) == (code, True, blessed)
-        assert told["outcome"]["rows"] == 40
+        assert told["outcome"]["rows"] == 33
     else:
         assert shown.splitlines()[-1].startswith("predict with" if blessed else "exit code           3:")
 

@@ -16,33 +16,18 @@ from infeed.pipelines.console.nodes import NodeReport, NodeState
 from infeed.pipelines.local.history import PastRun, only_process
 from infeed.pipelines.local.outcome import RunOutcome
 
-OUTCOME = RunOutcome(
-    "test",
-    33,
-    {"accuracy": 0.9},
-    {"accuracy": (0.85, 0.95)},
-    blessed=True,
-    reasons=(),
-    model="/model",
-    pushed="/serving/1",
-    verdict="balanced",
-    wait_fraction=0.12,
-    wait_uncertainty=0.03,
-    bottleneck="",
-    report="/report.html",
-)
-NODES = (NodeReport("Trainer", NodeState.DONE, 4.0),)
 CONFIG = {"train": {"epochs": 3, "label": "y"}, "features": [{"kind": "z_score", "column": "x"}]}
-FIRST = PastRun(1, "2026-01-31T12:00:00.123456", CONFIG, True, 6.0, NODES, OUTCOME, {"train": 66, "test": 33}, "ab12")
-SECOND = dataclasses.replace(FIRST, number=2, config={**CONFIG, "train": {"epochs": 5, "label": "y"}, "data": "x.csv"})
-STOPPED = PastRun(3, "2026-01-31T13:00:00.123456", CONFIG)
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(run_outcome: RunOutcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    nodes, rows = (NodeReport("Trainer", NodeState.DONE, 4.0),), {"train": 66, "test": 33}
+    first = PastRun(1, "2026-01-31T12:00:00.123456", CONFIG, True, 6.0, nodes, run_outcome, rows, "ab12")
+    changed = {**CONFIG, "train": {"epochs": 5, "label": "y"}, "data": "x.csv"}
+    stopped = PastRun(3, "2026-01-31T13:00:00.123456", CONFIG)
     folder = tmp_path / "runs" / "taxi"
     (folder / "history").mkdir(parents=True)
-    for run in (FIRST, SECOND, STOPPED):
+    for run in (first, dataclasses.replace(first, number=2, config=changed), stopped):
         (folder / "history" / f"{run.number:04}.json").write_text(json.dumps(schema.to_plain(run)))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")

@@ -8,7 +8,7 @@ import pytest
 
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.training_job import TrainingJob
-from infeed.pipelines.compile.kubeflow import apply_settings, train_on_machines
+from infeed.pipelines.compile.kubeflow import apply_settings, relative_function_paths, train_on_machines
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.pod import EphemeralVolume
 from infeed.pipelines.job.compiled import Task, leaves, read_tasks
@@ -140,3 +140,20 @@ def test_the_disk_of_a_pod_is_limited_as_kubeflow_limits_accelerators() -> None:
     assert [container(changed, name)["resources"] for name in ("Gen", "Trainer")] == [limit, limit]
     assert node(changed, "Gen").variables == {"INFEED_EPHEMERAL_STORAGE": str(1 << 30)}
     assert node(changed, "Trainer").variables == {}  # the launcher's downloads go to the volume
+
+
+def test_functions_of_the_projects_files_are_named_relative_to_its_folder() -> None:
+    assert relative_function_paths(["/p/model.py:build", {"a": "/p/deep/x.py:f"}], "/p") == [
+        "model.py:build",
+        {"a": "deep/x.py:f"},
+    ]
+
+
+def test_also_inside_of_json_and_in_any_script() -> None:
+    options = {"model_fn": "/café/model.py:build"}
+    assert json.loads(relative_function_paths(json.dumps(options), "/café")) == {"model_fn": "model.py:build"}
+
+
+def test_data_in_the_folder_and_files_elsewhere_stay() -> None:
+    kept = {"data": "/p/data.csv", "other": "/q/model.py:build", "module": "package.model:build", "number": 3}
+    assert relative_function_paths(kept, "/p") == kept

@@ -11,60 +11,32 @@ from pyarrow import csv
 
 import infeed
 from infeed.components.errors import InfeedError
-from infeed.components.trainer.options import TrainOptions
-from infeed.pipelines.config import Blessing, PipelineConfig
+from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
 from infeed.pipelines.local import history
 from infeed.pipelines.local.history import begin, find_root, finish, forget, is_running, only_process, read_runs
 from infeed.pipelines.local.outcome import NodeOutput, RunOutcome
-from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
-OUTCOME = RunOutcome(
-    "test",
-    33,
-    {"accuracy": 0.9},
-    {"accuracy": (0.8, 0.95)},
-    blessed=True,
-    reasons=(),
-    model="/model",
-    pushed="/serving/1",
-    verdict="balanced",
-    wait_fraction=0.1,
-    wait_uncertainty=0.03,
-    bottleneck="",
-    report="/report.html",
-)
 DONE = RunReport((NodeReport("CsvExampleGen", NodeState.DONE, 2.0), NodeReport("Trainer", NodeState.DONE, 4.0)), 6.0)
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineConfig:
+def config(taxi: PipelineConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineConfig:
     """The config of a project whose ExampleGen has written six rows."""
     csv.write_csv(pa.table({"x": range(6), "y": [0, 1] * 3}), tmp_path / "data.csv")
     infeed.ingest(tmp_path / "data.csv", tmp_path / "examples", splits={"train": 1})
     outputs = {("CsvExampleGen", "examples"): NodeOutput(str(tmp_path / "examples"), {})}
     monkeypatch.setattr(history, "latest_outputs", lambda config: outputs)
     (tmp_path / "root").mkdir()
-    label = ColumnSurvey("y", "int", 6, 0, 2, 0.5, 0.5, 3)
-    return PipelineConfig(
-        name="taxi",
-        root=str(tmp_path / "root"),
-        source="csv",
-        data=str(tmp_path / "data.csv"),
-        source_options={},
-        features=(),
-        train=TrainOptions("model.py:build", label="y"),
-        blessing=Blessing("accuracy", 0.6),
-        survey=TableSurvey((), label, "classification", 6, ("0", "1"), (3, 3)),
-    )
+    return dataclasses.replace(taxi, root=str(tmp_path / "root"), data=str(tmp_path / "data.csv"))
 
 
-def test_a_run_is_recorded_at_its_start_and_at_its_end(config: PipelineConfig) -> None:
+def test_a_run_is_recorded_at_its_start_and_at_its_end(config: PipelineConfig, run_outcome: RunOutcome) -> None:
     run = begin(config)
     assert [(one.number, one.status) for one in read_runs(config.root)] == [(1, "stopped")]
-    finish(run, config, DONE, OUTCOME)
+    finish(run, config, DONE, run_outcome)
     (found,) = read_runs(config.root)
-    assert (found.status, found.outcome, found.nodes, found.seconds) == ("pushed", OUTCOME, DONE.nodes, 6.0)
+    assert (found.status, found.outcome, found.nodes, found.seconds) == ("pushed", run_outcome, DONE.nodes, 6.0)
     assert found.config["train"]["label"] == "y"
     assert "survey" not in found.config
 
@@ -87,8 +59,8 @@ def test_a_failed_run_names_its_node_and_without_ingest_has_no_data(config: Pipe
     assert (run.status, run.rows, run.fingerprint) == ("CsvExampleGen failed", {}, "")
 
 
-def test_a_model_that_is_not_blessed_is_not_pushed(config: PipelineConfig) -> None:
-    finish(begin(config), config, DONE, dataclasses.replace(OUTCOME, blessed=False, pushed=None))
+def test_a_model_that_is_not_blessed_is_not_pushed(config: PipelineConfig, run_outcome: RunOutcome) -> None:
+    finish(begin(config), config, DONE, dataclasses.replace(run_outcome, blessed=False, pushed=None))
     assert read_runs(config.root)[0].status == "not blessed"
 
 

@@ -7,25 +7,10 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from infeed.components.trainer.options import TrainOptions
-from infeed.pipelines.config import Blessing, PipelineConfig
+from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.local.scores import Scores, reasons
-from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
 pytestmark = pytest.mark.tfx
-
-LABEL = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)
-CONFIG = PipelineConfig(
-    name="taxi",
-    root="/runs/taxi",
-    source="csv",
-    data="/data/rides.csv",
-    source_options={},
-    features=(),
-    train=TrainOptions("model.py:build", label="y"),
-    blessing=Blessing("accuracy", 0.6),
-    survey=TableSurvey((), LABEL, "classification", 100, ("0", "1"), (60, 40)),
-)
 
 
 @pytest.fixture
@@ -49,18 +34,22 @@ def latest(outcome: ModuleType, blessed: int) -> dict[tuple[str, str], object]:
     }
 
 
-def test_an_outcome_is_gathered_from_several_nodes(outcome: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outcome_is_gathered_from_several_nodes(
+    outcome: ModuleType, taxi: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outcome, "latest_outputs", lambda config: latest(outcome, 1))
-    found = outcome.read_outcome(CONFIG)
+    found = outcome.read_outcome(taxi)
     assert (found.blessed, found.pushed, found.metrics) == (True, "/runs/taxi/serving/1", {"accuracy": 0.9})
     assert (found.split, found.rows, found.intervals) == ("test", 33, {"accuracy": (0.8, 0.95)})
     assert (found.verdict, found.wait_fraction, found.report) == ("balanced", 0.1, "/report/report.html")
     assert found.model.startswith("/model/")
 
 
-def test_a_model_that_is_not_blessed_is_pushed_nowhere(outcome: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_not_blessed_is_pushed_nowhere(
+    outcome: ModuleType, taxi: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outcome, "latest_outputs", lambda config: latest(outcome, 0))
-    assert outcome.read_outcome(CONFIG).pushed is None
+    assert outcome.read_outcome(taxi).pushed is None
 
 
 @pytest.mark.parametrize(
@@ -71,10 +60,12 @@ def test_a_model_that_is_not_blessed_is_pushed_nowhere(outcome: ModuleType, monk
         ("accuracy", True, "its accuracy is 0.5 below that of the last blessed model"),
     ],
 )
-def test_why_a_model_is_not_blessed(metric: str, is_diff: bool, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_a_model_is_not_blessed(
+    metric: str, is_diff: bool, reason: str, taxi: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     value = SimpleNamespace(double_value=SimpleNamespace(value=-0.5 if is_diff else 0.5))
     failure = SimpleNamespace(metric_value=value, metric_key=SimpleNamespace(is_diff=is_diff))
-    blessing = dataclasses.replace(CONFIG.blessing, metric=metric)
+    blessing = dataclasses.replace(taxi.blessing, metric=metric)
     validation = SimpleNamespace(metric_validations_per_slice=[SimpleNamespace(failures=[failure])])
     monkeypatch.setattr("tensorflow_model_analysis.load_validation_result", lambda uri: validation)
     assert reasons("/evaluation", blessing) == (reason,)

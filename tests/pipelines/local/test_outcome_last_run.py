@@ -22,31 +22,12 @@ from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
 from infeed.pipelines.local import outcome
 from infeed.pipelines.local.outcome import NodeOutput, RunOutcome, digest_of, keeping_last_run, remember, same_run
 from infeed.pipelines.local.scores import Guess
-from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
-LABEL = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)
-OUTCOME = RunOutcome(
-    split="test",
-    rows=33,
-    metrics={"accuracy": 0.9},
-    intervals={"accuracy": (0.8, 0.95)},
-    guesses={"accuracy": Guess(0.6, "always '0'")},
-    caution="33 test rows are few",
-    blessed=True,
-    reasons=(),
-    model="/model",
-    pushed="/serving/1",
-    verdict="balanced",
-    wait_fraction=0.1,
-    wait_uncertainty=0.03,
-    bottleneck="augment",
-    report="/report/report.html",
-)
 NODES = ("CsvExampleGen", "Trainer", "latest_blessed_model")
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> PipelineConfig:
+def config(taxi: PipelineConfig, tmp_path: Path) -> PipelineConfig:
     """A project after its first run."""
     (tmp_path / "data.csv").write_text("x,y\n1,0\n")
     (tmp_path / "helper.py").write_text("UNITS = 3\n")
@@ -54,25 +35,28 @@ def config(tmp_path: Path) -> PipelineConfig:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "metadata.sqlite").write_bytes(b"what TFX has written down")
     (tmp_path / "run" / "artifact").mkdir()
-    return PipelineConfig(
-        name="taxi",
+    train = TrainOptions(f"{tmp_path}/model.py:build", label="y")
+    return dataclasses.replace(
+        taxi,
         root=str(tmp_path / "run"),
-        source="csv",
         data=str(tmp_path / "data.csv"),
-        source_options={},
         features=(ZScore("x"), Label("y")),
-        train=TrainOptions(f"{tmp_path}/model.py:build", label="y"),
-        blessing=Blessing("accuracy", 0.6),
-        survey=TableSurvey((), LABEL, "classification", 100, ("0", "1"), (60, 40)),
+        train=train,
     )
 
 
 @pytest.fixture
-def ran(config: PipelineConfig, monkeypatch: pytest.MonkeyPatch) -> PipelineConfig:
+def full_outcome(run_outcome: RunOutcome) -> RunOutcome:
+    guesses = {"accuracy": Guess(0.6, "always '0'")}
+    return dataclasses.replace(run_outcome, guesses=guesses, caution="33 test rows are few")
+
+
+@pytest.fixture
+def ran(config: PipelineConfig, full_outcome: RunOutcome, monkeypatch: pytest.MonkeyPatch) -> PipelineConfig:
     outputs = {("Trainer", "model"): NodeOutput(f"{config.root}/artifact", {}), ("Old", "x"): NodeOutput("/gone", {})}
     monkeypatch.setattr(outcome, "latest_outputs", lambda config: outputs)
     report = RunReport(tuple(NodeReport(name, NodeState.DONE, 2.0) for name in NODES), 6.0)
-    remember(config, digest_of(config), report, OUTCOME, ["latest_blessed_model"])
+    remember(config, digest_of(config), report, full_outcome, ["latest_blessed_model"])
     return config
 
 
@@ -80,10 +64,12 @@ def is_same(config: PipelineConfig) -> bool:
     return same_run(config, digest_of(config)) is not None
 
 
-def test_a_run_of_the_same_has_the_outcome_of_the_last_and_all_nodes_from_the_cache(ran: PipelineConfig) -> None:
+def test_a_run_of_the_same_has_the_outcome_of_the_last_and_all_nodes_from_the_cache(
+    ran: PipelineConfig, full_outcome: RunOutcome
+) -> None:
     last = same_run(ran, digest_of(ran))
     assert last is not None
-    assert last.outcome == OUTCOME
+    assert last.outcome == full_outcome
     told: list[tuple[NodeReport, ...]] = []
     report = last.report(lambda nodes: told.append(tuple(nodes)))
     states = {node.name: node.state for node in report.nodes}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
-from infeed.pipelines.project.config_file import read_project
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.project.config_file import read_project, read_yaml
 
 
 def test_a_dotted_module_of_the_project_is_named_by_its_file(tmp_path: Path) -> None:
@@ -15,3 +19,60 @@ def test_a_dotted_module_of_the_project_is_named_by_its_file(tmp_path: Path) -> 
     project = read_project(str(config))
     assert project.reference("networks.dense:build") == f"{tmp_path}/networks/dense.py:build"
     assert project.reference("os.path:join") == "os.path:join"
+
+
+BOMB = "a0: &a0 [" + "lol, " * 9 + "lol]\n"
+BOMB += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
+REFUSED = {
+    "a name twice": ("train:\n  epochs: 1\n  seed: 3\n  epochs: 2\n", r"'epochs' is already in line 2", 4),
+    "a quoted name twice": ("data: a\n'data': b\n", r"'data' is already in line 1", 2),
+    "aliases of aliases": (BOMB, r"more than 1 MB after expanding", 6),
+    "long text by aliases": (f"a: &a {'x' * 5000}\nb: [{'*a, ' * 300}]\n", r"more than 1 MB after expanding", 2),
+    "an alias inside of itself": ("a: &a [1, *a]\n", r"\*a is inside the value", 1),
+    "brackets": ("data: " + "[" * 100_000, r"nested more than 50 deep", 1),
+    "mappings": ("\n".join(" " * n + "a:" for n in range(1000)), r"nested more than 50 deep", 50),
+    "no date": ("data: x\nname: 2020-13-45\n", r"'2020-13-45' is not a valid value: month must be in 1..12", 2),
+    "a tag of Python": ("data: x\nname: !!python/object/apply:os.system [id]\n", r"could not determine a constr", 2),
+    "an end that is missing": ("data: 'x\n", r"found unexpected end of stream", 2),
+    "two documents": ("a: 1\n---\nb: 2\n", r"but found another document", 2),
+    "a control character": ("data: x\nname: \0\n", r"special characters are not allowed", 2),
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "config.yaml"
+
+
+@pytest.mark.parametrize(("text", "problem", "line"), REFUSED.values(), ids=REFUSED)
+def test_what_would_be_read_otherwise_than_it_looks_is_refused_at_once(
+    path: Path, text: str, problem: str, line: int
+) -> None:
+    path.write_text(text)
+    began = time.process_time()
+    with pytest.raises(InfeedError, match=rf"not valid YAML: .*{problem}(.|\n)*config\.yaml, line {line}\n"):
+        read_project(str(path))
+    assert time.process_time() - began < 60  # where brackets or aliases are followed, it takes minutes
+
+
+def test_text_of_another_encoding_is_told_with_its_line(path: Path) -> None:
+    path.write_bytes("data: x\nlabel: Größe\n".encode("latin-1"))
+    with pytest.raises(InfeedError, match=r"not valid YAML: invalid start byte(.|\n)*line 2\n"):
+        read_project(str(path))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_encodings_that_say_what_they_are_are_read(path: Path, encoding: str) -> None:
+    path.write_text("label: Größe\nrate: 1e-3\n", encoding=encoding)
+    assert read_yaml(path) == {"label": "Größe", "rate": 0.001}
+
+
+def test_a_file_of_data_is_refused_before_it_is_read(path: Path) -> None:
+    path.write_text("- 1\n" * 400_000)
+    with pytest.raises(InfeedError, match="more than 1 MB"):
+        read_project(str(path))
+
+
+def test_a_few_aliases_and_merged_mappings_are_no_bomb(path: Path) -> None:
+    path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\nc: *a\n")
+    assert read_yaml(path) == {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}, "c": {"x": 1, "y": 2}}

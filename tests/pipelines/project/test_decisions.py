@@ -1,14 +1,23 @@
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from infeed.components import DecodeImage, Label, ZScore
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.errors import InfeedError
-from infeed.pipelines.project.decisions import choose_blessing, why
+from infeed.components.example_gen.sources.folders import FileRef
+from infeed.pipelines.config import Blessing
+from infeed.pipelines.project.decisions import choose_blessing, choose_schedule, notes, nothing_to_learn_from, why
 from infeed.pipelines.project.survey import survey_table
-from infeed.pipelines.surveys import TableSurvey
+from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Layout, TableSurvey
 
 
 def survey(tmp_path: Path, **rows: int) -> TableSurvey:
@@ -60,3 +69,160 @@ def test_what_is_given_wins(tmp_path: Path) -> None:
 def test_a_metric_that_does_not_fit_is_told(tmp_path: Path, given: dict[str, Any], message: str) -> None:
     with pytest.raises(InfeedError, match=message):
         choose_blessing(survey(tmp_path, a=30, b=30, c=30), given)
+
+
+NUMBER = ColumnSurvey("x", "float", rows=100, missing=0, distinct=80, mean=2.0, std=3.0, commonest=5)
+LABEL = dataclasses.replace(NUMBER, name="y", type="int", distinct=2)
+TABLE = TableSurvey((NUMBER,), LABEL, "classification", 100, ("no", "yes"), (97, 3))
+BLESSING = Blessing("accuracy", 0.97)
+
+
+def said(survey: TableSurvey | ImageSurvey, about: str) -> list[str]:
+    features = (ZScore("x"), Label("y"))
+    return [words for name, words in notes(survey, "rides.csv", features, BLESSING) if name == about]
+
+
+def test_a_rare_class_is_told() -> None:
+    [words] = said(TABLE, "label")
+    assert (
+        words
+        == "y: 2 classes: no (97.0%), yes (3.0%); yes has 3 rows: training or evaluation may miss such a rare class"
+    )
+
+
+def test_a_class_that_begins_with_a_space_is_shown_with_it() -> None:
+    [words] = said(dataclasses.replace(TABLE, classes=(" no", "yes")), "label")
+    assert "' no' (97.0%)" in words
+
+
+def test_of_many_classes_only_their_number_is_told() -> None:
+    many = dataclasses.replace(TABLE, classes=tuple(map(str, range(20))), class_rows=(5,) * 20)
+    assert said(many, "label") == ["y: 20 classes of 5 rows: a model learns little from few rows a class"]
+
+
+def test_a_quantity_of_few_values_may_be_classes() -> None:
+    [words] = said(dataclasses.replace(TABLE, task="regression", classes=(), class_rows=()), "label")
+    assert words.startswith("y: a quantity, 2 on average, deviation 3; its 2 values may be classes")
+
+
+def test_a_number_of_its_own_in_every_row_may_be_a_name() -> None:
+    number = dataclasses.replace(NUMBER, type="int", distinct=100)
+    assert said(dataclasses.replace(TABLE, columns=(number,)), "note") == [
+        "x: every row has its own number; if it only identifies the row, leave it out"
+    ]
+
+
+def test_a_column_that_is_used_and_always_the_same_is_told_with_its_value() -> None:
+    statistics = ColumnStatistics.of("x", pa.array([7] * 100))
+    always = dataclasses.replace(NUMBER, type="int", distinct=1, missing=0, statistics=statistics)
+    assert said(dataclasses.replace(TABLE, columns=(always,)), "note") == [
+        "x: every row has the same value, 7: it carries no information, so leave it out"
+    ]
+
+
+@pytest.mark.parametrize(("channels", "color"), [(1, "gray"), (3, "RGB")])
+def test_pictures_are_told_with_their_size_and_what_is_left_out(channels: int, color: str) -> None:
+    layout = Layout((), {"train": "training/*/*", "eval": "val/*/*"}, unused="test")
+    pictures = ImageSurvey(layout, ("cat", "dog"), (30, 10), 40, 8, 9, channels, most=38)
+    assert said(pictures, "data") == [f"rides.csv: 40 pictures of 8 x 9 px, {color}; 2 of other sizes"]
+    assert said(pictures, "left out")[0].startswith("test: ")
+
+
+def test_a_table_of_which_nothing_can_be_learned_is_told_with_reasons_and_advice() -> None:
+    why, advice = "nearly every row has its own value", "write '31.1.2024' as numbers"
+    date = dataclasses.replace(NUMBER, name="day", type="bytes", distinct=None, useless=why, advice=advice)
+    error = nothing_to_learn_from(dataclasses.replace(TABLE, columns=(date,)), "rides.csv")
+    assert error.what.startswith("no column is left to learn 'y' from: day (nearly every row has its own value)")
+    assert "day: write '31.1.2024' as numbers" in (error.do or "")
+
+
+@pytest.mark.parametrize(("rule", "word"), [("stretch", "squashed"), ("fit", "padded"), ("crop", "cropped")])
+def test_how_pictures_become_one_size_is_said_with_the_other_ways(rule: Any, word: str) -> None:
+    pictures = ImageSurvey(Layout((), {}), ("cat", "dog"), (30, 10), 40, 8, 9, 3, most=38, resize=rule)
+    feature = DecodeImage(8, 9, resize=rule)
+    ((about, words),) = [note for note in notes(pictures, "d", [feature], BLESSING) if note[0] == "size"]
+    assert (about, word in words, "8 x 9 px" in words) == ("size", True, True)
+    others = {"stretch", "fit", "crop"} - {rule}
+    assert all(other in words.partition("--resize")[2] for other in others)
+
+
+def test_nothing_is_said_of_sizes_if_all_pictures_have_the_one_that_the_model_takes() -> None:
+    pictures = ImageSurvey(Layout((), {}), ("cat", "dog"), (30, 10), 40, 8, 9, 3, most=40)
+    assert "size" not in dict(notes(pictures, "d", [DecodeImage(8, 9)], BLESSING))
+    assert "size" in dict(notes(pictures, "d", [DecodeImage(4, 4)], BLESSING))
+
+
+def table(rows: int) -> TableSurvey:
+    return TableSurvey((), ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60), "regression", rows)
+
+
+def pictures(train: int, evaluation: int, splits: dict[str, str]) -> ImageSurvey:
+    folders = ["training"] * train + ["val"] * evaluation
+    refs = tuple(FileRef("/data", f"{folder}/cat/{number}.png", 1, "cat") for number, folder in enumerate(folders))
+    return ImageSurvey(Layout(refs, splits), ("cat",), (len(refs),), len(refs), 8, 8, 3, len(refs))
+
+
+SPLIT = {"train": "training/*/*", "eval": "val/*/*"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "epochs", "patience"),
+    [
+        (569, 64, 100, 33),
+        (6_667, 64, 28, 9),
+        (66_667, 512, 23, 8),
+        (1_000_000, 1024, 10, 3),
+        (100_000_000, 1024, 10, 3),
+    ],
+)
+def test_many_rows_are_trained_on_in_larger_batches_and_fewer_epochs(
+    rows: int, batch_size: int, epochs: int, patience: int
+) -> None:
+    chosen, _ = choose_schedule(table(rows), rows, {})
+    assert chosen == {"batch_size": batch_size, "epochs": epochs, "patience": patience}
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "epochs", "patience"),
+    [
+        (80, 64, 100, 33),  # an epoch is one step
+        (400, 64, 33, 11),
+        (1_198, 64, 20, 7),
+        (60_000, 256, 12, 4),
+        (1_000_000, 256, 10, 3),
+    ],
+)
+def test_pictures_are_trained_on_in_smaller_batches_and_for_two_hundred_steps_where_they_are_few(
+    rows: int, batch_size: int, epochs: int, patience: int
+) -> None:
+    chosen, _ = choose_schedule(pictures(1, 1, SPLIT), rows, {})
+    assert chosen == {"batch_size": batch_size, "epochs": epochs, "patience": patience}
+
+
+@given(rows=st.integers(20, 10**9), more=st.integers(0, 10**9))
+def test_more_rows_never_mean_smaller_batches_or_more_epochs_than_the_bounds(rows: int, more: int) -> None:
+    chosen = [choose_schedule(table(number), number, {})[0] for number in (rows, rows + more)]
+    few, many = (one["batch_size"] for one in chosen)
+    assert few <= many
+    assert {few & (few - 1), many & (many - 1)} == {0}  # powers of two
+    assert all(64 <= one["batch_size"] <= 1024 and 10 <= one["epochs"] <= 100 for one in chosen)
+
+
+def test_a_schedule_is_told_with_its_reason(golden: Callable[..., None]) -> None:
+    given = ({}, {"batch_size": 64, "epochs": 2})
+    golden("schedules.txt", "".join(f"{choose_schedule(table(100_000), 66_667, one)[1]}\n" for one in given))
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"batch_size": 64}, {"batch_size": 64, "epochs": 10, "patience": 3}),
+        ({"epochs": 7}, {"batch_size": 512, "epochs": 7, "patience": None}),  # as many as were asked for
+        ({"epochs": 7, "patience": 1}, {"batch_size": 512, "epochs": 7, "patience": 1}),
+        ({"patience": None}, {"batch_size": 512, "epochs": 23, "patience": None}),
+        ({"epochs": None, "strategy": "auto"}, {"batch_size": 512, "epochs": 23, "patience": 8, "strategy": "auto"}),
+        ({"epochs": "ten"}, {"batch_size": 512, "epochs": "ten", "patience": None}),  # TrainOptions refuses it
+    ],
+)
+def test_a_schedule_that_is_given_wins(said: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert choose_schedule(table(100_000), 66_667, said)[0] == expected

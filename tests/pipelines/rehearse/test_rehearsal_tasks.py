@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -7,8 +8,10 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.job.compiled import read_tasks
+from infeed.components.project_archive import VARIABLE, digest
+from infeed.pipelines.job.compiled import CompiledJob, read_tasks
 from infeed.pipelines.rehearse.custom_job import ENTRY_POINT
+from infeed.pipelines.rehearse.locations import PathMapping
 from infeed.pipelines.rehearse.rehearsal import check_tasks
 
 RESOLVER = {"resolver": {"outputArtifactQueries": {}}}
@@ -71,3 +74,29 @@ def test_kubeflow_runs_no_drivers(jobs: ModuleType, tmp_path: Path) -> None:
     compiled = jobs.job({"ingest": ingest})
     assert jobs.states(jobs.run(compiled, tmp_path, target="kubeflow")) == {"ingest": "done"}
     assert jobs.states(jobs.run(compiled, tmp_path, target="vertex")) == {"ingest": "failed"}
+
+
+ARCHIVE = b"archive"
+
+
+@pytest.fixture
+def compiled(jobs: ModuleType, tmp_path: Path) -> CompiledJob:
+    made = jobs.step("write('model', open(os.environ['INFEED_PROJECT']).read())", gives=["model"])
+    place = f"gs://b/taxi/project/{digest(ARCHIVE)}.tar.gz"
+    made["executor"]["container"]["env"] = [{"name": VARIABLE, "value": place}]
+    return dataclasses.replace(jobs.job({"Trainer": made}), file=str(tmp_path / "taxi.json"))
+
+
+def test_the_steps_find_the_archive_in_the_mapped_place(
+    jobs: ModuleType, compiled: CompiledJob, tmp_path: Path
+) -> None:
+    (tmp_path / "taxi.project.tar.gz").write_bytes(ARCHIVE)
+    ended = jobs.run(compiled, tmp_path / "root", maps=(PathMapping.parse(f"gs://b={tmp_path}/b"),))
+    assert jobs.text(ended, "Trainer", "model") == "archive"
+    assert len(list((tmp_path / "b" / "taxi" / "project").iterdir())) == 1
+
+
+def test_without_the_archive_no_step_starts(jobs: ModuleType, compiled: CompiledJob, tmp_path: Path) -> None:
+    with pytest.raises(InfeedError, match="missing"):
+        jobs.run(compiled, tmp_path / "root", maps=(PathMapping.parse(f"gs://b={tmp_path}/b"),))
+    assert not (tmp_path / "root" / "logs").exists()

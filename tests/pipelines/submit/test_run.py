@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from infeed.components.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeState
-from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmissionOutcome, blames_image
+from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmissionOutcome, blames_image, check_cron
 
 DONE = Step("ExampleGen", NodeState.DONE, 3.0)
 FAILED = Step("Trainer", NodeState.FAILED, 9.0, error="no data", jobs=("pod-1",), log="kubectl logs pod-1")
@@ -121,3 +122,17 @@ def test_a_warning_is_told_beside_the_rest() -> None:
     outcome = SubmissionOutcome(Started(warning="not listed under 'weekly'"), "finished")  # type: ignore[arg-type]
     assert text(outcome) == "finished\nnot listed under 'weekly'"
     assert outcome.as_json(IMAGES)["warning"] == "not listed under 'weekly'"
+
+
+@pytest.mark.parametrize("expression", ["0 6 * * 1-5", "*/15 0-6 1,15 * MON", "  0 6  * * *"])
+def test_five_fields_are_a_cron_expression(expression: str) -> None:
+    assert check_cron(expression).split() == expression.split()
+
+
+@pytest.mark.parametrize(
+    "expression", ["", "0 6 * *", "0 0 6 * * *", "0 6 * * ;", "@daily", "0 25 * * *", "0 6 0 * 1-9"]
+)
+def test_anything_else_is_refused(expression: str) -> None:
+    with pytest.raises(InfeedError) as error:
+        check_cron(expression)
+    assert error.value.where == "--cron"
