@@ -103,7 +103,12 @@ class OnEngine:
     folder: str  # for graphs that all workers can read
 
     def __call__(self, traced: Traced, wanted: Mapping[Any, Sequence[Wanted]]) -> Mapping[Any, list[Sink]]:
-        parts = [_Part(number, shard) for number, key in enumerate(wanted) for shard in self._ranges(key)]
+        everything = [part.rows for part in self.all_parts]
+        parts = [
+            _Part(number, shard)
+            for number, key in enumerate(wanted)
+            for shard in (everything if key.is_flattened_dataset_key() else self.analyzed[key])
+        ]
         if not parts:
             return {}
         folder = common.get_unique_temp_path(self.folder)
@@ -116,11 +121,6 @@ class OnEngine:
     def all_parts(self) -> list[_Part]:
         """Return what a phase reads whose analyzers all need all rows, as without a cache."""
         return [_Part(0, shard) for ranges in self.analyzed.values() for shard in ranges]
-
-    def _ranges(self, key: Any) -> Sequence[ShardRange]:
-        if key.is_flattened_dataset_key():
-            return [part.rows for part in self.all_parts]
-        return self.analyzed[key]
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,15 @@ def _transform(cluster: Cluster, first: _First, given: Mapping[str, Any], by_tft
 
     if reason := _obstacle(given):
         return on_beam(reason)
+    specs = given["analyze_data_list"][0].tfxio.TensorAdapter().OriginalTypeSpecs()
+    caching: dict[str, Any] = {}
+    if given["output_cache_dir"] or given["input_cache_dir"]:
+        datasets = [dataset.dataset_key for dataset in given["analyze_data_list"]]
+        cached = cache.find(given["input_cache_dir"], datasets) if given["input_cache_dir"] else {}
+        caching = {"datasets": datasets, "cached": cached}
+    graph = first.graph(given["preprocessing_fn"], specs, given["temp_path"])
     try:
-        plan = _plan(first, given)
+        plan = Plan.of(graph, save_options=given["save_options"], **caching)
     except UnknownNodesError as error:
         return on_beam(f"the analysis has what only tft on Beam knows: {error}")
     asked = None if given["disable_statistics"] else _statistics_asked(plan, given)
@@ -126,17 +133,6 @@ def _obstacle(given: Mapping[str, Any]) -> str:
     return ""
 
 
-def _plan(first: _First, given: Mapping[str, Any]) -> Plan:
-    specs = given["analyze_data_list"][0].tfxio.TensorAdapter().OriginalTypeSpecs()
-    caching: dict[str, Any] = {}
-    if given["output_cache_dir"] or given["input_cache_dir"]:
-        datasets = [dataset.dataset_key for dataset in given["analyze_data_list"]]
-        cached = cache.find(given["input_cache_dir"], datasets) if given["input_cache_dir"] else {}
-        caching = {"datasets": datasets, "cached": cached}
-    graph = first.graph(given["preprocessing_fn"], specs, given["temp_path"])
-    return Plan.of(graph, save_options=given["save_options"], **caching)
-
-
 @dataclass(frozen=True)
 class _Statistics:
     """Options of the statistics before and after the transform."""
@@ -148,14 +144,10 @@ class _Statistics:
 
 def _statistics_asked(plan: Plan, given: Mapping[str, Any]) -> _Statistics:
     """Return TFX's options, as the user's function has changed them."""
-    change, output = given["stats_options_updater_fn"], given["transform_output_path"]
-    schemas = (given["input_dataset_metadata"].schema, plan.graph.schema())
-    kinds = (StatsType.PRE_TRANSFORM, StatsType.POST_TRANSFORM)
-    paths: tuple[tuple[Any, ...], ...] = ((), (plan.assets, output))
-    raw, transformed = (
-        Asked.of(tfx_seam.stats_options(change, kind, schema, *more))
-        for kind, schema, more in zip(kinds, schemas, paths, strict=True)
-    )
+    options = partial(tfx_seam.stats_options, given["stats_options_updater_fn"])
+    raw = Asked.of(options(StatsType.PRE_TRANSFORM, given["input_dataset_metadata"].schema))
+    schema, output = plan.graph.schema(), given["transform_output_path"]
+    transformed = Asked.of(options(StatsType.POST_TRANSFORM, schema, plan.assets, output))
     beyond = raw.request.beyond or transformed.request.beyond
     for name, feature in plan.graph.outputs.items():
         if isinstance(feature, tf.RaggedTensor) and feature.shape.rank > 2:

@@ -264,7 +264,10 @@ def write(operation: Any, scratch: Scratch, entries: Iterable[Entry], reserved: 
         entries = itertools.chain(((-1, token) for token in taken), (one for one in entries if one[1] not in held))
         first = list(itertools.islice(entries, 1)) or [tft_seam.empty_vocabulary_entry(operation.input_dtype)]
         entries = itertools.chain(first, entries)
-    lines = (_line(entry, operation.store_frequency) for entry in entries)
+    lines = (
+        tf.compat.as_bytes(f"{order} {tf.compat.as_str_any(token)}") if operation.store_frequency else bytes(token)
+        for order, token in entries
+    )
     path = posixpath.join(scratch.folder, operation.vocab_filename)
     if operation.file_format == "text":
         with files.open_output(path) as file:
@@ -274,10 +277,3 @@ def write(operation: Any, scratch: Scratch, entries: Iterable[Entry], reserved: 
     path = f"{path}.tfrecord.gz"
     records.write_records(path, framed(lines), gzip_level=1)
     return path
-
-
-def _line(entry: Entry, with_frequency: bool) -> bytes:
-    order, token = entry
-    if not with_frequency:
-        return bytes(token)
-    return bytes(tf.compat.as_bytes(f"{order} {tf.compat.as_str_any(token)}"))

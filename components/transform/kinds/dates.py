@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from infeed.components.checks import about, check_fields, require
 from infeed.components.errors import InfeedError
-from infeed.components.transform.feature import Clean, FlatColumn, is_finite
+from infeed.components.transform.feature import Clean, FlatColumn, is_finite, tf
 
 Part = Literal[
     "year", "quarter", "month", "week", "day", "day_of_year", "weekday", "hour", "minute", "second", "days", "seconds"
@@ -81,8 +81,6 @@ class DatePart(Clean):
         return "int"
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        import tensorflow as tf
-
         from infeed.components.transform.operators.dates import from_epoch, in_calendar, parse, part_of
 
         if self.format in EPOCHS:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from infeed.components.checks import as_tuples
 from infeed.components.errors import InfeedError
 from infeed.components.transform.analyses import Analysis, Frequencies, Moments, as_word, is_word
-from infeed.components.transform.feature import Feature, FlatColumn, Tables, Values, as_strings
+from infeed.components.transform.feature import Feature, FlatColumn, Tables, Values, as_strings, tf
 from infeed.components.transform.kinds.clean import AnyClean
 from infeed.components.transform.kinds.encode import any_of_rows
 
@@ -58,8 +58,6 @@ class Label(Feature):
         return (Moments,) if self.task == "regression" else (Frequencies,)
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         without = found[0].missing + (found[0].counts.get(b"", 0) if isinstance(found[0], Frequencies) else 0)
         if without and self.missing == "error" and self.task != "multilabel":
             raise InfeedError(

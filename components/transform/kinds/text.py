@@ -18,7 +18,7 @@ from infeed.components.checks import at_least, require
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.transform.analyses import ByKey, as_word
-from infeed.components.transform.feature import FlatColumn, Tables, as_strings
+from infeed.components.transform.feature import FlatColumn, Tables, as_strings, tf
 from infeed.components.transform.kinds.clean import Prepared
 from infeed.components.transform.kinds.encode import Looked
 
@@ -61,24 +61,17 @@ class BagOfWords(Looked):
         """Return the tokens with keys that mark the first occurrence in a row, which counts the row."""
         if self.weights != "tf_idf":
             return column
-        import tensorflow as tf
-
         from infeed.components.transform.operators.text import first_in_row
 
-        tokens = as_strings(column)
-        splits = tf.range(tf.size(tokens, tf.int64) + 1) if column.splits is None else column.splits
-        return column._replace(keys=tf.where(first_in_row(tokens, splits), _FIRST, _AGAIN))
+        return column._replace(keys=tf.where(first_in_row(as_strings(column), column.row_splits), _FIRST, _AGAIN))
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         from infeed.components.transform.operators.text import bag, tf_idf
 
         counts = found[0].overall if isinstance(found[0], ByKey) else found[0]
         words = self.words(counts)
         places = self.index(column, counts, tables) - 1  # -1 has no place
-        splits = tf.range(tf.size(places, tf.int64) + 1) if column.splits is None else column.splits
-        rows = tf.RaggedTensor.from_row_splits(places, splits, validate=False)
+        rows = tf.RaggedTensor.from_row_splits(places, column.row_splits, validate=False)
         if self.weights != "tf_idf":
             return bag(rows, self.cardinality(len(words)), binary=self.weights == "binary")
         first = dict(found[0].of.items())[_FIRST].counts
@@ -135,8 +128,6 @@ class Subwords(Prepared):
 
     def prepare(self, columns: Sequence[FlatColumn]) -> FlatColumn:
         """Return the column of subwords, int64, with begin and end."""
-        import tensorflow as tf
-
         (column,) = columns
         split = _wordpiece(self) if self.tokenizer == "wordpiece" else _sentencepiece(self)
         pieces = split.pieces_of(tf.where(column.present, column.values, ""))  # ragged [texts, (pieces)]
@@ -156,8 +147,6 @@ class Subwords(Prepared):
         return column.values
 
     def shape(self, column: FlatColumn, result: Any) -> Any:
-        import tensorflow as tf
-
         ragged = tf.RaggedTensor.from_row_splits(result, column.splits, validate=False)
         return ragged if self.length is None else ragged.to_tensor(self.pad, shape=[None, self.length])
 
@@ -168,8 +157,6 @@ class _Tokenizer(NamedTuple):
 
 
 def _wordpiece(feature: Subwords) -> _Tokenizer:
-    import tensorflow as tf
-
     places = {piece: place for place, piece in enumerate(_read(feature).decode("utf-8").splitlines())}
     if _UNKNOWN not in places:
         raise InfeedError(
@@ -183,8 +170,6 @@ def _wordpiece(feature: Subwords) -> _Tokenizer:
 
 
 def _sentencepiece(feature: Subwords) -> _Tokenizer:
-    import tensorflow as tf
-
     make, model = tensorflow_text(feature).SentencepieceTokenizer, _read(feature)
     with tf.init_scope():
         try:
