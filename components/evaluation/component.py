@@ -57,9 +57,7 @@ def evaluate(
 ) -> Any:
     """Evaluate what the artifacts and exec properties of TFX's executor describe; see `evaluate.evaluate`.
 
-    Raises:
-      BeyondError: only TFX's own executor can do this. Nothing is written.
-      InfeedError: the input is wrong.
+    If only TFX's own executor can do this, it is a BeyondError, and nothing is written.
     """
     if reason := tfma_seam.EVALUATION.available():
         raise BeyondError(reason)

@@ -123,21 +123,15 @@ class MeanTotals(_Sums):
         )
 
 
-def _percentage(label: Array, prediction: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return 100 * np.where(label == 0, np.nan, np.abs((label - prediction) / label))
-
-
-def _squared_logarithm(label: Array, prediction: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.abs(np.log(label + 1) - np.log(prediction + 1)).astype(np.float64) ** 2)
-
-
 _ERRORS: Mapping[str, Callable[[Array, Array], Array]] = {
     "MeanAbsoluteError": lambda label, prediction: np.abs(label - prediction),
     "MeanSquaredError": lambda label, prediction: (label - prediction).astype(np.float64) ** 2,
-    "MeanAbsolutePercentageError": _percentage,
-    "MeanSquaredLogarithmicError": _squared_logarithm,
+    "MeanAbsolutePercentageError": lambda label, prediction: (
+        100 * np.where(label == 0, np.nan, np.abs((label - prediction) / label))
+    ),
+    "MeanSquaredLogarithmicError": lambda label, prediction: (
+        np.abs(np.log(label + 1) - np.log(prediction + 1)).astype(np.float64) ** 2
+    ),
 }
 
 
@@ -146,7 +140,8 @@ class MeanError(_Sums):
 
     def terms(self, batch: Batch) -> Terms:
         pairs = flat(self.subject.pairs(batch))
-        errors = _ERRORS[tfma_seam.kind_of(self.combiner)](pairs.labels, pairs.predictions).astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors = _ERRORS[tfma_seam.kind_of(self.combiner)](pairs.labels, pairs.predictions).astype(np.float64)
         is_error = ~np.isnan(errors)
         weights = np.where(is_error, pairs.weights, 0.0)
         return (np.stack([np.where(is_error, errors, 0.0) * weights, weights], -1).sum(axis=1),)

@@ -32,21 +32,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is evaluated, as plain data that travels to workers.
+    """What is evaluated, as plain data that travels to workers."""
 
-    Attributes:
-      config: an EvalConfig that TFMA has completed, serialized.
-      models: ModelSpec, serialized, and folder of each model; the candidate first.
-      default_metrics: whether the metrics that a Keras model was compiled with are asked for.
-      known: columns that the examples are known to have, those that few rows have among them; empty if nobody knows.
-      most_rows, most_bytes: of a batch.
-    """
-
-    config: bytes
-    models: tuple[tuple[bytes, str], ...]
-    default_metrics: bool
-    known: frozenset[str]
-    most_rows: int
+    config: bytes  # an EvalConfig that TFMA has completed, serialized
+    models: tuple[tuple[bytes, str], ...]  # ModelSpec, serialized, and folder of each model; the candidate first
+    default_metrics: bool  # whether the metrics that a Keras model was compiled with are asked for
+    known: frozenset[str]  # columns that the examples are known to have, even if few rows have them; empty if unknown
+    most_rows: int  # of a batch
     most_bytes: int
     report: ModelReport | None = None
 
@@ -78,17 +70,12 @@ def load_models(evaluation: Evaluation) -> list[EvaluatedModel]:
 
 @dataclass
 class Measurement:
-    """What has been measured of some rows: for each slice one total of each leaf, however many rows it has.
-
-    Attributes:
-      filled: the specs that have had rows
-      collected: what a model report keeps of the rows; None without one
-    """
+    """What has been measured of some rows: for each slice one total of each leaf, however many rows it has."""
 
     rows: int = 0
     totals: dict[SliceKey, list[Any]] = field(default_factory=dict)
-    filled: set[SliceSpec] = field(default_factory=set)
-    collected: Collected | None = None
+    filled: set[SliceSpec] = field(default_factory=set)  # the specs that have had rows
+    collected: Collected | None = None  # what a model report keeps of the rows; None without one
 
     def add(self, key: SliceKey, totals: Sequence[Any], plan: MetricPlan) -> None:
         """Adds the totals of further rows of a slice."""
@@ -141,12 +128,7 @@ def metrics_of(evaluation: Evaluation, found: Measurement) -> list[tuple[SliceKe
 
 
 def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part: ShardRange) -> Measurement:
-    """Measure the models on a range of records, batch by batch.
-
-    Raises:
-      BeyondError: what only TFX's own executor can do.
-      InfeedError: labels or predictions that a metric cannot be of, or what `measure` says of columns and labels.
-    """
+    """Measure the models on a range of records, batch by batch. The errors are those of `measure`."""
     plan, specs, pairs = plan_of(evaluation.config), slices_of(evaluation.config), evaluation.needs_pairs
     found = Measurement(collected=Collected() if evaluation.report else None)
     for batch in batches_of(part, evaluation.most_rows, evaluation.most_bytes):

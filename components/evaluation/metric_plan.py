@@ -118,27 +118,18 @@ _LEAVES: Mapping[str, Callable[[Any], Leaf]] = {
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """The computations for each slice.
+    """The computations for each slice."""
 
-    Attributes:
-      leaves: computations over the rows
-      derived: computations of TFMA from earlier results
-      of_all: computations of TFMA from all results, including differences to the baseline
-      baseline: name of the baseline's ModelSpec; None without a baseline
-    """
-
-    leaves: Sequence[Leaf]
-    derived: Sequence[Any]
-    of_all: Sequence[Any]
-    baseline: str | None
+    leaves: Sequence[Leaf]  # computations over the rows
+    derived: Sequence[Any]  # computations of TFMA from earlier results
+    of_all: Sequence[Any]  # computations of TFMA from all results, including differences to the baseline
+    baseline: str | None  # name of the baseline's ModelSpec; None without a baseline
 
     @classmethod
     def of(cls, eval_config: Any) -> MetricPlan:
-        """Return the plan of an eval config that TFMA has completed.
+        """Return the plan of an eval config that TFMA has completed; raise BeyondError if only TFMA computes a metric.
 
-        Raises:
-          BeyondError: only TFMA can compute a metric.
-          InfeedError: a metric does not exist, or its options are wrong.
+        A metric that does not exist, or whose options are wrong, is an InfeedError.
         """
         try:
             made = list(metric_specs.to_computations(eval_config.metrics_specs, eval_config=eval_config))

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.utils import model_util
 
+from infeed.components.dataset.example_types import item_counts
 from infeed.components.errors import InfeedError
-from infeed.components.evaluation.pairs import BeyondError, Observed
+from infeed.components.evaluation.pairs import Array, BeyondError, Observed
 from infeed.components.evaluation.predictions.batches import Batch
 from infeed.components.evaluation.predictions.saved_model import SavedModel
 from infeed.components.evaluation.slices import Values
 
-Array = npt.NDArray[Any]
 # Of features, where an eval config names none; TFMA's own, and not required.
 _PREPROCESSING = ("transformed_features", "transformed_labels")
 # Of several outputs, where an eval config names none; TFMA's own, the first that there is.
@@ -173,11 +172,8 @@ class EvaluatedModel:
 
     def _predictions(self, answer: ModelAnswer) -> Array:
         outputs = answer.outputs
-        if len(outputs) == 1:
-            (name,) = outputs
-        else:
-            asked = [self.spec.prediction_key] if self.spec.prediction_key else _PREDICTIONS
-            name = next((one for one in asked if one in outputs), "")
+        asked = [self.spec.prediction_key] if self.spec.prediction_key else _PREDICTIONS
+        name = next(iter(outputs)) if len(outputs) == 1 else next((one for one in asked if one in outputs), "")
         if not name:
             raise InfeedError(
                 f"{self._called} has the outputs {', '.join(sorted(outputs))}, and none is chosen",
@@ -194,8 +190,7 @@ def _dense(tensor: Any) -> Array:
         tensor = tf.sparse.to_dense(tensor)
     elif isinstance(tensor, tf.RaggedTensor):
         tensor = tensor.to_tensor()
-    found: Array = np.asarray(tensor.numpy())
-    return found
+    return np.asarray(tensor.numpy())
 
 
 def _two_dimensional(array: Array, name: str) -> Array:
@@ -212,13 +207,13 @@ def feature_values(batch: Batch, answers: Sequence[ModelAnswer], name: str) -> V
     if name not in batch.columns:
         return None
     lists = batch.columns[name]
-    return Values(np.repeat(np.arange(len(batch.records)), _lengths(lists)), _numpy(lists.flatten()))
+    return Values(np.repeat(np.arange(len(batch.records)), item_counts(lists)), _items(lists))
 
 
 def _dense_column(batch: Batch, name: str) -> Array:
     """A column as [rows, n]; raises InfeedError if the rows have different numbers of values."""
     lists = batch.columns[name]
-    counts = _lengths(lists)
+    counts = item_counts(lists)
     if (counts != counts[0]).any() or not counts[0]:
         row = int(np.argmin(counts))
         raise InfeedError(
@@ -226,14 +221,8 @@ def _dense_column(batch: Batch, name: str) -> Array:
             where=batch.where(row),
             do="fill in what is missing, or name another column in eval_config.model_specs",
         )
-    return _numpy(lists.flatten()).reshape(len(counts), counts[0])
+    return _items(lists).reshape(len(counts), counts[0])
 
 
-def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    found: npt.NDArray[np.int64] = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    return found
-
-
-def _numpy(values: pa.Array) -> Array:
-    found: Array = values.to_numpy(zero_copy_only=False)
-    return found
+def _items(lists: pa.Array) -> Array:
+    return np.asarray(lists.flatten().to_numpy(zero_copy_only=False))

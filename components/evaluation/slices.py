@@ -41,15 +41,10 @@ Lookup = Callable[[str], Values | None]  # a column by its name; None where the 
 
 @dataclass(frozen=True)
 class SliceSpec:
-    """One of an eval config's slicing_specs.
+    """One of an eval config's slicing_specs."""
 
-    Attributes:
-      columns: a slice for each value, or combination of values, that rows have
-      values: column -> the value that rows must have
-    """
-
-    columns: tuple[str, ...]
-    values: tuple[tuple[str, Any], ...]
+    columns: tuple[str, ...]  # a slice for each value, or combination of values, that rows have
+    values: tuple[tuple[str, Any], ...]  # column -> the value that rows must have
 
     @classmethod
     def of(cls, spec: Any) -> SliceSpec:

@@ -203,11 +203,8 @@ class Frequencies(Analysis):
     def ranked(self, size: int | None = None, least: int = 1) -> dict[bytes, int]:
         """Return the counts of values as text, the most frequent first. Ties go to the later in byte order, as in tft.
 
-        The empty string and values with a line break are excluded, because a vocabulary file has one value a line.
-
-        Args:
-          size: maximum number of values.
-          least: minimum count of a value.
+        The empty string and values with a line break are excluded, because a vocabulary file has one value a line. At
+        most `size` values remain, with a count of at least `least`.
         """
         words: dict[bytes, int] = {}
         for batch in self._as_text().ranked(least=least):

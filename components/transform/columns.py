@@ -89,9 +89,8 @@ def cleaned_stream(column: str, steps: tuple[Clean, ...], many: bool) -> Hashabl
 def as_column(name: str, raw: Raw, many: bool) -> FlatColumn:
     """Convert a raw column to one value a row or, with `many`, to lists.
 
-    Raises:
-      InfeedError: one value a row is expected, but the schema has a fixed shape of several.
-      tf.errors.InvalidArgumentError: at run time, a row has several values.
+    Several values a row where one is expected are an InfeedError if the schema has them as a fixed shape, else a
+    tf.errors.InvalidArgumentError at run time.
     """
     if isinstance(raw, tf.RaggedTensor) and not many:
         raw = raw.to_sparse()
@@ -212,32 +211,25 @@ def _next(feature: Feature, found: Mapping[Need, Any]) -> Iterator[tuple[Need, _
     for number, step in enumerate(feature.steps):
         steps = feature.steps[:number]
         streams = {column: cleaned_stream(column, steps, many) for column in feature.columns}
-        needs = {(stream, need): column for column, stream in streams.items() for need in step.needs}
+        needs: dict[Need, str] = {(stream, kind): column for column, stream in streams.items() for kind in step.needs}
         if unknown := {need: column for need, column in needs.items() if need not in found}:
             for need, column in unknown.items():
                 yield need, partial(BatchColumns.cleaned, column=column, steps=steps, many=many), done
             return
         done += needs
-    for need in feature.needs:
-        if (feature.stream, need) not in found:
-            yield (feature.stream, need), partial(BatchColumns.analyzed, feature=feature), done
+    for kind in feature.needs:
+        if (feature.stream, kind) not in found:
+            yield (feature.stream, kind), partial(BatchColumns.analyzed, feature=feature), done
 
 
 @dataclass(frozen=True)
 class AnalysisPass:
-    """One pass over the rows. It is sent to workers.
+    """One pass over the rows. It is sent to workers."""
 
-    Attributes:
-      pending: analyses to run, and how to compute their values from a batch.
-      found: completed analyses that the values depend on, without others, such as large vocabularies.
-      folder: folder for counts that exceed memory.
-      secret: signs files in that folder.
-    """
-
-    pending: Mapping[Need, _Make]
-    found: Mapping[Need, Any]
-    folder: str
-    secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
+    pending: Mapping[Need, _Make]  # analyses to run, and how to compute their values from a batch
+    found: Mapping[Need, Any]  # completed analyses that the values depend on, and no other large vocabularies
+    folder: str  # folder for counts that exceed memory
+    secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)  # signs files in that folder
 
 
 class TracedPass:
@@ -255,11 +247,7 @@ class TracedPass:
         self._streams = streams
 
     def over(self, batches: Batches) -> Filled:
-        """Return the analyses of the rows of `batches`. Empty if there are none.
-
-        Raises:
-          InfeedError: rows have several values where a feature expects one.
-        """
+        """Return the analyses of the rows, if there are any; raise InfeedError if rows have several values, not one."""
         filled: Filled = {}
         with explained():
             for raw in batches:

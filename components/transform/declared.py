@@ -63,17 +63,11 @@ Function = Callable[[Tensors], Tensors]
 
 @dataclass(frozen=True)
 class Examples:
-    """The rows from which features are made.
+    """The rows from which features are made."""
 
-    Attributes:
-      roots: folders of one or several Examples artifacts.
-      analyzed: names of the splits that determine constants.
-      schema: schema of all rows.
-    """
-
-    roots: Sequence[str]
-    analyzed: Sequence[str]
-    schema: schema_pb2.Schema
+    roots: Sequence[str]  # folders of one or several Examples artifacts
+    analyzed: Sequence[str]  # names of the splits that determine constants
+    schema: schema_pb2.Schema  # schema of all rows
 
     @property
     def folders(self) -> list[str]:
@@ -175,23 +169,16 @@ class DeclaredGraph:
 
     def load(self) -> DeclaredTransformer:
         apply = self._module.transform_fn if self._module else load_graph(self.folder).apply_transform_model
-        return DeclaredTransformer(RowReader(self.spec, lambda raw: dict(apply(dict(raw)))))
+        return DeclaredTransformer(self.spec, lambda raw: dict(apply(dict(raw))))
 
 
-@dataclass(frozen=True)
-class DeclaredTransformer:
+class DeclaredTransformer(RowReader):
     """The graph of declared features, applied to rows that TensorFlow parses."""
 
-    reader: RowReader
-
     def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
-        """Yield batches with a column for each feature.
-
-        Raises:
-          InfeedError: rows have several values where a feature expects one.
-        """
+        """Yield batches with a column for each feature; raise InfeedError if rows have several values, not one."""
         with explained():
-            yield from map(arrow_of, self.reader.batches(shard))
+            yield from map(arrow_of, self.batches(shard))
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         return encode_examples(batch)
@@ -200,11 +187,8 @@ class DeclaredTransformer:
 def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Found, vocabularies: str) -> Function:
     """Join the declared features and the user's own function, which gets the same raw columns.
 
-    Args:
-      vocabularies: folder for their files, which tft copies into the graph.
-
-    Raises, when it is called:
-      InfeedError: a feature names a column that the schema lacks, or two features have one name.
+    The result raises InfeedError if a column does not exist, or two features have one name. It writes files to the
+    folder `vocabularies`, from which tft copies them into the graph.
     """
 
     def preprocessing_fn(inputs: Tensors) -> Tensors:

@@ -80,12 +80,7 @@ class TransformExecutor(EngineExecutor, executor.Executor):
                 _write(features, examples, cluster, input_dict, output_dict, exec_properties)
 
     def preprocessing_fn(self, inputs: Mapping[str, Any], find: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the user's function, joined with the declared features.
-
-        Args:
-          inputs: TFX's arguments that name the function.
-          find: TFX's own way to find it.
-        """
+        """Return the function that TFX's arguments `inputs` name, joined with the declared features."""
         features, inputs = _unpack_config(inputs)
         own = _named(inputs, labels.PREPROCESSING_FN) or find(inputs)
         if not features:

@@ -41,21 +41,13 @@ tf: Any = _TensorFlow()
 
 
 class FlatColumn(NamedTuple):
-    """The concatenated values of a column in a batch of rows.
+    """The concatenated values of a column in a batch of rows."""
 
-    Attributes:
-      name: name of the raw column, for errors.
-      values: [n] int64, float32 or string; 0 or "" where `present` is False. For k columns together, [k, n].
-      present: bool [n]. False for a missing value, including NaN and infinity.
-      splits: int64 [batch + 1], row splits of the values. None: one value a row, and n is batch.
-      keys: string [n], the key of each value. None for a feature without a key.
-    """
-
-    name: str
-    values: Any
-    present: Any
-    splits: Any = None
-    keys: Any = None
+    name: str  # name of the raw column, for errors
+    values: Any  # [n] int64, float32 or string; 0 or "" where `present` is False. For k columns together, [k, n]
+    present: Any  # bool [n]. False for a missing value, including NaN and infinity
+    splits: Any = None  # int64 [batch + 1], row splits of the values. None: one value a row, and n is batch
+    keys: Any = None  # string [n], the key of each value. None for a feature without a key
 
     @property
     def row_splits(self) -> Any:

@@ -68,11 +68,7 @@ def features_from_json(items: Iterable[Mapping[str, Any]], where: str = "feature
 
 
 def check_features(features: Sequence[Feature], columns: Iterable[str]) -> None:
-    """Check that every feature's column is among `columns` and that output names are distinct.
-
-    Raises:
-      InfeedError: a column does not exist. The error suggests the nearest name.
-    """
+    """Raise InfeedError if a feature's column is not among `columns`, or two features have one output name."""
     check_outputs(features)
     there = set(columns)
     for feature in features:
@@ -87,11 +83,7 @@ def check_features(features: Sequence[Feature], columns: Iterable[str]) -> None:
 
 
 def check_types(features: Sequence[Feature], types: Mapping[str, str]) -> None:
-    """Check that every feature supports the types of its columns: "int", "float" or "bytes" by column.
-
-    Raises:
-      InfeedError: a type is unsupported. The error names the feature or step, the column, and the supported types.
-    """
+    """Raise InfeedError if a feature or step does not support the type of its column: "int", "float" or "bytes"."""
     for feature in features:
         for column in feature.columns:
             found = types[column]

@@ -44,18 +44,12 @@ _FORMATS = ("iso", *(day + time for day in _DAYS for time in _TIMES))
 
 
 class Proposal(NamedTuple):
-    """The features of one column.
-
-    Attributes:
-      features: proposed features. Empty if the column is skipped.
-      reason: reason for the proposal.
-      advice: how to make the column more useful, or "".
-    """
+    """The features of one column."""
 
     column: str
-    features: tuple[Feature, ...]
-    reason: str
-    advice: str = ""
+    features: tuple[Feature, ...]  # proposed features. Empty if the column is skipped
+    reason: str  # reason for the proposal
+    advice: str = ""  # how to make the column more useful, or ""
 
 
 class TextLook(NamedTuple):

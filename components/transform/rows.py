@@ -114,11 +114,7 @@ def materialise(
 ) -> TableStatistics:
     """Transform rows to write or describe them, and return their statistics, which are empty unless described.
 
-    Args:
-      load: loads the graph, once in each worker.
-
-    Raises:
-      InfeedError: a file is damaged, or the graph rejects rows.
+    Each worker calls `load` once. A damaged file, or rows that the graph rejects, are an InfeedError.
     """
     wanted = rows_to_read(shards, described=described)
     if not wanted:

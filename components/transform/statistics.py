@@ -73,15 +73,12 @@ def write_raw(
     folders: Folders,
     map_fn: MapFn,
 ) -> None:
-    """Write the statistics of the analyzed rows.
+    """Write the statistics of the analyzed rows; raise InfeedError if a file is damaged, or a column has two types.
 
     Args:
       splits: (folder of Examples, split) of each part.
       columns: names of the columns to describe, even if no row has them.
       map_fn: reads rows without statistics, such as `Engine.map`.
-
-    Raises:
-      InfeedError: a file is damaged, or a column has two types.
     """
     named = [feature for feature in schema.feature if feature.name in columns and feature.type in KINDS]
     kinds = {feature.name: KINDS[feature.type] for feature in named}

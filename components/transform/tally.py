@@ -36,12 +36,7 @@ class Tally:
         self._runs = SortedRuns(folder, limit or LIMIT, Order(value_at, False, _sum))
 
     def add(self, values: Array, weights: Array | None = None) -> None:
-        """Count a batch.
-
-        Args:
-          values: bytes as objects, or int64 [n].
-          weights: what to add to the sums of the values: floats or integers [n]. By default each value counts 1.
-        """
+        """Count a batch of values [n]: bytes as objects, or int64. Each counts 1, or its weight: float or integer."""
         column = pa.array(values, pa.large_binary() if values.dtype == object else pa.int64())
         if weights is None:
             found = column.value_counts()
@@ -60,9 +55,7 @@ class Tally:
     def ranked(self, size: int | None = None, least: float = 1) -> Iterator[pa.RecordBatch]:
         """Yield batches as `items` does, by count and then by value, both from the largest.
 
-        Args:
-          size: number of values to yield, at least 1; by default all.
-          least: smallest count to yield.
+        There are at most `size` values, at least 1 or all, with a count of at least `least`.
         """
         order = Order(_rank_at, True, functools.partial(_rank, size=size))
         runs = SortedRuns(self._runs.folder, self._runs.limit, order)

@@ -23,21 +23,15 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows of the sample that share a value or a quarter of a column.
-
-    Attributes:
-      loss, other_loss: mean loss of these rows, and of all others.
-      error: share of wrong rows, or the mean absolute error.
-      deviations: difference of the mean losses in standard errors.
-    """
+    """Rows of the sample that share a value or a quarter of a column."""
 
     column: str
     values: str
     rows: int
-    loss: float
-    other_loss: float
-    error: float
-    deviations: float
+    loss: float  # mean of these rows
+    other_loss: float  # mean of all others
+    error: float  # share of wrong rows, or the mean absolute error
+    deviations: float  # difference of the mean losses in standard errors
 
 
 @dataclass(frozen=True)

@@ -38,11 +38,9 @@ def rows_for(columns: int) -> int:
 def importances(
     records: Sequence[bytes], columns: Sequence[str], losses: Callable[[Sequence[bytes]], Array]
 ) -> list[Importance]:
-    """Return the importance of each column, the largest first.
+    """Return the importance of each column of serialized tf.Examples, the largest first.
 
-    Args:
-      records: serialized tf.Examples.
-      losses: returns the loss of each record, float64 [records].
+    `losses` returns the loss of each record, float64 [records].
     """
     batch = pa.RecordBatch.from_pydict(decode_columns(records))
     before = losses(records).mean()

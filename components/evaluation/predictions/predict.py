@@ -251,11 +251,7 @@ def _first_answer(model: str, options: PredictOptions, shard: ShardRange) -> Arr
 
 
 def ask(signature: Signature, batch: Batch) -> Answer:
-    """Return the outputs for a batch.
-
-    Raises:
-      InfeedError: the model rejects a record. The error names the first one that it rejects alone.
-    """
+    """Return the outputs for a batch; raise InfeedError for the first record that the model rejects alone."""
     features = features_of(batch, signature)
     try:
         return Answer(batch, signature(features))
@@ -286,17 +282,12 @@ Write = Callable[[str, Iterable[Answer]], None]
 
 @dataclass(frozen=True)
 class OutputFiles:
-    """The names and the writer of a format's files.
-
-    Attributes:
-      prefix, suffix: parts of file names. A suffix of "" means that of compressed TFRecords.
-      by_split: whether each split has a folder.
-    """
+    """The names and the writer of a format's files."""
 
     write: Write
     prefix: str = "predictions"
-    suffix: str = ""
-    by_split: bool = True
+    suffix: str = ""  # "" means that of compressed TFRecords
+    by_split: bool = True  # whether each split has a folder
 
     def paths(self, output: str, shards: list[ShardRange]) -> list[str]:
         """Return one path for each shard of the examples, numbered within its folder."""
@@ -323,8 +314,7 @@ def parquet_files(layout: AnswerColumns) -> OutputFiles:
 def log_files(signature: Signature) -> OutputFiles:
     """Write compressed TFRecords of TFX's PredictionLog, all splits in one folder, as TFX's BulkInferrer does.
 
-    Raises:
-      InfeedError: the signature does not take serialized tf.Examples, or TFX's protos are not installed.
+    A signature that does not take serialized tf.Examples is an InfeedError, as are protos that are not installed.
     """
     if not signature.takes_examples:
         raise InfeedError(

@@ -159,10 +159,7 @@ class Graph:
         return cls(function, specs, folder, Tracing.of(function, specs, folder, None))
 
     def check(self) -> None:
-        """
-        Raises:
-          InfeedError: the function returns no features, or makes trainable variables.
-        """
+        """Raise InfeedError if the function returns no features, or makes trainable variables."""
         if not isinstance(self.outputs, dict) or not self.outputs:
             raise InfeedError(
                 f"preprocessing_fn returns {self.outputs!r}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,7 +20,6 @@ from infeed.components.transform.in_process.phases import (
     Combined,
     CombinedByKey,
     Elements,
-    Extracted,
     Pass,
     Phase,
     Reading,
@@ -52,7 +51,7 @@ class GraphEvaluator(nodes.Visitor):
         return made if isinstance(made, tuple) else (made,)
 
     def validate_value(self, value: Any) -> None:
-        assert isinstance(value, Value | Pass | Extracted | _Rows | _Bound), value
+        assert isinstance(value, Value | Pass | _Rows | _Bound), value
 
 
 class Unknown(nodes.Visitor):
@@ -113,14 +112,17 @@ def _bind(operation: Any, context: AnalysisContext, value: Value) -> Value:
     return Value(lambda: [(operation.tensor_name, tf.constant(value.sole(), dtype))])
 
 
-def _extract(operation: Any, context: AnalysisContext, value: Pass | Value) -> Extracted | Value:
+def _extract(operation: Any, context: AnalysisContext, value: Pass | Value) -> Pass | Value:
     if isinstance(value, Pass):
-        return Extracted(value, operation.keys)
+        return replace(value, keys=operation.keys)
     return Value(lambda: [element[operation.keys] for element in value.elements()])
 
 
 def _combine_packed(operation: Any, context: AnalysisContext, rows: Pass) -> Value:
-    made = {packed.label: rows.want(packed.keys, partial(Combined, packed.combiner)) for packed in operation.combiners}
+    made = {
+        packed.label: replace(rows, keys=packed.keys).want(partial(Combined, packed.combiner))
+        for packed in operation.combiners
+    }
     return Value(lambda: [{label: value.sole() for label, value in made.items()}])
 
 
@@ -206,12 +208,12 @@ _DOES: Mapping[str, Callable[..., Any]] = {
     ),
     "FlattenLists": lambda node, context, value: Value(lambda: itertools.chain.from_iterable(value.elements())),
     "AddKey": lambda node, context, value: Value(lambda: [(node.key, one) for one in value.elements()]),
-    "CacheableCombineAccumulate": lambda node, context, of: of.rows.want(of.keys, partial(Combined, node.combiner)),
+    "CacheableCombineAccumulate": lambda node, context, rows: rows.want(partial(Combined, node.combiner)),
     "CacheableCombineMerge": lambda node, context, value: Value(lambda: [_merged(node.combiner, value.elements())]),
     "PackedCombineAccumulate": _combine_packed,
     "PackedCombineMerge": _merge_packed,
-    "CacheableCombinePerKeyAccumulate": lambda node, context, of: of.rows.want(
-        of.keys, partial(CombinedByKey.of, node.combiner, context.scratch)
+    "CacheableCombinePerKeyAccumulate": lambda node, context, rows: rows.want(
+        partial(CombinedByKey.of, node.combiner, context.scratch)
     ),
     "CacheableCombinePerKeyMerge": _merge_by_key,
     "CacheableCombinePerKeyFormatKeys": _outputs_by_key,
@@ -220,9 +222,7 @@ _DOES: Mapping[str, Callable[..., Any]] = {
     "ScaleAndFlattenPerKeyBucketBoundaries": _scaled_boundaries,
     "ExtractCombineMergeOutputs": lambda node, context, value: _items(value, range(node.num_outputs)),
     "ExtractPackedCombineMergeOutputs": lambda node, context, value: _items(value, range(node.num_outputs)),
-    "VocabularyAccumulate": lambda node, context, of: of.rows.want(
-        of.keys, vocabularies.counter_of(node, context.scratch)
-    ),
+    "VocabularyAccumulate": lambda node, context, rows: rows.want(vocabularies.counter_of(node, context.scratch)),
     "VocabularyMerge": lambda node, context, value: Value(
         lambda: vocabularies.merge(node, context.scratch, value.elements())
     ),

@@ -138,22 +138,15 @@ class Phase:
 
 @dataclass(frozen=True)
 class Pass:
-    """Part of a phase that reads one dataset."""
+    """Part of a phase that reads one dataset: the arrays of some keys."""
 
     phase: Phase
     dataset: Any
+    keys: Sequence[str] = ()
 
-    def want(self, keys: Sequence[str], make: Callable[[], Sink]) -> Value:
-        """Register a sink for the arrays of these keys, and return its elements."""
-        return self.phase.want(self.dataset, keys, make)
-
-
-@dataclass(frozen=True)
-class Extracted:
-    """Arrays of a pass, by their keys."""
-
-    rows: Pass
-    keys: Sequence[str]
+    def want(self, make: Callable[[], Sink]) -> Value:
+        """Register a sink for the arrays, and return its elements."""
+        return self.phase.want(self.dataset, self.keys, make)
 
 
 @dataclass

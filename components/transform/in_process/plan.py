@@ -29,19 +29,12 @@ class UnknownNodesError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """An analysis of which everything is known except the rows.
+    """An analysis of which everything is known except the rows."""
 
-    Attributes:
-      graph: the function, traced.
-      assets: file name of each asset, by name of the asset.
-      phases: passes over the rows that the analysis needs, at most.
-      analyzed: columns that the analysis depends on.
-    """
-
-    graph: Graph
-    assets: Mapping[str, str]
-    phases: int
-    analyzed: Sequence[str]
+    graph: Graph  # the function, traced
+    assets: Mapping[str, str]  # file name of each asset, by name of the asset
+    phases: int  # passes over the rows that the analysis needs, at most
+    analyzed: Sequence[str]  # columns that the analysis depends on
     _save_options: Any
     _model: Any
     _encoded: Mapping[Any, Mapping[bytes, Any]]
@@ -55,15 +48,11 @@ class Plan:
         datasets: Collection[Any] = (),
         cached: Mapping[Any, cache.Entries] | None = None,
     ) -> Plan:
-        """Plan the analysis of a traced function.
+        """Plan the analysis of a traced function; raise UnknownNodesError if only tft on Beam can compute it.
 
         Args:
           datasets: DatasetKeys of the datasets that the cache keeps apart.
           cached: entries of an earlier analysis; None if this analysis keeps none either.
-
-        Raises:
-          InfeedError: the function returns no features.
-          UnknownNodesError: the analysis has nodes that only tft on Beam can compute.
         """
         graph.check()
         analyzed = graph.analyzed  # before tft plans
