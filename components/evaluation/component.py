@@ -93,11 +93,8 @@ def _folders(examples: Sequence[types.Artifact], exec_properties: Mapping[str, A
     there = {name for artifact in examples for name in artifact_utils.decode_split_names(artifact.split_names)}
     for split in asked:
         if split not in there:
-            raise InfeedError(
-                f"there is no split {split!r}",
-                where=f"Evaluator, {SPLITS}",
-                do=f"use {' or '.join(sorted(there)) or 'examples that have splits'}",
-            )
+            do = f"use {' or '.join(sorted(there)) or 'examples that have splits'}"
+            raise InfeedError(f"there is no split {split!r}", where=f"Evaluator, {SPLITS}", do=do)
     return [uri for split in asked for uri in artifact_utils.get_split_uris(list(examples), split)]
 
 

@@ -178,11 +178,8 @@ def _check_labels(models: Sequence[EvaluatedModel], batch: Batch, answers: Seque
         model.check_names(batch.columns)
         if is_own != sources[0]:
             who, other = ("model", "baseline") if is_own else ("baseline", "model")
-            raise InfeedError(
-                f"the {who} does not make {model.spec.label_key!r} of the examples, as the {other} does",
-                where=model.path,
-                do=_DO,
-            )
+            what = f"the {who} does not make {model.spec.label_key!r} of the examples, as the {other} does"
+            raise InfeedError(what, where=model.path, do=_DO)
 
 
 def _check_alike(models: Sequence[EvaluatedModel], observed: Sequence[Observed]) -> None:
@@ -192,11 +189,8 @@ def _check_alike(models: Sequence[EvaluatedModel], observed: Sequence[Observed])
         if mine.labels is None or its.labels is None or mine.predictions is None or its.predictions is None:
             continue  # nothing looks at them
         if _words(mine.labels) != _words(its.labels):
-            raise InfeedError(
-                f"the labels of the baseline are {_words(its.labels)}, those of the model {_words(mine.labels)}",
-                where=model.path,
-                do=_DO,
-            )
+            what = f"the labels of the baseline are {_words(its.labels)}, those of the model {_words(mine.labels)}"
+            raise InfeedError(what, where=model.path, do=_DO)
         classes = its.predictions.shape[1], mine.predictions.shape[1]
         if classes[0] != classes[1]:
             words = f"the baseline predicts {classes[0]} numbers a row, the model {classes[1]}"

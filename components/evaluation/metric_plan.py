@@ -134,11 +134,9 @@ class MetricPlan:
         try:
             made = list(metric_specs.to_computations(eval_config.metrics_specs, eval_config=eval_config))
         except Exception as error:  # whatever TFMA and Keras raise for a name or an option
-            raise InfeedError(
-                f"the metrics cannot be made: {str(error).strip().splitlines()[0] if str(error) else error!r}",
-                where="eval_config.metrics_specs",
-                do="name classes of tfma.metrics or Keras, or give the module of your own, with options that they have",
-            ) from error
+            what = f"the metrics cannot be made: {str(error).strip().splitlines()[0] if str(error) else error!r}"
+            do = "name classes of tfma.metrics or Keras, or give the module of your own, with options that they have"
+            raise InfeedError(what, where="eval_config.metrics_specs", do=do) from error
         rows, of_all, derived = list[Any](), list[Any](), list[Any]()
         for one in dict.fromkeys(made):  # TFMA decides which are equal
             if isinstance(one, metric_types.MetricComputation):

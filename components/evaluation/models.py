@@ -86,11 +86,9 @@ class EvaluatedModel:
             if hasattr(self._model, name):
                 raise BeyondError(f"{name!r} is no signature of {self._called}, but an attribute")
             there = sorted(one for one in self._model.signatures if not one.startswith("__"))
-            raise InfeedError(
-                f"{self._called} has no signature {name!r}",
-                where=f"{self.path}, eval_config.model_specs.{option}",
-                do=f"name one that it has: {', '.join(there) or 'it has none at all'}",
-            )
+            what = f"{self._called} has no signature {name!r}"
+            do = f"name one that it has: {', '.join(there) or 'it has none at all'}"
+            raise InfeedError(what, where=f"{self.path}, eval_config.model_specs.{option}", do=do)
         signature = self._model.signatures[name]
         taken = signature.structured_input_signature[1]
         if len(taken) != 1 or next(iter(taken.values())).dtype != tf.string:
@@ -163,11 +161,8 @@ class EvaluatedModel:
             return _two_dimensional(answer.features[name], name)
         if name not in batch.columns:
             there = ", ".join(sorted({*answer.features, *batch.columns}))
-            raise InfeedError(
-                f"there is no column {name!r}, neither in the examples nor among what {self._called} makes of them",
-                where=f"eval_config.model_specs.{option}",
-                do=f"name one of {there}",
-            )
+            what = f"there is no column {name!r}, neither in the examples nor among what {self._called} makes of them"
+            raise InfeedError(what, where=f"eval_config.model_specs.{option}", do=f"name one of {there}")
         return _dense_column(batch, name)
 
     def _predictions(self, answer: ModelAnswer) -> Array:
@@ -175,11 +170,9 @@ class EvaluatedModel:
         asked = [self.spec.prediction_key] if self.spec.prediction_key else _PREDICTIONS
         name = next(iter(outputs)) if len(outputs) == 1 else next((one for one in asked if one in outputs), "")
         if not name:
-            raise InfeedError(
-                f"{self._called} has the outputs {', '.join(sorted(outputs))}, and none is chosen",
-                where="eval_config.model_specs.prediction_key",
-                do="name the one that holds its probabilities, or its prediction",
-            )
+            what = f"{self._called} has the outputs {', '.join(sorted(outputs))}, and none is chosen"
+            do = "name the one that holds its probabilities, or its prediction"
+            raise InfeedError(what, where="eval_config.model_specs.prediction_key", do=do)
         if outputs[name].dtype.kind not in "iuf":
             raise BeyondError(f"the predictions in {name!r} are text")
         return _two_dimensional(outputs[name], name)
@@ -216,11 +209,9 @@ def _dense_column(batch: Batch, name: str) -> Array:
     counts = item_counts(lists)
     if (counts != counts[0]).any() or not counts[0]:
         row = int(np.argmin(counts))
-        raise InfeedError(
-            f"column {name!r} has {counts[row]} values here, and up to {counts.max()} elsewhere",
-            where=batch.where(row),
-            do="fill in what is missing, or name another column in eval_config.model_specs",
-        )
+        what = f"column {name!r} has {counts[row]} values here, and up to {counts.max()} elsewhere"
+        do = "fill in what is missing, or name another column in eval_config.model_specs"
+        raise InfeedError(what, where=batch.where(row), do=do)
     return _items(lists).reshape(len(counts), counts[0])
 
 

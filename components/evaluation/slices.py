@@ -132,8 +132,5 @@ def _text(value: Any, name: str) -> Any:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise InfeedError(
-            f"a value of column {name!r} is no UTF-8: {value[:40]!r}",
-            where="eval_config.slicing_specs",
-            do="slice by a column of text or numbers",
-        ) from error
+        what = f"a value of column {name!r} is no UTF-8: {value[:40]!r}"
+        raise InfeedError(what, where="eval_config.slicing_specs", do="slice by a column of text or numbers") from error

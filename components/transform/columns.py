@@ -111,11 +111,8 @@ def _single_of(name: str, raw: tf.Tensor | tf.SparseTensor) -> FlatColumn:
         tf.raw_ops.Assert(condition=raw.dense_shape[1] <= 1, data=[several_values(name)])
         return scattered(name, raw.indices[:, :1], raw.values, raw.dense_shape[0])
     if raw.shape[1:].num_elements() != 1:
-        raise InfeedError(
-            f"column {name!r} holds {raw.shape[1:]} values a row, not one",
-            where="the schema",
-            do='set values="all" or values="by_position" on its features',
-        )
+        do = 'set values="all" or values="by_position" on its features'
+        raise InfeedError(f"column {name!r} holds {raw.shape[1:]} values a row, not one", where="the schema", do=do)
     values = tf.reshape(raw, [-1])  # [batch] and [batch, 1] both occur: TFX's schemas give [1], others no dimension
     return FlatColumn(name, values, tf.ones_like(values, tf.bool))
 
@@ -145,11 +142,8 @@ def explained() -> Iterator[None]:
         found = _SEVERAL.search(str(error))
         if not found:
             raise
-        raise InfeedError(
-            "rows of several values, one is expected",
-            where=f"column {found[1]!r}",
-            do='set values="all" or values="by_position" on its features',
-        ) from None
+        do = 'set values="all" or values="by_position" on its features'
+        raise InfeedError("rows of several values, one is expected", where=f"column {found[1]!r}", do=do) from None
 
 
 def _list_of(name: str, raw: Raw) -> FlatColumn:

@@ -108,11 +108,8 @@ def _known(features: Sequence[Feature], examples: Examples, engine: Engine) -> d
     for feature in features:
         for name in feature.columns if feature.values == "one" else ():
             if name in columns and columns[name].lengths.maximum > 1:
-                raise InfeedError(
-                    f"column {name!r} holds lists of up to {columns[name].lengths.maximum} values",
-                    where=f"{feature}",
-                    do='set values="all" or values="by_position" on it',
-                )
+                what = f"column {name!r} holds lists of up to {columns[name].lengths.maximum} values"
+                raise InfeedError(what, where=f"{feature}", do='set values="all" or values="by_position" on it')
     answers = {need: need[1].of(columns[name]) for need, name in raw.items() if name in columns}
     known = {need: answer for need, answer in answers.items() if answer is not None}
     for feature in features:
@@ -200,11 +197,8 @@ def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Fou
             tft.annotate_asset(name, file)
         made = own(dict(inputs))
         if both := sorted(declared.keys() & made.keys()):
-            raise InfeedError(
-                f"both the features and the preprocessing function give {', '.join(both)}",
-                where="Transform",
-                do="rename one of them: a feature by its option output",
-            )
+            what = f"both the features and the preprocessing function give {', '.join(both)}"
+            raise InfeedError(what, where="Transform", do="rename one of them: a feature by its option output")
         return {**declared, **made}
 
     return preprocessing_fn

@@ -118,11 +118,8 @@ def _examples(input_dict: Mapping[str, list[Any]], exec_properties: Mapping[str,
     formats = {examples_utils.get_file_format(artifact) for artifact in artifacts}
     if payload != example_gen_pb2.FORMAT_TF_EXAMPLE or formats != {"tfrecords_gzip"}:
         name = example_gen_pb2.PayloadFormat.Name(payload)
-        raise InfeedError(
-            f"the Examples are of {name} in {', '.join(sorted(formats))}",
-            where="Transform",
-            do="declare features of tf.Examples in TFRecord files, or give a preprocessing_fn instead",
-        )
+        do = "declare features of tf.Examples in TFRecord files, or give a preprocessing_fn instead"
+        raise InfeedError(f"the Examples are of {name} in {', '.join(sorted(formats))}", where="Transform", do=do)
     folder = artifact_utils.get_single_uri(input_dict[specs.SCHEMA_KEY])
     schema = io_utils.parse_pbtxt_file(io_utils.get_only_uri_in_dir(folder), schema_pb2.Schema())
     splits = executor_utils.ResolveSplitsConfig(exec_properties.get(specs.SPLITS_CONFIG_KEY), artifacts)

@@ -110,8 +110,5 @@ def check_outputs(features: Sequence[Feature]) -> None:
     for feature in features:
         first = seen.setdefault(feature.output_name, feature)
         if first is not feature:
-            raise InfeedError(
-                f"two features are named {feature.output_name!r}",
-                where=f"{first} and {feature}",
-                do="give one of them another name with output=",
-            )
+            do = "give one of them another name with output="
+            raise InfeedError(f"two features are named {feature.output_name!r}", where=f"{first} and {feature}", do=do)

@@ -51,11 +51,9 @@ class Scored:
         labels = observed.labels
         outside = scores[(scores < 0) | (scores > 1 + 1e-3)]
         if outside.size:
-            raise InfeedError(
-                f"the model predicts {outside[0]:.4g}, which is no probability",
-                where="model_report.task, eval_config.model_specs.prediction_key",
-                do="name the output with probabilities, or use task='regression'",
-            )
+            what = f"the model predicts {outside[0]:.4g}, which is no probability"
+            do = "name the output with probabilities, or use task='regression'"
+            raise InfeedError(what, where="model_report.task, eval_config.model_specs.prediction_key", do=do)
         if scores.shape[1] == 1:
             scores = np.concatenate([1 - scores, scores], axis=1)
         numbers = labels.argmax(axis=1) if labels.shape[1] > 1 else labels[:, 0].astype(np.int64)

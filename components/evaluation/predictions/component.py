@@ -181,11 +181,9 @@ class BulkInferrer(tfx.components.BulkInferrer):
         ours = {"keys": keys, "columns": columns, "outputs": outputs, "output_format": output_format}
         named = [name for name, value in ours.items() if value]
         if output_example_spec and named:  # which defines the whole output
-            raise InfeedError(
-                f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} given beside output_example_spec",
-                where="BulkInferrer",
-                do="leave it out to write inference_result with keys and columns, or leave out the others",
-            )
+            what = f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} given beside output_example_spec"
+            do = "leave it out to write inference_result with keys and columns, or leave out the others"
+            raise InfeedError(what, where="BulkInferrer", do=do)
         if output_format == "examples":
             do = "give output_example_spec, which makes the output `output_examples`"
             raise InfeedError("output_format is 'examples'", where="BulkInferrer", do=do)
@@ -220,10 +218,7 @@ def _with_signature(model_spec: Any, signature: str | None) -> Any:
     if signature is None:
         return model_spec
     if isinstance(model_spec, RuntimeParameter) or (model_spec and model_spec.model_signature_name):
-        raise InfeedError(
-            f"signature is {signature!r}, and model_spec also names a signature",
-            where="BulkInferrer",
-            do="give one of them",
-        )
+        what = f"signature is {signature!r}, and model_spec also names a signature"
+        raise InfeedError(what, where="BulkInferrer", do="give one of them")
     tags = model_spec.tag if model_spec else []
     return bulk_inferrer_pb2.ModelSpec(model_signature_name=[signature], tag=tags)

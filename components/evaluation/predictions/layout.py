@@ -114,11 +114,9 @@ def _item_type(name: str, signature: Signature, nested: bool) -> pa.DataType:
     try:
         return pa.from_numpy_dtype(dtype.as_numpy_dtype)
     except (pa.ArrowException, TypeError) as error:
-        raise InfeedError(
-            f"output {name!r} is {dtype.name}, which a column cannot hold",
-            where=f"{signature.where}, signature {signature.name!r}",
-            do="choose other outputs, or export it as numbers or text",
-        ) from error
+        what = f"output {name!r} is {dtype.name}, which a column cannot hold"
+        do = "choose other outputs, or export it as numbers or text"
+        raise InfeedError(what, where=f"{signature.where}, signature {signature.name!r}", do=do) from error
 
 
 def _arrow(batch: Batch, name: str, found: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
@@ -144,8 +142,5 @@ def _items(batch: Batch, name: str, found: npt.NDArray[Any], item: pa.DataType) 
     try:
         return pa.array(found.tolist(), pa.binary()).cast(item)
     except pa.ArrowInvalid as error:
-        raise InfeedError(
-            f"{name!r} holds bytes that are not UTF-8 text",
-            where=batch.where(),
-            do="write tfrecord or prediction_log, which hold bytes as they are",
-        ) from error
+        do = "write tfrecord or prediction_log, which hold bytes as they are"
+        raise InfeedError(f"{name!r} holds bytes that are not UTF-8 text", where=batch.where(), do=do) from error

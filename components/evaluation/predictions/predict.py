@@ -317,11 +317,9 @@ def log_files(signature: Signature) -> OutputFiles:
     A signature that does not take serialized tf.Examples is an InfeedError, as are protos that are not installed.
     """
     if not signature.takes_examples:
-        raise InfeedError(
-            f"signature {signature.name!r} takes features, and a prediction_log holds serialized tf.Examples",
-            where=signature.where,
-            do="choose a signature that takes them, such as serving_default, or write parquet or tfrecord",
-        )
+        what = f"signature {signature.name!r} takes features, and a prediction_log holds serialized tf.Examples"
+        do = "choose a signature that takes them, such as serving_default, or write parquet or tfrecord"
+        raise InfeedError(what, where=signature.where, do=do)
     try:
         from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
     except ImportError as error:

@@ -78,11 +78,9 @@ class Signature:
     def _check_rows(self, name: str, shape: tuple[int, ...], rows: int | None) -> None:
         if rows is None or not shape or shape[0] != rows:
             of = "a row for each example" if rows is None else f"the {rows:,} rows of the batch as its first dimension"
-            raise InfeedError(
-                f"output {name!r} has the shape {list(shape)}, without {of}",
-                where=f"{self.where}, signature {self.name!r}",
-                do="export a signature whose outputs are [batch] or [batch, ...], or choose another signature",
-            )
+            what = f"output {name!r} has the shape {list(shape)}, without {of}"
+            do = "export a signature whose outputs are [batch] or [batch, ...], or choose another signature"
+            raise InfeedError(what, where=f"{self.where}, signature {self.name!r}", do=do)
 
 
 @dataclass(frozen=True)

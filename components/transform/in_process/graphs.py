@@ -161,17 +161,11 @@ class Graph:
     def check(self) -> None:
         """Raise InfeedError if the function returns no features, or makes trainable variables."""
         if not isinstance(self.outputs, dict) or not self.outputs:
-            raise InfeedError(
-                f"preprocessing_fn returns {self.outputs!r}",
-                where="preprocessing_fn",
-                do="return a dict of at least one feature, name -> tensor",
-            )
+            do = "return a dict of at least one feature, name -> tensor"
+            raise InfeedError(f"preprocessing_fn returns {self.outputs!r}", where="preprocessing_fn", do=do)
         if variables := self.traced.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES):
-            raise InfeedError(
-                f"preprocessing_fn makes trainable variables: {', '.join(one.name for one in variables)}",
-                where="preprocessing_fn",
-                do="train them in the model; Transform only computes",
-            )
+            what = f"preprocessing_fn makes trainable variables: {', '.join(one.name for one in variables)}"
+            raise InfeedError(what, where="preprocessing_fn", do="train them in the model; Transform only computes")
 
     @property
     def traced(self) -> Any:

@@ -110,11 +110,9 @@ def _pipeline_for_tft(make: Callable[[], Any]) -> Any:
     """Make a Beam pipeline. Beam's Dask runner is an error: it supports neither file sources nor tagged outputs."""
     pipeline = make()
     if type(pipeline.runner).__name__ == "DaskRunner":
-        raise InfeedError(
-            "this analysis needs tft, as the log explains, and tft cannot run on Beam's DaskRunner",
-            where="beam_pipeline_args of Transform",
-            do="name another runner for this component, such as with_beam_pipeline_args(['--runner=FlinkRunner'])",
-        )
+        what = "this analysis needs tft, as the log explains, and tft cannot run on Beam's DaskRunner"
+        do = "name another runner for this component, such as with_beam_pipeline_args(['--runner=FlinkRunner'])"
+        raise InfeedError(what, where="beam_pipeline_args of Transform", do=do)
     return pipeline
 
 

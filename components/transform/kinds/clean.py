@@ -64,11 +64,8 @@ class FillWith(Clean):
 
     def _value(self, found: Any, column: FlatColumn) -> Any:
         if not found.count:
-            raise InfeedError(
-                f"column {column.name!r} has no values, so there is no {self.value} to fill it with",
-                where=f"{self}",
-                do="fill it with a constant, or leave the column out",
-            )
+            what = f"column {column.name!r} has no values, so there is no {self.value} to fill it with"
+            raise InfeedError(what, where=f"{self}", do="fill it with a constant, or leave the column out")
         if isinstance(found, Frequencies):
             return found.mode
         return found.mean if isinstance(found, Moments) else found.at([0.5])[0]

@@ -131,11 +131,8 @@ def pieces_of(form: str) -> tuple[Piece, ...]:
     held = [piece.directive for piece in pieces if piece.directive]
     days = ({"d"} & set(held) and {"m", "b", "B"} & set(held)) or {"j"} & set(held)
     if len(held) != len(set(held)) or not ({"Y", "y"} & set(held) and days):
-        raise InfeedError(
-            f"the format {form!r} must contain the day once",
-            where="the format of a date",
-            do='write one such as "%Y-%m-%d", with a year, a month and a day, or a year and %j',
-        )
+        do = 'write one such as "%Y-%m-%d", with a year, a month and a day, or a year and %j'
+        raise InfeedError(f"the format {form!r} must contain the day once", where="the format of a date", do=do)
     return pieces
 
 
@@ -145,11 +142,8 @@ def _piece(part: str, form: str) -> Piece:
     if not part.startswith("%"):
         return _fixed(re.sub(r"(\\\s|\s)+", r"\\s+", re.escape(part.lower())))
     if part[1:] not in _DIRECTIVES:
-        raise InfeedError(
-            f"the format {form!r} has {part!r}",
-            where="the format of a date",
-            do=f"use these: {' '.join('%' + name for name in _DIRECTIVES)} %%",
-        )
+        do = f"use these: {' '.join('%' + name for name in _DIRECTIVES)} %%"
+        raise InfeedError(f"the format {form!r} has {part!r}", where="the format of a date", do=do)
     return _value(part[1:])
 
 

@@ -83,11 +83,8 @@ def vocabulary_of(feature: Feature, found: Frequencies, size: int | None, least:
     words = found.ranked(size, least)
     if not words:
         held = f"values such as {found.sample}" if found.sample else "no value at all"
-        raise InfeedError(
-            f"the vocabulary of {' and '.join(map(repr, feature.columns))} is empty: the training rows hold {held}",
-            where=f"{feature}",
-            do="leave the feature out, or lower min_count",
-        )
+        what = f"the vocabulary of {' and '.join(map(repr, feature.columns))} is empty: the training rows hold {held}"
+        raise InfeedError(what, where=f"{feature}", do="leave the feature out, or lower min_count")
     return words
 
 

@@ -80,16 +80,10 @@ class Label(Feature):
         """Return the values of the training rows in index order."""
         values = [as_word(value) for value in sorted(value for value in found.counts if value != b"")]
         if not values:
-            raise InfeedError(
-                f"column {self.column!r} holds no labels",
-                where=_SPLIT,
-                do="check that this is the label's column, and that the split has rows",
-            )
+            do = "check that this is the label's column, and that the split has rows"
+            raise InfeedError(f"column {self.column!r} holds no labels", where=_SPLIT, do=do)
         for value in values:
             if not is_word(value):
-                raise InfeedError(
-                    f"column {self.column!r} holds the label {value!r}, which has a line break",
-                    where=_SPLIT,
-                    do="name the classes without line breaks",
-                )
+                what = f"column {self.column!r} holds the label {value!r}, which has a line break"
+                raise InfeedError(what, where=_SPLIT, do="name the classes without line breaks")
         return values

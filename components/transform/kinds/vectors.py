@@ -140,11 +140,8 @@ def _read_file(path: str, versions: tuple[str, ...], words: str | None, size: in
     seen: set[bytes] = set()
     for number, word in enumerate(found.words, 1):
         if not word or word in seen:
-            raise InfeedError(
-                f"word {number} is {word!r}, which is {'there twice' if word else 'empty'}",
-                where=path,
-                do="keep one vector for each word",
-            )
+            what = f"word {number} is {word!r}, which is {'there twice' if word else 'empty'}"
+            raise InfeedError(what, where=path, do="keep one vector for each word")
         seen.add(word)
     finite = np.isfinite(found.vectors).all(1)
     if not finite.all():
@@ -191,11 +188,8 @@ def _read_numpy(path: str, words: str | None, size: int | None) -> WordVectors:
         )
     lines = files.read_bytes(words).decode("utf-8").splitlines()
     if len(lines) != len(vectors):
-        raise InfeedError(
-            f"{len(lines):,} words, and {len(vectors):,} vectors",
-            where=f"{words} and {path}",
-            do="give a vector for each word",
-        )
+        do = "give a vector for each word"
+        raise InfeedError(f"{len(lines):,} words, and {len(vectors):,} vectors", where=f"{words} and {path}", do=do)
     return WordVectors([line.strip().encode() for line in lines[:size]], vectors[:size].astype(np.float32))
 
 
@@ -228,11 +222,8 @@ def _parsed(block: list[bytes], first: int, width: int, path: str) -> tuple[list
     words, numbers = list[bytes](), list[bytes]()
     for number, line in enumerate(block, first):
         if (spaces := line.count(b" ")) < width:
-            raise InfeedError(
-                f"vector {number:,} has {spaces} numbers, and the first has {width}",
-                where=path,
-                do="write as many numbers on each line",
-            )
+            do = "write as many numbers on each line"
+            raise InfeedError(f"vector {number:,} has {spaces} numbers, and the first has {width}", where=path, do=do)
         word, *of_word = line.split(b" ", 1) if spaces == width else line.rsplit(b" ", width)
         words.append(word.strip())
         numbers += of_word
@@ -241,8 +232,6 @@ def _parsed(block: list[bytes], first: int, width: int, path: str) -> tuple[list
             warnings.simplefilter("error", DeprecationWarning)  # how NumPy says that it found something else
             return words, np.fromstring(b" ".join(numbers), np.float32, sep=" ").reshape(len(block), width)
     except (ValueError, DeprecationWarning) as error:
-        raise InfeedError(
-            f"text other than numbers follows a word from {words[0]!r} to {words[-1]!r}: {error}",
-            where=path,
-            do="write a word and its numbers on each line, separated by single spaces",
-        ) from error
+        what = f"text other than numbers follows a word from {words[0]!r} to {words[-1]!r}: {error}"
+        do = "write a word and its numbers on each line, separated by single spaces"
+        raise InfeedError(what, where=path, do=do) from error
