@@ -209,7 +209,6 @@ def _candidate_first(eval_config: Any) -> list[Any]:
 
 
 def known_columns(root: str) -> set[str]:
-    """Return the columns that the manifest of a dataset names; none without a manifest."""
     if not files.exists(files.join(root, names.MANIFEST)):
         return set()
     return {column.name for column in Manifest.read(root).schema}

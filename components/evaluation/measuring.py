@@ -6,7 +6,7 @@ import functools
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
 
@@ -78,15 +78,16 @@ class Measurement:
     collected: Collected | None = None  # what a model report keeps of the rows; None without one
 
     def add(self, key: SliceKey, totals: Sequence[Any], plan: MetricPlan) -> None:
-        """Adds the totals of further rows of a slice."""
         before = self.totals.get(key)
         if before is not None:
             totals = [leaf.merge(*both) for leaf, *both in zip(plan.leaves, before, totals, strict=True)]
         self.totals[key] = list(totals)
 
 
+Measuring: TypeAlias = WithSetUp[list[EvaluatedModel], ShardRange, Measurement]
+
+
 def merge(config: bytes, one: Measurement, other: Measurement) -> Measurement:
-    """Merges the measurements of neighbors."""
     plan = plan_of(config)
     for key, totals in other.totals.items():
         one.add(key, totals, plan)
@@ -94,17 +95,12 @@ def merge(config: bytes, one: Measurement, other: Measurement) -> Measurement:
     return Measurement(one.rows + other.rows, one.totals, one.filled | other.filled, collected)
 
 
-def measuring(evaluation: Evaluation) -> WithSetUp[list[EvaluatedModel], ShardRange, Measurement]:
+def measuring(evaluation: Evaluation) -> Measuring:
     """The function that measures a range of records; a worker loads the models once."""
     return WithSetUp(functools.partial(measure_range, evaluation), functools.partial(load_models, evaluation))
 
 
-def measure(
-    evaluation: Evaluation,
-    call: WithSetUp[list[EvaluatedModel], ShardRange, Measurement],
-    ranges: Sequence[ShardRange],
-    engine: Engine,
-) -> Measurement:
+def measure(evaluation: Evaluation, call: Measuring, ranges: Sequence[ShardRange], engine: Engine) -> Measurement:
     """What `call`, which `measuring` returned, measures of all records, merged in their order.
 
     Raises:

@@ -102,10 +102,7 @@ def _added(one: list[Any], other: list[Any]) -> list[Any]:
 _LEAVES: Mapping[str, Callable[[Any], Leaf]] = {
     "ExampleCount": leaves.ExampleCount,
     "WeightedLabelsPredictionsExamples": leaves.MeanTotals,
-    "MeanAbsoluteError": leaves.MeanError,
-    "MeanSquaredError": leaves.MeanError,
-    "MeanAbsolutePercentageError": leaves.MeanError,
-    "MeanSquaredLogarithmicError": leaves.MeanError,
+    **dict.fromkeys(leaves.ERRORS, leaves.MeanError),
     "BinaryCrossEntropy": leaves.CrossEntropy,
     "CategoricalCrossEntropy": leaves.CrossEntropy,
     "CalibrationHistogram": leaves.BucketSums,
@@ -150,7 +147,6 @@ class MetricPlan:
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether a leaf reads labels and predictions."""
         return any(leaf.needs_pairs for leaf in self.leaves)
 
     def metrics(self, totals: Sequence[Any]) -> Metrics:
@@ -166,7 +162,6 @@ class MetricPlan:
         return {key: value for key, value in found.items() if not _is_private(key)}
 
     def _differences(self, found: Metrics) -> Metrics:
-        """Return the difference of each metric between candidate and baseline."""
         differences: Metrics = {}
         for key, value in found.items() if self.baseline else ():
             if _is_private(key) or key.is_diff or key.model_name == self.baseline:

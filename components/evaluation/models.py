@@ -49,7 +49,18 @@ class EvaluatedModel:
 
     def __init__(self, spec: Any, path: str, *, default_metrics: bool = True) -> None:
         self.spec, self.path = spec, path
-        self._check_kind(default_metrics)
+        given = {field.name for field, _ in spec.ListFields()}
+        for name in _ONE_OF_SEVERAL:
+            if name in given:
+                raise BeyondError(f"model_specs.{name} is set")
+        if not tf.io.gfile.exists(f"{path}/saved_model.pb"):
+            do = "give what a Trainer or Keras has exported"
+            raise InfeedError(f"{self._called} is no SavedModel", where=path, do=do)
+        kind = model_util.get_model_type(spec, path)
+        if kind == constants.TF_KERAS and default_metrics:
+            raise BeyondError("the model may bring metrics that Keras has compiled (include_default_metrics)")
+        if kind not in (constants.TF_GENERIC, constants.TF_KERAS):
+            raise BeyondError(f"model_specs.model_type is {kind!r}")
         self._model = SavedModel.load(path, ["serve"], self._called).loaded
         name = spec.signature_name or model_util.get_default_signature_name_from_model(self._model)
         if not spec.signature_name and model_util.is_callable_fn(self._model):
@@ -62,21 +73,6 @@ class EvaluatedModel:
     @property
     def _called(self) -> str:
         return f"the {self.spec.name} model" if self.spec.name else "the model"
-
-    def _check_kind(self, default_metrics: bool) -> None:
-        given = {field.name for field, _ in self.spec.ListFields()}
-        for name in _ONE_OF_SEVERAL:
-            if name in given:
-                raise BeyondError(f"model_specs.{name} is set")
-        if not tf.io.gfile.exists(f"{self.path}/saved_model.pb"):
-            raise InfeedError(
-                f"{self._called} is no SavedModel", where=self.path, do="give what a Trainer or Keras has exported"
-            )
-        kind = model_util.get_model_type(self.spec, self.path)
-        if kind == constants.TF_KERAS and default_metrics:
-            raise BeyondError("the model may bring metrics that Keras has compiled (include_default_metrics)")
-        if kind not in (constants.TF_GENERIC, constants.TF_KERAS):
-            raise BeyondError(f"model_specs.model_type is {kind!r}")
 
     def _signature(self, name: str, option: str) -> Any:
         """A function of serialized tf.Examples."""

@@ -48,7 +48,6 @@ class SliceSpec:
 
     @classmethod
     def of(cls, spec: Any) -> SliceSpec:
-        """Of TFMA's SlicingSpec."""
         given = ((name, _typed(value)) for name, value in spec.feature_values.items())
         return cls(tuple(sorted(set(spec.feature_keys))), tuple(sorted(given)))
 
@@ -104,7 +103,6 @@ def _of_spec(spec: SliceSpec, rows: int, coded: dict[str, _Coded | None]) -> lis
 
 
 def _crossed(slices: list[tuple[SliceKey, Ints]], name: str, column: _Coded) -> list[tuple[SliceKey, Ints]]:
-    """Each slice cut by the values of a column."""
     cut: list[tuple[SliceKey, Ints]] = []
     for key, inside in slices:
         there = np.isin(column.rows, inside)

@@ -238,10 +238,9 @@ class ByKey(Generic[A]):
     """
 
     def __init__(self, kind: type[A], folder: str = "", secret: bytes | None = None) -> None:
+        self._new = partial(kind, folder)
         self.overall = kind(folder)
-        self._folder = folder
         self.of: KeyedRuns[A] = KeyedRuns(folder, kind.merge, None if folder else sys.maxsize, secret)
-        self._kind = kind
 
     @property
     def keys(self) -> list[bytes]:
@@ -261,7 +260,7 @@ class ByKey(Generic[A]):
         ends = np.cumsum(np.bincount(codes, minlength=len(coded.dictionary)))
         parts = np.split(values[np.argsort(codes, kind="stable")], ends[:-1])
         for key, part in zip(coded.dictionary.to_pylist(), parts, strict=False):
-            analysis = self.of.get(key) or self._kind(self._folder)
+            analysis = self.of.get(key, self._new)
             analysis.add(part)
             self.of.put(key, analysis)
 

@@ -55,7 +55,6 @@ class BatchColumns:
         return self._made[key]
 
     def analyzed(self, feature: Feature) -> FlatColumn:
-        """Return the column that a feature's analyses count."""
         return feature.analyzed(self._prepared(feature))
 
     def output(self, feature: Feature, tables: Tables) -> Raw:
@@ -63,7 +62,6 @@ class BatchColumns:
         return feature.shape(column, feature.apply(column, self.found(feature), tables))
 
     def found(self, feature: Feature) -> list[Any]:
-        """Return the analyses that a feature needs."""
         return [self._found[feature.stream, need] for need in feature.needs]
 
     def _prepared(self, feature: Feature) -> FlatColumn:

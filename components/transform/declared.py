@@ -71,7 +71,6 @@ class Examples:
 
     @property
     def folders(self) -> list[str]:
-        """Return the folders of the analyzed splits."""
         return [files.join(root, f"Split-{split}") for root in self.roots for split in self.analyzed]
 
 
@@ -256,7 +255,6 @@ def write_graph(
 
 
 def raw_spec(raw_schema: schema_pb2.Schema) -> dict[str, Any]:
-    """Return the parsing spec of raw Examples."""
     spec: dict[str, Any] = schema_utils.schema_as_feature_spec(raw_schema).feature_spec
     return spec
 

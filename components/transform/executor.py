@@ -149,7 +149,6 @@ def _write(
     output_dict: dict[str, list[Any]],
     exec_properties: Mapping[str, Any],
 ) -> None:
-    """Write the transform graph, and transformed examples and statistics if requested."""
     executor_utils.MatchNumberOfTransformedExamplesArtifacts(input_dict, output_dict)
     graph_folder = artifact_utils.get_single_uri(output_dict[specs.TRANSFORM_GRAPH_KEY])
     disabled = bool(exec_properties.get(specs.DISABLE_STATISTICS_KEY))
@@ -161,8 +160,7 @@ def _write(
     for source, target in itertools.zip_longest(artifacts, targets):
         for split in splits:
             folder = artifact_utils.get_split_uris([target], split)[0] if target else None
-            rows = record_ranges([names.split_dir(source.uri, split)], counting(cluster))
-            shards += transformed_shards(rows, folder)
+            shards += transformed_shards(names.split_dir(source.uri, split), folder, cluster)
     with chosen("transforms", shards, cluster) as engine:
         graph = declared.write(graph_folder, features, examples, engine)
         transformed = materialise(graph.load, shards, engine, described=bool(folders))

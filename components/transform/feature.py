@@ -169,8 +169,7 @@ class Feature(Step):
       column: raw column.
       output: name of the transformed feature. None uses the column's name.
       key: column of one value a row. Constants are those of the rows with the same key.
-      clean: cleaning steps to apply first.
-      values: "one" value a row; lists with constants of "all" values; or lists with constants "by_position".
+      clean, values, length: see `Prepared`.
       shared: options that features of one kind must share to be computed together. None computes each alone.
     """
 
@@ -254,9 +253,7 @@ class Feature(Step):
         """
         raise NotImplementedError
 
-    def apply_together(
-        self, features: Sequence[Any], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
-    ) -> Sequence[Any]:
+    def apply_together(self, features: Sequence[Any], column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         """Return the outputs [n, ...] of k features that are `alike`, including this one.
 
         Args:

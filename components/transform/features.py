@@ -23,29 +23,10 @@ from infeed.components.transform.kinds.text import BagOfWords, Subwords
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 
 _TYPE_WORDS = {"int": "whole numbers", "float": "numbers with fractions", "bytes": "text"}
-AnyFeature = Annotated[
-    ZScore
-    | MinMax
-    | Robust
-    | Log
-    | Cycle
-    | Power
-    | Vocabulary
-    | OneHot
-    | Hash
-    | Bucketize
-    | CountEncoding
-    | Cross
-    | Fill
-    | IsOutlier
-    | BagOfWords
-    | PretrainedVectors
-    | Subwords
-    | Similarity
-    | DecodeImage
-    | Label,
-    Tagged("kind"),
-]
+_Scaling = ZScore | MinMax | Robust | Log | Cycle | Power
+_Encoding = Vocabulary | OneHot | Hash | Bucketize | CountEncoding | Cross
+_Other = Fill | IsOutlier | BagOfWords | PretrainedVectors | Subwords | Similarity | DecodeImage | Label
+AnyFeature = Annotated[_Scaling | _Encoding | _Other, Tagged("kind")]
 
 
 def features_to_json(features: Sequence[Feature]) -> list[dict[str, Any]]:

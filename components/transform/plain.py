@@ -15,7 +15,6 @@ from tfx_bsl.tfxio import tf_example_record
 from infeed.components.dataset import files, names
 from infeed.components.dataset.ranges import record_ranges
 from infeed.components.dataset.reading import split_names
-from infeed.components.engine.choice import counting
 from infeed.components.engine.engine import Engine
 from infeed.components.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
@@ -49,8 +48,8 @@ def transform(
     examples = Examples([dataset], ["train"], schema)
     shards: list[TransformedShard] = []
     for split in split_names(dataset):
-        ranges = record_ranges([names.split_dir(dataset, split)], counting(None))
-        shards += transformed_shards(ranges, names.split_dir(rows, split) if rows else None)
+        folder = names.split_dir(rows, split) if rows else None
+        shards += transformed_shards(names.split_dir(dataset, split), folder, None)
     with chosen("transforms", shards, None) as engine:
         if function:
             load: Callable[[], RowTransformer] = _write_traced(output, features, function, examples, engine)

@@ -94,7 +94,6 @@ class SortedRuns:
         return _merge([*map(_read, self._complete), iter(self._combine())], self._order)
 
     def close(self) -> None:
-        """Remove all files."""
         for path in self._written:
             files.remove(path)
         self._written = []

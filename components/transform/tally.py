@@ -5,8 +5,8 @@ NumPy and Arrow alone: no TensorFlow.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,9 @@ class Tally:
 
         There are at most `size` values, at least 1 or all, with a count of at least `least`.
         """
-        order = Order(_rank_at, True, functools.partial(_rank, size=size))
+        order = Order(
+            lambda batch, row: (batch.column(1)[row].as_py(), value_at(batch, row)), True, partial(_rank, size=size)
+        )
         runs = SortedRuns(self._runs.folder, self._runs.limit, order)
         try:
             for batch in self.items():
@@ -105,7 +107,3 @@ def _concat(batches: list[pa.RecordBatch]) -> tuple[pa.Array, Array]:
 
 def _batch(values: pa.Array, counts: Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([values, pa.array(counts)], ["value", "count"])
-
-
-def _rank_at(batch: pa.RecordBatch, row: int) -> tuple[float, Any]:
-    return batch.column(1)[row].as_py(), value_at(batch, row)

@@ -44,7 +44,6 @@ class Batch:
             raise InfeedError(str(error), where=self.where(), do=do) from error
 
     def where(self, row: int | None = None) -> str:
-        """Return the place of one record, or of all records."""
         last = self.start + len(self.records) - 1
         return f"{self.path}, {f'records {self.start} to {last}' if row is None else f'record {self.start + row}'}"
 

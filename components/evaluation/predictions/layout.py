@@ -38,7 +38,11 @@ class AnswerColumns:
         """
         nested = options.output_format == "parquet"
         outputs = dict(options.outputs or {name: name for name in signature.outputs})
-        carried = {name: _carried_type(known[name], nested) for name in options.carried}
+        carried: dict[str, pa.DataType] = {}
+        for name in options.carried:
+            text = pa.large_string() if nested and known[name].is_text else pa.large_binary()
+            item = _NUMBERS.get(known[name].type, text)
+            carried[name] = pa.large_list(item) if known[name].is_list else item
         types = {
             column: _output_type(name, signature, (probe or {}).get(name), nested) for column, name in outputs.items()
         }
@@ -72,12 +76,6 @@ def check_names(options: PredictOptions, known: Mapping[str, KnownColumn], signa
             what = f"{column!r} is a column of the examples and one of the predictions"
             do = "give the output another name by `outputs`, such as {'predicted': " + repr(column) + "}"
             raise InfeedError(what, where=where, do=do)
-
-
-def _carried_type(column: KnownColumn, nested: bool) -> pa.DataType:
-    text = pa.large_string() if nested and column.is_text else pa.large_binary()
-    item = _NUMBERS.get(column.type, text)
-    return pa.large_list(item) if column.is_list else item
 
 
 def _carry(batch: Batch, name: str, kind: pa.DataType) -> pa.Array:

@@ -221,7 +221,6 @@ class Question:
         return self._loaded or load_signature(self.model, self.options)
 
     def answers(self, signature: Signature, shard: ShardRange) -> Iterator[Answer]:
-        """Yield the outputs for a shard, batch by batch."""
         for batch in batches_of(shard, self.options.batch_size):
             yield ask(signature, batch)
             progress.count("examples predicted", len(batch.records))
@@ -240,7 +239,6 @@ class Question:
 
 
 def load_signature(model: str, options: PredictOptions) -> Signature:
-    """Load the signature; raise InfeedError if the model or signature does not exist."""
     return SavedModel.load(model, options.tags).signature(options.signature)
 
 
@@ -351,8 +349,6 @@ def _groups(tables: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
 
 
 def _records(payloads: Callable[[Answer], pa.LargeBinaryArray]) -> Write:
-    """Return the writer of compressed TFRecords."""
-
     def write(path: str, answers: Iterable[Answer]) -> None:
         write_records(path, (frame_records(payloads(answer)) for answer in answers), gzip_level=_GZIP_LEVEL)
 
@@ -360,7 +356,6 @@ def _records(payloads: Callable[[Answer], pa.LargeBinaryArray]) -> Write:
 
 
 def _merged(batch: Batch, added: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Merge the features of two examples in each row."""
     import tensorflow as tf
 
     merged = []

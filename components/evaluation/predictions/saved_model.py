@@ -201,7 +201,6 @@ def features_of(batch: Batch, signature: Signature) -> dict[str, Any]:
 
 
 def _dense(batch: Batch, name: str, spec: Any) -> npt.NDArray[Any]:
-    """Return [records, ...] with the shape and type of `spec`."""
     column = batch.columns.get(name, pa.nulls(len(batch.records), pa.large_list(pa.null())))
     counts = item_counts(column)
     dims = list(spec.shape[1:]) if spec.shape.rank else []

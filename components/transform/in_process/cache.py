@@ -42,7 +42,6 @@ def find(folder: str, datasets: Iterable[Any]) -> dict[Any, Entries]:
 
 
 def read(paths: Iterable[str]) -> Iterator[bytes]:
-    """Return the accumulators of one analyzer."""
     return itertools.chain.from_iterable(map(records.read_records, paths))
 
 

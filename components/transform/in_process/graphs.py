@@ -116,7 +116,6 @@ class Tracing:
         return cls(tft_seam.traced(traced, owner, _FUNCTION), owner)
 
     def whole(self) -> Traced:
-        """Return the function as it is."""
         self._part(self.concrete.structured_outputs)
         return Traced(self.concrete, self.owner)
 
@@ -132,7 +131,6 @@ class Tracing:
         return Traced(self._part(named), self.owner, graph)
 
     def save(self, folder: str, options: Any = None) -> None:
-        """Write a SavedModel of the function."""
         self._part(self.concrete.structured_outputs)
         tf.saved_model.save(self.owner, folder, options=options)
 
@@ -155,7 +153,6 @@ class Graph:
 
     @classmethod
     def of(cls, function: Function, specs: Mapping[str, tf.TypeSpec], folder: str) -> Graph:
-        """Trace the function for the first time."""
         return cls(function, specs, folder, Tracing.of(function, specs, folder, None))
 
     def check(self) -> None:
@@ -179,7 +176,6 @@ class Graph:
 
     @property
     def outputs(self) -> Any:
-        """Features."""
         return self.first.concrete.structured_outputs
 
     @property

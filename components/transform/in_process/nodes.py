@@ -107,11 +107,6 @@ def constants_of(value: Any) -> dict[str, tf.Tensor] | None:
     return value.constants()
 
 
-def _bind(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    dtype = tf.dtypes.as_dtype(operation.dtype_enum)
-    return Value(lambda: [(operation.tensor_name, tf.constant(value.sole(), dtype))])
-
-
 def _extract(operation: Any, context: AnalysisContext, value: Pass | Value) -> Pass | Value:
     if isinstance(value, Pass):
         return replace(value, keys=operation.keys)
@@ -143,8 +138,7 @@ def _merge_by_key(operation: Any, context: AnalysisContext, value: Value) -> Val
     def merge() -> Elements:
         merged = context.scratch.keyed(lambda one, later: combiner.merge_accumulators([one, later]))
         for key, part in value.elements():
-            before = merged.get(key)
-            before = combiner.create_accumulator() if before is None else before
+            before = merged.get(key, combiner.create_accumulator)
             merged.put(key, combiner.merge_accumulators([before, part]))
         return Repeatable(lambda: ((key, combiner.extract_output(one)) for key, one in merged.items()))
 
@@ -197,7 +191,9 @@ def _repeated(make: Callable[[], Iterator[Any]]) -> Value:
 # By name: if tft renames a kind of node, it runs on Beam the analyses that need the node, and the others run here.
 _DOES: Mapping[str, Callable[..., Any]] = {
     "ExtractInputForSavedModel": lambda node, context: _Rows(node.dataset_key),
-    "CreateTensorBinding": _bind,
+    "CreateTensorBinding": lambda node, context, value: Value(
+        lambda: [(node.tensor_name, tf.constant(value.sole(), tf.dtypes.as_dtype(node.dtype_enum)))]
+    ),
     "CreateSavedModel": lambda node, context, *bindings: _Bound(
         context.graph, bindings, node.output_signature, context.reading
     ),

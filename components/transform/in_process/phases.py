@@ -145,7 +145,6 @@ class Pass:
     keys: Sequence[str] = ()
 
     def want(self, make: Callable[[], Sink]) -> Value:
-        """Register a sink for the arrays, and return its elements."""
         return self.phase.want(self.dataset, self.keys, make)
 
 
@@ -187,8 +186,7 @@ class CombinedByKey:
 
     def add(self, values: Arrays) -> None:
         for key, row in tft_seam.rows_by_key(values):
-            before = self.accumulators.get(key)
-            before = self.combiner.create_accumulator() if before is None else before
+            before = self.accumulators.get(key, self.combiner.create_accumulator)
             self.accumulators.put(key, self.combiner.add_input(before, row))
 
     def merge(self, other: CombinedByKey) -> None:

@@ -139,7 +139,6 @@ class PhaseGraph:
         return {**self.__dict__, "traced": None}
 
     def load(self) -> tuple[Apply, ColumnReader]:
-        """Return the graph as a function, and the reader."""
         return self.traced or saved(self.folder, self.reader.columns, self.keys), self.reader
 
 

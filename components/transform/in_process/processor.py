@@ -24,7 +24,7 @@ from tfx.dsl.io import fileio
 from tfx.utils import io_utils
 from tfx_bsl.tfxio import tf_example_record
 
-from infeed.components.dataset.ranges import ShardRange, record_ranges
+from infeed.components.dataset.ranges import record_ranges
 from infeed.components.engine.choice import Cluster, counting
 from infeed.components.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
@@ -155,12 +155,13 @@ def _statistics_asked(plan: Plan, given: Mapping[str, Any]) -> _Statistics:
 
 def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluster: Cluster) -> None:
     output, metadata = given["transform_output_path"], given["input_dataset_metadata"]
-    analyzed = {one.dataset_key: _ranges(one, cluster) for one in given["analyze_data_list"]}
+    sources = {one.dataset_key: posixpath.dirname(one.file_pattern) for one in given["analyze_data_list"]}
+    analyzed = {key: record_ranges([source], counting(cluster)) for key, source in sources.items()}
     shards: list[TransformedShard] = []
     for dataset in given["transform_data_list"]:
         writes = given["materialization_format"] is not None
         folder = posixpath.dirname(dataset.materialize_output_path) if writes else None
-        shards += transformed_shards(_ranges(dataset, cluster), folder)
+        shards += transformed_shards(posixpath.dirname(dataset.file_pattern), folder, cluster)
     first, *_ = given["analyze_data_list"]
     with chosen("transforms", shards, cluster) as engine:
         reading = OnEngine(analyzed, partial(ColumnReader.of, metadata.schema, first.tfxio), engine, plan.graph.folder)
@@ -174,18 +175,12 @@ def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluste
         except FailedBatchError as failed:
             raise explain(failed, plan.graph.traced, plan.graph.inputs) from failed
         if asked:
-            # TFX's pattern is `.../Split-train/*`.
-            places = [posixpath.split(posixpath.dirname(one.file_pattern)) for one in given["analyze_data_list"]]
+            places = map(posixpath.split, sources.values())  # TFX's pattern is `.../Split-train/*`
             splits = [(root, split.removeprefix("Split-")) for root, split in places]
             described = {*plan.analyzed, *columns}
             folders = given["stats_output_paths"]
             write_raw(splits, described, metadata.schema, asked.raw, folders, engine.map)
             write_transformed(transformed, asked.transformed, folders)
-
-
-def _ranges(dataset: Any, cluster: Cluster) -> list[ShardRange]:
-    """Return the rows of a dataset whose pattern is TFX's `.../Split-train/*`."""
-    return record_ranges([posixpath.dirname(dataset.file_pattern)], counting(cluster))
 
 
 def _keep(kept: Mapping[Any, cache.Encoded], given: Mapping[str, Any]) -> None:

@@ -99,10 +99,9 @@ class LabelMeans:
         self.accumulators.merge(other.accumulators)
 
     def add_pairs(self, pairs: Iterable[tuple[Any, Any]]) -> None:
-        empty = _means_combiner(self.weighted).create_accumulator()
+        new = _means_combiner(self.weighted).create_accumulator
         for token, more in pairs:
-            before = self.accumulators.get(token)
-            self.accumulators.put(token, _add_means(empty if before is None else before, more, self.weighted))
+            self.accumulators.put(token, _add_means(self.accumulators.get(token, new), more, self.weighted))
 
     def elements(self) -> Repeatable:
         output = _means_combiner(self.weighted).extract_output

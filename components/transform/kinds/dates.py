@@ -117,13 +117,9 @@ _ISO = (
 
 
 def pieces_of(form: str) -> tuple[Piece, ...]:
-    """Split a format into pieces.
+    """Split "iso", or a format of `strptime` with the directives Y y m b B d j H I p M S f z a A %, into pieces.
 
-    Args:
-      form: "iso", or directives of `strptime` such as "%d.%m.%Y %H:%M": Y y m b B d j H I p M S f z a A %.
-
-    Raises:
-      InfeedError: a directive is unknown or repeated, or the format has no complete date.
+    A directive that is unknown or repeated, or a format without a complete date, is an InfeedError.
     """
     if form == "iso":
         return _ISO

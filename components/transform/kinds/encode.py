@@ -57,9 +57,7 @@ class Looked(Prepared):
         words, tokens = self.words(found), as_strings(column)
         return self._numbered(column, tokens, tables.vocabulary(self.output_name, words, tokens), len(words))
 
-    def indices(
-        self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
-    ) -> Any:
+    def indices(self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         """Return int64 [k, n], the `index` of k features that are `alike`."""
         words = {one.output_name: one.words(of_one[0]) for one, of_one in zip(features, found, strict=True)}
         tokens = as_strings(column)
@@ -75,11 +73,7 @@ class Looked(Prepared):
 
 
 def vocabulary_of(feature: Feature, found: Frequencies, size: int | None, least: int) -> dict[bytes, int]:
-    """Return the words of a vocabulary in index order, with their counts.
-
-    Raises:
-      InfeedError: there are none.
-    """
+    """Return the words of a vocabulary in index order, with their counts; raise InfeedError if there are none."""
     words = found.ranked(size, least)
     if not words:
         held = f"values such as {found.sample}" if found.sample else "no value at all"
@@ -105,8 +99,8 @@ class Vocabulary(Looked):
         return self.index(column, found[0], tables)
 
     def apply_together(
-        self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
-    ) -> Sequence[Any]:
+        self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Any], tables: Tables
+    ) -> Any:
         return each_output(self.indices(features, column, found, tables))
 
     def domain(self, found: Sequence[Any]) -> tuple[int, int]:
@@ -131,8 +125,8 @@ class OneHot(Looked):
         return tf.one_hot(self.index(column, found[0], tables), depth, dtype=tf.float32)
 
     def apply_together(
-        self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
-    ) -> Sequence[Any]:
+        self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Any], tables: Tables
+    ) -> Any:
         depths = [one.cardinality(len(one.words(of_one[0]))) for one, of_one in zip(features, found, strict=True)]
         indices = tf.unstack(self.indices(features, column, found, tables))
         return [tf.one_hot(index, depth, dtype=tf.float32) for index, depth in zip(indices, depths, strict=True)]
@@ -306,7 +300,6 @@ class Cross(Feature):
 
     @property
     def _joined(self) -> Hash | Vocabulary:
-        """Return the feature of the joined text."""
         if self.buckets:
             return Hash(self.output, self.buckets)
         return Vocabulary(self.output, size=self.size, oov=self.oov, min_count=self.min_count)

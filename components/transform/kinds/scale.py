@@ -56,8 +56,8 @@ class Scaled(Prepared):
         return self._scaled(column, *tf.unstack(of_values, axis=1))
 
     def apply_together(
-        self, features: Sequence[Scaled], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
-    ) -> Sequence[Any]:
+        self, features: Sequence[Scaled], column: FlatColumn, found: Sequence[Any], tables: Tables
+    ) -> Any:
         rows = [feature._checked(of_feature[0]) for feature, of_feature in zip(features, found, strict=True)]
         constants = [tf.constant(numbers, tf.float64)[:, tf.newaxis] for numbers in zip(*rows, strict=True)]
         return each_output(self._scaled(column, *constants))

@@ -201,11 +201,7 @@ def _read(feature: Subwords) -> bytes:
 
 
 def tensorflow_text(feature: object) -> Any:
-    """Import the package.
-
-    Raises:
-      InfeedError: the package is not installed.
-    """
+    """Import the package; raise InfeedError if it is not installed."""
     try:
         import tensorflow_text
     except ImportError as error:

@@ -70,11 +70,7 @@ class PretrainedVectors(Prepared):
         return (self.file, self.words) if self.words else (self.file,)
 
     def table(self) -> Any:
-        """Return float32 [1 + n + 1, dimensions], the vector of each index, as initial weights of an embedding.
-
-        Raises:
-          InfeedError: the file cannot be read; see `read_vectors`.
-        """
+        """Return float32 [1 + n + 1, dimensions], the vector of each index, as initial weights of an embedding."""
         return self._read().table(self.unseen)
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
@@ -122,10 +118,7 @@ class WordVectors:
     def table(self, unseen: str = "mean") -> Floats:
         """Return float32 [1 + words + 1, dimensions], the vector of each index.
 
-        Index 0 is zeros, for a missing word. The words follow. The last index is for unknown words.
-
-        Args:
-          unseen: the last row is the "mean" of all vectors, or "zero".
+        Index 0 is zeros, for a missing word. The last index, of unknown words, is the "mean" of all vectors or "zero".
         """
         zeros = np.zeros((1, self.vectors.shape[1]), np.float32)
         mean = self.vectors.mean(0, keepdims=True, dtype=np.float64).astype(np.float32)
