@@ -23,17 +23,9 @@ Batch = Mapping[str, Observed]  # by the model's name
 
 
 class Leaf(abc.ABC):
-    """A combiner of TFMA, for batches.
+    """A combiner of TFMA, for batches; raises AttributeError if the combiner lacks a setting."""
 
-    Attributes:
-      needs_pairs: whether the leaf reads labels and predictions, or only weights.
-      subject: model and classes that the combiner measures.
-
-    Raises:
-      AttributeError: the combiner lacks a setting, or a method that the results need.
-    """
-
-    needs_pairs: ClassVar[bool] = True
+    needs_pairs: ClassVar[bool] = True  # whether the leaf reads labels and predictions, or only weights
 
     def __init__(self, combiner: Any) -> None:
         self.combiner, self.settings = combiner, settings_of(combiner)

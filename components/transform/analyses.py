@@ -32,19 +32,13 @@ class Analysis:
 
     Args:
       folder: folder for counts that exceed memory. Several workers may share it. Empty keeps counts in memory.
-
-    Attributes:
-      rows: number of rows.
-      count: number of values.
-      missing: number of missing values; for one value a row, the rows without one.
-      sample: some values, for errors.
     """
 
     def __init__(self, folder: str = "") -> None:
         self.rows = 0
-        self.count = 0
-        self.missing = 0
-        self.sample: list[Any] = []
+        self.count = 0  # of values
+        self.missing = 0  # values; for one value a row, the rows without one
+        self.sample: list[Any] = []  # some values, for errors
 
     def add(self, values: Array, missing: int = 0, rows: int = 0) -> None:
         """Add the values [n] of a batch: float32, int64, or bytes as objects."""
@@ -231,15 +225,11 @@ class ByKey(Generic[A]):
     Args:
       folder: see `Analysis`.
       secret: see `KeyedRuns`.
-
-    Attributes:
-      overall: analysis of all values.
-      of: analysis of each key.
     """
 
     def __init__(self, kind: type[A], folder: str = "", secret: bytes | None = None) -> None:
         self._new = partial(kind, folder)
-        self.overall = kind(folder)
+        self.overall = kind(folder)  # of all values
         self.of: KeyedRuns[A] = KeyedRuns(folder, kind.merge, None if folder else sys.maxsize, secret)
 
     @property

@@ -83,7 +83,6 @@ def infer_features(
     Args:
       schema: column -> type in a tf.Example, "int", "float" or "bytes".
       statistics: statistics of the training rows, by column. A column without statistics is empty.
-      label: the label column.
       task: task of the label. None: see `infer_task`.
     """
     names = _Names(schema, label)

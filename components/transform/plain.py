@@ -32,14 +32,12 @@ def transform(
     output: str,
     rows: str | None = None,
 ) -> None:
-    """Write the transform graph of a dataset, with constants of its split train.
+    """Write the transform graph of a dataset to the folder `output`, with constants of its split train.
 
     Args:
-      dataset: folder of the dataset.
       schema: schema of all its splits.
       features: declared features; may be empty if there is a function.
       function: preprocessing function as tft takes it; None for none.
-      output: folder of the transform graph.
       rows: folder for the transformed rows of all splits; None to write none.
 
     Raises:

@@ -43,18 +43,15 @@ class Traced:
       concrete: the function.
       owner: of the tables in the graph, which live as long as it does.
       graph: as the user's function made it, if `concrete` is a copied part, which lacks the user's lines.
-
-    Attributes:
-      inputs: columns that the arrays depend on; only these are read.
-      keys: names of the arrays.
     """
 
     def __init__(self, concrete: Any, owner: tf.Module, graph: Any = None) -> None:
         self._concrete, self._owner = concrete, owner
         self._graph = graph or concrete.graph
-        self.keys: Sequence[str] = sorted(concrete.structured_outputs)
+        self.keys: Sequence[str] = sorted(concrete.structured_outputs)  # names of the arrays
         self._columns = tf2_utils.get_structured_inputs_from_func_graph(concrete.graph)
         outputs = tf.nest.pack_sequence_as(concrete.structured_outputs, concrete.graph.outputs, expand_composites=True)
+        # Columns that the arrays depend on; only these are read.
         self.inputs: Sequence[str] = sorted(graph_tools.get_dependent_inputs(concrete.graph, self._columns, outputs))
         absent = set(self._columns).difference(self.inputs)
         # Without a name it would supply all of them.

@@ -95,24 +95,20 @@ class DatePart(Clean):
 class Piece(NamedTuple):
     """A part of the regular expression of a format. `directive` is empty for literal text."""
 
-    directive: str
     pattern: str
-
-
-def _fixed(pattern: str) -> Piece:
-    return Piece("", pattern)
+    directive: str = ""
 
 
 def _value(directive: str) -> Piece:
-    return Piece(directive, _DIRECTIVES[directive])
+    return Piece(_DIRECTIVES[directive], directive)
 
 
 # ISO 8601's extended form: 2024-02-29, 2024-02-29T17:05, 2024-02-29 17:05:09.25+01:00.
 _ISO = (
-    *(Piece("Y", r"\d{4}"), _fixed("-"), Piece("m", r"0[1-9]|1[0-2]"), _fixed("-"), Piece("d", r"0[1-9]|[12]\d|3[01]")),
-    *(_fixed("(?:[t ]"), Piece("H", r"[01]\d|2[0-3]"), _fixed(":"), Piece("M", r"[0-5]\d")),
-    *(_fixed("(?::"), Piece("S", r"[0-5]\d"), _fixed(r"(?:[.,]"), _value("f"), _fixed(")?)?(?:")),
-    *(_value("z"), _fixed(")?)?")),
+    *(Piece(r"\d{4}", "Y"), Piece("-"), Piece(r"0[1-9]|1[0-2]", "m"), Piece("-"), Piece(r"0[1-9]|[12]\d|3[01]", "d")),
+    *(Piece("(?:[t ]"), Piece(r"[01]\d|2[0-3]", "H"), Piece(":"), Piece(r"[0-5]\d", "M")),
+    *(Piece("(?::"), Piece(r"[0-5]\d", "S"), Piece(r"(?:[.,]"), _value("f"), Piece(")?)?(?:")),
+    *(_value("z"), Piece(")?)?")),
 )
 
 
@@ -134,9 +130,9 @@ def pieces_of(form: str) -> tuple[Piece, ...]:
 
 def _piece(part: str, form: str) -> Piece:
     if part == "%%":
-        return _fixed("%")
+        return Piece("%")
     if not part.startswith("%"):
-        return _fixed(re.sub(r"(\\\s|\s)+", r"\\s+", re.escape(part.lower())))
+        return Piece(re.sub(r"(\\\s|\s)+", r"\\s+", re.escape(part.lower())))
     if part[1:] not in _DIRECTIVES:
         do = f"use these: {' '.join('%' + name for name in _DIRECTIVES)} %%"
         raise InfeedError(f"the format {form!r} has {part!r}", where="the format of a date", do=do)

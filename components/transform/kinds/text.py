@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, TypeAlias
 
 from infeed.components.checks import at_least, require
 from infeed.components.dataset import files
@@ -129,11 +129,11 @@ class Subwords(Prepared):
     def prepare(self, columns: Sequence[FlatColumn]) -> FlatColumn:
         """Return the column of subwords, int64, with begin and end."""
         (column,) = columns
-        split = _wordpiece(self) if self.tokenizer == "wordpiece" else _sentencepiece(self)
-        pieces = split.pieces_of(tf.where(column.present, column.values, ""))  # ragged [texts, (pieces)]
+        pieces_of, index_of = _wordpiece(self) if self.tokenizer == "wordpiece" else _sentencepiece(self)
+        pieces = pieces_of(tf.where(column.present, column.values, ""))  # ragged [texts, (pieces)]
         if column.splits is not None:
             pieces = tf.RaggedTensor.from_row_splits(pieces, column.splits, validate=False).merge_dims(1, 2)
-        begin, end = ([split.index_of(piece)] if piece else [] for piece in (self.begin, self.end))
+        begin, end = ([index_of(piece)] if piece else [] for piece in (self.begin, self.end))
         if self.length is not None:
             pieces = pieces[:, : self.length - len(begin) - len(end)]
         rows = [pieces.nrows(out_type=tf.int64), 1]
@@ -151,9 +151,8 @@ class Subwords(Prepared):
         return ragged if self.length is None else ragged.to_tensor(self.pad, shape=[None, self.length])
 
 
-class _Tokenizer(NamedTuple):
-    pieces_of: Callable[[Any], Any]  # string [n] -> ragged int64 [n, (pieces)]
-    index_of: Callable[[str], int]
+# string [n] -> ragged int64 [n, (pieces)], and a piece -> its index
+_Tokenizer: TypeAlias = tuple[Callable[[Any], Any], Callable[[str], int]]
 
 
 def _wordpiece(feature: Subwords) -> _Tokenizer:
@@ -166,7 +165,7 @@ def _wordpiece(feature: Subwords) -> _Tokenizer:
     tokenizer = tensorflow_text(feature).FastBertTokenizer(
         list(places), token_out_type=tf.int64, lower_case_nfd_strip_accents=feature.lower
     )
-    return _Tokenizer(tokenizer.tokenize, lambda piece: _known(feature, piece, places.get(piece)))
+    return tokenizer.tokenize, lambda piece: _known(feature, piece, places.get(piece))
 
 
 def _sentencepiece(feature: Subwords) -> _Tokenizer:
@@ -184,7 +183,7 @@ def _sentencepiece(feature: Subwords) -> _Tokenizer:
         return _known(feature, piece, None if index == unknown else index)
 
     # Made anew within the graph: one from outside would be a resource that whoever saves the graph has to track.
-    return _Tokenizer(lambda texts: tf.cast(make(model).tokenize(texts), tf.int64), index_of)
+    return lambda texts: tf.cast(make(model).tokenize(texts), tf.int64), index_of
 
 
 def _known(feature: Subwords, piece: str, index: int | None) -> int:
