@@ -50,10 +50,7 @@ class EvaluatorExecutor(EngineExecutor):
 
 
 def evaluate(
-    input_dict: Artifacts,
-    output_dict: Artifacts,
-    exec_properties: Mapping[str, Any],
-    cluster: Cluster | None = None,
+    input_dict: Artifacts, output_dict: Artifacts, exec_properties: Mapping[str, Any], cluster: Cluster | None = None
 ) -> Any:
     """Evaluate what the artifacts and exec properties of TFX's executor describe; see `evaluate.evaluate`.
 

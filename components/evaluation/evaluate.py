@@ -112,15 +112,10 @@ def evaluate(
     if not ranges:
         where = ", ".join(folders)
         raise InfeedError("there are no examples to evaluate on", where=where, do="name a split that has some")
-    work = Work(
-        "evaluates",
-        len(ranges),
-        sum(part.bytes for part in ranges),
-        limits.EVALUATE_BYTES,
-        limits.TENSORFLOW_MEMORY,
-        alone="the model is on a GPU" if tf.config.list_physical_devices("GPU") else "",
-        imports=["infeed.components.evaluation.measuring"],
-    )
+    size, imports = sum(part.bytes for part in ranges), ["infeed.components.evaluation.measuring"]
+    alone = "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
+    per_process = limits.EVALUATE_BYTES, limits.TENSORFLOW_MEMORY
+    work = Work("evaluates", len(ranges), size, *per_process, alone=alone, imports=imports)
     with choose(work, cluster) as engine:
         call = measuring(evaluation)
         found = measure(evaluation, call, ranges, engine)

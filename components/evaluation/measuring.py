@@ -107,7 +107,7 @@ def measure(evaluation: Evaluation, call: Measuring, ranges: Sequence[ShardRange
       BeyondError: what only TFX's own executor can do.
       InfeedError: no examples, a column that there is not, a slice without rows, a baseline of another label.
     """
-    found = engine.reduce(call, ranges, functools.partial(merge, evaluation.config)) if ranges else Measurement()
+    found: Measurement = engine.reduce(call, ranges, functools.partial(merge, evaluation.config))
     if not found.rows:
         raise InfeedError("there are no examples to evaluate on", where="examples", do="name a split that has some")
     for spec in slices_of(evaluation.config):

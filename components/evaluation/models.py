@@ -24,7 +24,6 @@ from infeed.components.evaluation.slices import Values
 _PREPROCESSING = ("transformed_features", "transformed_labels")
 # Of several outputs, where an eval config names none; TFMA's own, the first that there is.
 _PREDICTIONS = ("scores", "outputs", "predictions", "logistic", "probabilities", "logits")
-_ONE_OF_SEVERAL = ("label_keys", "prediction_keys", "example_weight_keys", "padding_options")
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class EvaluatedModel:
     def __init__(self, spec: Any, path: str, *, default_metrics: bool = True) -> None:
         self.spec, self.path = spec, path
         given = {field.name for field, _ in spec.ListFields()}
-        for name in _ONE_OF_SEVERAL:
+        for name in ("label_keys", "prediction_keys", "example_weight_keys", "padding_options"):
             if name in given:
                 raise BeyondError(f"model_specs.{name} is set")
         if not tf.io.gfile.exists(f"{path}/saved_model.pb"):

@@ -20,7 +20,7 @@ import pyarrow as pa
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.summaries import ExactSum, QuantileSketch, sums_of_floats, sums_of_ints
 from infeed.components.transform.keyed_runs import KeyedRuns
-from infeed.components.transform.tally import Tally
+from infeed.components.transform.tally import Tally, pairs
 
 Array = npt.NDArray[Any]
 _SAMPLE = 3
@@ -200,13 +200,8 @@ class Frequencies(Analysis):
         The empty string and values with a line break are excluded, because a vocabulary file has one value a line. At
         most `size` values remain, with a count of at least `least`.
         """
-        words: dict[bytes, int] = {}
-        for batch in self._as_text().ranked(least=least):
-            pairs = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
-            words.update((word, count) for word, count in pairs if is_word(word))
-            if size is not None and len(words) >= size:
-                break
-        return dict(itertools.islice(words.items(), size))
+        found = pairs(self._as_text().ranked(least=least))
+        return dict(itertools.islice((pair for pair in found if is_word(pair[0])), size))
 
 
 def as_word(value: Any) -> bytes:

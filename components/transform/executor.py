@@ -22,7 +22,7 @@ from infeed.components import user_code
 from infeed.components.dataset import names
 from infeed.components.dataset.ranges import record_ranges
 from infeed.components.engine.choice import Cluster, counting
-from infeed.components.engine_executor import EngineExecutor
+from infeed.components.engine_executor import Artifacts, EngineExecutor
 from infeed.components.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
 from infeed.components.seams import tfx as tfx_seam
@@ -54,9 +54,7 @@ class TransformExecutor(EngineExecutor, executor.Executor):
 
     _found: Found = {}  # of the features beside a function
 
-    def Do(
-        self, input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: dict[str, Any]
-    ) -> None:
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         cluster = self.cluster(artifact_utils.get_single_instance(output_dict[specs.TRANSFORM_GRAPH_KEY]))
         features, without_features = _unpack_config(exec_properties)
         if tfx_seam.USER_FUNCTIONS.usable():
@@ -145,8 +143,8 @@ def _write(
     features: Sequence[Feature],
     examples: declared.Examples,
     cluster: Cluster,
-    input_dict: dict[str, list[Any]],
-    output_dict: dict[str, list[Any]],
+    input_dict: Artifacts,
+    output_dict: Artifacts,
     exec_properties: Mapping[str, Any],
 ) -> None:
     executor_utils.MatchNumberOfTransformedExamplesArtifacts(input_dict, output_dict)

@@ -5,7 +5,7 @@ NumPy and Arrow alone: no TensorFlow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -72,6 +72,12 @@ class Tally:
                     return
         finally:
             runs.close()
+
+
+def pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, Any]]:
+    """Yield each value with its count."""
+    for batch in batches:
+        yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
 
 
 def _sum(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -16,7 +16,6 @@ from infeed.components.evaluation.pairs import Array
 _MOST_COLUMNS, _MOST_VALUES = 200, 8
 _LEAST_ROWS = 20  # of a group
 _CLEARLY = 3.0  # standard errors; with a hundred groups, chance alone exceeds this in one of four reports
-_QUARTERS = (0.25, 0.5, 0.75)
 _SHOWN = 10
 Mask = npt.NDArray[np.bool_]
 
@@ -85,7 +84,7 @@ def _groups_of(column: pa.Array) -> Iterator[tuple[str, Mask]]:
 
 
 def _quarters(values: Array, present: Mask) -> Iterator[tuple[str, Mask]]:
-    edges = np.unique(np.quantile(values[np.isfinite(values)], _QUARTERS)) if np.isfinite(values).any() else []
+    edges = np.unique(np.quantile(values[np.isfinite(values)], [0.25, 0.5, 0.75])) if np.isfinite(values).any() else []
     places = np.searchsorted(edges, values, side="left")
     for place in range(len(edges) + 1):
         low, high = edges[place - 1 : place], edges[place : place + 1]

@@ -16,7 +16,6 @@ from infeed.components.dataset.encode import encode_examples
 from infeed.components.evaluation.pairs import Array
 
 REPEATS = 3
-_SEED = 0
 _MOST_ROWS, _LEAST_ROWS, _PREDICTIONS = 1_000, 200, 60_000
 MOST_COLUMNS = 100
 
@@ -44,7 +43,7 @@ def importances(
     """
     batch = pa.RecordBatch.from_pydict(decode_columns(records))
     before = losses(records).mean()
-    random = np.random.default_rng(_SEED)
+    random = np.random.default_rng(0)
     found = []
     for column in columns:
         place = batch.schema.get_field_index(column)

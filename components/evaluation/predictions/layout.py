@@ -17,7 +17,6 @@ from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.saved_model import Arrays, Signature
 
 _NUMBERS: Mapping[str, pa.DataType] = {"int": pa.int64(), "float": pa.float32()}
-_HALVES = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def _item_type(name: str, signature: Signature, nested: bool) -> pa.DataType:
     dtype = signature.outputs[name].dtype
     if dtype.name == "string":
         return pa.string() if nested else pa.binary()
-    if dtype.name in _HALVES:
+    if dtype.name in ("float16", "bfloat16"):
         return pa.float32()
     try:
         return pa.from_numpy_dtype(dtype.as_numpy_dtype)

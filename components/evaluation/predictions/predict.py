@@ -39,11 +39,8 @@ from infeed.components.evaluation.predictions.saved_model import (
 )
 
 _GROUP_ROWS, _GROUP_BYTES = 1 << 16, 64 << 20  # of a row group of Parquet
-_GZIP_LEVEL = 1
-# Fields of a TensorProto: of several numbers, and of numbers that protobuf has no type for.
-_BYTES_FIELD = "tensor_content"
+# Fields of a TensorProto with numbers that protobuf has no type for.
 _STORED_AS: Mapping[str, Any] = {"half_val": np.uint16, "scomplex_val": np.float32, "dcomplex_val": np.float64}
-_PROGRESS = ".unfinished-predictions"
 _log = logging.getLogger(__name__)
 
 
@@ -103,15 +100,10 @@ def write_predictions(
     items = [OutputShard(*pair) for pair in zip(shards, paths, strict=True)][finished:]
     import tensorflow as tf  # slow, and so only after the checks
 
-    work = Work(
-        "predicts",
-        len(items),
-        sum(item.records.bytes for item in items),
-        limits.PREDICT_BYTES,
-        limits.TENSORFLOW_MEMORY,
-        alone="the model is on a GPU" if tf.config.list_physical_devices("GPU") else "",
-        imports=["tensorflow"],
-    )
+    size = sum(item.records.bytes for item in items)
+    alone = "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
+    per_process = limits.PREDICT_BYTES, limits.TENSORFLOW_MEMORY
+    work = Work("predicts", len(items), size, *per_process, alone=alone, imports=["tensorflow"])
     with choose(work, cluster, processes) as engine:
         write = WithSetUp(partial(_write, question), question.load)
         for number, path in enumerate(engine.map(write, items), finished + 1):
@@ -136,7 +128,7 @@ class ProgressFile:
         folders = sorted({posixpath.dirname(shard.path) for shard in shards})
         inputs = [*files.list_files(model, depth=3), *(one for folder in folders for one in files.list_files(folder))]
         job = repr((options, shards, sorted((one.path, one.size, one.mtime_ns) for one in inputs)))
-        return cls(files.join(output, _PROGRESS), hashlib.sha256(job.encode()).hexdigest())
+        return cls(files.join(output, ".unfinished-predictions"), hashlib.sha256(job.encode()).hexdigest())
 
     def read(self, paths: Sequence[str]) -> int:
         """Return the number of first files that an unfinished run of this job wrote. Start anew if there are none."""
@@ -350,7 +342,7 @@ def _groups(tables: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
 
 def _records(payloads: Callable[[Answer], pa.LargeBinaryArray]) -> Write:
     def write(path: str, answers: Iterable[Answer]) -> None:
-        write_records(path, (frame_records(payloads(answer)) for answer in answers), gzip_level=_GZIP_LEVEL)
+        write_records(path, (frame_records(payloads(answer)) for answer in answers), gzip_level=1)
 
     return write
 
@@ -385,7 +377,7 @@ def _filler(proto: Any, array: npt.NDArray[Any]) -> Callable[[int], None]:
 
     proto.CopyFrom(tf.make_tensor_proto(array[:1]))
     [field, *_] = [field.name for field, _ in proto.ListFields() if field.name not in ("dtype", "tensor_shape")] or [""]
-    if field == _BYTES_FIELD:
+    if field == "tensor_content":  # of several numbers
         return lambda row: setattr(proto, field, array[row].tobytes())
     if not field:  # there are no values
         return lambda row: None

@@ -25,7 +25,7 @@ from infeed.components.seams import tft as tft_seam
 from infeed.components.transform.in_process.cache import chunks, framed
 from infeed.components.transform.in_process.phases import Repeatable, Scratch
 from infeed.components.transform.keyed_runs import KeyedRuns
-from infeed.components.transform.tally import Tally
+from infeed.components.transform.tally import Tally, pairs
 
 Entry = tuple[Any, Any]  # (what it is ordered by, token)
 _SENTINELS = (tf_utils.GLOBAL_Y_COUNT_SENTINEL_STRING, tf_utils.GLOBAL_Y_COUNT_SENTINEL_INT)
@@ -58,8 +58,7 @@ class TokenCounts:
         return self
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        for batch in self.tally.items():
-            yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+        return pairs(self.tally.items())
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,7 @@ class Ranked:
     least: float = _LEAST
 
     def __iter__(self) -> Iterator[Entry]:
-        for batch in self.tally.ranked(self.size, self.least):
-            yield from zip(batch.column(1).to_pylist(), batch.column(0).to_pylist(), strict=True)
+        return ((count, token) for token, count in pairs(self.tally.ranked(self.size, self.least)))
 
     @functools.cached_property
     def number(self) -> int:
@@ -135,8 +133,8 @@ def merge(operation: Any, scratch: Scratch, accumulated: Iterable[tuple[Any, Any
     if isinstance(accumulated, TokenCounts) and accumulated.is_text:
         return Ranked(accumulated.tally)
     tally = scratch.tally()
-    for pairs in chunks(accumulated):
-        tokens, counts = zip(*pairs, strict=True)
+    for some in chunks(accumulated):
+        tokens, counts = zip(*some, strict=True)
         tally.add(np.array(list(map(_text, tokens)), object), np.array(counts, np.float64 if weighted else np.int64))
     return Ranked(tally)
 

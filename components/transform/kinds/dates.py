@@ -19,7 +19,6 @@ Part = Literal[
     "year", "quarter", "month", "week", "day", "day_of_year", "weekday", "hour", "minute", "second", "days", "seconds"
 ]
 EPOCHS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_ns")
-_MICROS_OF_AN_HOUR = 3_600_000_000
 _LONGMONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 _LONG_DAYS = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
 
@@ -87,7 +86,7 @@ class DatePart(Clean):
             micros, valid = from_epoch(column.values, self.format)
         else:
             micros, valid = parse(column.values, *regexes_of(self.format))
-        micros += round(self.utc_offset * _MICROS_OF_AN_HOUR)
+        micros += round(self.utc_offset * 3_600_000_000)
         present = column.present & valid & in_calendar(micros)
         return column._replace(values=tf.where(present, part_of(micros, self.part), 0), present=present)
 
