@@ -219,7 +219,7 @@ class AnalysisPass:
     """One pass over the rows. It is sent to workers."""
 
     pending: Mapping[Need, _Make]  # analyses to run, and how to compute their values from a batch
-    found: Mapping[Need, Any]  # completed analyses that the values depend on, and no other large vocabularies
+    found: Mapping[Need, Any]  # completed analyses that the values depend on, and no others: vocabularies are large
     folder: str  # folder for counts that exceed memory
     secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)  # signs files in that folder
 
