@@ -75,11 +75,9 @@ def _computations_of(score: str) -> Callable[..., Any]:
 
 
 def scores(rows: Mapping[tuple[int, int], float], positive: int | None = None) -> dict[str, float]:
-    """Recall, precision and F1.
+    """Recall, precision and F1 of class `positive`, or else their means over the classes with training rows.
 
-    Args:
-      rows: (actual, predicted) -> how many.
-      positive: the class. None for the mean over the classes of the rows, except classes without training rows.
+    `rows` is (actual, predicted) -> how many.
     """
     actual, predicted, right = Counter[int](), Counter[int](), Counter[int]()
     for (is_class, called), count in rows.items():

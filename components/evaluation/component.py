@@ -50,16 +50,11 @@ class EvaluatorExecutor(EngineExecutor):
 
 
 def evaluate(
-    input_dict: Artifacts,
-    output_dict: Artifacts,
-    exec_properties: Mapping[str, Any],
-    cluster: Cluster | None = None,
+    input_dict: Artifacts, output_dict: Artifacts, exec_properties: Mapping[str, Any], cluster: Cluster | None = None
 ) -> Any:
     """Evaluate what the artifacts and exec properties of TFX's executor describe; see `evaluate.evaluate`.
 
-    Raises:
-      BeyondError: only TFX's own executor can do this. Nothing is written.
-      InfeedError: the input is wrong.
+    If only TFX's own executor can do this, it is a BeyondError, and nothing is written.
     """
     if reason := tfma_seam.EVALUATION.available():
         raise BeyondError(reason)
@@ -95,11 +90,8 @@ def _folders(examples: Sequence[types.Artifact], exec_properties: Mapping[str, A
     there = {name for artifact in examples for name in artifact_utils.decode_split_names(artifact.split_names)}
     for split in asked:
         if split not in there:
-            raise InfeedError(
-                f"there is no split {split!r}",
-                where=f"Evaluator, {SPLITS}",
-                do=f"use {' or '.join(sorted(there)) or 'examples that have splits'}",
-            )
+            do = f"use {' or '.join(sorted(there)) or 'examples that have splits'}"
+            raise InfeedError(f"there is no split {split!r}", where=f"Evaluator, {SPLITS}", do=do)
     return [uri for split in asked for uri in artifact_utils.get_split_uris(list(examples), split)]
 
 

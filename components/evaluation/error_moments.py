@@ -16,7 +16,6 @@ import numpy.typing as npt
 from tensorflow_model_analysis.metrics import metric_types, metric_util
 
 Array = npt.NDArray[Any]
-_MOMENTS = "_error_moments"
 
 
 class RSquared(metric_types.Metric):
@@ -47,7 +46,7 @@ def _computations(
 ) -> Any:
     of: dict[str, Any] = {"model_name": model_name, "output_name": output_name, "sub_key": sub_key}
     of["example_weighted"] = example_weighted
-    moments = metric_types.MetricKey(name=f"{_MOMENTS}_{center}", **of)
+    moments = metric_types.MetricKey(name=f"_error_moments_{center}", **of)
     keys = {
         told: metric_types.MetricKey(name=told, **of)
         for told in (name, "label_variance", "mse_standard_error", "r2_standard_error")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Number
 from typing import Any
@@ -50,9 +49,7 @@ Sliced = Sequence[tuple[SliceKey, Metrics]]
 def completed(given: Any, *, has_baseline: bool) -> Any:
     """Return a TFMA EvalConfig with defaults, as TFX's executor completes it.
 
-    Raises:
-      BeyondError: the config requires what only TFX's own executor can do.
-      InfeedError: the config contradicts itself.
+    A config that contradicts itself is an InfeedError, and one that only TFX's own executor can do a BeyondError.
     """
     found = tfma.utils.update_eval_config_with_defaults(given, has_baseline=has_baseline, rubber_stamp=True)
     try:
@@ -68,23 +65,19 @@ def completed(given: Any, *, has_baseline: bool) -> Any:
 
 def _beyond(eval_config: Any, has_baseline: bool) -> str:
     """Return why only TFX's own executor can evaluate; empty if this module can."""
-    options = eval_config.options
-    if len(eval_config.model_specs) != 1 + has_baseline:
-        return f"the eval config has {len(eval_config.model_specs)} model_specs"
-    if options.compute_confidence_intervals.value:
-        return "confidence intervals are asked for"
-    if options.min_slice_size.value > 1:
-        return f"slices of fewer than {options.min_slice_size.value} rows are hidden (min_slice_size)"
-    if options.disabled_outputs.values:
-        return f"outputs are disabled: {', '.join(options.disabled_outputs.values)}"
-    if eval_config.cross_slicing_specs:
-        return "slices are compared with one another (cross_slicing_specs)"
-    if any(spec.slice_keys_sql for spec in eval_config.slicing_specs):
-        return "slices are given in SQL"
-    if any(spec.query_key for spec in eval_config.metrics_specs):
-        return "rows are grouped by a query_key"
-    several = any(spec.output_names or spec.output_weights for spec in eval_config.metrics_specs)
-    return "metrics are of one output of several" if several else ""
+    options, models, metrics = eval_config.options, eval_config.model_specs, eval_config.metrics_specs
+    least, disabled = options.min_slice_size.value, options.disabled_outputs.values
+    reasons = {
+        f"the eval config has {len(models)} model_specs": len(models) != 1 + has_baseline,
+        "confidence intervals are asked for": options.compute_confidence_intervals.value,
+        f"slices of fewer than {least} rows are hidden (min_slice_size)": least > 1,
+        f"outputs are disabled: {', '.join(disabled)}": disabled,
+        "slices are compared with one another (cross_slicing_specs)": eval_config.cross_slicing_specs,
+        "slices are given in SQL": any(spec.slice_keys_sql for spec in eval_config.slicing_specs),
+        "rows are grouped by a query_key": any(spec.query_key for spec in metrics),
+        "metrics are of one output of several": any(spec.output_names or spec.output_weights for spec in metrics),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def evaluate(
@@ -113,21 +106,16 @@ def evaluate(
     """
     if reason := tfma_seam.EVALUATION.available():
         raise BeyondError(reason)
-    evaluation = dataclasses.replace(_evaluation(eval_config, roots, models), report=report)
+    evaluation = _evaluation(eval_config, roots, models, report)
     plan_of(evaluation.config)  # raises BeyondError before any example is read
     ranges = record_ranges(folders, counting(cluster))
     if not ranges:
         where = ", ".join(folders)
         raise InfeedError("there are no examples to evaluate on", where=where, do="name a split that has some")
-    work = Work(
-        "evaluates",
-        len(ranges),
-        sum(part.bytes for part in ranges),
-        limits.EVALUATE_BYTES,
-        limits.TENSORFLOW_MEMORY,
-        alone="the model is on a GPU" if tf.config.list_physical_devices("GPU") else "",
-        imports=["infeed.components.evaluation.measuring"],
-    )
+    size, imports = sum(part.bytes for part in ranges), ["infeed.components.evaluation.measuring"]
+    alone = "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
+    per_process = limits.EVALUATE_BYTES, limits.TENSORFLOW_MEMORY
+    work = Work("evaluates", len(ranges), size, *per_process, alone=alone, imports=imports)
     with choose(work, cluster) as engine:
         call = measuring(evaluation)
         found = measure(evaluation, call, ranges, engine)
@@ -192,7 +180,9 @@ def _slices(sliced: Sliced, names: Sequence[str]) -> dict[str, dict[str, float]]
     }
 
 
-def _evaluation(eval_config: Any, roots: Sequence[str], models: Mapping[bool, str]) -> Evaluation:
+def _evaluation(
+    eval_config: Any, roots: Sequence[str], models: Mapping[bool, str], report: ModelReport | None
+) -> Evaluation:
     known = frozenset[str]().union(*(known_columns(root) for root in roots))
     options = eval_config.options
     return Evaluation(
@@ -205,6 +195,7 @@ def _evaluation(eval_config: Any, roots: Sequence[str], models: Mapping[bool, st
         known=known,
         most_rows=ROWS,
         most_bytes=WIDE_BYTES if len(known) > WIDE else BYTES,
+        report=report,
     )
 
 
@@ -213,7 +204,6 @@ def _candidate_first(eval_config: Any) -> list[Any]:
 
 
 def known_columns(root: str) -> set[str]:
-    """Return the columns that the manifest of a dataset names; none without a manifest."""
     if not files.exists(files.join(root, names.MANIFEST)):
         return set()
     return {column.name for column in Manifest.read(root).schema}

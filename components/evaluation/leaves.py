@@ -23,17 +23,9 @@ Batch = Mapping[str, Observed]  # by the model's name
 
 
 class Leaf(abc.ABC):
-    """A combiner of TFMA, for batches.
+    """A combiner of TFMA, for batches; raises AttributeError if the combiner lacks a setting."""
 
-    Attributes:
-      needs_pairs: whether the leaf reads labels and predictions, or only weights.
-      subject: model and classes that the combiner measures.
-
-    Raises:
-      AttributeError: the combiner lacks a setting, or a method that the results need.
-    """
-
-    needs_pairs: ClassVar[bool] = True
+    needs_pairs: ClassVar[bool] = True  # whether the leaf reads labels and predictions, or only weights
 
     def __init__(self, combiner: Any) -> None:
         self.combiner, self.settings = combiner, settings_of(combiner)
@@ -64,28 +56,23 @@ class Leaf(abc.ABC):
         """Return the results of the combiner by TFMA's keys."""
 
 
-def extracted(combiner: Any, **sums: float) -> dict[Any, Any]:
-    """Return the results of the combiner for an accumulator that holds these sums.
-
-    If it lacks a sum, this is an AttributeError; Python would set a new attribute that nothing reads.
-    """
-    found = combiner.create_accumulator()
-    for name, value in sums.items():
-        getattr(found, name)
-        setattr(found, name, value)
-    return dict(combiner.extract_output(found))
-
-
 class _Sums(Leaf):
-    """A leaf whose total is the sum of its only term, [rows] or [rows, n]."""
+    """A leaf whose total is the sum of its only term, [rows] or [rows, n]; `sums` names them in the accumulator."""
 
-    sums: ClassVar[int] = 2  # n
+    sums: ClassVar[tuple[str, ...]] = ()
 
     def example(self) -> Any:
-        return np.ones(self.sums)
+        return np.ones(len(self.sums))
 
     def total(self, terms: Terms) -> Any:
         return terms[0].sum(axis=0, dtype=np.float64)
+
+    def results(self, total: Any) -> dict[Any, Any]:
+        found = self.combiner.create_accumulator()
+        for name, value in zip(self.sums, total.tolist(), strict=True):
+            getattr(found, name)  # raises AttributeError; Python would set a new attribute that nothing reads
+            setattr(found, name, value)
+        return dict(self.combiner.extract_output(found))
 
 
 class ExampleCount(_Sums):
@@ -106,54 +93,38 @@ class ExampleCount(_Sums):
 class MeanTotals(_Sums):
     """Sums of labels, of predictions and of weights, for calibration and both means."""
 
-    sums = 3
+    sums = ("total_weighted_labels", "total_weighted_predictions", "total_weighted_examples")
 
     def terms(self, batch: Batch) -> Terms:
         pairs = flat(self.subject.pairs(batch))
         weights = pairs.weights.astype(np.float64)
         return (np.stack([weights * pairs.labels, weights * pairs.predictions, weights], -1).sum(axis=1),)
 
-    def results(self, total: Any) -> dict[Any, Any]:
-        labels, predictions, weights = total.tolist()
-        return extracted(
-            self.combiner,
-            total_weighted_labels=labels,
-            total_weighted_predictions=predictions,
-            total_weighted_examples=weights,
-        )
 
-
-def _percentage(label: Array, prediction: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return 100 * np.where(label == 0, np.nan, np.abs((label - prediction) / label))
-
-
-def _squared_logarithm(label: Array, prediction: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.abs(np.log(label + 1) - np.log(prediction + 1)).astype(np.float64) ** 2)
-
-
-_ERRORS: Mapping[str, Callable[[Array, Array], Array]] = {
+ERRORS: Mapping[str, Callable[[Array, Array], Array]] = {
     "MeanAbsoluteError": lambda label, prediction: np.abs(label - prediction),
     "MeanSquaredError": lambda label, prediction: (label - prediction).astype(np.float64) ** 2,
-    "MeanAbsolutePercentageError": _percentage,
-    "MeanSquaredLogarithmicError": _squared_logarithm,
+    "MeanAbsolutePercentageError": lambda label, prediction: (
+        100 * np.where(label == 0, np.nan, np.abs((label - prediction) / label))
+    ),
+    "MeanSquaredLogarithmicError": lambda label, prediction: (
+        np.abs(np.log(label + 1) - np.log(prediction + 1)).astype(np.float64) ** 2
+    ),
 }
 
 
 class MeanError(_Sums):
     """Sums of errors and of weights, without the errors that are NaN and their weights, as in TFMA."""
 
+    sums = ("total_regression_error", "total_example_weights")
+
     def terms(self, batch: Batch) -> Terms:
         pairs = flat(self.subject.pairs(batch))
-        errors = _ERRORS[tfma_seam.kind_of(self.combiner)](pairs.labels, pairs.predictions).astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors = ERRORS[tfma_seam.kind_of(self.combiner)](pairs.labels, pairs.predictions).astype(np.float64)
         is_error = ~np.isnan(errors)
         weights = np.where(is_error, pairs.weights, 0.0)
         return (np.stack([np.where(is_error, errors, 0.0) * weights, weights], -1).sum(axis=1),)
-
-    def results(self, total: Any) -> dict[Any, Any]:
-        errors, weights = total.tolist()
-        return extracted(self.combiner, total_regression_error=errors, total_example_weights=weights)
 
 
 class ErrorMoments(_Sums):
@@ -169,6 +140,8 @@ class ErrorMoments(_Sums):
 
 class CrossEntropy(_Sums):
     """Sums of cross entropies, each the mean (binary) or sum (categorical) over classes, and of weights."""
+
+    sums = ("total_cross_entropy", "total_example_weights")
 
     def terms(self, batch: Batch) -> Terms:
         pairs = self.subject.pairs(batch)
@@ -188,10 +161,6 @@ class CrossEntropy(_Sums):
                 entropies = -(labels * logarithms).sum(axis=1)
         weights = pairs.weights.astype(np.float64)
         return (np.concatenate([entropies.astype(np.float64)[:, None] * weights, weights], axis=1),)
-
-    def results(self, total: Any) -> dict[Any, Any]:
-        entropies, weights = total.tolist()
-        return extracted(self.combiner, total_cross_entropy=entropies, total_example_weights=weights)
 
 
 class BucketSums(Leaf):

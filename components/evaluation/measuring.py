@@ -6,7 +6,7 @@ import functools
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
 
@@ -32,21 +32,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is evaluated, as plain data that travels to workers.
+    """What is evaluated, as plain data that travels to workers."""
 
-    Attributes:
-      config: an EvalConfig that TFMA has completed, serialized.
-      models: ModelSpec, serialized, and folder of each model; the candidate first.
-      default_metrics: whether the metrics that a Keras model was compiled with are asked for.
-      known: columns that the examples are known to have, those that few rows have among them; empty if nobody knows.
-      most_rows, most_bytes: of a batch.
-    """
-
-    config: bytes
-    models: tuple[tuple[bytes, str], ...]
-    default_metrics: bool
-    known: frozenset[str]
-    most_rows: int
+    config: bytes  # an EvalConfig that TFMA has completed, serialized
+    models: tuple[tuple[bytes, str], ...]  # ModelSpec, serialized, and folder of each model; the candidate first
+    default_metrics: bool  # whether the metrics that a Keras model was compiled with are asked for
+    known: frozenset[str]  # columns that the examples are known to have, even if few rows have them; empty if unknown
+    most_rows: int  # of a batch
     most_bytes: int
     report: ModelReport | None = None
 
@@ -78,28 +70,24 @@ def load_models(evaluation: Evaluation) -> list[EvaluatedModel]:
 
 @dataclass
 class Measurement:
-    """What has been measured of some rows: for each slice one total of each leaf, however many rows it has.
-
-    Attributes:
-      filled: the specs that have had rows
-      collected: what a model report keeps of the rows; None without one
-    """
+    """What has been measured of some rows: for each slice one total of each leaf, however many rows it has."""
 
     rows: int = 0
     totals: dict[SliceKey, list[Any]] = field(default_factory=dict)
-    filled: set[SliceSpec] = field(default_factory=set)
-    collected: Collected | None = None
+    filled: set[SliceSpec] = field(default_factory=set)  # the specs that have had rows
+    collected: Collected | None = None  # what a model report keeps of the rows; None without one
 
     def add(self, key: SliceKey, totals: Sequence[Any], plan: MetricPlan) -> None:
-        """Adds the totals of further rows of a slice."""
         before = self.totals.get(key)
         if before is not None:
             totals = [leaf.merge(*both) for leaf, *both in zip(plan.leaves, before, totals, strict=True)]
         self.totals[key] = list(totals)
 
 
+Measuring: TypeAlias = WithSetUp[list[EvaluatedModel], ShardRange, Measurement]
+
+
 def merge(config: bytes, one: Measurement, other: Measurement) -> Measurement:
-    """Merges the measurements of neighbors."""
     plan = plan_of(config)
     for key, totals in other.totals.items():
         one.add(key, totals, plan)
@@ -107,24 +95,19 @@ def merge(config: bytes, one: Measurement, other: Measurement) -> Measurement:
     return Measurement(one.rows + other.rows, one.totals, one.filled | other.filled, collected)
 
 
-def measuring(evaluation: Evaluation) -> WithSetUp[list[EvaluatedModel], ShardRange, Measurement]:
+def measuring(evaluation: Evaluation) -> Measuring:
     """The function that measures a range of records; a worker loads the models once."""
     return WithSetUp(functools.partial(measure_range, evaluation), functools.partial(load_models, evaluation))
 
 
-def measure(
-    evaluation: Evaluation,
-    call: WithSetUp[list[EvaluatedModel], ShardRange, Measurement],
-    ranges: Sequence[ShardRange],
-    engine: Engine,
-) -> Measurement:
+def measure(evaluation: Evaluation, call: Measuring, ranges: Sequence[ShardRange], engine: Engine) -> Measurement:
     """What `call`, which `measuring` returned, measures of all records, merged in their order.
 
     Raises:
       BeyondError: what only TFX's own executor can do.
       InfeedError: no examples, a column that there is not, a slice without rows, a baseline of another label.
     """
-    found = engine.reduce(call, ranges, functools.partial(merge, evaluation.config)) if ranges else Measurement()
+    found: Measurement = engine.reduce(call, ranges, functools.partial(merge, evaluation.config))
     if not found.rows:
         raise InfeedError("there are no examples to evaluate on", where="examples", do="name a split that has some")
     for spec in slices_of(evaluation.config):
@@ -141,12 +124,7 @@ def metrics_of(evaluation: Evaluation, found: Measurement) -> list[tuple[SliceKe
 
 
 def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part: ShardRange) -> Measurement:
-    """Measure the models on a range of records, batch by batch.
-
-    Raises:
-      BeyondError: what only TFX's own executor can do.
-      InfeedError: labels or predictions that a metric cannot be of, or what `measure` says of columns and labels.
-    """
+    """Measure the models on a range of records, batch by batch. The errors are those of `measure`."""
     plan, specs, pairs = plan_of(evaluation.config), slices_of(evaluation.config), evaluation.needs_pairs
     found = Measurement(collected=Collected() if evaluation.report else None)
     for batch in batches_of(part, evaluation.most_rows, evaluation.most_bytes):
@@ -196,11 +174,8 @@ def _check_labels(models: Sequence[EvaluatedModel], batch: Batch, answers: Seque
         model.check_names(batch.columns)
         if is_own != sources[0]:
             who, other = ("model", "baseline") if is_own else ("baseline", "model")
-            raise InfeedError(
-                f"the {who} does not make {model.spec.label_key!r} of the examples, as the {other} does",
-                where=model.path,
-                do=_DO,
-            )
+            what = f"the {who} does not make {model.spec.label_key!r} of the examples, as the {other} does"
+            raise InfeedError(what, where=model.path, do=_DO)
 
 
 def _check_alike(models: Sequence[EvaluatedModel], observed: Sequence[Observed]) -> None:
@@ -210,11 +185,8 @@ def _check_alike(models: Sequence[EvaluatedModel], observed: Sequence[Observed])
         if mine.labels is None or its.labels is None or mine.predictions is None or its.predictions is None:
             continue  # nothing looks at them
         if _words(mine.labels) != _words(its.labels):
-            raise InfeedError(
-                f"the labels of the baseline are {_words(its.labels)}, those of the model {_words(mine.labels)}",
-                where=model.path,
-                do=_DO,
-            )
+            what = f"the labels of the baseline are {_words(its.labels)}, those of the model {_words(mine.labels)}"
+            raise InfeedError(what, where=model.path, do=_DO)
         classes = its.predictions.shape[1], mine.predictions.shape[1]
         if classes[0] != classes[1]:
             words = f"the baseline predicts {classes[0]} numbers a row, the model {classes[1]}"

@@ -102,10 +102,7 @@ def _added(one: list[Any], other: list[Any]) -> list[Any]:
 _LEAVES: Mapping[str, Callable[[Any], Leaf]] = {
     "ExampleCount": leaves.ExampleCount,
     "WeightedLabelsPredictionsExamples": leaves.MeanTotals,
-    "MeanAbsoluteError": leaves.MeanError,
-    "MeanSquaredError": leaves.MeanError,
-    "MeanAbsolutePercentageError": leaves.MeanError,
-    "MeanSquaredLogarithmicError": leaves.MeanError,
+    **dict.fromkeys(leaves.ERRORS, leaves.MeanError),
     "BinaryCrossEntropy": leaves.CrossEntropy,
     "CategoricalCrossEntropy": leaves.CrossEntropy,
     "CalibrationHistogram": leaves.BucketSums,
@@ -118,36 +115,25 @@ _LEAVES: Mapping[str, Callable[[Any], Leaf]] = {
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """The computations for each slice.
+    """The computations for each slice."""
 
-    Attributes:
-      leaves: computations over the rows
-      derived: computations of TFMA from earlier results
-      of_all: computations of TFMA from all results, including differences to the baseline
-      baseline: name of the baseline's ModelSpec; None without a baseline
-    """
-
-    leaves: Sequence[Leaf]
-    derived: Sequence[Any]
-    of_all: Sequence[Any]
-    baseline: str | None
+    leaves: Sequence[Leaf]  # computations over the rows
+    derived: Sequence[Any]  # computations of TFMA from earlier results
+    of_all: Sequence[Any]  # computations of TFMA from all results, including differences to the baseline
+    baseline: str | None  # name of the baseline's ModelSpec; None without a baseline
 
     @classmethod
     def of(cls, eval_config: Any) -> MetricPlan:
-        """Return the plan of an eval config that TFMA has completed.
+        """Return the plan of an eval config that TFMA has completed; raise BeyondError if only TFMA computes a metric.
 
-        Raises:
-          BeyondError: only TFMA can compute a metric.
-          InfeedError: a metric does not exist, or its options are wrong.
+        A metric that does not exist, or whose options are wrong, is an InfeedError.
         """
         try:
             made = list(metric_specs.to_computations(eval_config.metrics_specs, eval_config=eval_config))
         except Exception as error:  # whatever TFMA and Keras raise for a name or an option
-            raise InfeedError(
-                f"the metrics cannot be made: {str(error).strip().splitlines()[0] if str(error) else error!r}",
-                where="eval_config.metrics_specs",
-                do="name classes of tfma.metrics or Keras, or give the module of your own, with options that they have",
-            ) from error
+            what = f"the metrics cannot be made: {str(error).strip().splitlines()[0] if str(error) else error!r}"
+            do = "name classes of tfma.metrics or Keras, or give the module of your own, with options that they have"
+            raise InfeedError(what, where="eval_config.metrics_specs", do=do) from error
         rows, of_all, derived = list[Any](), list[Any](), list[Any]()
         for one in dict.fromkeys(made):  # TFMA decides which are equal
             if isinstance(one, metric_types.MetricComputation):
@@ -161,7 +147,6 @@ class MetricPlan:
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether a leaf reads labels and predictions."""
         return any(leaf.needs_pairs for leaf in self.leaves)
 
     def metrics(self, totals: Sequence[Any]) -> Metrics:
@@ -177,7 +162,6 @@ class MetricPlan:
         return {key: value for key, value in found.items() if not _is_private(key)}
 
     def _differences(self, found: Metrics) -> Metrics:
-        """Return the difference of each metric between candidate and baseline."""
         differences: Metrics = {}
         for key, value in found.items() if self.baseline else ():
             if _is_private(key) or key.is_diff or key.model_name == self.baseline:

@@ -8,24 +8,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.utils import model_util
 
+from infeed.components.dataset.example_types import item_counts
 from infeed.components.errors import InfeedError
-from infeed.components.evaluation.pairs import BeyondError, Observed
+from infeed.components.evaluation.pairs import Array, BeyondError, Observed
 from infeed.components.evaluation.predictions.batches import Batch
 from infeed.components.evaluation.predictions.saved_model import SavedModel
 from infeed.components.evaluation.slices import Values
 
-Array = npt.NDArray[Any]
 # Of features, where an eval config names none; TFMA's own, and not required.
 _PREPROCESSING = ("transformed_features", "transformed_labels")
 # Of several outputs, where an eval config names none; TFMA's own, the first that there is.
 _PREDICTIONS = ("scores", "outputs", "predictions", "logistic", "probabilities", "logits")
-_ONE_OF_SEVERAL = ("label_keys", "prediction_keys", "example_weight_keys", "padding_options")
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,18 @@ class EvaluatedModel:
 
     def __init__(self, spec: Any, path: str, *, default_metrics: bool = True) -> None:
         self.spec, self.path = spec, path
-        self._check_kind(default_metrics)
+        given = {field.name for field, _ in spec.ListFields()}
+        for name in ("label_keys", "prediction_keys", "example_weight_keys", "padding_options"):
+            if name in given:
+                raise BeyondError(f"model_specs.{name} is set")
+        if not tf.io.gfile.exists(f"{path}/saved_model.pb"):
+            do = "give what a Trainer or Keras has exported"
+            raise InfeedError(f"{self._called} is no SavedModel", where=path, do=do)
+        kind = model_util.get_model_type(spec, path)
+        if kind == constants.TF_KERAS and default_metrics:
+            raise BeyondError("the model may bring metrics that Keras has compiled (include_default_metrics)")
+        if kind not in (constants.TF_GENERIC, constants.TF_KERAS):
+            raise BeyondError(f"model_specs.model_type is {kind!r}")
         self._model = SavedModel.load(path, ["serve"], self._called).loaded
         name = spec.signature_name or model_util.get_default_signature_name_from_model(self._model)
         if not spec.signature_name and model_util.is_callable_fn(self._model):
@@ -64,21 +73,6 @@ class EvaluatedModel:
     def _called(self) -> str:
         return f"the {self.spec.name} model" if self.spec.name else "the model"
 
-    def _check_kind(self, default_metrics: bool) -> None:
-        given = {field.name for field, _ in self.spec.ListFields()}
-        for name in _ONE_OF_SEVERAL:
-            if name in given:
-                raise BeyondError(f"model_specs.{name} is set")
-        if not tf.io.gfile.exists(f"{self.path}/saved_model.pb"):
-            raise InfeedError(
-                f"{self._called} is no SavedModel", where=self.path, do="give what a Trainer or Keras has exported"
-            )
-        kind = model_util.get_model_type(self.spec, self.path)
-        if kind == constants.TF_KERAS and default_metrics:
-            raise BeyondError("the model may bring metrics that Keras has compiled (include_default_metrics)")
-        if kind not in (constants.TF_GENERIC, constants.TF_KERAS):
-            raise BeyondError(f"model_specs.model_type is {kind!r}")
-
     def _signature(self, name: str, option: str) -> Any:
         """A function of serialized tf.Examples."""
         if "@" in name:
@@ -87,11 +81,9 @@ class EvaluatedModel:
             if hasattr(self._model, name):
                 raise BeyondError(f"{name!r} is no signature of {self._called}, but an attribute")
             there = sorted(one for one in self._model.signatures if not one.startswith("__"))
-            raise InfeedError(
-                f"{self._called} has no signature {name!r}",
-                where=f"{self.path}, eval_config.model_specs.{option}",
-                do=f"name one that it has: {', '.join(there) or 'it has none at all'}",
-            )
+            what = f"{self._called} has no signature {name!r}"
+            do = f"name one that it has: {', '.join(there) or 'it has none at all'}"
+            raise InfeedError(what, where=f"{self.path}, eval_config.model_specs.{option}", do=do)
         signature = self._model.signatures[name]
         taken = signature.structured_input_signature[1]
         if len(taken) != 1 or next(iter(taken.values())).dtype != tf.string:
@@ -164,26 +156,18 @@ class EvaluatedModel:
             return _two_dimensional(answer.features[name], name)
         if name not in batch.columns:
             there = ", ".join(sorted({*answer.features, *batch.columns}))
-            raise InfeedError(
-                f"there is no column {name!r}, neither in the examples nor among what {self._called} makes of them",
-                where=f"eval_config.model_specs.{option}",
-                do=f"name one of {there}",
-            )
+            what = f"there is no column {name!r}, neither in the examples nor among what {self._called} makes of them"
+            raise InfeedError(what, where=f"eval_config.model_specs.{option}", do=f"name one of {there}")
         return _dense_column(batch, name)
 
     def _predictions(self, answer: ModelAnswer) -> Array:
         outputs = answer.outputs
-        if len(outputs) == 1:
-            (name,) = outputs
-        else:
-            asked = [self.spec.prediction_key] if self.spec.prediction_key else _PREDICTIONS
-            name = next((one for one in asked if one in outputs), "")
+        asked = [self.spec.prediction_key] if self.spec.prediction_key else _PREDICTIONS
+        name = next(iter(outputs)) if len(outputs) == 1 else next((one for one in asked if one in outputs), "")
         if not name:
-            raise InfeedError(
-                f"{self._called} has the outputs {', '.join(sorted(outputs))}, and none is chosen",
-                where="eval_config.model_specs.prediction_key",
-                do="name the one that holds its probabilities, or its prediction",
-            )
+            what = f"{self._called} has the outputs {', '.join(sorted(outputs))}, and none is chosen"
+            do = "name the one that holds its probabilities, or its prediction"
+            raise InfeedError(what, where="eval_config.model_specs.prediction_key", do=do)
         if outputs[name].dtype.kind not in "iuf":
             raise BeyondError(f"the predictions in {name!r} are text")
         return _two_dimensional(outputs[name], name)
@@ -194,8 +178,7 @@ def _dense(tensor: Any) -> Array:
         tensor = tf.sparse.to_dense(tensor)
     elif isinstance(tensor, tf.RaggedTensor):
         tensor = tensor.to_tensor()
-    found: Array = np.asarray(tensor.numpy())
-    return found
+    return np.asarray(tensor.numpy())
 
 
 def _two_dimensional(array: Array, name: str) -> Array:
@@ -212,28 +195,20 @@ def feature_values(batch: Batch, answers: Sequence[ModelAnswer], name: str) -> V
     if name not in batch.columns:
         return None
     lists = batch.columns[name]
-    return Values(np.repeat(np.arange(len(batch.records)), _lengths(lists)), _numpy(lists.flatten()))
+    return Values(np.repeat(np.arange(len(batch.records)), item_counts(lists)), _items(lists))
 
 
 def _dense_column(batch: Batch, name: str) -> Array:
     """A column as [rows, n]; raises InfeedError if the rows have different numbers of values."""
     lists = batch.columns[name]
-    counts = _lengths(lists)
+    counts = item_counts(lists)
     if (counts != counts[0]).any() or not counts[0]:
         row = int(np.argmin(counts))
-        raise InfeedError(
-            f"column {name!r} has {counts[row]} values here, and up to {counts.max()} elsewhere",
-            where=batch.where(row),
-            do="fill in what is missing, or name another column in eval_config.model_specs",
-        )
-    return _numpy(lists.flatten()).reshape(len(counts), counts[0])
+        what = f"column {name!r} has {counts[row]} values here, and up to {counts.max()} elsewhere"
+        do = "fill in what is missing, or name another column in eval_config.model_specs"
+        raise InfeedError(what, where=batch.where(row), do=do)
+    return _items(lists).reshape(len(counts), counts[0])
 
 
-def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    found: npt.NDArray[np.int64] = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    return found
-
-
-def _numpy(values: pa.Array) -> Array:
-    found: Array = values.to_numpy(zero_copy_only=False)
-    return found
+def _items(lists: pa.Array) -> Array:
+    return np.asarray(lists.flatten().to_numpy(zero_copy_only=False))

@@ -18,55 +18,34 @@ class BeyondError(Exception):
 
 @dataclass(frozen=True)
 class Pairs:
-    """Labels and predictions of some rows.
+    """Labels and predictions of some rows."""
 
-    Attributes:
-      labels: [rows, classes] like the predictions, or [rows, 1] with the number of the class
-      predictions: [rows, classes]; one class for a number or a probability
-      weights: [rows, 1]; [rows, classes] in flat pairs
-    """
-
-    labels: Array
-    predictions: Array
-    weights: Array
+    labels: Array  # [rows, classes] like the predictions, or [rows, 1] with the number of the class
+    predictions: Array  # [rows, classes]; one class for a number or a probability
+    weights: Array  # [rows, 1]; [rows, classes] in flat pairs
 
 
 @dataclass(frozen=True)
 class Observed:
-    """Values of each row of a batch, for one model.
-
-    Attributes:
-      labels: [rows, 1 or classes]; None if no metric needs them
-      predictions: [rows, classes]; None if no metric needs them
-      weights: [rows]; None if the rows have none
-    """
+    """Values of each row of a batch, for one model."""
 
     rows: int
-    labels: Array | None
-    predictions: Array | None
-    weights: Array | None
+    labels: Array | None  # [rows, 1 or classes]; None if no metric needs them
+    predictions: Array | None  # [rows, classes]; None if no metric needs them
+    weights: Array | None  # [rows]; None if the rows have none
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Model and classes that a computation of TFMA measures.
+    """Model and classes that a computation of TFMA measures."""
 
-    Attributes:
-      model: name of the model; "" if there is only one
-      sub_key: TFMA's SubKey, one class or the likeliest; None for the whole output
-    """
-
-    model: str
-    sub_key: Any
+    model: str  # name of the model; "" if there is only one
+    sub_key: Any  # TFMA's SubKey, one class or the likeliest; None for the whole output
     weighted: bool
 
     @classmethod
     def of(cls, settings: Any) -> Subject:
-        """Return the subject of a combiner with these settings.
-
-        Raises:
-          BeyondError: the subject is one output of several, or an average over classes.
-        """
+        """Return the subject of a combiner; raise BeyondError for one output of several, or an average over classes."""
         given = vars(settings)
         key = given.get("key") or given.get("metric_key") or settings
         name, output, sub_key = (getattr(key, one, None) for one in ("model_name", "output_name", "sub_key"))

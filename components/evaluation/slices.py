@@ -41,19 +41,13 @@ Lookup = Callable[[str], Values | None]  # a column by its name; None where the 
 
 @dataclass(frozen=True)
 class SliceSpec:
-    """One of an eval config's slicing_specs.
+    """One of an eval config's slicing_specs."""
 
-    Attributes:
-      columns: a slice for each value, or combination of values, that rows have
-      values: column -> the value that rows must have
-    """
-
-    columns: tuple[str, ...]
-    values: tuple[tuple[str, Any], ...]
+    columns: tuple[str, ...]  # a slice for each value, or combination of values, that rows have
+    values: tuple[tuple[str, Any], ...]  # column -> the value that rows must have
 
     @classmethod
     def of(cls, spec: Any) -> SliceSpec:
-        """Of TFMA's SlicingSpec."""
         given = ((name, _typed(value)) for name, value in spec.feature_values.items())
         return cls(tuple(sorted(set(spec.feature_keys))), tuple(sorted(given)))
 
@@ -109,7 +103,6 @@ def _of_spec(spec: SliceSpec, rows: int, coded: dict[str, _Coded | None]) -> lis
 
 
 def _crossed(slices: list[tuple[SliceKey, Ints]], name: str, column: _Coded) -> list[tuple[SliceKey, Ints]]:
-    """Each slice cut by the values of a column."""
     cut: list[tuple[SliceKey, Ints]] = []
     for key, inside in slices:
         there = np.isin(column.rows, inside)
@@ -137,8 +130,5 @@ def _text(value: Any, name: str) -> Any:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise InfeedError(
-            f"a value of column {name!r} is no UTF-8: {value[:40]!r}",
-            where="eval_config.slicing_specs",
-            do="slice by a column of text or numbers",
-        ) from error
+        what = f"a value of column {name!r} is no UTF-8: {value[:40]!r}"
+        raise InfeedError(what, where="eval_config.slicing_specs", do="slice by a column of text or numbers") from error

@@ -20,7 +20,7 @@ import pyarrow as pa
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.summaries import ExactSum, QuantileSketch, sums_of_floats, sums_of_ints
 from infeed.components.transform.keyed_runs import KeyedRuns
-from infeed.components.transform.tally import Tally
+from infeed.components.transform.tally import Tally, pairs
 
 Array = npt.NDArray[Any]
 _SAMPLE = 3
@@ -32,19 +32,13 @@ class Analysis:
 
     Args:
       folder: folder for counts that exceed memory. Several workers may share it. Empty keeps counts in memory.
-
-    Attributes:
-      rows: number of rows.
-      count: number of values.
-      missing: number of missing values; for one value a row, the rows without one.
-      sample: some values, for errors.
     """
 
     def __init__(self, folder: str = "") -> None:
         self.rows = 0
-        self.count = 0
-        self.missing = 0
-        self.sample: list[Any] = []
+        self.count = 0  # of values
+        self.missing = 0  # values; for one value a row, the rows without one
+        self.sample: list[Any] = []  # some values, for errors
 
     def add(self, values: Array, missing: int = 0, rows: int = 0) -> None:
         """Add the values [n] of a batch: float32, int64, or bytes as objects."""
@@ -203,19 +197,11 @@ class Frequencies(Analysis):
     def ranked(self, size: int | None = None, least: int = 1) -> dict[bytes, int]:
         """Return the counts of values as text, the most frequent first. Ties go to the later in byte order, as in tft.
 
-        The empty string and values with a line break are excluded, because a vocabulary file has one value a line.
-
-        Args:
-          size: maximum number of values.
-          least: minimum count of a value.
+        The empty string and values with a line break are excluded, because a vocabulary file has one value a line. At
+        most `size` values remain, with a count of at least `least`.
         """
-        words: dict[bytes, int] = {}
-        for batch in self._as_text().ranked(least=least):
-            pairs = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
-            words.update((word, count) for word, count in pairs if is_word(word))
-            if size is not None and len(words) >= size:
-                break
-        return dict(itertools.islice(words.items(), size))
+        found = pairs(self._as_text().ranked(least=least))
+        return dict(itertools.islice((pair for pair in found if is_word(pair[0])), size))
 
 
 def as_word(value: Any) -> bytes:
@@ -234,17 +220,12 @@ class ByKey(Generic[A]):
     Args:
       folder: see `Analysis`.
       secret: see `KeyedRuns`.
-
-    Attributes:
-      overall: analysis of all values.
-      of: analysis of each key.
     """
 
     def __init__(self, kind: type[A], folder: str = "", secret: bytes | None = None) -> None:
-        self.overall = kind(folder)
-        self._folder = folder
+        self._new = partial(kind, folder)
+        self.overall = kind(folder)  # of all values
         self.of: KeyedRuns[A] = KeyedRuns(folder, kind.merge, None if folder else sys.maxsize, secret)
-        self._kind = kind
 
     @property
     def keys(self) -> list[bytes]:
@@ -264,7 +245,7 @@ class ByKey(Generic[A]):
         ends = np.cumsum(np.bincount(codes, minlength=len(coded.dictionary)))
         parts = np.split(values[np.argsort(codes, kind="stable")], ends[:-1])
         for key, part in zip(coded.dictionary.to_pylist(), parts, strict=False):
-            analysis = self.of.get(key) or self._kind(self._folder)
+            analysis = self.of.get(key, self._new)
             analysis.add(part)
             self.of.put(key, analysis)
 

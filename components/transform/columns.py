@@ -55,7 +55,6 @@ class BatchColumns:
         return self._made[key]
 
     def analyzed(self, feature: Feature) -> FlatColumn:
-        """Return the column that a feature's analyses count."""
         return feature.analyzed(self._prepared(feature))
 
     def output(self, feature: Feature, tables: Tables) -> Raw:
@@ -63,7 +62,6 @@ class BatchColumns:
         return feature.shape(column, feature.apply(column, self.found(feature), tables))
 
     def found(self, feature: Feature) -> list[Any]:
-        """Return the analyses that a feature needs."""
         return [self._found[feature.stream, need] for need in feature.needs]
 
     def _prepared(self, feature: Feature) -> FlatColumn:
@@ -71,16 +69,14 @@ class BatchColumns:
         if key not in self._made:
             many = feature.values != "one"
             column = feature.prepare([self.cleaned(column, feature.steps, many) for column in feature.columns])
-            self._made[key] = column._replace(keys=self._keys(feature, column))
+            keys, splits = None, column.splits
+            if feature.values == "by_position":
+                keys = tf.strings.as_string(tf.ragged.range(tf.experimental.numpy.diff(splits)).flat_values)
+            elif feature.key:
+                keys = as_strings(as_column(feature.key, self._raw[feature.key], many=False))
+                keys = keys if splits is None else tf.gather(keys, tf.ragged.row_splits_to_segment_ids(splits))
+            self._made[key] = column._replace(keys=keys)
         return self._made[key]
-
-    def _keys(self, feature: Feature, column: FlatColumn) -> tf.Tensor | None:
-        if feature.values == "by_position":
-            return tf.strings.as_string(tf.ragged.range(tf.experimental.numpy.diff(column.splits)).flat_values)
-        if not feature.key:
-            return None
-        keys = as_strings(as_column(feature.key, self._raw[feature.key], many=False))
-        return keys if column.splits is None else tf.gather(keys, tf.ragged.row_splits_to_segment_ids(column.splits))
 
 
 def cleaned_stream(column: str, steps: tuple[Clean, ...], many: bool) -> Hashable:
@@ -91,9 +87,8 @@ def cleaned_stream(column: str, steps: tuple[Clean, ...], many: bool) -> Hashabl
 def as_column(name: str, raw: Raw, many: bool) -> FlatColumn:
     """Convert a raw column to one value a row or, with `many`, to lists.
 
-    Raises:
-      InfeedError: one value a row is expected, but the schema has a fixed shape of several.
-      tf.errors.InvalidArgumentError: at run time, a row has several values.
+    Several values a row where one is expected are an InfeedError if the schema has them as a fixed shape, else a
+    tf.errors.InvalidArgumentError at run time.
     """
     if isinstance(raw, tf.RaggedTensor) and not many:
         raw = raw.to_sparse()
@@ -114,11 +109,8 @@ def _single_of(name: str, raw: tf.Tensor | tf.SparseTensor) -> FlatColumn:
         tf.raw_ops.Assert(condition=raw.dense_shape[1] <= 1, data=[several_values(name)])
         return scattered(name, raw.indices[:, :1], raw.values, raw.dense_shape[0])
     if raw.shape[1:].num_elements() != 1:
-        raise InfeedError(
-            f"column {name!r} holds {raw.shape[1:]} values a row, not one",
-            where="the schema",
-            do='set values="all" or values="by_position" on its features',
-        )
+        do = 'set values="all" or values="by_position" on its features'
+        raise InfeedError(f"column {name!r} holds {raw.shape[1:]} values a row, not one", where="the schema", do=do)
     values = tf.reshape(raw, [-1])  # [batch] and [batch, 1] both occur: TFX's schemas give [1], others no dimension
     return FlatColumn(name, values, tf.ones_like(values, tf.bool))
 
@@ -148,11 +140,8 @@ def explained() -> Iterator[None]:
         found = _SEVERAL.search(str(error))
         if not found:
             raise
-        raise InfeedError(
-            "rows of several values, one is expected",
-            where=f"column {found[1]!r}",
-            do='set values="all" or values="by_position" on its features',
-        ) from None
+        do = 'set values="all" or values="by_position" on its features'
+        raise InfeedError("rows of several values, one is expected", where=f"column {found[1]!r}", do=do) from None
 
 
 def _list_of(name: str, raw: Raw) -> FlatColumn:
@@ -184,8 +173,10 @@ def analyze(
       InfeedError: there are no rows, or rows have several values where a feature expects one.
     """
     found = dict(known)
-    while pending := {need: make for feature in features for need, make in _next(feature, found)}:
-        filled = read(AnalysisPass.of(pending, found, folder))
+    while following := [one for feature in features for one in _next(feature, found)]:
+        pending = {need: make for need, make, _ in following}
+        needed = {need: found[need] for _, _, before in following for need in before}
+        filled = read(AnalysisPass(pending, needed, folder))
         if not filled:
             where = "the split that Transform analyses"
             raise InfeedError("there are no rows to analyze", where=where, do="check the dataset")
@@ -205,58 +196,39 @@ def raw_needs(features: Sequence[Feature]) -> dict[Need, str]:
     return needs
 
 
-def _next(feature: Feature, found: Mapping[Need, Any]) -> list[tuple[Need, _Make]]:
-    """Return the analyses that can run next, and how to compute their values from a batch."""
+def _next(feature: Feature, found: Mapping[Need, Any]) -> Iterator[tuple[Need, _Make, list[Need]]]:
+    """Yield the analyses that can run next, how to compute their values from a batch, and what these depend on."""
     many = feature.values != "one"
+    done: list[Need] = []
     for number, step in enumerate(feature.steps):
-        before = feature.steps[:number]
-        streams = {column: cleaned_stream(column, before, many) for column in feature.columns}
-        needs = [(column, (streams[column], need)) for column in feature.columns for need in step.needs]
-        if unknown := [(column, need) for column, need in needs if need not in found]:
-            return [(need, partial(_cleaned, column=column, steps=before, many=many)) for column, need in unknown]
-    return [
-        ((feature.stream, need), partial(_analyzed, feature=feature))
-        for need in feature.needs
-        if (feature.stream, need) not in found
-    ]
-
-
-def _cleaned(columns: BatchColumns, column: str, steps: tuple[Clean, ...], many: bool) -> FlatColumn:
-    return columns.cleaned(column, steps, many)
-
-
-def _analyzed(columns: BatchColumns, feature: Feature) -> FlatColumn:
-    return columns.analyzed(feature)
+        steps = feature.steps[:number]
+        streams = {column: cleaned_stream(column, steps, many) for column in feature.columns}
+        needs: dict[Need, str] = {(stream, kind): column for column, stream in streams.items() for kind in step.needs}
+        if unknown := {need: column for need, column in needs.items() if need not in found}:
+            for need, column in unknown.items():
+                yield need, partial(BatchColumns.cleaned, column=column, steps=steps, many=many), done
+            return
+        done += needs
+    for kind in feature.needs:
+        if (feature.stream, kind) not in found:
+            yield (feature.stream, kind), partial(BatchColumns.analyzed, feature=feature), done
 
 
 @dataclass(frozen=True)
 class AnalysisPass:
-    """One pass over the rows. It is sent to workers.
+    """One pass over the rows. It is sent to workers."""
 
-    Attributes:
-      pending: analyses to run, and how to compute their values from a batch.
-      found: completed analyses that the values depend on.
-      folder: folder for counts that exceed memory.
-      secret: signs files in that folder.
-    """
-
-    pending: Mapping[Need, _Make]
-    found: Mapping[Need, Any]
-    folder: str
-    secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
-
-    @classmethod
-    def of(cls, pending: Mapping[Need, _Make], found: Mapping[Need, Any], folder: str) -> AnalysisPass:
-        """Create a pass without completed analyses that it does not need, such as large vocabularies."""
-        needed = {need for make in pending.values() for need in _needs_of(make)}
-        return cls(pending, {need: found[need] for need in needed}, folder)
+    pending: Mapping[Need, _Make]  # analyses to run, and how to compute their values from a batch
+    found: Mapping[Need, Any]  # completed analyses that the values depend on, and no others: vocabularies are large
+    folder: str  # folder for counts that exceed memory
+    secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)  # signs files in that folder
 
 
 class TracedPass:
     """A graph that computes all values of a pass from a batch. Values of one stream are computed once."""
 
     def __init__(self, of: AnalysisPass) -> None:
-        self._pending, self._folder, self._secret = of.pending, of.folder, of.secret
+        self._of = of
         self._makes = makes = {stream: make for (stream, _), make in of.pending.items()}
 
         @tf.function(autograph=False, reduce_retracing=True)
@@ -267,11 +239,7 @@ class TracedPass:
         self._streams = streams
 
     def over(self, batches: Batches) -> Filled:
-        """Return the analyses of the rows of `batches`. Empty if there are none.
-
-        Raises:
-          InfeedError: rows have several values where a feature expects one.
-        """
+        """Return the analyses of the rows, if there are any; raise InfeedError if rows have several values, not one."""
         filled: Filled = {}
         with explained():
             for raw in batches:
@@ -281,14 +249,13 @@ class TracedPass:
     def _add(self, raw: Mapping[str, Raw], filled: Filled) -> None:
         made = zip(self._makes, self._streams(dict(raw)), strict=True)
         parts = {stream: {name: tensor.numpy() for name, tensor in part.items()} for stream, part in made}
-        for stream, need in self._pending:
-            analysis = filled.get((stream, need))
-            if analysis is None:
+        for stream, need in self._of.pending:
+            if (stream, need) not in filled:
                 by_key = "keys" in parts[stream]
-                analysis = ByKey(need, self._folder, self._secret) if by_key else need(self._folder)
-                filled[stream, need] = analysis
+                folder, secret = self._of.folder, self._of.secret
+                filled[stream, need] = ByKey(need, folder, secret) if by_key else need(folder)
             try:
-                analysis.add(**parts[stream])
+                filled[stream, need].add(**parts[stream])
             except InfeedError as error:
                 given = self._makes[stream].keywords
                 of = given.get("feature") or f"column {given['column']!r}"
@@ -303,21 +270,6 @@ def reading(batches: Batches) -> Callable[[AnalysisPass], Filled]:
 def merge_filled(one: Filled, other: Filled) -> Filled:
     """Merge the analyses of two neighboring ranges. Each has all pending analyses, or none."""
     return {need: one[need].merge(analysis) for need, analysis in other.items()} if one and other else one or other
-
-
-def _needs_of(make: _Make) -> Iterator[Need]:
-    """Yield the analyses that computing the values depends on."""
-    given = make.keywords
-    feature = given.get("feature")
-    columns, steps, many = (
-        (feature.columns, feature.steps, feature.values != "one")
-        if feature
-        else ((given["column"],), given["steps"], given["many"])
-    )
-    for number, step in enumerate(steps):
-        for column in columns:
-            stream = cleaned_stream(column, steps[:number], many)
-            yield from ((stream, need) for need in step.needs)
 
 
 def _present(column: FlatColumn) -> dict[str, tf.Tensor]:

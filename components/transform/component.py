@@ -89,7 +89,17 @@ class Transform(tfx.components.Transform):
             arguments conflict, or `force_tf_compat_v1` is set, since features are graphs of TensorFlow 2.
         """
         _check(module_file, preprocessing_fn, stats_options_updater_fn, features, custom_config)
-        _check_modes(force_tf_compat_v1, analyzer_cache, disable_analyzer_cache)
+        _require(
+            not force_tf_compat_v1,
+            "force_tf_compat_v1=True: TensorFlow 2 makes the graph that training and serving load",
+            do="leave it out, and write the function with TensorFlow 2;"
+            " a function that needs TensorFlow 1 goes to tfx.components.Transform",
+        )
+        _require(
+            analyzer_cache is None or not disable_analyzer_cache,
+            "analyzer_cache is given, and disable_analyzer_cache is True",
+            do="leave one of them out",
+        )
         digests = _digests(module_file, preprocessing_fn, stats_options_updater_fn, features)
         lean = bool(features)
         super().__init__(
@@ -132,48 +142,35 @@ def _is_local(path: Any) -> bool:
 def _check(
     module_file: Any, preprocessing_fn: Any, updater: Any, features: Sequence[Feature], custom_config: Any
 ) -> None:
-    if not (features or preprocessing_fn or module_file):
-        raise InfeedError(
-            "Transform has nothing to do",
-            where="options features, preprocessing_fn and module_file",
-            do="give a list of features, a preprocessing function, or both",
-        )
-    if module_file and preprocessing_fn:
-        raise InfeedError(
-            "both module_file and preprocessing_fn name the preprocessing function",
-            where="Transform",
-            do="give one of them",
-        )
-    if module_file and updater:
-        raise InfeedError(
-            "stats_options_updater_fn is given beside module_file",
-            where="Transform",
-            do="define stats_options_updater_fn in the module file, where it is found by its name,"
-            " or name the preprocessing function by preprocessing_fn",
-        )
-    if isinstance(module_file, str) and not module_file.endswith(".py"):
-        raise InfeedError(
-            f"module_file is {module_file!r}, which is not a Python file",
-            where="Transform",
-            do="give the path of a .py file, or name a function in preprocessing_fn",
-        )
-    if custom_config and not (preprocessing_fn or module_file or updater):
-        raise InfeedError(
-            "custom_config is given, but no preprocessing_fn takes it",
-            where="Transform",
-            do="give a preprocessing_fn(inputs, custom_config), or leave custom_config out",
-        )
+    _require(
+        features or preprocessing_fn or module_file,
+        "Transform has nothing to do",
+        where="options features, preprocessing_fn and module_file",
+        do="give a list of features, a preprocessing function, or both",
+    )
+    _require(
+        not (module_file and preprocessing_fn),
+        "both module_file and preprocessing_fn name the preprocessing function",
+        do="give one of them",
+    )
+    _require(
+        not (module_file and updater),
+        "stats_options_updater_fn is given beside module_file",
+        do="define stats_options_updater_fn in the module file, where it is found by its name,"
+        " or name the preprocessing function by preprocessing_fn",
+    )
+    _require(
+        not isinstance(module_file, str) or module_file.endswith(".py"),
+        f"module_file is {module_file!r}, which is not a Python file",
+        do="give the path of a .py file, or name a function in preprocessing_fn",
+    )
+    _require(
+        not custom_config or preprocessing_fn or module_file or updater,
+        "custom_config is given, but no preprocessing_fn takes it",
+        do="give a preprocessing_fn(inputs, custom_config), or leave custom_config out",
+    )
 
 
-def _check_modes(force_tf_compat_v1: bool, analyzer_cache: Any, disable_analyzer_cache: bool | None) -> None:
-    if force_tf_compat_v1:
-        raise InfeedError(
-            "force_tf_compat_v1=True: TensorFlow 2 makes the graph that training and serving load",
-            where="Transform",
-            do="leave it out, and write the function with TensorFlow 2;"
-            " a function that needs TensorFlow 1 goes to tfx.components.Transform",
-        )
-    if disable_analyzer_cache and analyzer_cache is not None:
-        raise InfeedError(
-            "analyzer_cache is given, and disable_analyzer_cache is True", where="Transform", do="leave one of them out"
-        )
+def _require(holds: Any, what: str, *, do: str, where: str = "Transform") -> None:
+    if not holds:
+        raise InfeedError(what, where=where, do=do)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -41,6 +41,7 @@ from infeed.components.transform.columns import (
     AnalysisPass,
     Filled,
     Found,
+    Need,
     Raw,
     TracedPass,
     analyze,
@@ -62,21 +63,14 @@ Function = Callable[[Tensors], Tensors]
 
 @dataclass(frozen=True)
 class Examples:
-    """The rows from which features are made.
+    """The rows from which features are made."""
 
-    Attributes:
-      roots: folders of one or several Examples artifacts.
-      analyzed: names of the splits that determine constants.
-      schema: schema of all rows.
-    """
-
-    roots: Sequence[str]
-    analyzed: Sequence[str]
-    schema: schema_pb2.Schema
+    roots: Sequence[str]  # folders of one or several Examples artifacts
+    analyzed: Sequence[str]  # names of the splits that determine constants
+    schema: schema_pb2.Schema  # schema of all rows
 
     @property
     def folders(self) -> list[str]:
-        """Return the folders of the analyzed splits."""
         return [files.join(root, f"Split-{split}") for root in self.roots for split in self.analyzed]
 
 
@@ -90,21 +84,31 @@ def constants_of(features: Sequence[Feature], examples: Examples, engine: Engine
       InfeedError: a feature's column does not exist or has an unsupported type, or a row has several values where a
         feature expects one.
     """
+
+    def read(one: AnalysisPass) -> Filled:
+        inputs = {column for feature in features for column in feature.inputs}
+        spec = {name: spec for name, spec in raw_spec(examples.schema).items() if name in inputs}
+        set_up, ranges = partial(_traced, one, spec), record_ranges(examples.folders, engine.map)
+        return engine.reduce(WithSetUp(_analyse_range, set_up), ranges, merge_filled) if ranges else {}
+
     try:
-        return _constants_of(features, examples, engine, folder)
+        return analyze(features, read, _known(features, examples, engine), folder)
     except InfeedError as error:
         raise with_sample(error, [files.join(folder, "*") for folder in examples.folders]) from error
 
 
-def _constants_of(features: Sequence[Feature], examples: Examples, engine: Engine, folder: str) -> Found:
+def _known(features: Sequence[Feature], examples: Examples, engine: Engine) -> dict[Need, Any]:
+    """Check the features, and return the analyses that statistics answer."""
     types = {feature.name: KINDS[feature.type] for feature in examples.schema.feature if feature.type in KINDS}
     check_features(features, types)
     check_types(features, types)
-    inputs = {column for feature in features for column in feature.inputs}
-    spec = {name: spec for name, spec in raw_spec(examples.schema).items() if name in inputs}
     raw = raw_needs(features)
     columns = _statistics(examples, engine if len(raw) > _MOST_IN_GRAPH else None)
-    _check_single(features, columns)
+    for feature in features:
+        for name in feature.columns if feature.values == "one" else ():
+            if name in columns and columns[name].lengths.maximum > 1:
+                what = f"column {name!r} holds lists of up to {columns[name].lengths.maximum} values"
+                raise InfeedError(what, where=f"{feature}", do='set values="all" or values="by_position" on it')
     answers = {need: need[1].of(columns[name]) for need, name in raw.items() if name in columns}
     known = {need: answer for need, answer in answers.items() if answer is not None}
     for feature in features:
@@ -112,13 +116,7 @@ def _constants_of(features: Sequence[Feature], examples: Examples, engine: Engin
         needs = [(feature.stream, need) for need in feature.needs]
         if all(need in known for need in needs):
             feature.domain([known[need] for need in needs])
-
-    def read(one: AnalysisPass) -> Filled:
-        ranges = record_ranges(examples.folders, engine.map)
-        set_up = partial(_traced, one, spec)
-        return engine.reduce(WithSetUp(_analyse_range, set_up), ranges, merge_filled) if ranges else {}
-
-    return analyze(features, read, known, folder)
+    return known
 
 
 def _traced(one: AnalysisPass, spec: Mapping[str, Any]) -> tuple[TracedPass, RowReader]:
@@ -127,13 +125,13 @@ def _traced(one: AnalysisPass, spec: Mapping[str, Any]) -> tuple[TracedPass, Row
 
 def _analyse_range(traced: tuple[TracedPass, RowReader], shard: ShardRange) -> Filled:
     one, reader = traced
-    return one.over(_counted(reader.batches(shard)))
 
+    def batches() -> Iterator[Mapping[str, Raw]]:
+        for batch in reader.batches(shard):
+            progress.count("batches analyzed", 1)
+            yield batch
 
-def _counted(batches: Iterable[Any]) -> Iterator[Any]:
-    for batch in batches:
-        progress.count("batches analyzed", 1)
-        yield batch
+    return one.over(batches())
 
 
 def write(folder: str, features: Sequence[Feature], examples: Examples, engine: Engine) -> DeclaredGraph:
@@ -167,23 +165,16 @@ class DeclaredGraph:
 
     def load(self) -> DeclaredTransformer:
         apply = self._module.transform_fn if self._module else load_graph(self.folder).apply_transform_model
-        return DeclaredTransformer(RowReader(self.spec, lambda raw: dict(apply(dict(raw)))))
+        return DeclaredTransformer(self.spec, lambda raw: dict(apply(dict(raw))))
 
 
-@dataclass(frozen=True)
-class DeclaredTransformer:
+class DeclaredTransformer(RowReader):
     """The graph of declared features, applied to rows that TensorFlow parses."""
 
-    reader: RowReader
-
     def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
-        """Yield batches with a column for each feature.
-
-        Raises:
-          InfeedError: rows have several values where a feature expects one.
-        """
+        """Yield batches with a column for each feature; raise InfeedError if rows have several values, not one."""
         with explained():
-            yield from map(arrow_of, self.reader.batches(shard))
+            yield from map(arrow_of, self.batches(shard))
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         return encode_examples(batch)
@@ -192,11 +183,8 @@ class DeclaredTransformer:
 def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Found, vocabularies: str) -> Function:
     """Join the declared features and the user's own function, which gets the same raw columns.
 
-    Args:
-      vocabularies: folder for their files, which tft copies into the graph.
-
-    Raises, when it is called:
-      InfeedError: a feature names a column that the schema lacks, or two features have one name.
+    The result raises InfeedError if a column does not exist, or two features have one name. It writes files to the
+    folder `vocabularies`, from which tft copies them into the graph.
     """
 
     def preprocessing_fn(inputs: Tensors) -> Tensors:
@@ -208,11 +196,8 @@ def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Fou
             tft.annotate_asset(name, file)
         made = own(dict(inputs))
         if both := sorted(declared.keys() & made.keys()):
-            raise InfeedError(
-                f"both the features and the preprocessing function give {', '.join(both)}",
-                where="Transform",
-                do="rename one of them: a feature by its option output",
-            )
+            what = f"both the features and the preprocessing function give {', '.join(both)}"
+            raise InfeedError(what, where="Transform", do="rename one of them: a feature by its option output")
         return {**declared, **made}
 
     return preprocessing_fn
@@ -231,17 +216,6 @@ def _statistics(examples: Examples, engine: Engine | None) -> Mapping[str, Colum
     columns = [part for part in parts if part]
     names = set[str].intersection(*map(set, columns))
     return {name: reduce(add, [part[name] for part in columns]) for name in sorted(names)}
-
-
-def _check_single(features: Sequence[Feature], columns: Mapping[str, ColumnStatistics]) -> None:
-    for feature in features:
-        for name in feature.columns if feature.values == "one" else ():
-            if name in columns and columns[name].lengths.maximum > 1:
-                raise InfeedError(
-                    f"column {name!r} holds lists of up to {columns[name].lengths.maximum} values",
-                    where=f"{feature}",
-                    do='set values="all" or values="by_position" on it',
-                )
 
 
 def write_graph(
@@ -269,7 +243,7 @@ def write_graph(
     for path in tables.copied:
         asset = files.join(graph, tf.saved_model.ASSETS_DIRECTORY, os.path.basename(path))
         files.write_bytes(asset, files.read_bytes(path))
-    schema = transformed_schema(features, module.transform_fn.structured_outputs, found)
+    schema = _transformed_schema(features, module.transform_fn.structured_outputs, found)
     metadata = os.path.join(folder, tft.TFTransformOutput.TRANSFORMED_METADATA_DIR)
     metadata_io.write_metadata(dataset_metadata.DatasetMetadata(schema), metadata)
     inputs = {one.output_name: one.inputs for one in features}
@@ -281,7 +255,6 @@ def write_graph(
 
 
 def raw_spec(raw_schema: schema_pb2.Schema) -> dict[str, Any]:
-    """Return the parsing spec of raw Examples."""
     spec: dict[str, Any] = schema_utils.schema_as_feature_spec(raw_schema).feature_spec
     return spec
 
@@ -298,9 +271,15 @@ def _type_spec(spec: Any) -> Any:
     return tf.SparseTensorSpec([None] * rank, spec.dtype)
 
 
-def transformed_schema(features: Sequence[Feature], outputs: Mapping[str, Any], found: Found) -> schema_pb2.Schema:
+def _transformed_schema(features: Sequence[Feature], outputs: Mapping[str, Any], found: Found) -> schema_pb2.Schema:
     """Return the schema of the outputs: types, shapes, and the largest index of integer outputs."""
-    specs = {name: _feature_spec(tensor) for name, tensor in outputs.items()}
+    specs: dict[str, Any] = {}
+    for name, tensor in outputs.items():
+        if isinstance(tensor, tf.RaggedTensor):
+            rows = [tf.io.RaggedFeature.UniformRowLength(size) for size in tensor.flat_values.shape[1:].as_list()]
+            specs[name] = tf.io.RaggedFeature(tensor.dtype, partitions=rows)
+        else:
+            specs[name] = tf.io.FixedLenFeature(tensor.shape[1:].as_list(), tensor.dtype)
     known = {f.output_name: f.domain([found[f.stream, need] for need in f.needs]) for f in features}
     domains = {
         name: schema_pb2.IntDomain(min=domain[0], max=domain[1], is_categorical=True)
@@ -308,10 +287,3 @@ def transformed_schema(features: Sequence[Feature], outputs: Mapping[str, Any], 
         if domain
     }
     return schema_utils.schema_from_feature_spec(specs, domains)
-
-
-def _feature_spec(tensor: Any) -> Any:
-    if isinstance(tensor, tf.RaggedTensor):
-        inner = tensor.flat_values.shape[1:].as_list()
-        return tf.io.RaggedFeature(tensor.dtype, partitions=[tf.io.RaggedFeature.UniformRowLength(n) for n in inner])
-    return tf.io.FixedLenFeature(tensor.shape[1:].as_list(), tensor.dtype)

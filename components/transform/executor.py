@@ -22,7 +22,7 @@ from infeed.components import user_code
 from infeed.components.dataset import names
 from infeed.components.dataset.ranges import record_ranges
 from infeed.components.engine.choice import Cluster, counting
-from infeed.components.engine_executor import EngineExecutor
+from infeed.components.engine_executor import Artifacts, EngineExecutor
 from infeed.components.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
 from infeed.components.seams import tfx as tfx_seam
@@ -54,9 +54,7 @@ class TransformExecutor(EngineExecutor, executor.Executor):
 
     _found: Found = {}  # of the features beside a function
 
-    def Do(
-        self, input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: dict[str, Any]
-    ) -> None:
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         cluster = self.cluster(artifact_utils.get_single_instance(output_dict[specs.TRANSFORM_GRAPH_KEY]))
         features, without_features = _unpack_config(exec_properties)
         if tfx_seam.USER_FUNCTIONS.usable():
@@ -80,12 +78,7 @@ class TransformExecutor(EngineExecutor, executor.Executor):
                 _write(features, examples, cluster, input_dict, output_dict, exec_properties)
 
     def preprocessing_fn(self, inputs: Mapping[str, Any], find: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the user's function, joined with the declared features.
-
-        Args:
-          inputs: TFX's arguments that name the function.
-          find: TFX's own way to find it.
-        """
+        """Return the function that TFX's arguments `inputs` name, joined with the declared features."""
         features, inputs = _unpack_config(inputs)
         own = _named(inputs, labels.PREPROCESSING_FN) or find(inputs)
         if not features:
@@ -123,11 +116,8 @@ def _examples(input_dict: Mapping[str, list[Any]], exec_properties: Mapping[str,
     formats = {examples_utils.get_file_format(artifact) for artifact in artifacts}
     if payload != example_gen_pb2.FORMAT_TF_EXAMPLE or formats != {"tfrecords_gzip"}:
         name = example_gen_pb2.PayloadFormat.Name(payload)
-        raise InfeedError(
-            f"the Examples are of {name} in {', '.join(sorted(formats))}",
-            where="Transform",
-            do="declare features of tf.Examples in TFRecord files, or give a preprocessing_fn instead",
-        )
+        do = "declare features of tf.Examples in TFRecord files, or give a preprocessing_fn instead"
+        raise InfeedError(f"the Examples are of {name} in {', '.join(sorted(formats))}", where="Transform", do=do)
     folder = artifact_utils.get_single_uri(input_dict[specs.SCHEMA_KEY])
     schema = io_utils.parse_pbtxt_file(io_utils.get_only_uri_in_dir(folder), schema_pb2.Schema())
     splits = executor_utils.ResolveSplitsConfig(exec_properties.get(specs.SPLITS_CONFIG_KEY), artifacts)
@@ -153,11 +143,10 @@ def _write(
     features: Sequence[Feature],
     examples: declared.Examples,
     cluster: Cluster,
-    input_dict: dict[str, list[Any]],
-    output_dict: dict[str, list[Any]],
+    input_dict: Artifacts,
+    output_dict: Artifacts,
     exec_properties: Mapping[str, Any],
 ) -> None:
-    """Write the transform graph, and transformed examples and statistics if requested."""
     executor_utils.MatchNumberOfTransformedExamplesArtifacts(input_dict, output_dict)
     graph_folder = artifact_utils.get_single_uri(output_dict[specs.TRANSFORM_GRAPH_KEY])
     disabled = bool(exec_properties.get(specs.DISABLE_STATISTICS_KEY))
@@ -169,8 +158,7 @@ def _write(
     for source, target in itertools.zip_longest(artifacts, targets):
         for split in splits:
             folder = artifact_utils.get_split_uris([target], split)[0] if target else None
-            rows = record_ranges([names.split_dir(source.uri, split)], counting(cluster))
-            shards += transformed_shards(rows, folder)
+            shards += transformed_shards(names.split_dir(source.uri, split), folder, cluster)
     with chosen("transforms", shards, cluster) as engine:
         graph = declared.write(graph_folder, features, examples, engine)
         transformed = materialise(graph.load, shards, engine, described=bool(folders))

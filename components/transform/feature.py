@@ -5,8 +5,8 @@ A feature processes a batch identically in the analysis, in training and in serv
     raw tensor -> FlatColumn -> steps of `clean` -> `prepare` -> `apply` -> `shape` -> output
                                              -> `analyzed`, which the analyses of `needs` count
 
-This module needs neither TFX nor TensorFlow, so that a configuration can be checked quickly. Methods that compute
-receive tensors and import TensorFlow themselves.
+This module needs neither TFX nor TensorFlow, so that a configuration can be checked quickly. Only methods that compute
+use TensorFlow, by the name `tf` of this module.
 """
 
 from __future__ import annotations
@@ -28,22 +28,31 @@ _SEPARATOR = b"\x1f"  # ends the number in front of a word, which has none itsel
 _LONGEST = 60  # characters of a vocabulary's name that its file keeps; each has up to 4 bytes
 
 
+class _TensorFlow:
+    """The module tensorflow, imported at its first use."""
+
+    def __getattr__(self, name: str) -> Any:
+        import tensorflow
+
+        return getattr(tensorflow, name)
+
+
+tf: Any = _TensorFlow()
+
+
 class FlatColumn(NamedTuple):
-    """The concatenated values of a column in a batch of rows.
+    """The concatenated values of a column in a batch of rows."""
 
-    Attributes:
-      name: name of the raw column, for errors.
-      values: [n] int64, float32 or string; 0 or "" where `present` is False. For k columns together, [k, n].
-      present: bool [n]. False for a missing value, including NaN and infinity.
-      splits: int64 [batch + 1], row splits of the values. None: one value a row, and n is batch.
-      keys: string [n], the key of each value. None for a feature without a key.
-    """
+    name: str  # name of the raw column, for errors
+    values: Any  # [n] int64, float32 or string; 0 or "" where `present` is False. For k columns together, [k, n]
+    present: Any  # bool [n]. False for a missing value, including NaN and infinity
+    splits: Any = None  # int64 [batch + 1], row splits of the values. None: one value a row, and n is batch
+    keys: Any = None  # string [n], the key of each value. None for a feature without a key
 
-    name: str
-    values: Any
-    present: Any
-    splits: Any = None
-    keys: Any = None
+    @property
+    def row_splits(self) -> Any:
+        """Return `splits`, of one value a row, too."""
+        return tf.range(tf.size(self.values, tf.int64) + 1) if self.splits is None else self.splits
 
 
 class Tables:
@@ -69,8 +78,6 @@ class Tables:
 
     def vocabularies(self, words: Mapping[str, Sequence[bytes]], tokens: Any) -> Any:
         """int64 [k, n] like `tokens`: `vocabulary` of k names, row by row, in one table of all their words."""
-        import tensorflow as tf
-
         self.copied += [self._write(name, of_name) for name, of_name in words.items()]
         prefixes = [b"%d%s" % (row, _SEPARATOR) for row in range(len(words))]
         together = [prefix + word for prefix, of_name in zip(prefixes, words.values(), strict=True) for word in of_name]
@@ -93,22 +100,16 @@ class Tables:
 
     def _lines(self, path: str, tokens: Any) -> Any:
         """Return int64 like `tokens`: the line number of each token in the file, or -1."""
-        import tensorflow as tf
-
         whole_line, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
         return self._look(lambda: tf.lookup.TextFileInitializer(path, tf.string, whole_line, tf.int64, number), tokens)
 
     def places(self, keys: Sequence[bytes], of: Any) -> Any:
         """Return int64 like the strings `of`: the index of each in `keys`, or -1. The table is part of the graph."""
-        import tensorflow as tf
-
         if not keys:
             return tf.fill(tf.shape(of), tf.constant(-1, tf.int64))
         return self._look(lambda: tf.lookup.KeyValueTensorInitializer(keys, range(len(keys)), tf.string, tf.int64), of)
 
     def _look(self, content: Callable[[], Any], tokens: Any) -> Any:
-        import tensorflow as tf
-
         with tf.init_scope():  # else each call of the graph would fill the table again
             table = tf.lookup.StaticHashTable(content(), -1)
         self.held.append(table)
@@ -168,8 +169,7 @@ class Feature(Step):
       column: raw column.
       output: name of the transformed feature. None uses the column's name.
       key: column of one value a row. Constants are those of the rows with the same key.
-      clean: cleaning steps to apply first.
-      values: "one" value a row; lists with constants of "all" values; or lists with constants "by_position".
+      clean, values, length: see `Prepared`.
       shared: options that features of one kind must share to be computed together. None computes each alone.
     """
 
@@ -253,9 +253,7 @@ class Feature(Step):
         """
         raise NotImplementedError
 
-    def apply_together(
-        self, features: Sequence[Any], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
-    ) -> Sequence[Any]:
+    def apply_together(self, features: Sequence[Any], column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         """Return the outputs [n, ...] of k features that are `alike`, including this one.
 
         Args:
@@ -266,8 +264,6 @@ class Feature(Step):
 
     def shape(self, column: FlatColumn, result: Any) -> Any:
         """Return the output: [batch, 1] for one value a row; for lists ragged [batch, None] or [batch, length]."""
-        import tensorflow as tf
-
         if column.splits is None:
             return result[:, tf.newaxis] if result.shape.rank == 1 else result
         ragged = tf.RaggedTensor.from_row_splits(result, column.splits, validate=False)
@@ -282,8 +278,6 @@ class Feature(Step):
 
 def each_output(result: Any) -> Sequence[Any]:
     """Split the result for k features, [k, n] or [k, n, ...], into outputs [n, 1] or [n, ...]."""
-    import tensorflow as tf
-
     outputs: Sequence[Any] = tf.unstack(result[..., tf.newaxis] if result.shape.rank == 2 else result)
     return outputs
 
@@ -294,8 +288,6 @@ def as_strings(column: FlatColumn) -> Any:
     Always strings, because TensorFlow shares tables by the name of the op: a table with integer keys that is still
     alive from another trace in this process would make the next one with string keys fail.
     """
-    import tensorflow as tf
-
     if column.values.dtype == tf.string:
         return column.values
     return tf.where(column.present, tf.strings.as_string(column.values), "")

@@ -23,29 +23,10 @@ from infeed.components.transform.kinds.text import BagOfWords, Subwords
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 
 _TYPE_WORDS = {"int": "whole numbers", "float": "numbers with fractions", "bytes": "text"}
-AnyFeature = Annotated[
-    ZScore
-    | MinMax
-    | Robust
-    | Log
-    | Cycle
-    | Power
-    | Vocabulary
-    | OneHot
-    | Hash
-    | Bucketize
-    | CountEncoding
-    | Cross
-    | Fill
-    | IsOutlier
-    | BagOfWords
-    | PretrainedVectors
-    | Subwords
-    | Similarity
-    | DecodeImage
-    | Label,
-    Tagged("kind"),
-]
+_Scaling = ZScore | MinMax | Robust | Log | Cycle | Power
+_Encoding = Vocabulary | OneHot | Hash | Bucketize | CountEncoding | Cross
+_Other = Fill | IsOutlier | BagOfWords | PretrainedVectors | Subwords | Similarity | DecodeImage | Label
+AnyFeature = Annotated[_Scaling | _Encoding | _Other, Tagged("kind")]
 
 
 def features_to_json(features: Sequence[Feature]) -> list[dict[str, Any]]:
@@ -68,11 +49,7 @@ def features_from_json(items: Iterable[Mapping[str, Any]], where: str = "feature
 
 
 def check_features(features: Sequence[Feature], columns: Iterable[str]) -> None:
-    """Check that every feature's column is among `columns` and that output names are distinct.
-
-    Raises:
-      InfeedError: a column does not exist. The error suggests the nearest name.
-    """
+    """Raise InfeedError if a feature's column is not among `columns`, or two features have one output name."""
     check_outputs(features)
     there = set(columns)
     for feature in features:
@@ -87,11 +64,7 @@ def check_features(features: Sequence[Feature], columns: Iterable[str]) -> None:
 
 
 def check_types(features: Sequence[Feature], types: Mapping[str, str]) -> None:
-    """Check that every feature supports the types of its columns: "int", "float" or "bytes" by column.
-
-    Raises:
-      InfeedError: a type is unsupported. The error names the feature or step, the column, and the supported types.
-    """
+    """Raise InfeedError if a feature or step does not support the type of its column: "int", "float" or "bytes"."""
     for feature in features:
         for column in feature.columns:
             found = types[column]
@@ -118,8 +91,5 @@ def check_outputs(features: Sequence[Feature]) -> None:
     for feature in features:
         first = seen.setdefault(feature.output_name, feature)
         if first is not feature:
-            raise InfeedError(
-                f"two features are named {feature.output_name!r}",
-                where=f"{first} and {feature}",
-                do="give one of them another name with output=",
-            )
+            do = "give one of them another name with output="
+            raise InfeedError(f"two features are named {feature.output_name!r}", where=f"{first} and {feature}", do=do)

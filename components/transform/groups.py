@@ -24,11 +24,7 @@ MOST = 128  # maximum number of columns, because tft traverses all inputs of eve
 def outputs_of(
     features: Sequence[Feature], raw: Mapping[str, Raw], found: Found, tables: Tables, *, alone: bool = False
 ) -> dict[str, Raw]:
-    """Return the transformed features by name.
-
-    Args:
-      alone: compute each feature separately, for a graph that shows the columns of each feature.
-    """
+    """Return the transformed features by name. `alone` computes each separately: the graph shows its columns."""
     columns = BatchColumns(raw, found)
     outputs: dict[str, Raw] = {}
     for group in groups_of(features, raw):
@@ -43,21 +39,17 @@ def groups_of(features: Sequence[Feature], raw: Mapping[str, Raw]) -> Iterator[l
     """Yield groups of at most `MOST` features to compute together. Other features are groups of one."""
     alike: dict[Hashable, list[Feature]] = {}
     for feature in features:
-        form = _form(raw[feature.column])
-        key = (feature.alike, form) if feature.alike and form else feature.output_name
+        column = raw[feature.column]
+        if isinstance(column, tf.SparseTensor):
+            stacks = column.shape.rank == 2
+        else:
+            stacks = not isinstance(column, tf.RaggedTensor) and column.shape[1:].num_elements() == 1
+        form = (type(column), column.dtype, column.shape.rank)
+        key = (feature.alike, form) if feature.alike and stacks else feature.output_name
         alike.setdefault(key, []).append(feature)
     for group in alike.values():
         size = math.ceil(len(group) / math.ceil(len(group) / MOST))
         yield from (group[start : start + size] for start in range(0, len(group), size))
-
-
-def _form(raw: Raw) -> Hashable | None:
-    """Return a key that is equal for columns that can be stacked. None for lists."""
-    if isinstance(raw, tf.SparseTensor):
-        return ("sparse", raw.dtype) if raw.shape.rank == 2 else None
-    if isinstance(raw, tf.RaggedTensor) or raw.shape[1:].num_elements() != 1:
-        return None
-    return ("dense", raw.dtype, raw.shape.rank)
 
 
 def _together(

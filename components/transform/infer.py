@@ -44,18 +44,12 @@ _FORMATS = ("iso", *(day + time for day in _DAYS for time in _TIMES))
 
 
 class Proposal(NamedTuple):
-    """The features of one column.
-
-    Attributes:
-      features: proposed features. Empty if the column is skipped.
-      reason: reason for the proposal.
-      advice: how to make the column more useful, or "".
-    """
+    """The features of one column."""
 
     column: str
-    features: tuple[Feature, ...]
-    reason: str
-    advice: str = ""
+    features: tuple[Feature, ...]  # proposed features. Empty if the column is skipped
+    reason: str  # reason for the proposal
+    advice: str = ""  # how to make the column more useful, or ""
 
 
 class TextLook(NamedTuple):
@@ -89,7 +83,6 @@ def infer_features(
     Args:
       schema: column -> type in a tf.Example, "int", "float" or "bytes".
       statistics: statistics of the training rows, by column. A column without statistics is empty.
-      label: the label column.
       task: task of the label. None: see `infer_task`.
     """
     names = _Names(schema, label)
@@ -99,8 +92,15 @@ def infer_features(
         if column == label:
             learned = Label(column, task=task or infer_task(found))
             proposals.append(Proposal(column, (learned,), "it is what the model learns to tell"))
+        elif useless := _why_useless(found):
+            proposals.append(Proposal(column, (), useless))
+        elif found.lengths.maximum > 1:
+            proposals.append(_of_lists(found, names))
+        elif found.type == "bytes":
+            proposals.append(_of_text(found, names))
         else:
-            proposals.append(_proposal(found, names))
+            scaled = ZScore(column, output=names.of(column))
+            proposals.append(Proposal(column, (scaled,), "it holds numbers: scaled"))
     return proposals
 
 
@@ -130,16 +130,6 @@ class _Names:
             name += "_"
         self._given.add(name)
         return name
-
-
-def _proposal(column: ColumnStatistics, names: _Names) -> Proposal:
-    if useless := _why_useless(column):
-        return Proposal(column.name, (), useless)
-    if column.lengths.maximum > 1:
-        return _of_lists(column, names)
-    if column.type == "bytes":
-        return _of_text(column, names)
-    return Proposal(column.name, (ZScore(column.name, output=names.of(column.name)),), "it holds numbers: scaled")
 
 
 def _why_useless(column: ColumnStatistics) -> str:
@@ -204,8 +194,8 @@ def _of_text(column: ColumnStatistics, names: _Names) -> Proposal:
         steps = (LowerCase(), Tokens())
         words = Vocabulary(name, output=names.of(name), size=MAX_VOCABULARY, clean=steps, length=MAX_WORDS)
         return Proposal(name, (words,), f"it holds sentences: the first {MAX_WORDS} words of each have indices")
-    kinds = {"numbers": f"{look.example!r} in it is no number"}
-    return Proposal(name, (), kinds.get(look.looks, "nearly every row has its own value"), look.advice)
+    reason = f"{look.example!r} in it is no number" if look.looks == "numbers" else "nearly every row has its own value"
+    return Proposal(name, (), reason, look.advice)
 
 
 def _of_dates(column: str, look: TextLook, names: _Names) -> tuple[Feature, ...]:
@@ -213,8 +203,7 @@ def _of_dates(column: str, look: TextLook, names: _Names) -> tuple[Feature, ...]
         return Vocabulary(column, output=names.of(column, f"_{part}"), clean=(DatePart(part, look.format),))
 
     days = ZScore(column, output=names.of(column, "_days"), clean=(DatePart("days", look.format),))
-    has_time = ":" in look.example
-    return (days, words("month"), words("weekday"), *([words("hour")] if has_time else []))
+    return (days, words("month"), words("weekday"), *([words("hour")] if ":" in look.example else []))
 
 
 def look_at(values: Sequence[bytes]) -> TextLook:

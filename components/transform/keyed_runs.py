@@ -53,9 +53,10 @@ class KeyedRuns(Generic[V]):
         self._held: dict[Any, V] = {}
         self._check_at = _FIRST_CHECK
 
-    def get(self, key: Any) -> V | None:
-        """Return the value of a key: bytes or an integer. None if no value is held in memory."""
-        return self._held.get(key)
+    def get(self, key: Any, new: Callable[[], V]) -> V:
+        """Return the value of a key, bytes or an integer; a new one if none is held in memory."""
+        value = self._held.get(key)
+        return new() if value is None else value
 
     def put(self, key: Any, value: V) -> None:
         """Set the value of a key, in place of the value that `get` returned."""

@@ -32,7 +32,10 @@ def decode_batch(
     """
 
     def decode_one(encoded: tf.Tensor) -> tf.Tensor:
-        image = _upright(_decode(encoded, channels), encoded)  # [any, any, channels] uint8
+        decoded = _decode(encoded, channels)  # [any, any, channels] uint8
+        start = tf.strings.substr(encoded, 0, _EXIF_BYTES)
+        has_tag = tf.strings.regex_full_match(start, _ORIENTATION)
+        image = tf.cond(has_tag, lambda: _turned(decoded, start), lambda: decoded)
         fits = tf.reduce_all(tf.equal(tf.shape(image)[:2], [height, width]))
         image = tf.cond(fits, lambda: image, lambda: _RULES[rule](image, height, width, method))
         return tf.ensure_shape(image, [height, width, channels])
@@ -57,13 +60,6 @@ def _decode(encoded: tf.Tensor, channels: int) -> tf.Tensor:
     is_jpeg = tf.equal(tf.strings.substr(encoded, 0, len(_JPEG)), _JPEG)
     is_cmyk = tf.cond(is_jpeg, lambda: tf.equal(tf.image.extract_jpeg_shape(encoded)[2], 4), lambda: tf.constant(False))
     return tf.cond(is_cmyk, lambda: tf.image.rgb_to_grayscale(decode(3)), lambda: decode(1))
-
-
-def _upright(image: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
-    """Apply the orientation tag to the pixels."""
-    start = tf.strings.substr(encoded, 0, _EXIF_BYTES)
-    has_tag = tf.strings.regex_full_match(start, _ORIENTATION)
-    return tf.cond(has_tag, lambda: _turned(image, start), lambda: image)
 
 
 def _turned(image: tf.Tensor, start: tf.Tensor) -> tf.Tensor:

@@ -15,7 +15,6 @@ from tfx_bsl.tfxio import tf_example_record
 from infeed.components.dataset import files, names
 from infeed.components.dataset.ranges import record_ranges
 from infeed.components.dataset.reading import split_names
-from infeed.components.engine.choice import counting
 from infeed.components.engine.engine import Engine
 from infeed.components.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
@@ -33,14 +32,12 @@ def transform(
     output: str,
     rows: str | None = None,
 ) -> None:
-    """Write the transform graph of a dataset, with constants of its split train.
+    """Write the transform graph of a dataset to the folder `output`, with constants of its split train.
 
     Args:
-      dataset: folder of the dataset.
       schema: schema of all its splits.
       features: declared features; may be empty if there is a function.
       function: preprocessing function as tft takes it; None for none.
-      output: folder of the transform graph.
       rows: folder for the transformed rows of all splits; None to write none.
 
     Raises:
@@ -49,8 +46,8 @@ def transform(
     examples = Examples([dataset], ["train"], schema)
     shards: list[TransformedShard] = []
     for split in split_names(dataset):
-        ranges = record_ranges([names.split_dir(dataset, split)], counting(None))
-        shards += transformed_shards(ranges, names.split_dir(rows, split) if rows else None)
+        folder = names.split_dir(rows, split) if rows else None
+        shards += transformed_shards(names.split_dir(dataset, split), folder, None)
     with chosen("transforms", shards, None) as engine:
         if function:
             load: Callable[[], RowTransformer] = _write_traced(output, features, function, examples, engine)

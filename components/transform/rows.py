@@ -19,10 +19,10 @@ from tensorflow_transform.saved import saved_transform_io_v2
 from infeed.components import limits, progress
 from infeed.components.dataset import files, names, records
 from infeed.components.dataset.manifest import ColumnType
-from infeed.components.dataset.ranges import ShardRange
+from infeed.components.dataset.ranges import ShardRange, record_ranges
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics
-from infeed.components.engine.choice import Cluster, HasBytes, Work, choose
+from infeed.components.engine.choice import Cluster, HasBytes, Work, choose, counting
 from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.feed.tfrecords import stored_blocks
 from infeed.components.seams.tensorflow import untuned
@@ -74,7 +74,6 @@ class RowTransformer(Protocol):
 
 
 def load_graph(folder: str) -> saved_transform_io_v2.SavedModelLoader:
-    """Load the function of a transform graph with tft's loader."""
     return saved_transform_io_v2.SavedModelLoader(posixpath.join(folder, tft.TFTransformOutput.TRANSFORM_FN_DIR))
 
 
@@ -94,8 +93,9 @@ class TransformedShard:
         return self.rows.bytes
 
 
-def transformed_shards(rows: Sequence[ShardRange], folder: str | None) -> list[TransformedShard]:
-    """Return the rows of a split with their files, `transformed_examples-00000-of-00012.gz` and so on."""
+def transformed_shards(source: str, folder: str | None, cluster: Cluster | None) -> list[TransformedShard]:
+    """Return the rows of a split with their files in `folder`, `transformed_examples-00000-of-00012.gz` and so on."""
+    rows = record_ranges([source], counting(cluster))
     names_of = (names.shard_name(number, len(rows), gzip=True, prefix=PREFIX) for number in range(len(rows)))
     paths = (None if folder is None else files.join(folder, name) for name in names_of)
     return [TransformedShard(one, path) for one, path in zip(rows, paths, strict=True)]
@@ -114,11 +114,7 @@ def materialise(
 ) -> TableStatistics:
     """Transform rows to write or describe them, and return their statistics, which are empty unless described.
 
-    Args:
-      load: loads the graph, once in each worker.
-
-    Raises:
-      InfeedError: a file is damaged, or the graph rejects rows.
+    Each worker calls `load` once. A damaged file, or rows that the graph rejects, are an InfeedError.
     """
     wanted = rows_to_read(shards, described=described)
     if not wanted:

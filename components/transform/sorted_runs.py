@@ -28,17 +28,11 @@ _OVERHEAD = 1 << 10  # bytes of the objects around one batch, which dominate if 
 
 @dataclass(frozen=True)
 class Order:
-    """An order of rows; pickles if its functions do.
+    """An order of rows; pickles if its functions do."""
 
-    Attributes:
-      key: (batch, row) -> what the rows are ordered by.
-      descends: whether the largest key comes first.
-      combine: batches, each in any order -> one batch in this order, in which each value occurs once.
-    """
-
-    key: Callable[[pa.RecordBatch, int], Any]
-    descends: bool
-    combine: Callable[[list[pa.RecordBatch]], pa.RecordBatch]
+    key: Callable[[pa.RecordBatch, int], Any]  # (batch, row) -> what the rows are ordered by
+    descends: bool  # whether the largest key comes first
+    combine: Callable[[list[pa.RecordBatch]], pa.RecordBatch]  # -> one batch in this order, with each value once
 
 
 class SortedRuns:
@@ -100,7 +94,6 @@ class SortedRuns:
         return _merge([*map(_read, self._complete), iter(self._combine())], self._order)
 
     def close(self) -> None:
-        """Remove all files."""
         for path in self._written:
             files.remove(path)
         self._written = []

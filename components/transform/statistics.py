@@ -73,15 +73,12 @@ def write_raw(
     folders: Folders,
     map_fn: MapFn,
 ) -> None:
-    """Write the statistics of the analyzed rows.
+    """Write the statistics of the analyzed rows; raise InfeedError if a file is damaged, or a column has two types.
 
     Args:
       splits: (folder of Examples, split) of each part.
       columns: names of the columns to describe, even if no row has them.
       map_fn: reads rows without statistics, such as `Engine.map`.
-
-    Raises:
-      InfeedError: a file is damaged, or a column has two types.
     """
     named = [feature for feature in schema.feature if feature.name in columns and feature.type in KINDS]
     kinds = {feature.name: KINDS[feature.type] for feature in named}
@@ -94,29 +91,25 @@ def write_raw(
         table = add([none, *tables])
     except ValueError as error:
         raise InfeedError(str(error), where="the Examples of Transform", do="give a column one type in all") from error
-    _write_statistics(_describe(table, asked), folders[labels.PRE_TRANSFORM_OUTPUT_STATS_PATH_LABEL])
-    _write_schema(asked, folders[labels.PRE_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL])
+    outputs = labels.PRE_TRANSFORM_OUTPUT_STATS_PATH_LABEL, labels.PRE_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL
+    _write(table, asked, *(folders[label] for label in outputs))
 
 
 def write_transformed(rows: TableStatistics, asked: Asked, folders: Folders) -> None:
     """Write the statistics of the transformed rows of all splits, and compare them with the schema."""
-    found = _describe(rows, asked)
-    _write_statistics(found, folders[labels.POST_TRANSFORM_OUTPUT_STATS_PATH_LABEL])
-    _write_schema(asked, folders[labels.POST_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL])
+    outputs = labels.POST_TRANSFORM_OUTPUT_STATS_PATH_LABEL, labels.POST_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL
+    found = _write(rows, asked, *(folders[label] for label in outputs))
     if asked.schema is not None:
         anomalies = tfdv.validate_statistics(found, asked.schema)
         path = files.join(folders[labels.POST_TRANSFORM_OUTPUT_ANOMALIES_PATH_LABEL], ANOMALIES_FILE)
         files.write_bytes(path, anomalies.SerializeToString(deterministic=True))
 
 
-def _describe(table: TableStatistics, asked: Asked) -> statistics_pb2.DatasetFeatureStatisticsList:
-    return asked.request.describe(table.columns, table.rows, absent=True)
-
-
-def _write_statistics(found: statistics_pb2.DatasetFeatureStatisticsList, folder: str) -> None:
+def _write(
+    table: TableStatistics, asked: Asked, folder: str, schema_folder: str
+) -> statistics_pb2.DatasetFeatureStatisticsList:
+    found = asked.request.describe(table.columns, table.rows, absent=True)
     files.write_bytes(files.join(folder, STATISTICS_FILE), found.SerializeToString(deterministic=True))
-
-
-def _write_schema(asked: Asked, folder: str) -> None:
     if asked.schema is not None:
-        files.write_bytes(files.join(folder, SCHEMA_FILE), text_format.MessageToString(asked.schema).encode())
+        files.write_bytes(files.join(schema_folder, SCHEMA_FILE), text_format.MessageToString(asked.schema).encode())
+    return found

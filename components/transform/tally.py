@@ -5,8 +5,8 @@ NumPy and Arrow alone: no TensorFlow.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,12 +36,7 @@ class Tally:
         self._runs = SortedRuns(folder, limit or LIMIT, Order(value_at, False, _sum))
 
     def add(self, values: Array, weights: Array | None = None) -> None:
-        """Count a batch.
-
-        Args:
-          values: bytes as objects, or int64 [n].
-          weights: what to add to the sums of the values: floats or integers [n]. By default each value counts 1.
-        """
+        """Count a batch of values [n]: bytes as objects, or int64. Each counts 1, or its weight: float or integer."""
         column = pa.array(values, pa.large_binary() if values.dtype == object else pa.int64())
         if weights is None:
             found = column.value_counts()
@@ -60,11 +55,11 @@ class Tally:
     def ranked(self, size: int | None = None, least: float = 1) -> Iterator[pa.RecordBatch]:
         """Yield batches as `items` does, by count and then by value, both from the largest.
 
-        Args:
-          size: number of values to yield, at least 1; by default all.
-          least: smallest count to yield.
+        There are at most `size` values, at least 1 or all, with a count of at least `least`.
         """
-        order = Order(_rank_at, True, functools.partial(_rank, size=size))
+        order = Order(
+            lambda batch, row: (batch.column(1)[row].as_py(), value_at(batch, row)), True, partial(_rank, size=size)
+        )
         runs = SortedRuns(self._runs.folder, self._runs.limit, order)
         try:
             for batch in self.items():
@@ -77,6 +72,12 @@ class Tally:
                     return
         finally:
             runs.close()
+
+
+def pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, Any]]:
+    """Yield each value with its count."""
+    for batch in batches:
+        yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
 
 
 def _sum(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -112,7 +113,3 @@ def _concat(batches: list[pa.RecordBatch]) -> tuple[pa.Array, Array]:
 
 def _batch(values: pa.Array, counts: Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([values, pa.array(counts)], ["value", "count"])
-
-
-def _rank_at(batch: pa.RecordBatch, row: int) -> tuple[float, Any]:
-    return batch.column(1)[row].as_py(), value_at(batch, row)

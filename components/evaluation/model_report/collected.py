@@ -31,19 +31,12 @@ _LEAST = 1e-7  # probability in a loss, as in Keras
 
 @dataclass(frozen=True)
 class Scored:
-    """Rows of a batch as one model predicts them.
+    """Rows of a batch as one model predicts them."""
 
-    Attributes:
-      labels: class index, int64 [rows]; or a number, float64 [rows].
-      scores: probability of each class, float64 [rows, classes]; or the predicted number, [rows, 1].
-      predicted: as `labels`.
-      losses: cross entropy or absolute error of each row, float64 [rows]; infinite if the model predicts NaN.
-    """
-
-    labels: Array
-    scores: Array
-    predicted: Array
-    losses: Array
+    labels: Array  # class index, int64 [rows]; or a number, float64 [rows]
+    scores: Array  # probability of each class, float64 [rows, classes]; or the predicted number, [rows, 1]
+    predicted: Array  # as `labels`
+    losses: Array  # cross entropy or absolute error of each row, float64 [rows]; infinite if the model predicts NaN
 
     @classmethod
     def of(cls, observed: Observed, report: ModelReport) -> Scored:
@@ -58,11 +51,9 @@ class Scored:
         labels = observed.labels
         outside = scores[(scores < 0) | (scores > 1 + 1e-3)]
         if outside.size:
-            raise InfeedError(
-                f"the model predicts {outside[0]:.4g}, which is no probability",
-                where="model_report.task, eval_config.model_specs.prediction_key",
-                do="name the output with probabilities, or use task='regression'",
-            )
+            what = f"the model predicts {outside[0]:.4g}, which is no probability"
+            do = "name the output with probabilities, or use task='regression'"
+            raise InfeedError(what, where="model_report.task, eval_config.model_specs.prediction_key", do=do)
         if scores.shape[1] == 1:
             scores = np.concatenate([1 - scores, scores], axis=1)
         numbers = labels.argmax(axis=1) if labels.shape[1] > 1 else labels[:, 0].astype(np.int64)
@@ -80,24 +71,16 @@ class Scored:
 
 @dataclass
 class Sums:
-    """Sums over the rows of one model.
-
-    Attributes:
-      rows, nans: number of rows, and of those with NaN as a prediction.
-      loss: sum of the losses, without NaN.
-      matrix: int64 [classes + 1, classes], actual and predicted; the last row is of classes that the model lacks.
-      buckets: int64 [curves, BUCKETS, 2]: negatives and positives of a class by its probability.
-      bins: float64 [BINS, 3]: rows, their confidence, and how many are right, by the confidence.
-      errors: float64 [3]: of a regression, sums of the error, its absolute value and its square.
-    """
+    """Sums over the rows of one model."""
 
     rows: int = 0
-    nans: int = 0
-    loss: float = 0.0
+    nans: int = 0  # rows with NaN as a prediction
+    loss: float = 0.0  # sum of the losses, without NaN
+    # int64 [classes + 1, classes], actual and predicted; the last row is of classes that the model lacks
     matrix: Any = 0
-    buckets: Any = 0
-    bins: Any = 0.0
-    errors: Any = 0.0
+    buckets: Any = 0  # int64 [curves, BUCKETS, 2]: negatives and positives of a class by its probability
+    bins: Any = 0.0  # float64 [BINS, 3]: rows, their confidence, and how many are right, by the confidence
+    errors: Any = 0.0  # float64 [3]: of a regression, sums of the error, its absolute value and its square
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(*(mine + its for mine, its in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -145,19 +128,12 @@ def _bins(rows: Scored, report: ModelReport) -> Array:
 
 @dataclass(frozen=True)
 class Kept:
-    """Rows with the smallest keys, in this order.
+    """Rows with the smallest keys, in this order."""
 
-    Attributes:
-      keys: float64 [rows, 2]; the second key decides between equal first ones.
-      places: shard and number of each record.
-      records: serialized tf.Examples.
-      labels, scores: see `Scored`.
-    """
-
-    keys: Array
-    places: tuple[tuple[str, int], ...]
-    records: tuple[bytes, ...]
-    labels: Array
+    keys: Array  # float64 [rows, 2]; the second key decides between equal first ones
+    places: tuple[tuple[str, int], ...]  # shard and number of each record
+    records: tuple[bytes, ...]  # serialized tf.Examples
+    labels: Array  # see `Scored`
     scores: Array
 
     def __len__(self) -> int:
@@ -198,19 +174,13 @@ class Kept:
 
 @dataclass
 class Collected:
-    """What the report keeps of some rows.
+    """What the report keeps of some rows."""
 
-    Attributes:
-      sums: by the name of the model.
-      both: int64 [2, 2]: rows that the model and the baseline predict wrong (0) or right (1); zeros for a regression.
-      worst: rows with the largest losses of the model.
-      sample: rows drawn by a hash of shard and number, the same in every evaluation of these files.
-    """
-
-    sums: dict[str, Sums] = field(default_factory=dict)
+    sums: dict[str, Sums] = field(default_factory=dict)  # by the name of the model
+    # int64 [2, 2]: rows that the model and the baseline predict wrong (0) or right (1); zeros for a regression
     both: Any = 0
-    worst: Kept | None = None
-    sample: Kept | None = None
+    worst: Kept | None = None  # rows with the largest losses of the model
+    sample: Kept | None = None  # rows drawn by a hash of shard and number, the same in every evaluation of these files
 
     def add(self, batch: Batch, observed: Mapping[str, Observed], report: ModelReport) -> None:
         """Add a batch. The first model in `observed` is the candidate."""

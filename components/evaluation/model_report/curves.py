@@ -13,21 +13,13 @@ from infeed.components.evaluation.pairs import Array
 
 @dataclass(frozen=True)
 class Curve:
-    """A class against all others, as the threshold falls from 1 to 0.
+    """A class against all others, as the threshold falls from 1 to 0."""
 
-    Attributes:
-      thresholds: probabilities from which on a row counts as the class, descending.
-      found: share of the class above the threshold: recall, the true positive rate.
-      alarms: share of the other rows above the threshold: the false positive rate.
-      precision: share of the class among the rows above the threshold.
-      positives, negatives: number of rows.
-    """
-
-    thresholds: Array
-    found: Array
-    alarms: Array
-    precision: Array
-    positives: int
+    thresholds: Array  # probabilities from which on a row counts as the class, descending
+    found: Array  # share of the class above the threshold: recall, the true positive rate
+    alarms: Array  # share of the other rows above the threshold: the false positive rate
+    precision: Array  # share of the class among the rows above the threshold
+    positives: int  # rows
     negatives: int
 
     @classmethod

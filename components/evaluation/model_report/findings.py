@@ -26,45 +26,30 @@ _PICTURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF")
 
 @dataclass(frozen=True)
 class WorstRow:
-    """A row with one of the largest losses.
+    """A row with one of the largest losses."""
 
-    Attributes:
-      place: shard and number of the record.
-      cells: texts by column.
-      picture: data URI of a thumbnail; empty if the row has no picture.
-    """
-
-    place: str
+    place: str  # shard and number of the record
     label: str
     predicted: str
     loss: float
-    cells: Mapping[str, str]
-    picture: str
+    cells: Mapping[str, str]  # texts by column
+    picture: str  # data URI of a thumbnail; empty if the row has no picture
 
 
 @dataclass(frozen=True)
 class ModelFindings:
-    """What the report shows beside the metrics.
-
-    Attributes:
-      sums, baseline: sums over all rows of the model and of the baseline, if there is one.
-      curves: by class name.
-      baseline_curve: of the positive class of two; None if there is no such curve.
-      both: int64 [2, 2], see `Collected`; None without a baseline.
-      importances: by column; empty if the model reads a single column.
-      shuffled_rows, left_out: numbers of the rows that were shuffled, and of the columns that were not.
-    """
+    """What the report shows beside the metrics."""
 
     report: ModelReport
-    sums: Sums
-    baseline: Sums | None
-    curves: Mapping[str, Curve]
-    baseline_curve: Curve | None
-    both: Array | None
+    sums: Sums  # of the model
+    baseline: Sums | None  # of the baseline, if there is one
+    curves: Mapping[str, Curve]  # by class name
+    baseline_curve: Curve | None  # of the positive class of two; None if there is no such curve
+    both: Array | None  # int64 [2, 2], see `Collected`; None without a baseline
     sample: Scored
-    importances: tuple[Importance, ...]
-    shuffled_rows: int
-    left_out: int
+    importances: tuple[Importance, ...]  # by column; empty if the model reads a single column
+    shuffled_rows: int  # number of rows that were shuffled
+    left_out: int  # number of columns that were not
     groups: WorstGroups
     worst: tuple[WorstRow, ...]
 
@@ -74,9 +59,7 @@ class ModelFindings:
     ) -> ModelFindings:
         """Return the findings, after the columns of sampled rows were shuffled, all but the label's.
 
-        Args:
-          raw_features: columns that the model reads; empty if unknown.
-          predict: returns the model's predictions for records.
+        `raw_features` are the columns that the model reads; empty if unknown.
         """
         assert collected.sample is not None, "there are rows"
         assert collected.worst is not None, "there are rows"

@@ -16,28 +16,21 @@ from infeed.components.evaluation.pairs import Array
 _MOST_COLUMNS, _MOST_VALUES = 200, 8
 _LEAST_ROWS = 20  # of a group
 _CLEARLY = 3.0  # standard errors; with a hundred groups, chance alone exceeds this in one of four reports
-_QUARTERS = (0.25, 0.5, 0.75)
 _SHOWN = 10
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows of the sample that share a value or a quarter of a column.
-
-    Attributes:
-      loss, other_loss: mean loss of these rows, and of all others.
-      error: share of wrong rows, or the mean absolute error.
-      deviations: difference of the mean losses in standard errors.
-    """
+    """Rows of the sample that share a value or a quarter of a column."""
 
     column: str
     values: str
     rows: int
-    loss: float
-    other_loss: float
-    error: float
-    deviations: float
+    loss: float  # mean of these rows
+    other_loss: float  # mean of all others
+    error: float  # share of wrong rows, or the mean absolute error
+    deviations: float  # difference of the mean losses in standard errors
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,7 @@ def _groups_of(column: pa.Array) -> Iterator[tuple[str, Mask]]:
 
 
 def _quarters(values: Array, present: Mask) -> Iterator[tuple[str, Mask]]:
-    edges = np.unique(np.quantile(values[np.isfinite(values)], _QUARTERS)) if np.isfinite(values).any() else []
+    edges = np.unique(np.quantile(values[np.isfinite(values)], [0.25, 0.5, 0.75])) if np.isfinite(values).any() else []
     places = np.searchsorted(edges, values, side="left")
     for place in range(len(edges) + 1):
         low, high = edges[place - 1 : place], edges[place : place + 1]

@@ -16,7 +16,6 @@ from infeed.components.dataset.encode import encode_examples
 from infeed.components.evaluation.pairs import Array
 
 REPEATS = 3
-_SEED = 0
 _MOST_ROWS, _LEAST_ROWS, _PREDICTIONS = 1_000, 200, 60_000
 MOST_COLUMNS = 100
 
@@ -38,15 +37,13 @@ def rows_for(columns: int) -> int:
 def importances(
     records: Sequence[bytes], columns: Sequence[str], losses: Callable[[Sequence[bytes]], Array]
 ) -> list[Importance]:
-    """Return the importance of each column, the largest first.
+    """Return the importance of each column of serialized tf.Examples, the largest first.
 
-    Args:
-      records: serialized tf.Examples.
-      losses: returns the loss of each record, float64 [records].
+    `losses` returns the loss of each record, float64 [records].
     """
     batch = pa.RecordBatch.from_pydict(decode_columns(records))
     before = losses(records).mean()
-    random = np.random.default_rng(_SEED)
+    random = np.random.default_rng(0)
     found = []
     for column in columns:
         place = batch.schema.get_field_index(column)

@@ -37,19 +37,13 @@ class MetricLine:
 
 @dataclass(frozen=True)
 class ModelPage:
-    """Content of a report.
-
-    Attributes:
-      split: names of the splits.
-      blessed: whether the model meets its thresholds; None without thresholds.
-      slices: metrics of each slice of the eval config, by the text of the slice.
-    """
+    """Content of a report."""
 
     findings: ModelFindings
-    split: str
-    blessed: bool | None
+    split: str  # names of the splits
+    blessed: bool | None  # whether the model meets its thresholds; None without thresholds
     metrics: tuple[MetricLine, ...]
-    slices: Mapping[str, Mapping[str, float]]
+    slices: Mapping[str, Mapping[str, float]]  # metrics of each slice of the eval config, by the text of the slice
 
     def write(self, folder: str) -> None:
         """Write both files into a folder, each under a temporary name first."""

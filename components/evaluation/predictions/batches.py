@@ -44,7 +44,6 @@ class Batch:
             raise InfeedError(str(error), where=self.where(), do=do) from error
 
     def where(self, row: int | None = None) -> str:
-        """Return the place of one record, or of all records."""
         last = self.start + len(self.records) - 1
         return f"{self.path}, {f'records {self.start} to {last}' if row is None else f'record {self.start + row}'}"
 
@@ -81,8 +80,7 @@ def root_of(shard: ShardRange) -> str:
 def batches_of(shard: ShardRange, rows: int, most_bytes: int = BYTES) -> Iterator[Batch]:
     """Yield the records of a range, at most `rows` and `most_bytes` at a time, and at least one.
 
-    Raises:
-      InfeedError: the file is truncated or corrupt. The error names the record.
+    A truncated or corrupt file is an InfeedError, which names the record.
     """
     start, records, size = shard.start, list[bytes](), 0
     for record in read_records(shard.path, None, shard.start, shard.stop):
@@ -97,18 +95,12 @@ def batches_of(shard: ShardRange, rows: int, most_bytes: int = BYTES) -> Iterato
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """Properties of a column over all chosen splits.
-
-    Attributes:
-      is_list: whether a row has more than one value.
-      is_text: whether all values are UTF-8. False for numbers.
-      some_missing: whether a row has no value.
-    """
+    """Properties of a column over all chosen splits."""
 
     type: ColumnType
-    is_list: bool
-    is_text: bool
-    some_missing: bool
+    is_list: bool  # whether a row has more than one value
+    is_text: bool  # whether all values are UTF-8. False for numbers
+    some_missing: bool  # whether a row has no value
 
     def __add__(self, other: KnownColumn) -> KnownColumn:
         """Merge the properties of two splits; raise ValueError if the types differ."""
@@ -125,8 +117,7 @@ class KnownColumn:
 def known_columns(shards: Sequence[ShardRange], map_fn: MapFn | None = None) -> dict[str, KnownColumn]:
     """Return the properties of every column, from statistics. A dataset without statistics is read once.
 
-    Raises:
-      InfeedError: records are not tf.Examples, or a column has two types.
+    Records that are not tf.Examples, or a column of two types, are an InfeedError.
     """
     places = dict.fromkeys((root_of(shard), shard.split) for shard in shards)
     cache = str(Path(CACHE_DIR).expanduser())

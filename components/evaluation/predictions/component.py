@@ -32,10 +32,7 @@ _PROTOS = {
     MODEL_SPEC: bulk_inferrer_pb2.ModelSpec,
     OUTPUT_EXAMPLE_SPEC: bulk_inferrer_pb2.OutputExampleSpec,
 }
-_PREDICT = "tensorflow/serving/predict"
 _TFX_ALONE = ("examples", "prediction_log")  # formats that TFX's executor writes as well
-_SERVED = "serve"  # the tag of what is served
-_PAYLOADS = ("FORMAT_TF_EXAMPLE", "FORMAT_TF_SEQUENCE_EXAMPLE")  # the records that are read here
 _OURS = ("keys", "columns", "outputs", "output_format", "batch_size")  # options beyond those of TFX
 _log = logging.getLogger(__name__)
 
@@ -101,10 +98,11 @@ def _why_unsupported(
     columns = specs[OUTPUT_EXAMPLE_SPEC].output_columns_spec
     if len(columns) > 1 or (columns and not options.outputs):
         return "output_example_spec names no outputs of one signature"
-    if unread := unread_format(examples, _PAYLOADS):
+    if unread := unread_format(examples, ("FORMAT_TF_EXAMPLE", "FORMAT_TF_SEQUENCE_EXAMPLE")):
         return unread
     method = _method(path, options) if options.output_format in _TFX_ALONE else ""
-    return f"signature {options.signature!r} is of the method {method}" if method not in ("", _PREDICT) else ""
+    is_predict = method in ("", "tensorflow/serving/predict")
+    return "" if is_predict else f"signature {options.signature!r} is of the method {method}"
 
 
 def _method(path: str, options: PredictOptions) -> str:
@@ -115,7 +113,7 @@ def _method(path: str, options: PredictOptions) -> str:
     if not files.exists(saved):
         return ""
     graphs = saved_model_pb2.SavedModel.FromString(files.read_bytes(saved)).meta_graphs
-    tags = set(options.tags or [_SERVED])
+    tags = set(options.tags or ["serve"])
     of_tags = (graph.signature_def for graph in graphs if set(graph.meta_info_def.tags) == tags)
     methods = (found[options.signature].method_name for found in of_tags if options.signature in found)
     return next(methods, "")
@@ -181,11 +179,9 @@ class BulkInferrer(tfx.components.BulkInferrer):
         ours = {"keys": keys, "columns": columns, "outputs": outputs, "output_format": output_format}
         named = [name for name, value in ours.items() if value]
         if output_example_spec and named:  # which defines the whole output
-            raise InfeedError(
-                f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} given beside output_example_spec",
-                where="BulkInferrer",
-                do="leave it out to write inference_result with keys and columns, or leave out the others",
-            )
+            what = f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} given beside output_example_spec"
+            do = "leave it out to write inference_result with keys and columns, or leave out the others"
+            raise InfeedError(what, where="BulkInferrer", do=do)
         if output_format == "examples":
             do = "give output_example_spec, which makes the output `output_examples`"
             raise InfeedError("output_format is 'examples'", where="BulkInferrer", do=do)
@@ -220,10 +216,7 @@ def _with_signature(model_spec: Any, signature: str | None) -> Any:
     if signature is None:
         return model_spec
     if isinstance(model_spec, RuntimeParameter) or (model_spec and model_spec.model_signature_name):
-        raise InfeedError(
-            f"signature is {signature!r}, and model_spec also names a signature",
-            where="BulkInferrer",
-            do="give one of them",
-        )
+        what = f"signature is {signature!r}, and model_spec also names a signature"
+        raise InfeedError(what, where="BulkInferrer", do="give one of them")
     tags = model_spec.tag if model_spec else []
     return bulk_inferrer_pb2.ModelSpec(model_signature_name=[signature], tag=tags)

@@ -17,7 +17,6 @@ from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.saved_model import Arrays, Signature
 
 _NUMBERS: Mapping[str, pa.DataType] = {"int": pa.int64(), "float": pa.float32()}
-_HALVES = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,11 @@ class AnswerColumns:
         """
         nested = options.output_format == "parquet"
         outputs = dict(options.outputs or {name: name for name in signature.outputs})
-        carried = {name: _carried_type(known[name], nested) for name in options.carried}
+        carried: dict[str, pa.DataType] = {}
+        for name in options.carried:
+            text = pa.large_string() if nested and known[name].is_text else pa.large_binary()
+            item = _NUMBERS.get(known[name].type, text)
+            carried[name] = pa.large_list(item) if known[name].is_list else item
         types = {
             column: _output_type(name, signature, (probe or {}).get(name), nested) for column, name in outputs.items()
         }
@@ -74,12 +77,6 @@ def check_names(options: PredictOptions, known: Mapping[str, KnownColumn], signa
             raise InfeedError(what, where=where, do=do)
 
 
-def _carried_type(column: KnownColumn, nested: bool) -> pa.DataType:
-    text = pa.large_string() if nested and column.is_text else pa.large_binary()
-    item = _NUMBERS.get(column.type, text)
-    return pa.large_list(item) if column.is_list else item
-
-
 def _carry(batch: Batch, name: str, kind: pa.DataType) -> pa.Array:
     """Convert lists of at most one value to values. Other lists are unchanged."""
     column = batch.columns.get(name)
@@ -109,16 +106,14 @@ def _item_type(name: str, signature: Signature, nested: bool) -> pa.DataType:
     dtype = signature.outputs[name].dtype
     if dtype.name == "string":
         return pa.string() if nested else pa.binary()
-    if dtype.name in _HALVES:
+    if dtype.name in ("float16", "bfloat16"):
         return pa.float32()
     try:
         return pa.from_numpy_dtype(dtype.as_numpy_dtype)
     except (pa.ArrowException, TypeError) as error:
-        raise InfeedError(
-            f"output {name!r} is {dtype.name}, which a column cannot hold",
-            where=f"{signature.where}, signature {signature.name!r}",
-            do="choose other outputs, or export it as numbers or text",
-        ) from error
+        what = f"output {name!r} is {dtype.name}, which a column cannot hold"
+        do = "choose other outputs, or export it as numbers or text"
+        raise InfeedError(what, where=f"{signature.where}, signature {signature.name!r}", do=do) from error
 
 
 def _arrow(batch: Batch, name: str, found: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
@@ -144,8 +139,5 @@ def _items(batch: Batch, name: str, found: npt.NDArray[Any], item: pa.DataType) 
     try:
         return pa.array(found.tolist(), pa.binary()).cast(item)
     except pa.ArrowInvalid as error:
-        raise InfeedError(
-            f"{name!r} holds bytes that are not UTF-8 text",
-            where=batch.where(),
-            do="write tfrecord or prediction_log, which hold bytes as they are",
-        ) from error
+        do = "write tfrecord or prediction_log, which hold bytes as they are"
+        raise InfeedError(f"{name!r} holds bytes that are not UTF-8 text", where=batch.where(), do=do) from error

@@ -9,7 +9,6 @@ from typing import Literal
 from infeed.components.checks import as_tuples, at_least, check_fields, refused, require
 
 OutputFormat = Literal["parquet", "tfrecord", "examples", "prediction_log"]
-_WHOLE = ("examples", "prediction_log")  # formats that hold the whole example
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class PredictOptions:
         if repeated:
             what = f"column {repeated[0]!r} is named twice"
             raise refused(self, "columns", "name each once, in keys or in columns", what)
-        if self.carried and self.output_format in _WHOLE:
+        if self.carried and self.output_format in ("examples", "prediction_log"):
             what = f"keys and columns are given, and {self.output_format} holds the whole example"
             raise refused(self, "output_format", "leave them out, or write parquet or tfrecord", what)
         if self.outputs and self.output_format == "prediction_log":

@@ -39,11 +39,8 @@ from infeed.components.evaluation.predictions.saved_model import (
 )
 
 _GROUP_ROWS, _GROUP_BYTES = 1 << 16, 64 << 20  # of a row group of Parquet
-_GZIP_LEVEL = 1
-# Fields of a TensorProto: of several numbers, and of numbers that protobuf has no type for.
-_BYTES_FIELD = "tensor_content"
+# Fields of a TensorProto with numbers that protobuf has no type for.
 _STORED_AS: Mapping[str, Any] = {"half_val": np.uint16, "scomplex_val": np.float32, "dcomplex_val": np.float64}
-_PROGRESS = ".unfinished-predictions"
 _log = logging.getLogger(__name__)
 
 
@@ -103,15 +100,10 @@ def write_predictions(
     items = [OutputShard(*pair) for pair in zip(shards, paths, strict=True)][finished:]
     import tensorflow as tf  # slow, and so only after the checks
 
-    work = Work(
-        "predicts",
-        len(items),
-        sum(item.records.bytes for item in items),
-        limits.PREDICT_BYTES,
-        limits.TENSORFLOW_MEMORY,
-        alone="the model is on a GPU" if tf.config.list_physical_devices("GPU") else "",
-        imports=["tensorflow"],
-    )
+    size = sum(item.records.bytes for item in items)
+    alone = "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
+    per_process = limits.PREDICT_BYTES, limits.TENSORFLOW_MEMORY
+    work = Work("predicts", len(items), size, *per_process, alone=alone, imports=["tensorflow"])
     with choose(work, cluster, processes) as engine:
         write = WithSetUp(partial(_write, question), question.load)
         for number, path in enumerate(engine.map(write, items), finished + 1):
@@ -136,7 +128,7 @@ class ProgressFile:
         folders = sorted({posixpath.dirname(shard.path) for shard in shards})
         inputs = [*files.list_files(model, depth=3), *(one for folder in folders for one in files.list_files(folder))]
         job = repr((options, shards, sorted((one.path, one.size, one.mtime_ns) for one in inputs)))
-        return cls(files.join(output, _PROGRESS), hashlib.sha256(job.encode()).hexdigest())
+        return cls(files.join(output, ".unfinished-predictions"), hashlib.sha256(job.encode()).hexdigest())
 
     def read(self, paths: Sequence[str]) -> int:
         """Return the number of first files that an unfinished run of this job wrote. Start anew if there are none."""
@@ -221,7 +213,6 @@ class Question:
         return self._loaded or load_signature(self.model, self.options)
 
     def answers(self, signature: Signature, shard: ShardRange) -> Iterator[Answer]:
-        """Yield the outputs for a shard, batch by batch."""
         for batch in batches_of(shard, self.options.batch_size):
             yield ask(signature, batch)
             progress.count("examples predicted", len(batch.records))
@@ -240,7 +231,6 @@ class Question:
 
 
 def load_signature(model: str, options: PredictOptions) -> Signature:
-    """Load the signature; raise InfeedError if the model or signature does not exist."""
     return SavedModel.load(model, options.tags).signature(options.signature)
 
 
@@ -251,11 +241,7 @@ def _first_answer(model: str, options: PredictOptions, shard: ShardRange) -> Arr
 
 
 def ask(signature: Signature, batch: Batch) -> Answer:
-    """Return the outputs for a batch.
-
-    Raises:
-      InfeedError: the model rejects a record. The error names the first one that it rejects alone.
-    """
+    """Return the outputs for a batch; raise InfeedError for the first record that the model rejects alone."""
     features = features_of(batch, signature)
     try:
         return Answer(batch, signature(features))
@@ -286,17 +272,12 @@ Write = Callable[[str, Iterable[Answer]], None]
 
 @dataclass(frozen=True)
 class OutputFiles:
-    """The names and the writer of a format's files.
-
-    Attributes:
-      prefix, suffix: parts of file names. A suffix of "" means that of compressed TFRecords.
-      by_split: whether each split has a folder.
-    """
+    """The names and the writer of a format's files."""
 
     write: Write
     prefix: str = "predictions"
-    suffix: str = ""
-    by_split: bool = True
+    suffix: str = ""  # "" means that of compressed TFRecords
+    by_split: bool = True  # whether each split has a folder
 
     def paths(self, output: str, shards: list[ShardRange]) -> list[str]:
         """Return one path for each shard of the examples, numbered within its folder."""
@@ -323,15 +304,12 @@ def parquet_files(layout: AnswerColumns) -> OutputFiles:
 def log_files(signature: Signature) -> OutputFiles:
     """Write compressed TFRecords of TFX's PredictionLog, all splits in one folder, as TFX's BulkInferrer does.
 
-    Raises:
-      InfeedError: the signature does not take serialized tf.Examples, or TFX's protos are not installed.
+    A signature that does not take serialized tf.Examples is an InfeedError, as are protos that are not installed.
     """
     if not signature.takes_examples:
-        raise InfeedError(
-            f"signature {signature.name!r} takes features, and a prediction_log holds serialized tf.Examples",
-            where=signature.where,
-            do="choose a signature that takes them, such as serving_default, or write parquet or tfrecord",
-        )
+        what = f"signature {signature.name!r} takes features, and a prediction_log holds serialized tf.Examples"
+        do = "choose a signature that takes them, such as serving_default, or write parquet or tfrecord"
+        raise InfeedError(what, where=signature.where, do=do)
     try:
         from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
     except ImportError as error:
@@ -363,16 +341,13 @@ def _groups(tables: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
 
 
 def _records(payloads: Callable[[Answer], pa.LargeBinaryArray]) -> Write:
-    """Return the writer of compressed TFRecords."""
-
     def write(path: str, answers: Iterable[Answer]) -> None:
-        write_records(path, (frame_records(payloads(answer)) for answer in answers), gzip_level=_GZIP_LEVEL)
+        write_records(path, (frame_records(payloads(answer)) for answer in answers), gzip_level=1)
 
     return write
 
 
 def _merged(batch: Batch, added: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Merge the features of two examples in each row."""
     import tensorflow as tf
 
     merged = []
@@ -402,7 +377,7 @@ def _filler(proto: Any, array: npt.NDArray[Any]) -> Callable[[int], None]:
 
     proto.CopyFrom(tf.make_tensor_proto(array[:1]))
     [field, *_] = [field.name for field, _ in proto.ListFields() if field.name not in ("dtype", "tensor_shape")] or [""]
-    if field == _BYTES_FIELD:
+    if field == "tensor_content":  # of several numbers
         return lambda row: setattr(proto, field, array[row].tobytes())
     if not field:  # there are no values
         return lambda row: None

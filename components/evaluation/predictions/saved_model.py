@@ -36,23 +36,16 @@ class RefusedBatchError(InfeedError):
 
 @dataclass(frozen=True)
 class Signature:
-    """A signature of a model.
-
-    Attributes:
-      where: folder of the model, for errors.
-      arguments: feature -> argument. Exports of infeed's Trainer define the mapping. In others the names are equal.
-      inputs, outputs: feature or output -> TensorSpec.
-      takes_examples: whether it takes serialized tf.Examples, string [batch], rather than features.
-      function: TensorFlow's function.
-    """
+    """A signature of a model."""
 
     name: str
-    where: str
+    where: str  # folder of the model, for errors
+    # feature -> argument. Exports of infeed's Trainer define the mapping. In others the names are equal
     arguments: Mapping[str, str]
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any]
-    takes_examples: bool
-    function: Any
+    inputs: Mapping[str, Any]  # feature -> TensorSpec
+    outputs: Mapping[str, Any]  # output -> TensorSpec
+    takes_examples: bool  # whether it takes serialized tf.Examples, string [batch], rather than features
+    function: Any  # TensorFlow's function
 
     def __call__(self, features: Mapping[str, Any]) -> Arrays:
         """Return the outputs for a batch, output -> array [batch, ...], of the values [batch, ...] of all `inputs`.
@@ -85,11 +78,9 @@ class Signature:
     def _check_rows(self, name: str, shape: tuple[int, ...], rows: int | None) -> None:
         if rows is None or not shape or shape[0] != rows:
             of = "a row for each example" if rows is None else f"the {rows:,} rows of the batch as its first dimension"
-            raise InfeedError(
-                f"output {name!r} has the shape {list(shape)}, without {of}",
-                where=f"{self.where}, signature {self.name!r}",
-                do="export a signature whose outputs are [batch] or [batch, ...], or choose another signature",
-            )
+            what = f"output {name!r} has the shape {list(shape)}, without {of}"
+            do = "export a signature whose outputs are [batch] or [batch, ...], or choose another signature"
+            raise InfeedError(what, where=f"{self.where}, signature {self.name!r}", do=do)
 
 
 @dataclass(frozen=True)
@@ -101,14 +92,11 @@ class SavedModel:
 
     @classmethod
     def load(cls, path: str, tags: Sequence[str] = (), called: str = "the model") -> SavedModel:
-        """Load a model.
+        """Load a model; raise InfeedError if there is none, or TensorFlow cannot load it.
 
         Args:
           path: folder of a SavedModel, or folder of numbered versions as Pusher writes them; the newest is used.
           tags: tags of the graph to load. Empty if it has only one graph, as most models.
-
-        Raises:
-          InfeedError: there is no model, or TensorFlow cannot load it.
         """
         folder = model_folder(path)  # before TensorFlow, which takes seconds to import
         try:
@@ -203,12 +191,9 @@ def check_inputs(signature: Signature, known: Mapping[str, KnownColumn], where: 
 
 
 def features_of(batch: Batch, signature: Signature) -> dict[str, Any]:
-    """Return the arguments of `signature` for a batch.
+    """Return the arguments of `signature` for a batch. A missing number is NaN and a missing text is empty.
 
-    A missing number is NaN and a missing text is empty, as in the signature `raw` of infeed's Trainer.
-
-    Raises:
-      InfeedError: a row has no value for an integer input, or a wrong number of values.
+    A row without a value for an integer input, or with a wrong number of values, is an InfeedError.
     """
     if signature.takes_examples:
         return {name: list(batch.records) for name in signature.inputs}
@@ -216,7 +201,6 @@ def features_of(batch: Batch, signature: Signature) -> dict[str, Any]:
 
 
 def _dense(batch: Batch, name: str, spec: Any) -> npt.NDArray[Any]:
-    """Return [records, ...] with the shape and type of `spec`."""
     column = batch.columns.get(name, pa.nulls(len(batch.records), pa.large_list(pa.null())))
     counts = item_counts(column)
     dims = list(spec.shape[1:]) if spec.shape.rank else []
@@ -224,12 +208,19 @@ def _dense(batch: Batch, name: str, spec: Any) -> npt.NDArray[Any]:
     wanted, missing = counts == size, counts == 0
     if not (wanted | missing).all():
         row = int(np.argmin(wanted | missing))
-        raise _error_at(batch, row, f"column {name!r} has {counts[row]} values, and the model takes {size}")
+        what = f"column {name!r} has {counts[row]} values, and the model takes {size}"
+        raise InfeedError(what, where=batch.where(row), do=_DO)
     if size and missing.any() and not _has_missing(spec):
-        raise _error_at(batch, int(np.argmax(missing)), f"column {name!r} has no value, and {_no_missing(spec)}")
+        what, row = f"column {name!r} has no value, and {_no_missing(spec)}", int(np.argmax(missing))
+        raise InfeedError(what, where=batch.where(row), do=_DO)
     empty, kind = (b"", object) if spec.dtype.name == "string" else (0, spec.dtype.as_numpy_dtype)
     dense = np.full((len(counts), size), math.nan if spec.dtype.is_floating else empty, kind)
-    dense[wanted] = _items(column).reshape(-1, size) if size else 0
+    items = column.flatten()
+    if pa.types.is_large_binary(items.type):
+        flat = np.array([*items.to_pylist(), None], object)[:-1]  # so that values of one length are no text array
+    else:
+        flat = np.asarray(items.to_numpy(zero_copy_only=False))
+    dense[wanted] = flat.reshape(-1, size) if size else 0
     return dense.reshape(len(counts), *_filled(dims, size))
 
 
@@ -242,13 +233,6 @@ def _no_missing(spec: Any) -> str:
     return f"{spec.dtype.name} has none that means missing"
 
 
-def _items(column: pa.Array) -> npt.NDArray[Any]:
-    items = column.flatten()
-    if pa.types.is_large_binary(items.type):
-        return np.array([*items.to_pylist(), None], object)[:-1]  # so that values of one length are no text array
-    return np.asarray(items.to_numpy(zero_copy_only=False))
-
-
 def _filled(dims: Iterable[int | None], size: int) -> list[int]:
     """Return the dimensions, with the first unknown one inferred from the size and further ones 1."""
     filled, left = list[int](), size
@@ -257,7 +241,3 @@ def _filled(dims: Iterable[int | None], size: int) -> list[int]:
         filled.append(dim if dim is not None else left // known)
         left = left if dim is not None else known
     return filled
-
-
-def _error_at(batch: Batch, row: int, what: str) -> InfeedError:
-    return InfeedError(what, where=batch.where(row), do=_DO)

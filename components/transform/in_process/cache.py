@@ -23,7 +23,6 @@ Entries = Mapping[bytes, Sequence[str]]  # key of an analyzer -> its files
 Encoded = Mapping[bytes, Iterable[bytes]]  # key of an analyzer -> its accumulators
 _MANIFEST = "MANIFEST"
 _BYTES = ("_codecs", "encode")  # the one function by which old pickles make bytes
-_GZIP_LEVEL = 1
 _CHUNK = 1 << 16  # elements that are objects of Python at a time
 _log = logging.getLogger(__name__)
 
@@ -42,7 +41,6 @@ def find(folder: str, datasets: Iterable[Any]) -> dict[Any, Entries]:
 
 
 def read(paths: Iterable[str]) -> Iterator[bytes]:
-    """Return the accumulators of one analyzer."""
     return itertools.chain.from_iterable(map(records.read_records, paths))
 
 
@@ -53,7 +51,7 @@ def write(folder: str, kept: Mapping[Any, Encoded]) -> None:
         numbers = dict(_manifest(span))
         for number, (key, accumulators) in enumerate(entries.items(), max(numbers.values(), default=-1) + 1):
             path = files.join(span, names.shard_name(0, 1, gzip=True, prefix=str(number)))
-            records.write_records(path, framed(accumulators), gzip_level=_GZIP_LEVEL)
+            records.write_records(path, framed(accumulators), gzip_level=1)
             numbers[key] = number
         files.write_bytes(files.join(span, _MANIFEST), pickle.dumps(numbers, protocol=0))
 

@@ -51,10 +51,7 @@ def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> 
 
 
 def with_sample(error: InfeedError, patterns: Sequence[str]) -> InfeedError:
-    """Return an error of tracing with values of the columns that the user's line names.
-
-    `patterns` are those of the files of the rows, such as TFX's `.../Split-train/*`.
-    """
+    """Return an error of tracing with values of the columns that the user's line names, from files of `patterns`."""
     first = _first_values(patterns).items()
     named = [(name, values) for name, values in first if f"'{name}'" in error.where or f'"{name}"' in error.where]
     told = [_sample(name, values) for name, values in named if f"column {name!r} holds" not in error.where]

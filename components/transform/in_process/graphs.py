@@ -43,18 +43,15 @@ class Traced:
       concrete: the function.
       owner: of the tables in the graph, which live as long as it does.
       graph: as the user's function made it, if `concrete` is a copied part, which lacks the user's lines.
-
-    Attributes:
-      inputs: columns that the arrays depend on; only these are read.
-      keys: names of the arrays.
     """
 
     def __init__(self, concrete: Any, owner: tf.Module, graph: Any = None) -> None:
         self._concrete, self._owner = concrete, owner
         self._graph = graph or concrete.graph
-        self.keys: Sequence[str] = sorted(concrete.structured_outputs)
+        self.keys: Sequence[str] = sorted(concrete.structured_outputs)  # names of the arrays
         self._columns = tf2_utils.get_structured_inputs_from_func_graph(concrete.graph)
         outputs = tf.nest.pack_sequence_as(concrete.structured_outputs, concrete.graph.outputs, expand_composites=True)
+        # Columns that the arrays depend on; only these are read.
         self.inputs: Sequence[str] = sorted(graph_tools.get_dependent_inputs(concrete.graph, self._columns, outputs))
         absent = set(self._columns).difference(self.inputs)
         # Without a name it would supply all of them.
@@ -116,7 +113,6 @@ class Tracing:
         return cls(tft_seam.traced(traced, owner, _FUNCTION), owner)
 
     def whole(self) -> Traced:
-        """Return the function as it is."""
         self._part(self.concrete.structured_outputs)
         return Traced(self.concrete, self.owner)
 
@@ -132,7 +128,6 @@ class Tracing:
         return Traced(self._part(named), self.owner, graph)
 
     def save(self, folder: str, options: Any = None) -> None:
-        """Write a SavedModel of the function."""
         self._part(self.concrete.structured_outputs)
         tf.saved_model.save(self.owner, folder, options=options)
 
@@ -155,26 +150,16 @@ class Graph:
 
     @classmethod
     def of(cls, function: Function, specs: Mapping[str, tf.TypeSpec], folder: str) -> Graph:
-        """Trace the function for the first time."""
         return cls(function, specs, folder, Tracing.of(function, specs, folder, None))
 
     def check(self) -> None:
-        """
-        Raises:
-          InfeedError: the function returns no features, or makes trainable variables.
-        """
+        """Raise InfeedError if the function returns no features, or makes trainable variables."""
         if not isinstance(self.outputs, dict) or not self.outputs:
-            raise InfeedError(
-                f"preprocessing_fn returns {self.outputs!r}",
-                where="preprocessing_fn",
-                do="return a dict of at least one feature, name -> tensor",
-            )
+            do = "return a dict of at least one feature, name -> tensor"
+            raise InfeedError(f"preprocessing_fn returns {self.outputs!r}", where="preprocessing_fn", do=do)
         if variables := self.traced.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES):
-            raise InfeedError(
-                f"preprocessing_fn makes trainable variables: {', '.join(one.name for one in variables)}",
-                where="preprocessing_fn",
-                do="train them in the model; Transform only computes",
-            )
+            what = f"preprocessing_fn makes trainable variables: {', '.join(one.name for one in variables)}"
+            raise InfeedError(what, where="preprocessing_fn", do="train them in the model; Transform only computes")
 
     @property
     def traced(self) -> Any:
@@ -188,7 +173,6 @@ class Graph:
 
     @property
     def outputs(self) -> Any:
-        """Features."""
         return self.first.concrete.structured_outputs
 
     @property

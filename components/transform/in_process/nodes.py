@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,7 +20,6 @@ from infeed.components.transform.in_process.phases import (
     Combined,
     CombinedByKey,
     Elements,
-    Extracted,
     Pass,
     Phase,
     Reading,
@@ -52,7 +51,7 @@ class GraphEvaluator(nodes.Visitor):
         return made if isinstance(made, tuple) else (made,)
 
     def validate_value(self, value: Any) -> None:
-        assert isinstance(value, Value | Pass | Extracted | _Rows | _Bound), value
+        assert isinstance(value, Value | Pass | _Rows | _Bound), value
 
 
 class Unknown(nodes.Visitor):
@@ -65,13 +64,10 @@ class Unknown(nodes.Visitor):
     def visit(self, operation: Any, inputs: tuple[Any, ...]) -> tuple[None, ...]:
         name = _name(operation)
         self.graphs += name == "CreateSavedModel"
-        is_known = name in _DOES
-        if name in ("VocabularyAccumulate", "VocabularyMerge"):
-            is_known = bool(tft_seam.vocabulary_order(operation.vocab_ordering_type))
-        if not is_known:
+        is_ordered = name in ("VocabularyAccumulate", "VocabularyMerge")
+        if name not in _DOES or (is_ordered and not tft_seam.vocabulary_order(operation.vocab_ordering_type)):
             self.labels.append(f"{type(operation).__name__} of {operation.label}")
-        outputs: int = operation.num_outputs
-        return (None,) * outputs
+        return (None,) * int(operation.num_outputs)
 
     def validate_value(self, value: None) -> None:
         """Accept any value: a visit returns none."""
@@ -111,32 +107,18 @@ def constants_of(value: Any) -> dict[str, tf.Tensor] | None:
     return value.constants()
 
 
-def _bind(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    dtype = tf.dtypes.as_dtype(operation.dtype_enum)
-    return Value(lambda: [(operation.tensor_name, tf.constant(value.sole(), dtype))])
-
-
-def _create(operation: Any, context: AnalysisContext, *bindings: Value) -> _Bound:
-    return _Bound(context.graph, bindings, operation.output_signature, context.reading)
-
-
-def _extract(operation: Any, context: AnalysisContext, value: Pass | Value) -> Extracted | Value:
+def _extract(operation: Any, context: AnalysisContext, value: Pass | Value) -> Pass | Value:
     if isinstance(value, Pass):
-        return Extracted(value, operation.keys)
+        return replace(value, keys=operation.keys)
     return Value(lambda: [element[operation.keys] for element in value.elements()])
 
 
-def _flatten(operation: Any, context: AnalysisContext, *values: Value) -> Value:
-    return Value(lambda: Repeatable(lambda: itertools.chain.from_iterable(value.elements() for value in values)))
-
-
 def _combine_packed(operation: Any, context: AnalysisContext, rows: Pass) -> Value:
-    made = {packed.label: rows.want(packed.keys, partial(Combined, packed.combiner)) for packed in operation.combiners}
+    made = {
+        packed.label: replace(rows, keys=packed.keys).want(partial(Combined, packed.combiner))
+        for packed in operation.combiners
+    }
     return Value(lambda: [{label: value.sole() for label, value in made.items()}])
-
-
-def _combine_by_key(operation: Any, context: AnalysisContext, of: Extracted) -> Value:
-    return of.rows.want(of.keys, partial(CombinedByKey.of, operation.combiner, context.scratch))
 
 
 def _merge_packed(operation: Any, context: AnalysisContext, value: Value) -> Value:
@@ -156,8 +138,7 @@ def _merge_by_key(operation: Any, context: AnalysisContext, value: Value) -> Val
     def merge() -> Elements:
         merged = context.scratch.keyed(lambda one, later: combiner.merge_accumulators([one, later]))
         for key, part in value.elements():
-            before = merged.get(key)
-            before = combiner.create_accumulator() if before is None else before
+            before = merged.get(key, combiner.create_accumulator)
             merged.put(key, combiner.merge_accumulators([before, part]))
         return Repeatable(lambda: ((key, combiner.extract_output(one)) for key, one in merged.items()))
 
@@ -169,10 +150,6 @@ def _merged(combiner: Any, accumulators: Iterable[Any]) -> Any:
     for accumulator in accumulators:
         merged = combiner.merge_accumulators([one for one in (merged, accumulator) if one is not None])
     return combiner.extract_output(merged)
-
-
-def _outputs(operation: Any, context: AnalysisContext, value: Value) -> tuple[Value, ...]:
-    return _items(value, range(operation.num_outputs))
 
 
 def _items(value: Value, keys: Iterable[Any]) -> tuple[Value, ...]:
@@ -192,7 +169,7 @@ def _outputs_by_key(operation: Any, context: AnalysisContext, value: Value) -> t
 
 def _lines_by_key(operation: Any, context: AnalysisContext, value: Value) -> Value:
     text = tf.compat.as_str_any
-    return Value(lambda: Repeatable(lambda: ((text(",".join(map(text, row))), key) for key, row in value.elements())))
+    return _repeated(lambda: ((text(",".join(map(text, row))), key) for key, row in value.elements()))
 
 
 def _scaled_boundaries(operation: Any, context: AnalysisContext, value: Value) -> tuple[Value, ...]:
@@ -207,49 +184,41 @@ def _write_tokens(operation: Any, context: AnalysisContext, value: Value, reserv
     return Value(write)
 
 
-def _number_of_tokens(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    # An empty vocabulary is written with one entry.
-    return Value(lambda: [np.int64(max(vocabularies.number_of(value.elements()), 1))])
-
-
-def _reserved_tokens(operation: Any, context: AnalysisContext) -> Value:
-    return Value(lambda: [tf_utils.fetch_vocabulary_reserved_tokens(context.graph.traced, operation.name)])
-
-
-def _encode(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    return Value(lambda: Repeatable(lambda: map(operation.coder.encode_cache, value.elements())))
-
-
-def _decode(operation: Any, context: AnalysisContext) -> Value:
-    paths = context.cached[operation.dataset_key][operation.cache_key]
-    return Value(lambda: Repeatable(lambda: map(operation.coder.decode_cache, cache.read(paths))))
+def _repeated(make: Callable[[], Iterator[Any]]) -> Value:
+    return Value(lambda: Repeatable(make))
 
 
 # By name: if tft renames a kind of node, it runs on Beam the analyses that need the node, and the others run here.
 _DOES: Mapping[str, Callable[..., Any]] = {
     "ExtractInputForSavedModel": lambda node, context: _Rows(node.dataset_key),
-    "CreateTensorBinding": _bind,
-    "CreateSavedModel": _create,
+    "CreateTensorBinding": lambda node, context, value: Value(
+        lambda: [(node.tensor_name, tf.constant(value.sole(), tf.dtypes.as_dtype(node.dtype_enum)))]
+    ),
+    "CreateSavedModel": lambda node, context, *bindings: _Bound(
+        context.graph, bindings, node.output_signature, context.reading
+    ),
     "ApplySavedModel": lambda node, context, bound, rows: Pass(bound.phase, rows.dataset),
     "ExtractFromDict": _extract,
-    "Flatten": _flatten,
+    "Flatten": lambda node, context, *values: _repeated(
+        lambda: itertools.chain.from_iterable(value.elements() for value in values)
+    ),
     "FlattenLists": lambda node, context, value: Value(lambda: itertools.chain.from_iterable(value.elements())),
     "AddKey": lambda node, context, value: Value(lambda: [(node.key, one) for one in value.elements()]),
-    "CacheableCombineAccumulate": lambda node, context, of: of.rows.want(of.keys, partial(Combined, node.combiner)),
+    "CacheableCombineAccumulate": lambda node, context, rows: rows.want(partial(Combined, node.combiner)),
     "CacheableCombineMerge": lambda node, context, value: Value(lambda: [_merged(node.combiner, value.elements())]),
     "PackedCombineAccumulate": _combine_packed,
     "PackedCombineMerge": _merge_packed,
-    "CacheableCombinePerKeyAccumulate": _combine_by_key,
+    "CacheableCombinePerKeyAccumulate": lambda node, context, rows: rows.want(
+        partial(CombinedByKey.of, node.combiner, context.scratch)
+    ),
     "CacheableCombinePerKeyMerge": _merge_by_key,
     "CacheableCombinePerKeyFormatKeys": _outputs_by_key,
     "CacheableCombinePerKeyFormatLarge": _lines_by_key,
     "ScaleAndFlattenPerKeyBucketBouandaries": _scaled_boundaries,  # tft's own spelling
     "ScaleAndFlattenPerKeyBucketBoundaries": _scaled_boundaries,
-    "ExtractCombineMergeOutputs": _outputs,
-    "ExtractPackedCombineMergeOutputs": _outputs,
-    "VocabularyAccumulate": lambda node, context, of: of.rows.want(
-        of.keys, vocabularies.counter_of(node, context.scratch)
-    ),
+    "ExtractCombineMergeOutputs": lambda node, context, value: _items(value, range(node.num_outputs)),
+    "ExtractPackedCombineMergeOutputs": lambda node, context, value: _items(value, range(node.num_outputs)),
+    "VocabularyAccumulate": lambda node, context, rows: rows.want(vocabularies.counter_of(node, context.scratch)),
     "VocabularyMerge": lambda node, context, value: Value(
         lambda: vocabularies.merge(node, context.scratch, value.elements())
     ),
@@ -257,8 +226,15 @@ _DOES: Mapping[str, Callable[..., Any]] = {
         lambda: vocabularies.prune(node, context.scratch, value.elements())
     ),
     "VocabularyOrderAndWrite": _write_tokens,
-    "VocabularyCount": _number_of_tokens,
-    "ExtractVocabularyReservedTokens": _reserved_tokens,
-    "EncodeCache": _encode,
-    "DecodeCache": _decode,
+    # An empty vocabulary is written with one entry.
+    "VocabularyCount": lambda node, context, value: Value(
+        lambda: [np.int64(max(vocabularies.number_of(value.elements()), 1))]
+    ),
+    "ExtractVocabularyReservedTokens": lambda node, context: Value(
+        lambda: [tf_utils.fetch_vocabulary_reserved_tokens(context.graph.traced, node.name)]
+    ),
+    "EncodeCache": lambda node, context, value: _repeated(lambda: map(node.coder.encode_cache, value.elements())),
+    "DecodeCache": lambda node, context: _repeated(
+        lambda: map(node.coder.decode_cache, cache.read(context.cached[node.dataset_key][node.cache_key]))
+    ),
 }

@@ -138,22 +138,14 @@ class Phase:
 
 @dataclass(frozen=True)
 class Pass:
-    """Part of a phase that reads one dataset."""
+    """Part of a phase that reads one dataset: the arrays of some keys."""
 
     phase: Phase
     dataset: Any
+    keys: Sequence[str] = ()
 
-    def want(self, keys: Sequence[str], make: Callable[[], Sink]) -> Value:
-        """Register a sink for the arrays of these keys, and return its elements."""
-        return self.phase.want(self.dataset, keys, make)
-
-
-@dataclass(frozen=True)
-class Extracted:
-    """Arrays of a pass, by their keys."""
-
-    rows: Pass
-    keys: Sequence[str]
+    def want(self, make: Callable[[], Sink]) -> Value:
+        return self.phase.want(self.dataset, self.keys, make)
 
 
 @dataclass
@@ -194,8 +186,7 @@ class CombinedByKey:
 
     def add(self, values: Arrays) -> None:
         for key, row in tft_seam.rows_by_key(values):
-            before = self.accumulators.get(key)
-            before = self.combiner.create_accumulator() if before is None else before
+            before = self.accumulators.get(key, self.combiner.create_accumulator)
             self.accumulators.put(key, self.combiner.add_input(before, row))
 
     def merge(self, other: CombinedByKey) -> None:

@@ -29,19 +29,12 @@ class UnknownNodesError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """An analysis of which everything is known except the rows.
+    """An analysis of which everything is known except the rows."""
 
-    Attributes:
-      graph: the function, traced.
-      assets: file name of each asset, by name of the asset.
-      phases: passes over the rows that the analysis needs, at most.
-      analyzed: columns that the analysis depends on.
-    """
-
-    graph: Graph
-    assets: Mapping[str, str]
-    phases: int
-    analyzed: Sequence[str]
+    graph: Graph  # the function, traced
+    assets: Mapping[str, str]  # file name of each asset, by name of the asset
+    phases: int  # passes over the rows that the analysis needs, at most
+    analyzed: Sequence[str]  # columns that the analysis depends on
     _save_options: Any
     _model: Any
     _encoded: Mapping[Any, Mapping[bytes, Any]]
@@ -55,15 +48,11 @@ class Plan:
         datasets: Collection[Any] = (),
         cached: Mapping[Any, cache.Entries] | None = None,
     ) -> Plan:
-        """Plan the analysis of a traced function.
+        """Plan the analysis of a traced function; raise UnknownNodesError if only tft on Beam can compute it.
 
         Args:
           datasets: DatasetKeys of the datasets that the cache keeps apart.
           cached: entries of an earlier analysis; None if this analysis keeps none either.
-
-        Raises:
-          InfeedError: the function returns no features.
-          UnknownNodesError: the analysis has nodes that only tft on Beam can compute.
         """
         graph.check()
         analyzed = graph.analyzed  # before tft plans
@@ -103,7 +92,12 @@ class OnEngine:
     folder: str  # for graphs that all workers can read
 
     def __call__(self, traced: Traced, wanted: Mapping[Any, Sequence[Wanted]]) -> Mapping[Any, list[Sink]]:
-        parts = [_Part(number, shard) for number, key in enumerate(wanted) for shard in self._ranges(key)]
+        everything = [part.rows for part in self.all_parts]
+        parts = [
+            _Part(number, shard)
+            for number, key in enumerate(wanted)
+            for shard in (everything if key.is_flattened_dataset_key() else self.analyzed[key])
+        ]
         if not parts:
             return {}
         folder = common.get_unique_temp_path(self.folder)
@@ -116,11 +110,6 @@ class OnEngine:
     def all_parts(self) -> list[_Part]:
         """Return what a phase reads whose analyzers all need all rows, as without a cache."""
         return [_Part(0, shard) for ranges in self.analyzed.values() for shard in ranges]
-
-    def _ranges(self, key: Any) -> Sequence[ShardRange]:
-        if key.is_flattened_dataset_key():
-            return [part.rows for part in self.all_parts]
-        return self.analyzed[key]
 
 
 @dataclass(frozen=True)
@@ -150,7 +139,6 @@ class PhaseGraph:
         return {**self.__dict__, "traced": None}
 
     def load(self) -> tuple[Apply, ColumnReader]:
-        """Return the graph as a function, and the reader."""
         return self.traced or saved(self.folder, self.reader.columns, self.keys), self.reader
 
 

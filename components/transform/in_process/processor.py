@@ -24,7 +24,7 @@ from tfx.dsl.io import fileio
 from tfx.utils import io_utils
 from tfx_bsl.tfxio import tf_example_record
 
-from infeed.components.dataset.ranges import ShardRange, record_ranges
+from infeed.components.dataset.ranges import record_ranges
 from infeed.components.engine.choice import Cluster, counting
 from infeed.components.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
@@ -89,8 +89,15 @@ def _transform(cluster: Cluster, first: _First, given: Mapping[str, Any], by_tft
 
     if reason := _obstacle(given):
         return on_beam(reason)
+    specs = given["analyze_data_list"][0].tfxio.TensorAdapter().OriginalTypeSpecs()
+    caching: dict[str, Any] = {}
+    if given["output_cache_dir"] or given["input_cache_dir"]:
+        datasets = [dataset.dataset_key for dataset in given["analyze_data_list"]]
+        cached = cache.find(given["input_cache_dir"], datasets) if given["input_cache_dir"] else {}
+        caching = {"datasets": datasets, "cached": cached}
+    graph = first.graph(given["preprocessing_fn"], specs, given["temp_path"])
     try:
-        plan = _plan(first, given)
+        plan = Plan.of(graph, save_options=given["save_options"], **caching)
     except UnknownNodesError as error:
         return on_beam(f"the analysis has what only tft on Beam knows: {error}")
     asked = None if given["disable_statistics"] else _statistics_asked(plan, given)
@@ -103,11 +110,9 @@ def _pipeline_for_tft(make: Callable[[], Any]) -> Any:
     """Make a Beam pipeline. Beam's Dask runner is an error: it supports neither file sources nor tagged outputs."""
     pipeline = make()
     if type(pipeline.runner).__name__ == "DaskRunner":
-        raise InfeedError(
-            "this analysis needs tft, as the log explains, and tft cannot run on Beam's DaskRunner",
-            where="beam_pipeline_args of Transform",
-            do="name another runner for this component, such as with_beam_pipeline_args(['--runner=FlinkRunner'])",
-        )
+        what = "this analysis needs tft, as the log explains, and tft cannot run on Beam's DaskRunner"
+        do = "name another runner for this component, such as with_beam_pipeline_args(['--runner=FlinkRunner'])"
+        raise InfeedError(what, where="beam_pipeline_args of Transform", do=do)
     return pipeline
 
 
@@ -126,17 +131,6 @@ def _obstacle(given: Mapping[str, Any]) -> str:
     return ""
 
 
-def _plan(first: _First, given: Mapping[str, Any]) -> Plan:
-    specs = given["analyze_data_list"][0].tfxio.TensorAdapter().OriginalTypeSpecs()
-    caching: dict[str, Any] = {}
-    if given["output_cache_dir"] or given["input_cache_dir"]:
-        datasets = [dataset.dataset_key for dataset in given["analyze_data_list"]]
-        cached = cache.find(given["input_cache_dir"], datasets) if given["input_cache_dir"] else {}
-        caching = {"datasets": datasets, "cached": cached}
-    graph = first.graph(given["preprocessing_fn"], specs, given["temp_path"])
-    return Plan.of(graph, save_options=given["save_options"], **caching)
-
-
 @dataclass(frozen=True)
 class _Statistics:
     """Options of the statistics before and after the transform."""
@@ -148,14 +142,10 @@ class _Statistics:
 
 def _statistics_asked(plan: Plan, given: Mapping[str, Any]) -> _Statistics:
     """Return TFX's options, as the user's function has changed them."""
-    change, output = given["stats_options_updater_fn"], given["transform_output_path"]
-    schemas = (given["input_dataset_metadata"].schema, plan.graph.schema())
-    kinds = (StatsType.PRE_TRANSFORM, StatsType.POST_TRANSFORM)
-    paths: tuple[tuple[Any, ...], ...] = ((), (plan.assets, output))
-    raw, transformed = (
-        Asked.of(tfx_seam.stats_options(change, kind, schema, *more))
-        for kind, schema, more in zip(kinds, schemas, paths, strict=True)
-    )
+    options = partial(tfx_seam.stats_options, given["stats_options_updater_fn"])
+    raw = Asked.of(options(StatsType.PRE_TRANSFORM, given["input_dataset_metadata"].schema))
+    schema, output = plan.graph.schema(), given["transform_output_path"]
+    transformed = Asked.of(options(StatsType.POST_TRANSFORM, schema, plan.assets, output))
     beyond = raw.request.beyond or transformed.request.beyond
     for name, feature in plan.graph.outputs.items():
         if isinstance(feature, tf.RaggedTensor) and feature.shape.rank > 2:
@@ -165,12 +155,13 @@ def _statistics_asked(plan: Plan, given: Mapping[str, Any]) -> _Statistics:
 
 def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluster: Cluster) -> None:
     output, metadata = given["transform_output_path"], given["input_dataset_metadata"]
-    analyzed = {one.dataset_key: _ranges(one, cluster) for one in given["analyze_data_list"]}
+    sources = {one.dataset_key: posixpath.dirname(one.file_pattern) for one in given["analyze_data_list"]}
+    analyzed = {key: record_ranges([source], counting(cluster)) for key, source in sources.items()}
     shards: list[TransformedShard] = []
     for dataset in given["transform_data_list"]:
         writes = given["materialization_format"] is not None
         folder = posixpath.dirname(dataset.materialize_output_path) if writes else None
-        shards += transformed_shards(_ranges(dataset, cluster), folder)
+        shards += transformed_shards(posixpath.dirname(dataset.file_pattern), folder, cluster)
     first, *_ = given["analyze_data_list"]
     with chosen("transforms", shards, cluster) as engine:
         reading = OnEngine(analyzed, partial(ColumnReader.of, metadata.schema, first.tfxio), engine, plan.graph.folder)
@@ -184,18 +175,12 @@ def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluste
         except FailedBatchError as failed:
             raise explain(failed, plan.graph.traced, plan.graph.inputs) from failed
         if asked:
-            # TFX's pattern is `.../Split-train/*`.
-            places = [posixpath.split(posixpath.dirname(one.file_pattern)) for one in given["analyze_data_list"]]
+            places = map(posixpath.split, sources.values())  # TFX's pattern is `.../Split-train/*`
             splits = [(root, split.removeprefix("Split-")) for root, split in places]
             described = {*plan.analyzed, *columns}
             folders = given["stats_output_paths"]
             write_raw(splits, described, metadata.schema, asked.raw, folders, engine.map)
             write_transformed(transformed, asked.transformed, folders)
-
-
-def _ranges(dataset: Any, cluster: Cluster) -> list[ShardRange]:
-    """Return the rows of a dataset whose pattern is TFX's `.../Split-train/*`."""
-    return record_ranges([posixpath.dirname(dataset.file_pattern)], counting(cluster))
 
 
 def _keep(kept: Mapping[Any, cache.Encoded], given: Mapping[str, Any]) -> None:

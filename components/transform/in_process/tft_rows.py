@@ -26,17 +26,11 @@ from infeed.components.transform.rows import BATCH_BYTES, MOST_ROWS, Tensors, lo
 
 @dataclass(frozen=True)
 class ColumnReader:
-    """Reads ranges of tf.Examples as tensors of some columns, by the rules of tfx_bsl; workers take it as it is.
+    """Reads ranges of tf.Examples as tensors of some columns, by the rules of tfx_bsl; workers take it as it is."""
 
-    Attributes:
-      columns: names.
-      schema: serialized, of these columns.
-      config: which tensor is made of which columns.
-    """
-
-    columns: Sequence[str]
-    schema: bytes
-    config: tensor_adapter.TensorAdapterConfig
+    columns: Sequence[str]  # names
+    schema: bytes  # serialized, of these columns
+    config: tensor_adapter.TensorAdapterConfig  # which tensor is made of which columns
 
     @classmethod
     def of(cls, schema: schema_pb2.Schema, tfxio: Any, columns: Sequence[str]) -> ColumnReader:

@@ -25,7 +25,7 @@ from infeed.components.seams import tft as tft_seam
 from infeed.components.transform.in_process.cache import chunks, framed
 from infeed.components.transform.in_process.phases import Repeatable, Scratch
 from infeed.components.transform.keyed_runs import KeyedRuns
-from infeed.components.transform.tally import Tally
+from infeed.components.transform.tally import Tally, pairs
 
 Entry = tuple[Any, Any]  # (what it is ordered by, token)
 _SENTINELS = (tf_utils.GLOBAL_Y_COUNT_SENTINEL_STRING, tf_utils.GLOBAL_Y_COUNT_SENTINEL_INT)
@@ -58,8 +58,7 @@ class TokenCounts:
         return self
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        for batch in self.tally.items():
-            yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+        return pairs(self.tally.items())
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,7 @@ class Ranked:
     least: float = _LEAST
 
     def __iter__(self) -> Iterator[Entry]:
-        for batch in self.tally.ranked(self.size, self.least):
-            yield from zip(batch.column(1).to_pylist(), batch.column(0).to_pylist(), strict=True)
+        return ((count, token) for token, count in pairs(self.tally.ranked(self.size, self.least)))
 
     @functools.cached_property
     def number(self) -> int:
@@ -99,10 +97,9 @@ class LabelMeans:
         self.accumulators.merge(other.accumulators)
 
     def add_pairs(self, pairs: Iterable[tuple[Any, Any]]) -> None:
-        empty = _means_combiner(self.weighted).create_accumulator()
+        new = _means_combiner(self.weighted).create_accumulator
         for token, more in pairs:
-            before = self.accumulators.get(token)
-            self.accumulators.put(token, _add_means(empty if before is None else before, more, self.weighted))
+            self.accumulators.put(token, _add_means(self.accumulators.get(token, new), more, self.weighted))
 
     def elements(self) -> Repeatable:
         output = _means_combiner(self.weighted).extract_output
@@ -136,8 +133,8 @@ def merge(operation: Any, scratch: Scratch, accumulated: Iterable[tuple[Any, Any
     if isinstance(accumulated, TokenCounts) and accumulated.is_text:
         return Ranked(accumulated.tally)
     tally = scratch.tally()
-    for pairs in chunks(accumulated):
-        tokens, counts = zip(*pairs, strict=True)
+    for some in chunks(accumulated):
+        tokens, counts = zip(*some, strict=True)
         tally.add(np.array(list(map(_text, tokens)), object), np.array(counts, np.float64 if weighted else np.int64))
     return Ranked(tally)
 
@@ -264,7 +261,10 @@ def write(operation: Any, scratch: Scratch, entries: Iterable[Entry], reserved: 
         entries = itertools.chain(((-1, token) for token in taken), (one for one in entries if one[1] not in held))
         first = list(itertools.islice(entries, 1)) or [tft_seam.empty_vocabulary_entry(operation.input_dtype)]
         entries = itertools.chain(first, entries)
-    lines = (_line(entry, operation.store_frequency) for entry in entries)
+    lines = (
+        tf.compat.as_bytes(f"{order} {tf.compat.as_str_any(token)}") if operation.store_frequency else bytes(token)
+        for order, token in entries
+    )
     path = posixpath.join(scratch.folder, operation.vocab_filename)
     if operation.file_format == "text":
         with files.open_output(path) as file:
@@ -274,10 +274,3 @@ def write(operation: Any, scratch: Scratch, entries: Iterable[Entry], reserved: 
     path = f"{path}.tfrecord.gz"
     records.write_records(path, framed(lines), gzip_level=1)
     return path
-
-
-def _line(entry: Entry, with_frequency: bool) -> bytes:
-    order, token = entry
-    if not with_frequency:
-        return bytes(token)
-    return bytes(tf.compat.as_bytes(f"{order} {tf.compat.as_str_any(token)}"))

@@ -18,7 +18,7 @@ from infeed.components.annotations import Tagged
 from infeed.components.checks import as_tuples, at_least, check_fields, require
 from infeed.components.errors import InfeedError
 from infeed.components.transform.analyses import Analysis, Frequencies, Moments, Quantiles
-from infeed.components.transform.feature import Clean, Feature, FlatColumn, Tables, Values, is_finite
+from infeed.components.transform.feature import Clean, Feature, FlatColumn, Tables, Values, is_finite, tf
 from infeed.components.transform.kinds.dates import DatePart
 
 _STATISTICS: dict[Any, type[Analysis]] = {"mean": Moments, "median": Quantiles, "mode": Frequencies}
@@ -55,8 +55,6 @@ class FillWith(Clean):
         return "float" if type_ == "int" and (self.value == "mean" or not whole) else type_
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        import tensorflow as tf
-
         value = self._value(found[0], column) if found else self.value
         values = column.values
         if values.dtype == tf.int64 and not float(value).is_integer():
@@ -66,11 +64,8 @@ class FillWith(Clean):
 
     def _value(self, found: Any, column: FlatColumn) -> Any:
         if not found.count:
-            raise InfeedError(
-                f"column {column.name!r} has no values, so there is no {self.value} to fill it with",
-                where=f"{self}",
-                do="fill it with a constant, or leave the column out",
-            )
+            what = f"column {column.name!r} has no values, so there is no {self.value} to fill it with"
+            raise InfeedError(what, where=f"{self}", do="fill it with a constant, or leave the column out")
         if isinstance(found, Frequencies):
             return found.mode
         return found.mean if isinstance(found, Moments) else found.at([0.5])[0]
@@ -93,8 +88,6 @@ class Clip(Clean):
         require(ordered, self, "high", "give it as a number not below low")
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        import tensorflow as tf
-
         values = column.values
         whole = values.dtype == tf.int64
         if self.low is not None:
@@ -122,8 +115,6 @@ class Outliers(Clean):
         at_least(self, 0, "reach")
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        import tensorflow as tf
-
         if self.then == "clip":
             return Clip(*_fences(found[0], self.reach)).apply(column, ())
         far = _is_far(column, found[0], self.reach)
@@ -140,8 +131,6 @@ def _fences(found: Quantiles, reach: float) -> tuple[float, float]:
 
 def _is_far(column: FlatColumn, found: Quantiles, reach: float) -> Any:
     """Return bool [n], False for a missing value."""
-    import tensorflow as tf
-
     low, high = _fences(found, reach)
     numbers = tf.cast(column.values, tf.float64)
     return column.present & ((numbers < low) | (numbers > high))
@@ -174,8 +163,6 @@ class LowerCase(Clean):
     takes = ("bytes",)
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        import tensorflow as tf
-
         return column._replace(values=tf.strings.lower(column.values, encoding="utf-8"))
 
 
@@ -220,8 +207,6 @@ class Tokens(Clean):
         require(is_range, self, "ngrams", "give it as (least, most), such as (1, 2)")
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        import tensorflow as tf
-
         from infeed.components.transform.operators.text import tokens
 
         made = tokens(tf.where(column.present, column.values, ""), self.unit, self.ngrams)  # of each text
@@ -285,8 +270,6 @@ class Fill(Prepared):
         return ("int", "float") if float(self.value).is_integer() else ("float",)
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         dtype = column.values.dtype
         value = tf.constant(int(self.value) if dtype == tf.int64 else self.value, dtype)
         return tf.where(column.present, column.values, value)
@@ -310,6 +293,4 @@ class IsOutlier(Prepared):
         at_least(self, 0, "reach")
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         return tf.cast(_is_far(column, found[0], self.reach), tf.int64)

@@ -13,13 +13,12 @@ from typing import Any, Literal, NamedTuple
 
 from infeed.components.checks import about, check_fields, require
 from infeed.components.errors import InfeedError
-from infeed.components.transform.feature import Clean, FlatColumn, is_finite
+from infeed.components.transform.feature import Clean, FlatColumn, is_finite, tf
 
 Part = Literal[
     "year", "quarter", "month", "week", "day", "day_of_year", "weekday", "hour", "minute", "second", "days", "seconds"
 ]
 EPOCHS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_ns")
-_MICROS_OF_AN_HOUR = 3_600_000_000
 _LONGMONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 _LONG_DAYS = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
 
@@ -81,15 +80,13 @@ class DatePart(Clean):
         return "int"
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        import tensorflow as tf
-
         from infeed.components.transform.operators.dates import from_epoch, in_calendar, parse, part_of
 
         if self.format in EPOCHS:
             micros, valid = from_epoch(column.values, self.format)
         else:
             micros, valid = parse(column.values, *regexes_of(self.format))
-        micros += round(self.utc_offset * _MICROS_OF_AN_HOUR)
+        micros += round(self.utc_offset * 3_600_000_000)
         present = column.present & valid & in_calendar(micros)
         return column._replace(values=tf.where(present, part_of(micros, self.part), 0), present=present)
 
@@ -97,35 +94,27 @@ class DatePart(Clean):
 class Piece(NamedTuple):
     """A part of the regular expression of a format. `directive` is empty for literal text."""
 
-    directive: str
     pattern: str
-
-
-def _fixed(pattern: str) -> Piece:
-    return Piece("", pattern)
+    directive: str = ""
 
 
 def _value(directive: str) -> Piece:
-    return Piece(directive, _DIRECTIVES[directive])
+    return Piece(_DIRECTIVES[directive], directive)
 
 
 # ISO 8601's extended form: 2024-02-29, 2024-02-29T17:05, 2024-02-29 17:05:09.25+01:00.
 _ISO = (
-    *(Piece("Y", r"\d{4}"), _fixed("-"), Piece("m", r"0[1-9]|1[0-2]"), _fixed("-"), Piece("d", r"0[1-9]|[12]\d|3[01]")),
-    *(_fixed("(?:[t ]"), Piece("H", r"[01]\d|2[0-3]"), _fixed(":"), Piece("M", r"[0-5]\d")),
-    *(_fixed("(?::"), Piece("S", r"[0-5]\d"), _fixed(r"(?:[.,]"), _value("f"), _fixed(")?)?(?:")),
-    *(_value("z"), _fixed(")?)?")),
+    *(Piece(r"\d{4}", "Y"), Piece("-"), Piece(r"0[1-9]|1[0-2]", "m"), Piece("-"), Piece(r"0[1-9]|[12]\d|3[01]", "d")),
+    *(Piece("(?:[t ]"), Piece(r"[01]\d|2[0-3]", "H"), Piece(":"), Piece(r"[0-5]\d", "M")),
+    *(Piece("(?::"), Piece(r"[0-5]\d", "S"), Piece(r"(?:[.,]"), _value("f"), Piece(")?)?(?:")),
+    *(_value("z"), Piece(")?)?")),
 )
 
 
 def pieces_of(form: str) -> tuple[Piece, ...]:
-    """Split a format into pieces.
+    """Split "iso", or a format of `strptime` with the directives Y y m b B d j H I p M S f z a A %, into pieces.
 
-    Args:
-      form: "iso", or directives of `strptime` such as "%d.%m.%Y %H:%M": Y y m b B d j H I p M S f z a A %.
-
-    Raises:
-      InfeedError: a directive is unknown or repeated, or the format has no complete date.
+    A directive that is unknown or repeated, or a format without a complete date, is an InfeedError.
     """
     if form == "iso":
         return _ISO
@@ -133,25 +122,19 @@ def pieces_of(form: str) -> tuple[Piece, ...]:
     held = [piece.directive for piece in pieces if piece.directive]
     days = ({"d"} & set(held) and {"m", "b", "B"} & set(held)) or {"j"} & set(held)
     if len(held) != len(set(held)) or not ({"Y", "y"} & set(held) and days):
-        raise InfeedError(
-            f"the format {form!r} must contain the day once",
-            where="the format of a date",
-            do='write one such as "%Y-%m-%d", with a year, a month and a day, or a year and %j',
-        )
+        do = 'write one such as "%Y-%m-%d", with a year, a month and a day, or a year and %j'
+        raise InfeedError(f"the format {form!r} must contain the day once", where="the format of a date", do=do)
     return pieces
 
 
 def _piece(part: str, form: str) -> Piece:
     if part == "%%":
-        return _fixed("%")
+        return Piece("%")
     if not part.startswith("%"):
-        return _fixed(re.sub(r"(\\\s|\s)+", r"\\s+", re.escape(part.lower())))
+        return Piece(re.sub(r"(\\\s|\s)+", r"\\s+", re.escape(part.lower())))
     if part[1:] not in _DIRECTIVES:
-        raise InfeedError(
-            f"the format {form!r} has {part!r}",
-            where="the format of a date",
-            do=f"use these: {' '.join('%' + name for name in _DIRECTIVES)} %%",
-        )
+        do = f"use these: {' '.join('%' + name for name in _DIRECTIVES)} %%"
+        raise InfeedError(f"the format {form!r} has {part!r}", where="the format of a date", do=do)
     return _value(part[1:])
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from infeed.components.checks import as_tuples, at_least, refused, require
 from infeed.components.errors import InfeedError
 from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Quantiles, as_word
-from infeed.components.transform.feature import Feature, FlatColumn, Tables, as_strings, each_output, is_finite
+from infeed.components.transform.feature import Feature, FlatColumn, Tables, as_strings, each_output, is_finite, tf
 from infeed.components.transform.kinds.clean import Prepared
 
 _SEPARATOR = "\x1f"  # between the parts of a cross: the unit separator of ASCII, which no text holds
@@ -57,12 +57,8 @@ class Looked(Prepared):
         words, tokens = self.words(found), as_strings(column)
         return self._numbered(column, tokens, tables.vocabulary(self.output_name, words, tokens), len(words))
 
-    def indices(
-        self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
-    ) -> Any:
+    def indices(self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         """Return int64 [k, n], the `index` of k features that are `alike`."""
-        import tensorflow as tf
-
         words = {one.output_name: one.words(of_one[0]) for one, of_one in zip(features, found, strict=True)}
         tokens = as_strings(column)
         sizes = tf.constant([len(of_one) for of_one in words.values()], tf.int64)[:, tf.newaxis]
@@ -70,8 +66,6 @@ class Looked(Prepared):
 
     def _numbered(self, column: FlatColumn, tokens: Any, place: Any, words: Any) -> Any:
         """Return indices from places in a vocabulary of `words` words. -1 means not found."""
-        import tensorflow as tf
-
         if self.oov:
             others = tf.strings.to_hash_bucket_fast(tokens, self.oov) + words
             place = tf.where(place < 0, others, place)
@@ -79,19 +73,12 @@ class Looked(Prepared):
 
 
 def vocabulary_of(feature: Feature, found: Frequencies, size: int | None, least: int) -> dict[bytes, int]:
-    """Return the words of a vocabulary in index order, with their counts.
-
-    Raises:
-      InfeedError: there are none.
-    """
+    """Return the words of a vocabulary in index order, with their counts; raise InfeedError if there are none."""
     words = found.ranked(size, least)
     if not words:
         held = f"values such as {found.sample}" if found.sample else "no value at all"
-        raise InfeedError(
-            f"the vocabulary of {' and '.join(map(repr, feature.columns))} is empty: the training rows hold {held}",
-            where=f"{feature}",
-            do="leave the feature out, or lower min_count",
-        )
+        what = f"the vocabulary of {' and '.join(map(repr, feature.columns))} is empty: the training rows hold {held}"
+        raise InfeedError(what, where=f"{feature}", do="leave the feature out, or lower min_count")
     return words
 
 
@@ -112,8 +99,8 @@ class Vocabulary(Looked):
         return self.index(column, found[0], tables)
 
     def apply_together(
-        self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
-    ) -> Sequence[Any]:
+        self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Any], tables: Tables
+    ) -> Any:
         return each_output(self.indices(features, column, found, tables))
 
     def domain(self, found: Sequence[Any]) -> tuple[int, int]:
@@ -134,16 +121,12 @@ class OneHot(Looked):
         require(self.length is None, self, "length", "leave it out: of a list it gives one vector")
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         depth = self.cardinality(len(self.words(found[0])))
         return tf.one_hot(self.index(column, found[0], tables), depth, dtype=tf.float32)
 
     def apply_together(
-        self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
-    ) -> Sequence[Any]:
-        import tensorflow as tf
-
+        self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Any], tables: Tables
+    ) -> Any:
         depths = [one.cardinality(len(one.words(of_one[0]))) for one, of_one in zip(features, found, strict=True)]
         indices = tf.unstack(self.indices(features, column, found, tables))
         return [tf.one_hot(index, depth, dtype=tf.float32) for index, depth in zip(indices, depths, strict=True)]
@@ -154,8 +137,6 @@ class OneHot(Looked):
 
 def any_of_rows(column: FlatColumn, vectors: Any) -> Any:
     """Return float32 [batch, depth], 1 if any vector [n, depth] of the row has a 1."""
-    import tensorflow as tf
-
     rows = tf.size(column.splits, tf.int64) - 1
     of_row = tf.ragged.row_splits_to_segment_ids(column.splits)
     return tf.maximum(tf.math.unsorted_segment_max(vectors, of_row, rows), 0.0)
@@ -185,8 +166,6 @@ class Hash(Prepared):
         return 1 + self.buckets
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         index = tf.strings.to_hash_bucket_fast(as_strings(column), self.buckets)
         return tf.where(column.present, index + 1, 0)
 
@@ -231,8 +210,6 @@ class Bucketize(Prepared):
         return 1 + (self.buckets or len(self.edges) + 1)
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         values = tf.cast(column.values, tf.float64)
         buckets = self.cardinality() - 1
         fractions = [number / buckets for number in range(1, buckets)]
@@ -265,8 +242,6 @@ class CountEncoding(Prepared):
     takes = ("int", "bytes")
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         counts = {as_word(value): number for value, number in found[0].counts.items()}
         divisor = max(1, found[0].count) if self.share else 1
         known = tf.constant([0.0, *(counts[word] / divisor for word in sorted(counts))], tf.float32)
@@ -313,8 +288,6 @@ class Cross(Feature):
         return self._joined.needs
 
     def prepare(self, columns: Sequence[FlatColumn]) -> FlatColumn:
-        import tensorflow as tf
-
         values = tf.strings.join([as_strings(column) for column in columns], _SEPARATOR)
         present = tf.reduce_all(tf.stack([column.present for column in columns]), axis=0)
         return FlatColumn(self.output, tf.where(present, values, ""), present)
@@ -327,7 +300,6 @@ class Cross(Feature):
 
     @property
     def _joined(self) -> Hash | Vocabulary:
-        """Return the feature of the joined text."""
         if self.buckets:
             return Hash(self.output, self.buckets)
         return Vocabulary(self.output, size=self.size, oov=self.oov, min_count=self.min_count)

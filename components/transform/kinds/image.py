@@ -11,7 +11,7 @@ import numpy as np
 
 from infeed.components.checks import as_tuples, at_least, require
 from infeed.components.transform.analyses import Analysis, Array
-from infeed.components.transform.feature import Feature, FlatColumn, Tables, is_finite
+from infeed.components.transform.feature import Feature, FlatColumn, Tables, is_finite, tf
 
 Resize = Literal["stretch", "fit", "crop"]
 
@@ -106,8 +106,6 @@ class DecodeImage(Feature):
         return column._replace(values=self._decoded(column))
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         from infeed.components.transform.pixels import scaled
 
         pixels = self._decoded(column)

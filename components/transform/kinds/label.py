@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from infeed.components.checks import as_tuples
 from infeed.components.errors import InfeedError
 from infeed.components.transform.analyses import Analysis, Frequencies, Moments, as_word, is_word
-from infeed.components.transform.feature import Feature, FlatColumn, Tables, Values, as_strings
+from infeed.components.transform.feature import Feature, FlatColumn, Tables, Values, as_strings, tf
 from infeed.components.transform.kinds.clean import AnyClean
 from infeed.components.transform.kinds.encode import any_of_rows
 
@@ -58,8 +58,6 @@ class Label(Feature):
         return (Moments,) if self.task == "regression" else (Frequencies,)
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         without = found[0].missing + (found[0].counts.get(b"", 0) if isinstance(found[0], Frequencies) else 0)
         if without and self.missing == "error" and self.task != "multilabel":
             raise InfeedError(
@@ -82,16 +80,10 @@ class Label(Feature):
         """Return the values of the training rows in index order."""
         values = [as_word(value) for value in sorted(value for value in found.counts if value != b"")]
         if not values:
-            raise InfeedError(
-                f"column {self.column!r} holds no labels",
-                where=_SPLIT,
-                do="check that this is the label's column, and that the split has rows",
-            )
+            do = "check that this is the label's column, and that the split has rows"
+            raise InfeedError(f"column {self.column!r} holds no labels", where=_SPLIT, do=do)
         for value in values:
             if not is_word(value):
-                raise InfeedError(
-                    f"column {self.column!r} holds the label {value!r}, which has a line break",
-                    where=_SPLIT,
-                    do="name the classes without line breaks",
-                )
+                what = f"column {self.column!r} holds the label {value!r}, which has a line break"
+                raise InfeedError(what, where=_SPLIT, do="name the classes without line breaks")
         return values

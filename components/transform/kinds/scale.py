@@ -17,7 +17,7 @@ import numpy as np
 
 from infeed.components.checks import require
 from infeed.components.transform.analyses import Analysis, Array, ByKey, Moments, Quantiles
-from infeed.components.transform.feature import FlatColumn, Tables, each_output, is_finite
+from infeed.components.transform.feature import FlatColumn, Tables, each_output, is_finite, tf
 from infeed.components.transform.kinds.clean import FillWith, Prepared
 
 # Below this share of the mean a standard deviation is rounding, not data.
@@ -49,8 +49,6 @@ class Scaled(Prepared):
         return values
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         if not isinstance(found[0], ByKey):
             return self._scaled(column, *(tf.constant(number, tf.float64) for number in self._checked(found[0])))
         rows = tf.constant([self.constants(one) for one in found[0].in_order], tf.float64)
@@ -58,18 +56,14 @@ class Scaled(Prepared):
         return self._scaled(column, *tf.unstack(of_values, axis=1))
 
     def apply_together(
-        self, features: Sequence[Scaled], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
-    ) -> Sequence[Any]:
-        import tensorflow as tf
-
+        self, features: Sequence[Scaled], column: FlatColumn, found: Sequence[Any], tables: Tables
+    ) -> Any:
         rows = [feature._checked(of_feature[0]) for feature, of_feature in zip(features, found, strict=True)]
         constants = [tf.constant(numbers, tf.float64)[:, tf.newaxis] for numbers in zip(*rows, strict=True)]
         return each_output(self._scaled(column, *constants))
 
     def _scaled(self, column: FlatColumn, center: Any, width: Any, *more: Any) -> Any:
         """Scale by constants: float64 [] each, with keys [n], or for k columns [k, 1]."""
-        import tensorflow as tf
-
         values = self.transformed(tf.cast(column.values, tf.float64), *more)
         known = column.present & (width > 0)
         return tf.cast(tf.where(known, (values - center) / tf.where(width > 0, width, 1.0), 0.0), tf.float32)
@@ -165,8 +159,6 @@ class Log(Prepared):
         require(is_finite(self.offset), self, "offset", "give it as a finite number")
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         shifted = tf.cast(column.values, tf.float64) + self.offset
         known = column.present & (shifted > 0)
         return tf.cast(tf.where(known, tf.math.log(tf.where(known, shifted, 1.0)), 0.0), tf.float32)
@@ -190,8 +182,6 @@ class Cycle(Prepared):
         require(is_finite(self.period) and self.period > 0, self, "period", "give it as a number above 0")
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         turns = tf.math.floormod(tf.cast(column.values, tf.float64), self.period) / self.period
         circle = tf.stack([tf.sin(2 * math.pi * turns), tf.cos(2 * math.pi * turns)], -1)
         return tf.cast(tf.where(column.present[..., tf.newaxis], circle, 0.0), tf.float32)
@@ -223,8 +213,6 @@ class Power(Scaled):
         return float(moved.mean()), float(moved.std()), exponent
 
     def transformed(self, values: Any, *constants: Any) -> Any:
-        import tensorflow as tf
-
         def power(logarithms: Any, exponent: Any) -> Any:
             is_zero = tf.abs(exponent) < _ZERO
             raised = tf.math.expm1(exponent * logarithms) / tf.where(is_zero, tf.ones_like(exponent), exponent)

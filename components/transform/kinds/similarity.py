@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from infeed.components.checks import at_least, require
 from infeed.components.transform.analyses import Analysis, Frequencies
-from infeed.components.transform.feature import FlatColumn, Tables, as_strings
+from infeed.components.transform.feature import FlatColumn, Tables, as_strings, tf
 from infeed.components.transform.kinds.clean import AnyClean, LowerCase, Prepared, Tokens
 from infeed.components.transform.kinds.encode import vocabulary_of
 from infeed.components.transform.kinds.vectors import PretrainedVectors
@@ -78,9 +78,11 @@ class Similarity(Prepared):
 
     def prepare(self, columns: Sequence[FlatColumn]) -> FlatColumn:
         """Return the tokens of 2 * batch texts: row i of the left column, then of the right one."""
-        import tensorflow as tf
-
-        texts = tf.stack([_texts(column) for column in columns], axis=1).merge_dims(0, 1)
+        parts = []
+        for column in columns:
+            rows = tf.RaggedTensor.from_row_splits(as_strings(column), column.row_splits, validate=False)
+            parts.append(tf.ragged.boolean_mask(rows, rows.with_values(column.present)))
+        texts = tf.stack(parts, axis=1).merge_dims(0, 1)
         return FlatColumn(self.output, texts.values, tf.ones_like(texts.values, tf.bool), texts.row_splits)
 
     def analyzed(self, column: FlatColumn) -> FlatColumn:
@@ -90,8 +92,6 @@ class Similarity(Prepared):
         return column._replace(present=first_in_row(column.values, column.splits))
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         from infeed.components.transform.operators import text
 
         if self.file:
@@ -102,21 +102,9 @@ class Similarity(Prepared):
         return text.cosine_of_counts(column.values, weights, column.splits)
 
     def shape(self, column: FlatColumn, result: Any) -> Any:
-        import tensorflow as tf
-
         return result[:, tf.newaxis]
 
     @property
     def _vectors(self) -> PretrainedVectors:
         """Return the feature of the tokens' vectors, 0 for those that the file does not have."""
         return PretrainedVectors(self.output, str(self.file), words=self.words, size=self.size, unseen="zero")
-
-
-def _texts(column: FlatColumn) -> Any:
-    """Return the present tokens of each row, string [batch, (tokens)]."""
-    import tensorflow as tf
-
-    tokens = as_strings(column)
-    splits = tf.range(tf.size(tokens, tf.int64) + 1) if column.splits is None else column.splits
-    rows = tf.RaggedTensor.from_row_splits(tokens, splits, validate=False)
-    return tf.ragged.boolean_mask(rows, rows.with_values(column.present))

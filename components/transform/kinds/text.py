@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, TypeAlias
 
 from infeed.components.checks import at_least, require
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.transform.analyses import ByKey, as_word
-from infeed.components.transform.feature import FlatColumn, Tables, as_strings
+from infeed.components.transform.feature import FlatColumn, Tables, as_strings, tf
 from infeed.components.transform.kinds.clean import Prepared
 from infeed.components.transform.kinds.encode import Looked
 
@@ -61,24 +61,17 @@ class BagOfWords(Looked):
         """Return the tokens with keys that mark the first occurrence in a row, which counts the row."""
         if self.weights != "tf_idf":
             return column
-        import tensorflow as tf
-
         from infeed.components.transform.operators.text import first_in_row
 
-        tokens = as_strings(column)
-        splits = tf.range(tf.size(tokens, tf.int64) + 1) if column.splits is None else column.splits
-        return column._replace(keys=tf.where(first_in_row(tokens, splits), _FIRST, _AGAIN))
+        return column._replace(keys=tf.where(first_in_row(as_strings(column), column.row_splits), _FIRST, _AGAIN))
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         from infeed.components.transform.operators.text import bag, tf_idf
 
         counts = found[0].overall if isinstance(found[0], ByKey) else found[0]
         words = self.words(counts)
         places = self.index(column, counts, tables) - 1  # -1 has no place
-        splits = tf.range(tf.size(places, tf.int64) + 1) if column.splits is None else column.splits
-        rows = tf.RaggedTensor.from_row_splits(places, splits, validate=False)
+        rows = tf.RaggedTensor.from_row_splits(places, column.row_splits, validate=False)
         if self.weights != "tf_idf":
             return bag(rows, self.cardinality(len(words)), binary=self.weights == "binary")
         first = dict(found[0].of.items())[_FIRST].counts
@@ -135,14 +128,12 @@ class Subwords(Prepared):
 
     def prepare(self, columns: Sequence[FlatColumn]) -> FlatColumn:
         """Return the column of subwords, int64, with begin and end."""
-        import tensorflow as tf
-
         (column,) = columns
-        split = _wordpiece(self) if self.tokenizer == "wordpiece" else _sentencepiece(self)
-        pieces = split.pieces_of(tf.where(column.present, column.values, ""))  # ragged [texts, (pieces)]
+        pieces_of, index_of = _wordpiece(self) if self.tokenizer == "wordpiece" else _sentencepiece(self)
+        pieces = pieces_of(tf.where(column.present, column.values, ""))  # ragged [texts, (pieces)]
         if column.splits is not None:
             pieces = tf.RaggedTensor.from_row_splits(pieces, column.splits, validate=False).merge_dims(1, 2)
-        begin, end = ([split.index_of(piece)] if piece else [] for piece in (self.begin, self.end))
+        begin, end = ([index_of(piece)] if piece else [] for piece in (self.begin, self.end))
         if self.length is not None:
             pieces = pieces[:, : self.length - len(begin) - len(end)]
         rows = [pieces.nrows(out_type=tf.int64), 1]
@@ -156,20 +147,15 @@ class Subwords(Prepared):
         return column.values
 
     def shape(self, column: FlatColumn, result: Any) -> Any:
-        import tensorflow as tf
-
         ragged = tf.RaggedTensor.from_row_splits(result, column.splits, validate=False)
         return ragged if self.length is None else ragged.to_tensor(self.pad, shape=[None, self.length])
 
 
-class _Tokenizer(NamedTuple):
-    pieces_of: Callable[[Any], Any]  # string [n] -> ragged int64 [n, (pieces)]
-    index_of: Callable[[str], int]
+# string [n] -> ragged int64 [n, (pieces)], and a piece -> its index
+_Tokenizer: TypeAlias = tuple[Callable[[Any], Any], Callable[[str], int]]
 
 
 def _wordpiece(feature: Subwords) -> _Tokenizer:
-    import tensorflow as tf
-
     places = {piece: place for place, piece in enumerate(_read(feature).decode("utf-8").splitlines())}
     if _UNKNOWN not in places:
         raise InfeedError(
@@ -179,12 +165,10 @@ def _wordpiece(feature: Subwords) -> _Tokenizer:
     tokenizer = tensorflow_text(feature).FastBertTokenizer(
         list(places), token_out_type=tf.int64, lower_case_nfd_strip_accents=feature.lower
     )
-    return _Tokenizer(tokenizer.tokenize, lambda piece: _known(feature, piece, places.get(piece)))
+    return tokenizer.tokenize, lambda piece: _known(feature, piece, places.get(piece))
 
 
 def _sentencepiece(feature: Subwords) -> _Tokenizer:
-    import tensorflow as tf
-
     make, model = tensorflow_text(feature).SentencepieceTokenizer, _read(feature)
     with tf.init_scope():
         try:
@@ -199,7 +183,7 @@ def _sentencepiece(feature: Subwords) -> _Tokenizer:
         return _known(feature, piece, None if index == unknown else index)
 
     # Made anew within the graph: one from outside would be a resource that whoever saves the graph has to track.
-    return _Tokenizer(lambda texts: tf.cast(make(model).tokenize(texts), tf.int64), index_of)
+    return lambda texts: tf.cast(make(model).tokenize(texts), tf.int64), index_of
 
 
 def _known(feature: Subwords, piece: str, index: int | None) -> int:
@@ -216,11 +200,7 @@ def _read(feature: Subwords) -> bytes:
 
 
 def tensorflow_text(feature: object) -> Any:
-    """Import the package.
-
-    Raises:
-      InfeedError: the package is not installed.
-    """
+    """Import the package; raise InfeedError if it is not installed."""
     try:
         import tensorflow_text
     except ImportError as error:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from infeed.components.checks import at_least, require
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
-from infeed.components.transform.feature import FlatColumn, Tables, as_strings
+from infeed.components.transform.feature import FlatColumn, Tables, as_strings, tf
 from infeed.components.transform.kinds.clean import Prepared
 
 Floats = npt.NDArray[np.float32]
@@ -70,16 +70,10 @@ class PretrainedVectors(Prepared):
         return (self.file, self.words) if self.words else (self.file,)
 
     def table(self) -> Any:
-        """Return float32 [1 + n + 1, dimensions], the vector of each index, as initial weights of an embedding.
-
-        Raises:
-          InfeedError: the file cannot be read; see `read_vectors`.
-        """
+        """Return float32 [1 + n + 1, dimensions], the vector of each index, as initial weights of an embedding."""
         return self._read().table(self.unseen)
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        import tensorflow as tf
-
         read = self._read()
         index = tables.vocabulary(self.output_name, read.words, as_strings(column))
         index = tf.where(index < 0, tf.constant(len(read.words), tf.int64), index)
@@ -95,8 +89,6 @@ class PretrainedVectors(Prepared):
         return tf.gather(tf.constant(read.table(self.unseen)), index)
 
     def shape(self, column: FlatColumn, result: Any) -> Any:
-        import tensorflow as tf
-
         if self.pool is None or column.splits is None:
             return super().shape(column, result)
         rows = tf.size(column.splits, tf.int64) - 1
@@ -126,10 +118,7 @@ class WordVectors:
     def table(self, unseen: str = "mean") -> Floats:
         """Return float32 [1 + words + 1, dimensions], the vector of each index.
 
-        Index 0 is zeros, for a missing word. The words follow. The last index is for unknown words.
-
-        Args:
-          unseen: the last row is the "mean" of all vectors, or "zero".
+        Index 0 is zeros, for a missing word. The last index, of unknown words, is the "mean" of all vectors or "zero".
         """
         zeros = np.zeros((1, self.vectors.shape[1]), np.float32)
         mean = self.vectors.mean(0, keepdims=True, dtype=np.float64).astype(np.float32)
@@ -144,11 +133,8 @@ def _read_file(path: str, versions: tuple[str, ...], words: str | None, size: in
     seen: set[bytes] = set()
     for number, word in enumerate(found.words, 1):
         if not word or word in seen:
-            raise InfeedError(
-                f"word {number} is {word!r}, which is {'there twice' if word else 'empty'}",
-                where=path,
-                do="keep one vector for each word",
-            )
+            what = f"word {number} is {word!r}, which is {'there twice' if word else 'empty'}"
+            raise InfeedError(what, where=path, do="keep one vector for each word")
         seen.add(word)
     finite = np.isfinite(found.vectors).all(1)
     if not finite.all():
@@ -195,11 +181,8 @@ def _read_numpy(path: str, words: str | None, size: int | None) -> WordVectors:
         )
     lines = files.read_bytes(words).decode("utf-8").splitlines()
     if len(lines) != len(vectors):
-        raise InfeedError(
-            f"{len(lines):,} words, and {len(vectors):,} vectors",
-            where=f"{words} and {path}",
-            do="give a vector for each word",
-        )
+        do = "give a vector for each word"
+        raise InfeedError(f"{len(lines):,} words, and {len(vectors):,} vectors", where=f"{words} and {path}", do=do)
     return WordVectors([line.strip().encode() for line in lines[:size]], vectors[:size].astype(np.float32))
 
 
@@ -212,9 +195,9 @@ def _read_text(path: str, size: int | None) -> WordVectors:
             width = blocks[0].shape[1] if blocks else block[0].count(b" ")
             if width < 1:
                 raise InfeedError(f"the first line is {block[0][:80]!r}", where=path, do="name a file of word vectors")
-            pairs = [_split(line, width, number, path) for number, line in enumerate(block, len(words) + 1)]
-            words += [word for word, _ in pairs]
-            blocks.append(_parsed([numbers for _, numbers in pairs], width, [word for word, _ in pairs], path))
+            of_block, vectors = _parsed(block, len(words) + 1, width, path)
+            words += of_block
+            blocks.append(vectors)
     return WordVectors(words, np.concatenate(blocks) if blocks else np.empty((0, 0), np.float32))
 
 
@@ -227,26 +210,21 @@ def _lines(file: Iterable[bytes]) -> Iterator[bytes]:
             yield line
 
 
-def _split(line: bytes, width: int, number: int, path: str) -> tuple[bytes, bytes]:
-    """Split a line into the word, which may contain spaces, and its numbers."""
-    word, *numbers = line.split(b" ", 1) if line.count(b" ") == width else line.rsplit(b" ", width)
-    if line.count(b" ") < width:
-        raise InfeedError(
-            f"vector {number:,} has {line.count(b' ')} numbers, and the first has {width}",
-            where=path,
-            do="write as many numbers on each line",
-        )
-    return word.strip(), b" ".join(numbers)
-
-
-def _parsed(numbers: list[bytes], width: int, words: list[bytes], path: str) -> Floats:
+def _parsed(block: list[bytes], first: int, width: int, path: str) -> tuple[list[bytes], Floats]:
+    """Split lines, of which the first is vector `first`, into words, which may contain spaces, and their vectors."""
+    words, numbers = list[bytes](), list[bytes]()
+    for number, line in enumerate(block, first):
+        if (spaces := line.count(b" ")) < width:
+            do = "write as many numbers on each line"
+            raise InfeedError(f"vector {number:,} has {spaces} numbers, and the first has {width}", where=path, do=do)
+        word, *of_word = line.split(b" ", 1) if spaces == width else line.rsplit(b" ", width)
+        words.append(word.strip())
+        numbers += of_word
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", DeprecationWarning)  # how NumPy says that it found something else
-            return np.fromstring(b" ".join(numbers), np.float32, sep=" ").reshape(len(numbers), width)
+            return words, np.fromstring(b" ".join(numbers), np.float32, sep=" ").reshape(len(block), width)
     except (ValueError, DeprecationWarning) as error:
-        raise InfeedError(
-            f"text other than numbers follows a word from {words[0]!r} to {words[-1]!r}: {error}",
-            where=path,
-            do="write a word and its numbers on each line, separated by single spaces",
-        ) from error
+        what = f"text other than numbers follows a word from {words[0]!r} to {words[-1]!r}: {error}"
+        do = "write a word and its numbers on each line, separated by single spaces"
+        raise InfeedError(what, where=path, do=do) from error

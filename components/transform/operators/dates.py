@@ -43,9 +43,8 @@ class Civil(NamedTuple):
 def from_epoch(numbers: tf.Tensor, unit: str) -> Times:
     """Convert numbers since 1970 in "epoch_s", "epoch_ms", "epoch_us" or "epoch_ns" to times.
 
-    Args:
-      numbers: int64, or float32, which is exact to 64 seconds for a current "epoch_s". NaN, infinity and times outside
-        the calendar are invalid.
+    Numbers are int64, or float32, which is exact to 64 seconds for a current "epoch_s". NaN, infinity and times outside
+    the calendar are invalid.
     """
     multiply, divide = _EPOCHS[unit]
     # int64 holds the nanoseconds of 1677 to 2262 alone.
@@ -91,12 +90,7 @@ def civil_from_days(days: tf.Tensor) -> Civil:
 
 
 def part_of(micros: tf.Tensor, part: str) -> tf.Tensor:
-    """Return one part of each time, int64.
-
-    Args:
-      part: "year", "quarter" (1 to 4), "month" (1 to 12), "week" (1 to 53, of ISO 8601), "day" (1 to 31), "day_of_year"
-        (1 to 366), "weekday" (0 is Monday), "hour", "minute", "second"; or "days" and "seconds" since 1970.
-    """
+    """Return one part of each time, int64; see `DatePart`."""
     return _PARTS[part](micros)
 
 

@@ -85,9 +85,7 @@ def tokens(texts: tf.Tensor, unit: str, ngrams: tuple[int, int] = (1, 1)) -> tf.
 def bag(indices: tf.RaggedTensor, size: int, *, binary: bool = False) -> tf.Tensor:
     """Count each index in each row, float32 [batch, size], or mark its presence by 1.
 
-    Args:
-      indices: int64 [batch, (tokens)], 0 to `size` - 1, or negative, which is counted nowhere.
-      size: number of different indices.
+    Indices are int64 [batch, (tokens)], 0 to `size` - 1, or negative, which is counted nowhere.
     """
     rows = indices.nrows(out_type=tf.int64)
     cells = tf.where(indices.values < 0, indices.values, indices.value_rowids() * size + indices.values)

@@ -31,7 +31,7 @@ def mapping(folder: str, limit: int | None = None, **options: Any) -> KeyedRuns[
 
 
 def put(runs: KeyedRuns[tuple[int, ...]], key: Any, value: int) -> None:
-    runs.put(key, (*(runs.get(key) or ()), value))
+    runs.put(key, (*runs.get(key, tuple), value))
 
 
 @given(parts=KEYS, limit=LIMITS, descends=st.booleans())
