@@ -135,9 +135,7 @@ def kept(
         with FileLock(_lock_of(entry)):  # only one process of a host writes
             found = _open_or_none(entry, opened)
             if found is None:
-                for left in (entry, *entry.parent.glob(f".*.{entry.name}")):  # also leftovers of killed writers
-                    _remove(left)
-                _make_room(home, takes)
+                _make_room(home, entry, takes)
                 _write(entry, write)
                 found = _open(entry, opened)
             os.utime(entry)  # records the last use
@@ -213,20 +211,18 @@ def _lock_of(entry: Path) -> Path:
     return entry.with_name(f".{entry.name.rpartition('.')[2]}.lock")
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _make_room(home: Path, wanted: float) -> None:
-    """Remove leftovers, old entries, and then the least recently used entries until there is room."""
+def _make_room(home: Path, wanted: Path, takes: float) -> None:
+    """Remove the wanted entry, leftovers, old entries, and then the least recently used ones until there is room."""
+    for left in (wanted, *home.glob(f".*.{wanted.name}")):  # also leftovers of killed writers
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink(missing_ok=True)
     used = {entry: entry.stat().st_mtime for entry in home.iterdir() if _is_ours(entry)}
     for entry in sorted(used, key=used.__getitem__):
         is_left_over = entry.name.startswith(".")  # a live writer holds the lock
         is_old = time.time() - used[entry] > _MAX_AGE_SECONDS
-        if is_left_over or is_old or shutil.disk_usage(home).free < wanted:
+        if is_left_over or is_old or shutil.disk_usage(home).free < takes:
             with suppress(Timeout), FileLock(_lock_of(entry), timeout=0):  # unless it is in use
                 shutil.rmtree(entry)
 

@@ -206,17 +206,15 @@ def _any_features(data: Bytes, entries: _Spans) -> tuple[_ByName, Ints]:
     feature, feature_stop, has_feature = _field(data, FIELD_2, key_stop, stop)
     valid = is_entry & has_key & has_feature & (feature_stop == stop)
     features = _Spans(entries.rows, feature, feature_stop).where(valid)
-    by_name = _by_name(features, _binary(data, key[valid], key_stop[valid])) if valid.any() else []
-    return by_name, entries.rows[~valid]
-
-
-def _by_name(features: _Spans, names: pa.LargeBinaryArray) -> _ByName:
+    if not valid.any():
+        return [], entries.rows
+    names = _binary(data, key[valid], key_stop[valid])
     if pc.all(pc.equal(names, names[0])).as_py():
-        return [(names[0].as_py(), _Feature(features, None))]
+        return [(names[0].as_py(), _Feature(features, None))], entries.rows[~valid]
     numbered = names.dictionary_encode()
     which = numbered.indices.to_numpy()
-    parts = [features.where(which == place) for place in range(len(numbered.dictionary))]
-    return [(name, _Feature(part, None)) for name, part in zip(numbered.dictionary.to_pylist(), parts, strict=True)]
+    parts = (_Feature(features.where(which == place), None) for place in range(len(numbered.dictionary)))
+    return list(zip(numbered.dictionary.to_pylist(), parts, strict=True)), entries.rows[~valid]
 
 
 def _column(data: Bytes, name: str, feature: _Feature, rows: int) -> pa.Array | Ints:
@@ -297,14 +295,12 @@ def _single_varints(data: Bytes, starts: Ints, sizes: Ints) -> Ints | None:
     for gap, low in _FOLDS:
         lower = found & low
         found = lower | ((found ^ lower) >> gap)
-    values: Ints = found.view(np.int64)
-    return values
+    return found.view(np.int64)
 
 
 def _byte_values(data: Bytes, lists: _Spans) -> _Values:
-    known, at = np.ones(len(lists.rows), bool), lists.starts
+    known, at = np.ones(len(lists.rows), bool), lists.starts.copy()
     places, parts = np.flatnonzero(lists.starts < lists.stops), list[_Spans]()
-    at = at.copy()
     while len(places):
         start, stop, fits = _field(data, FIELD_1, at[places], lists.stops[places])
         known[places[~fits]] = False

@@ -61,9 +61,11 @@ def describe(schema: pa.Schema, nulls: tuple[int, ...]) -> tuple[Column, ...]:
     """Describe the columns of a schema for the manifest, without columns that are always null."""
     columns = []
     for column, missing in zip(schema, nulls, strict=True):
-        kind = kind_of(column.type)
-        if kind is not None:
-            columns.append(Column(column.name, kind, _shape(column.type), missing))
+        shape = None if is_list(column.type) else (1,)
+        if types.is_fixed_size_list(column.type):
+            shape = (int(column.type.list_size),)
+        if (kind := kind_of(column.type)) is not None:
+            columns.append(Column(column.name, kind, shape, missing))
     return tuple(columns)
 
 
@@ -217,9 +219,3 @@ def value_buffer(items: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     if not len(items):
         return np.empty(0, dtype)
     return np.frombuffer(items.buffers()[1], dtype)[items.offset : items.offset + len(items)]
-
-
-def _shape(column: pa.DataType) -> tuple[int, ...] | None:
-    if types.is_fixed_size_list(column):
-        return (int(column.list_size),)
-    return None if is_list(column) else (1,)

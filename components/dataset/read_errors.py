@@ -68,19 +68,19 @@ def tried_again(read: Callable[[], A]) -> A:
     Raises:
       ReadFailedError: the last attempt failed.
     """
-    for attempt in range(1, ATTEMPTS):
+    attempt = 1
+    while True:
         try:
             return read()
         except ReadFailedError as error:
+            if attempt >= ATTEMPTS:
+                what = f"{error.what} ({ATTEMPTS} attempts)"
+                raise ReadFailedError(what, where=error.where, do=error.do) from error
             pause = PAUSE * attempt
             values = (attempt, ATTEMPTS, error.where, error.what, pause)
             _log.warning("attempt %d of %d to read %s failed: %s. Retrying in %g s", *values)
         time.sleep(pause)
-    try:
-        return read()
-    except ReadFailedError as error:
-        what = f"{error.what} ({ATTEMPTS} attempts)"
-        raise ReadFailedError(what, where=error.where, do=error.do) from error
+        attempt += 1
 
 
 def _http_status(error: Any) -> int | None:

@@ -85,12 +85,11 @@ def split_names(root: str) -> list[str]:
     if files.exists(files.join(root, names.UNFINISHED)):
         do = "wait for its writer, or write it again if the writer was killed"
         raise InfeedError("the dataset is not complete", where=root, do=do)
-    inside = files.list_folders(root) if files.is_folder(root) else []
-    folders = [folder for folder in inside if folder.startswith(names.SPLIT_FOLDER)]
-    if not folders:
+    splits = names.folder_splits(root) if files.is_folder(root) else []
+    if not splits:
         do = "use a folder with Split-* folders, such as an Examples artifact"
         raise InfeedError("this is not a TFRecord dataset: there is no Split-* folder", where=root, do=do)
-    return [folder.removeprefix(names.SPLIT_FOLDER) for folder in folders]
+    return splits
 
 
 def flat_manifest(path: str) -> tuple[str, Manifest] | None:
@@ -280,10 +279,8 @@ def open_dataset(where: str) -> tuple[str, Manifest] | None:
     """
     if not files.exists(where):
         raise InfeedError("no such file or folder", where=where, do="check the path")
-    marks = (names.MANIFEST, names.UNFINISHED)
-    folders = files.list_folders(where) if files.is_folder(where) else []
-    is_split = any(folder.startswith(names.SPLIT_FOLDER) for folder in folders)
-    if is_split or any(files.exists(files.join(where, mark)) for mark in marks):
+    is_split = files.is_folder(where) and names.folder_splits(where)
+    if is_split or any(files.exists(files.join(where, mark)) for mark in (names.MANIFEST, names.UNFINISHED)):
         return where, manifest_of(where)
     return flat_manifest(where)
 

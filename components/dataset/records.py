@@ -151,7 +151,9 @@ def find_record(path: str, offset: int) -> int:
         for start in range(offset, size, _CHUNK):
             file.seek(start)
             data = file.read(_CHUNK + HEADER_BYTES - 1)  # up to the end of a header that starts at the last byte
-            for place in _possible_lengths(data, size - start):
+            count = max(0, len(data) - HEADER_BYTES + 1)
+            lengths: npt.NDArray[np.uint64] = np.ndarray((count,), "<u8", data, strides=(1,))
+            for place in np.flatnonzero(lengths <= size - start).tolist():  # at most the rest of the file
                 if is_header(data[place : place + HEADER_BYTES]) and _is_record(file, start + place):
                     return int(start + place)
         return int(size)
@@ -167,15 +169,6 @@ def _is_record(file: pa.NativeFile, place: int) -> bool:
     length = int.from_bytes(file.read(HEADER_BYTES)[:8], "little")
     payload = file.read(length)
     return bool(file.read(CRC_BYTES) == _masked_bytes(google_crc32c.value(payload)))
-
-
-def _possible_lengths(data: bytes, left: int) -> list[int]:
-    """Return the offsets in `data` where a valid length may start: at most the rest of the file."""
-    count = len(data) - HEADER_BYTES + 1
-    if count <= 0:
-        return []
-    lengths: npt.NDArray[np.uint64] = np.ndarray((count,), "<u8", data, strides=(1,))
-    return [int(place) for place in np.flatnonzero(lengths <= left)]
 
 
 def count_records(path: str) -> int:
@@ -219,7 +212,16 @@ def values_of(array: pa.LargeBinaryArray) -> Iterator[bytes]:
 
 def by_length(lengths: Ints, make: Callable[[int], bytes]) -> pa.LargeBinaryArray:
     """Return `make(length)` for each row: [n], without nulls."""
-    distinct, which = _distinct(lengths)
+    low = int(lengths.min(initial=0))
+    size = int(lengths.max(initial=0)) - low + 1
+    if size > _COUNTABLE:
+        distinct, which = np.unique(lengths, return_inverse=True)
+        which = which.reshape(-1)
+    else:
+        found = np.flatnonzero(np.bincount(lengths - low, minlength=size))
+        numbers = np.zeros(size, np.int64)
+        numbers[found] = np.arange(len(found))
+        distinct, which = found + low, numbers[lengths - low]
     made = pa.array([make(int(length)) for length in distinct], pa.large_binary())
     return made.take(pa.array(which))
 
@@ -246,20 +248,6 @@ def item_places(starts: Ints, counts: Ints, width: int = 1) -> Ints:
         return starts if counts.all() else starts[counts > 0]
     before = np.cumsum(counts) - counts
     return np.asarray(np.repeat(starts - before * width, counts) + np.arange(counts.sum()) * width, np.int64)
-
-
-def _distinct(lengths: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct lengths, and the index of each row's length."""
-    low = int(lengths.min(initial=0))
-    size = int(lengths.max(initial=0)) - low + 1
-    if size > _COUNTABLE:
-        distinct, which = np.unique(lengths, return_inverse=True)
-        return distinct, which.reshape(-1)
-    places = lengths - low
-    found = np.flatnonzero(np.bincount(places, minlength=size))
-    numbers = np.zeros(size, np.int64)
-    numbers[found] = np.arange(len(found))
-    return found + low, numbers[places]
 
 
 def _header(length: int) -> bytes:

@@ -68,21 +68,15 @@ def parse(text: str) -> pc.Expression:
     """Parse a filter. Raises InfeedError if the syntax is not supported; see the module's docstring."""
     try:
         body = ast.parse(text.strip(), mode="eval").body
-        _check_depth(body)
+        level: list[ast.AST] = [body]
+        for _ in range(_DEEPEST):  # Arrow evaluates expressions recursively, and a deep one crashes the process
+            level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+        if level:
+            raise _UnknownError(f"it is nested deeper than {_DEEPEST} levels")
         return _translate(body)
     except (SyntaxError, RecursionError, MemoryError, _UnknownError, pa.ArrowInvalid) as error:
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
         raise InfeedError(f"cannot parse the filter: {error}", where=f"filter {shown!r}", do=_EXAMPLE) from error
-
-
-def _check_depth(body: ast.expr) -> None:
-    """Limit the depth, because Arrow evaluates expressions recursively and a deep one crashes the process."""
-    level: list[ast.AST] = [body]
-    for _ in range(_DEEPEST):
-        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
-        if not level:
-            return
-    raise _UnknownError(f"it is nested deeper than {_DEEPEST} levels")
 
 
 class _UnknownError(Exception):

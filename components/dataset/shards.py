@@ -76,7 +76,9 @@ class Deal:
         limits = range(windows.start, windows.stop + 1)
         if self.interleave:
             return self._dealt(before.records + part.records, limits) - self._dealt(before.records, limits)
-        return np.array([self._within(part, before.bytes, limit) for limit in limits], np.int64)
+        whole = max(part.bytes * self.windows, 1)  # records are assumed to have equal sizes
+        numerators = (part.records * (limit * self.bytes - before.bytes * self.windows) for limit in limits)
+        return np.array([min(max(one // whole, 0), part.records) for one in numerators], np.int64)
 
     def reached(self, part: Part, before: Part) -> range:
         """Return the windows that may hold records of a part."""
@@ -91,11 +93,6 @@ class Deal:
         numbers = np.arange(limits.start, limits.stop, dtype=np.int64)
         before: npt.NDArray[np.int64] = rounds * numbers + np.minimum(left_over, numbers)
         return before
-
-    def _within(self, part: Part, before: int, limit: int) -> int:
-        """Return how many of a part's records belong to windows before `limit`, assuming equal sizes."""
-        numerator = part.records * (limit * self.bytes - before * self.windows)
-        return min(max(numerator // max(part.bytes * self.windows, 1), 0), part.records)
 
 
 def plan_shards(total_bytes: int, records: int, options: ShardOptions) -> ShardPlan:

@@ -8,6 +8,7 @@ mnist/mnist-train*, one.tfrecord.gz        a pattern, or a single file
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -72,7 +73,7 @@ def find_split(where: str, split: str | None = None) -> SplitFiles:
     place, folder = where.rstrip("/") or where, files.name(where.rstrip("/"))
     if folder.startswith(names.SPLIT_FOLDER) and files.is_folder(place):
         place, split = place.rpartition("/")[0] or ".", split or folder.removeprefix(names.SPLIT_FOLDER)
-    if files.exists(files.join(place, names.MANIFEST)) and _has_splits(place):
+    if files.exists(files.join(place, names.MANIFEST)) and names.folder_splits(place):
         manifest = Manifest.read(place)
         name = _choose(manifest.splits, split, place)
         expected = tuple(shard.expected(place) for shard in manifest.splits[name].shards)
@@ -100,16 +101,12 @@ def _others(by_split: Mapping[str, Sequence[FileStat]], name: str) -> dict[str, 
     return {split: tuple(by_split[split]) for split in sorted(by_split) if split != name}
 
 
-def _has_splits(root: str) -> bool:
-    return any(folder.startswith(names.SPLIT_FOLDER) for folder in files.list_folders(root))
-
-
 def _by_split(place: str) -> Mapping[str, list[FileStat]]:
     if not files.exists(place):
         if not _GLOB.search(place):
             raise InfeedError("there is no such folder or file", where=place, do="name one that holds TFRecords")
         return _matching(place)
-    if files.is_folder(place) and _has_splits(place):
+    if files.is_folder(place) and names.folder_splits(place):
         return _folders(place)
     by_split = flat_files(place)[1]
     if not by_split:
@@ -125,9 +122,7 @@ def _folders(root: str) -> Mapping[str, list[FileStat]]:
     if files.exists(files.join(root, names.UNFINISHED)):
         do = "wait for its writer, or write it again if that was killed"
         raise InfeedError("a dataset that is not finished", where=root, do=do)
-    folders = [folder for folder in files.list_folders(root) if folder.startswith(names.SPLIT_FOLDER)]
-    visible = {folder: files.glob(files.join(root, folder), "*") for folder in folders}
-    return {folder.removeprefix(names.SPLIT_FOLDER): found for folder, found in visible.items()}
+    return {split: files.glob(names.split_dir(root, split), "*") for split in names.folder_splits(root)}
 
 
 def _matching(pattern: str) -> Mapping[str, list[FileStat]]:
@@ -156,9 +151,9 @@ def _choose(splits: Mapping[str, object], asked: str | None, place: str) -> str:
 def _check_numbers(found: SplitFiles) -> None:
     """Raise InfeedError if files are missing by the counts in their names, for example after an interrupted copy."""
     numbered = [_NUMBERED.match(files.name(file.path)) for file in found.files]
-    groups: dict[tuple[str, str], set[str]] = {}
+    groups = defaultdict[tuple[str, str], set[str]](set)
     for name in filter(None, numbered):
-        groups.setdefault((name["stem"], name["count"]), set()).add(name["number"])
+        groups[name["stem"], name["count"]].add(name["number"])
     for (stem, count), numbers in groups.items():
         if len(numbers) < int(count):
             what = f"there are {len(numbers):,} files of {int(count):,} that are called {stem}*-of-{count}"
