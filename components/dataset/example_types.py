@@ -38,8 +38,7 @@ _BYTES = (types.is_string, types.is_large_string, types.is_binary, types.is_larg
 def kind_of(column: pa.DataType) -> ColumnType | None:
     """Return the list kind for a column type, or None for Arrow's null type.
 
-    Raises:
-      InfeedError: a tf.Example cannot hold the type.
+    Raises InfeedError if a tf.Example cannot hold the type.
     """
     item = item_type(column)
     if is_list(item):
@@ -133,8 +132,7 @@ def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
 def to_values(items: pa.Array) -> pa.Array:
     """Convert items of any supported type to int64, float32 or large_binary, with nulls.
 
-    Raises:
-      InvalidValueError: a tf.Example cannot hold a value.
+    Raises InvalidValueError if a tf.Example cannot hold a value.
     """
     if types.is_dictionary(items.type):
         items = items.dictionary_decode()

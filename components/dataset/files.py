@@ -233,10 +233,8 @@ def _regular(path: str) -> Iterator[int]:
 def open_output(path: str) -> Iterator[pa.NativeFile]:
     """Open a binary file that becomes visible under its name when it is complete.
 
-    The folder is created if missing. If the body raises an error, no file is left.
-
-    Raises:
-      InfeedError: the disk is full, or permission is denied.
+    The folder is created if missing. If the body raises an error, no file is left. Raises InfeedError if the disk is
+    full, or permission is denied.
     """
     system, inner = store_of(path)
     unfinished = inner

@@ -306,8 +306,7 @@ class InputProfile:
 def read_profile(path: str) -> InputProfile:
     """Read an input profile.
 
-    Raises:
-      InfeedError: the file does not exist, is not JSON, has another format, or has a missing or invalid value.
+    Raises InfeedError if the file does not exist, is not JSON, has another format, or has a missing or invalid value.
     """
     try:
         profile = schema.read_json(InputProfile, files.read_bytes(path), partial(_check_format, path))

@@ -65,8 +65,7 @@ def read_failed(error: BaseException, where: str) -> ReadFailedError:
 def tried_again(read: Callable[[], A]) -> A:
     """Call `read`, and retry after ReadFailedError with growing pauses.
 
-    Raises:
-      ReadFailedError: the last attempt failed.
+    Raises ReadFailedError if the last attempt failed.
     """
     attempt = 1
     while True:

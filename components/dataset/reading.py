@@ -77,8 +77,7 @@ def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
 def split_names(root: str) -> list[str]:
     """Return the splits of a TFRecord dataset of any writer, without reading records.
 
-    Raises:
-      InfeedError: there is no split, or the dataset is not complete.
+    Raises InfeedError if there is no split, or the dataset is not complete.
     """
     if files.exists(files.join(root, names.MANIFEST)):
         return list(Manifest.read(root).splits)
@@ -127,8 +126,7 @@ def flat_files(path: str) -> tuple[str, dict[str, list[FileStat]]]:
 def check_listed(folder: str, listed: Set[str]) -> None:
     """Check that the folder of a split holds exactly the files of the manifest, because other readers read every file.
 
-    Raises:
-      InfeedError: a file is missing or not listed. The error names the first.
+    Raises InfeedError if a file is missing or not listed. The error names the first.
     """
     there = {files.name(file.path) for file in files.list_files(folder) if not files.is_hidden(file.path)}
     for found, state in ((listed - there, "missing"), (there - listed, "unknown")):
@@ -274,8 +272,7 @@ def inspect(where: str | os.PathLike[str], split: str | None = None, examples: i
 def open_dataset(where: str) -> tuple[str, Manifest] | None:
     """Return the folder that shard paths are relative to, and the manifest. None if the path is not a dataset.
 
-    Raises:
-      InfeedError: the path does not exist, or the dataset is not complete or damaged.
+    Raises InfeedError if the path does not exist, or the dataset is not complete or damaged.
     """
     if not files.exists(where):
         raise InfeedError("no such file or folder", where=where, do="check the path")

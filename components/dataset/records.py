@@ -93,8 +93,7 @@ def scan_records(
 ) -> Iterator[bytes | None]:
     """Yield payloads like `read_records`, but None for a record with a corrupt payload.
 
-    Raises:
-      InfeedError: the rest cannot be read: the file is truncated, or a length is corrupt.
+    Raises InfeedError if the rest cannot be read: the file is truncated, or a length is corrupt.
     """
     with open_framing(path) as file:
         for number, payload, crc in _framed(file, path, most_bytes):
@@ -174,8 +173,7 @@ def _is_record(file: pa.NativeFile, place: int) -> bool:
 def count_records(path: str) -> int:
     """Count records from their framing, without verifying payloads.
 
-    Raises:
-      InfeedError: the file is truncated or corrupt. The error names the file and the index of the record.
+    Raises InfeedError if the file is truncated or corrupt. The error names the file and the index of the record.
     """
     count = 0
     with open_framing(path) as file:

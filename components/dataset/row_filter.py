@@ -37,8 +37,7 @@ _EXAMPLE = 'use an expression such as `fare > 0 and company in ["A", "B"] and ti
 def passes(batch: pa.RecordBatch, text: str) -> pa.BooleanArray:
     """Return for each row whether it passes the filter. A null result counts as False.
 
-    Raises:
-      InfeedError: the filter cannot be parsed, names an unknown column, or does not return booleans.
+    Raises InfeedError if the filter cannot be parsed, names an unknown column, or does not return booleans.
     """
     kept = _call(batch, text) if is_function(text) else _evaluate(batch, text)
     if not pa.types.is_boolean(kept.type) or len(kept) != batch.num_rows:

@@ -132,10 +132,8 @@ def build(
     """Build the batches. Training plans give endless full batches; evaluation plans give every record once, in order.
 
     The tiers `columns` and `disk` read and decode the whole split before this function returns. In training,
-    `start_step` is the number of the first batch; the batches equal those of an uninterrupted training.
-
-    Raises:
-      InfeedError: the workers cannot share a batch evenly, or a worker has nothing to read.
+    `start_step` is the number of the first batch; the batches equal those of an uninterrupted training. Raises
+    InfeedError if the workers cannot share a batch evenly, or a worker has nothing to read.
     """
     context = context_of(plan, functions, workers, start_step)
     made: Made = None

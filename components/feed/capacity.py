@@ -152,8 +152,7 @@ class Capacity:
     def tier(self) -> tuple[Tier, str]:
         """Return the tier and the reason for it.
 
-        Raises:
-          InfeedError: the user requests the tier `device`, and the devices cannot hold the columns.
+        Raises InfeedError if the user requests the tier `device`, and the devices cannot hold the columns.
         """
         takes = f"{self.records:,} records take {size(self.kept)} {'decoded' if self.sizes.can_keep else 'serialized'}"
         memory, disk = f"{size(self.memory)} of memory is available", f"{size(self.disk)} of disk is available"

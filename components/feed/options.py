@@ -190,11 +190,7 @@ class GlobalBatch:
 
     @property
     def part(self) -> int:
-        """Number of examples of this worker.
-
-        Raises:
-          InfeedError: the workers cannot share a batch equally.
-        """
+        """Number of examples of this worker. Raises InfeedError if the workers cannot share a batch equally."""
         return share_of_batch(self.size, self.workers.count, "workers")
 
     def steps(self, rows: int) -> int:

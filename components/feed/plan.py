@@ -127,9 +127,8 @@ class InputPlan:
 def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, machine: Machine) -> InputPlan:
     """Plan how to read one split.
 
-    Raises:
-      InfeedError: the split is empty, the tier cannot sample by share, or the devices cannot hold the columns that the
-        tier `device` requires.
+    Raises InfeedError if the split is empty, the tier cannot sample by share, or the devices cannot hold the columns
+    that the tier `device` requires.
     """
     records = sum(shard.records for shard in shards)
     if not records:

@@ -57,8 +57,7 @@ def sampling_weights(
 ) -> SamplingWeights | None:
     """Return the weights that the options set; None if they set none.
 
-    Raises:
-      InfeedError: a name does not exist, or a training split has no share.
+    Raises InfeedError if a name does not exist, or a training split has no share.
     """
     splits = tuple(dict.fromkeys(shard.split for shard in shards))
     if options.mix:

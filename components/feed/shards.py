@@ -84,10 +84,8 @@ def worker_ranges(
 ) -> tuple[RecordRange, ...]:
     """Return the ranges that one worker reads: whole files if they divide evenly, else a part of all records.
 
-    The workers share all records without overlap. If `evenly`, their shares differ by at most one record.
-
-    Raises:
-      InfeedError: a worker has nothing to read.
+    The workers share all records without overlap. If `evenly`, their shares differ by at most one record. Raises
+    InfeedError if a worker has nothing to read.
     """
     if workers.count == 1 or (len(shards) % workers.count == 0 and not evenly):
         return tuple(
@@ -200,8 +198,7 @@ class Corrupt:
 def corrupt_record_context(shards: Sequence[ShardFile]) -> Iterator[None]:
     """Convert TensorFlow's error about corrupt data into an InfeedError that names the file and the record.
 
-    Raises:
-      InfeedError: the body of the `with` statement read a corrupt or truncated record of these files.
+    Raises InfeedError if the body of the `with` statement read a corrupt or truncated record of these files.
     """
     import tensorflow as tf
 
@@ -220,8 +217,7 @@ def corrupt_record_context(shards: Sequence[ShardFile]) -> Iterator[None]:
 def check_files(shards: Sequence[ShardFile], cache_dir: str) -> None:
     """Compare each file with its checksum once, and remember correct files in `cache_dir`.
 
-    Raises:
-      InfeedError: a file is missing, damaged or replaced. For damage, the error names the first corrupt record.
+    Raises InfeedError if a file is missing, damaged or replaced. For damage, the error names the first corrupt record.
     """
     try:
         verify([shard.expected for shard in shards if shard.crc32c], str(Path(cache_dir).expanduser()))
@@ -244,10 +240,8 @@ def _name_first(shard: ShardFile, error: Exception) -> None:
 def without_corrupt(shards: Sequence[ShardFile], limit: int) -> tuple[tuple[ShardFile, ...], tuple[Corrupt, ...]]:
     """Scan all files, and replace files that hold corrupt records by copies without these records.
 
-    The copies are deleted when this process exits.
-
-    Raises:
-      InfeedError: more than `limit` records are corrupt, or all of them.
+    The copies are deleted when this process exits. Raises InfeedError if more than `limit` records are corrupt, or all
+    of them.
     """
     found = [tuple(corrupt_records(shard)) for shard in shards]
     corrupt = tuple(itertools.chain(*found))

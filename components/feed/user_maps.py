@@ -65,11 +65,7 @@ class Target:
 
     @classmethod
     def of(cls, option: str, given: MapFunction) -> Target:
-        """Return the target of an option.
-
-        Raises:
-          InfeedError: there is no such function.
-        """
+        """Return the target of an option. Raises InfeedError if there is no such function."""
         return cls(option, given, user_code.digest(given.name, option))
 
     @property
@@ -296,8 +292,7 @@ class TensorFlowMap:
     def __call__(self, features: Mapping[str, Any], seeds: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
         """Call the function on tensors [batch, ...], on the batch or in a loop over its examples.
 
-        Raises:
-          InfeedError: the function cannot be traced, with the line of the user's file.
+        Raises InfeedError if the function cannot be traced, with the line of the user's file.
         """
         import tensorflow as tf
 
@@ -324,11 +319,7 @@ def _spec(features: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_rows(name: str, value: Any, rows: int | None, target: Target) -> Any:
-    """Set the static number of rows of a feature.
-
-    Raises:
-      InfeedError: the feature has another number of rows.
-    """
+    """Set the static number of rows of a feature. Raises InfeedError if the feature has another number of rows."""
     import tensorflow as tf
 
     if not value.shape[:1].is_compatible_with([rows]):
@@ -350,8 +341,7 @@ def _row_signature(spec: Any) -> Any:
 def map_error_context() -> Iterator[None]:
     """Convert TensorFlow's error about a failed function into an InfeedError with the line of the user's file.
 
-    Raises:
-      InfeedError: a function of these stages failed in the body of the `with` statement.
+    Raises InfeedError if a function of these stages failed in the body of the `with` statement.
     """
     import tensorflow as tf
 

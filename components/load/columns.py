@@ -155,8 +155,7 @@ class Features:
     def take(self, rows: Ints, batches: int = 1) -> Iterator[tuple[Any, ...]]:
         """Take rows by number, int64 [batches * batch], as `batches` batches, [batch, ...] per column.
 
-        Raises:
-          IndexError: a row does not exist.
+        Raises IndexError if a row does not exist.
         """
         return zip(*(column.take(rows, batches) for column in self._columns), strict=True)
 

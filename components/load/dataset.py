@@ -105,9 +105,7 @@ class LoadedDataset:
     def __getitem__(self, rows: int | slice | Sequence[int] | npt.NDArray[Any]) -> dict[str, Any]:
         """Return one row, {name: value}, or a batch of several rows, {name: [rows, ...]}, in the given order.
 
-        Raises:
-          IndexError: a row does not exist.
-          TypeError: `rows` does not hold row numbers.
+        Raises IndexError if a row does not exist. Raises TypeError if `rows` does not hold row numbers.
         """
         if isinstance(rows, slice):
             rows = np.arange(*rows.indices(len(self)))

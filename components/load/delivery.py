@@ -196,8 +196,7 @@ class Recipe:
 def _fill(name: str, value: Any, placed: Mapping[str, PlacedFeature]) -> Any:
     """Convert a fill value to the type of the column.
 
-    Raises:
-      InfeedError: the column does not exist or holds lists, or the value has another type.
+    Raises InfeedError if the column does not exist or holds lists, or the value has another type.
     """
     where = f"infeed.load, on_missing[{name!r}]"
     if name not in placed:

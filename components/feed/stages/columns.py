@@ -241,8 +241,7 @@ def _groups(columns: Columns, weights: SamplingWeights | None, context: BuildCon
 def _lengths(columns: Columns, name: str, context: BuildContext) -> npt.NDArray[np.int64]:
     """Return the length of each row of a feature, int64 [rows].
 
-    Raises:
-      InfeedError: there is no such feature, or all rows have one length.
+    Raises InfeedError if there is no such feature, or all rows have one length.
     """
     import tensorflow as tf
 
