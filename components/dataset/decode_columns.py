@@ -295,7 +295,8 @@ def _single_varints(data: Bytes, starts: Ints, sizes: Ints) -> Ints | None:
     for gap, low in _FOLDS:
         lower = found & low
         found = lower | ((found ^ lower) >> gap)
-    return found.view(np.int64)
+    values: Ints = found.view(np.int64)
+    return values
 
 
 def _byte_values(data: Bytes, lists: _Spans) -> _Values:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -108,14 +108,6 @@ def window(options: Augment, draws: Draws) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.minimum(tf.sqrt(area * aspect), 1.0), tf.minimum(tf.sqrt(area / aspect), 1.0)
 
 
-def adjust(images: tf.Tensor, options: Augment, draws: Draws) -> tf.Tensor:
-    """Change brightness and contrast of float32 [batch, height, width, channels], 0 to 255."""
-    added = _each(_either_way(draws.brightness)) * (options.brightness * 255)
-    factor = 1 + _each(_either_way(draws.contrast)) * options.contrast
-    mean = tf.reduce_mean(images, axis=[1, 2], keepdims=True)
-    return tf.clip_by_value(images * factor + (mean * (1 - factor) + added), 0, 255)
-
-
 def cutout_mask(height: tf.Tensor, width: tf.Tensor, side: int, draws: Draws) -> tf.Tensor:
     """Return a mask, bool [batch, height, width, 1], of a square of `side` pixels at a random pixel (DeVries 2017)."""
     top = tf.cast(draws.cutout_y * tf.cast(height, tf.float32), tf.int32)[:, tf.newaxis] - side // 2
@@ -195,29 +187,28 @@ def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[
 
     There are two compiled functions, because in one XLA moves every pixel twice, once for the mean of the contrast.
     """
-    move, color = partial(_moved, options=options), partial(_colored, options=options, scale=scale)
+
+    def move(images: tf.Tensor, draws: Draws) -> tf.Tensor:
+        height, width = tf.shape(images)[1], tf.shape(images)[2]
+        if options.moves:
+            return warp(images, affine(height, width, options, draws), whole=not options.resamples)
+        return tf.cast(images, tf.float32)
+
+    def color(pixels: tf.Tensor, draws: Draws) -> tf.Tensor:
+        if options.brightness or options.contrast:
+            added = _each(_either_way(draws.brightness)) * (options.brightness * 255)
+            factor = 1 + _each(_either_way(draws.contrast)) * options.contrast
+            mean = tf.reduce_mean(pixels, axis=[1, 2], keepdims=True)
+            pixels = tf.clip_by_value(pixels * factor + (mean * (1 - factor) + added), 0, 255)
+        pixels = normalise(pixels, scale)
+        if options.cutout:  # last: 0 is the mean of normalized pixels
+            height, width = tf.shape(pixels)[1], tf.shape(pixels)[2]
+            pixels = tf.where(cutout_mask(height, width, options.cutout, draws), 0.0, pixels)
+        return pixels
+
     if compiled:
         move, color = (tf.function(step, jit_compile=True, autograph=False) for step in (move, color))
     return lambda images, draws: color(move(images, draws), draws)
-
-
-def _moved(images: tf.Tensor, draws: Draws, options: Augment) -> tf.Tensor:
-    """Return the moved images, float32, 0 to 255."""
-    height, width = tf.shape(images)[1], tf.shape(images)[2]
-    if options.moves:
-        return warp(images, affine(height, width, options, draws), whole=not options.resamples)
-    return tf.cast(images, tf.float32)
-
-
-def _colored(pixels: tf.Tensor, draws: Draws, options: Augment, scale: Normalise) -> tf.Tensor:
-    """Change pixel values, and cut out last: 0 is the mean of normalized pixels."""
-    if options.brightness or options.contrast:
-        pixels = adjust(pixels, options, draws)
-    pixels = normalise(pixels, scale)
-    if options.cutout:
-        height, width = tf.shape(pixels)[1], tf.shape(pixels)[2]
-        pixels = tf.where(cutout_mask(height, width, options.cutout, draws), 0.0, pixels)
-    return pixels
 
 
 @cache

@@ -92,7 +92,17 @@ def check_roles(
             do = f"name one of {', '.join(sorted(specs))}"
             raise InfeedError(f"there is no feature {unknown[0]!r}", where=f"option {option}", do=do)
     for name in masks:
-        _check_mask(name, specs[name], options)
+        spec = specs[name]
+        if spec is None or spec.dtype in (tf.string, tf.bool) or spec.shape.rank not in (3, 4):
+            found = f"{spec.dtype.name} {spec.shape[1:]}" if spec is not None else "of varying length"
+            do = (
+                "give whole numbers [height, width] or [height, width, channels], as DecodeImage(method='nearest') does"
+            )
+            raise InfeedError(f"mask {name!r} is {found}", where="option masks", do=do)
+        if options.mask_fill is not None and options.mask_fill > spec.dtype.max:
+            do = f"use a class that {spec.dtype.name} holds, or masks of uint8"
+            what = f"mask {name!r} is {spec.dtype.name}, and mask_fill is {options.mask_fill}"
+            raise InfeedError(what, where="option mask_fill", do=do)
     for name in boxes:
         spec = specs[name]
         if spec is not None and not (
@@ -104,17 +114,6 @@ def check_roles(
         _check_sizes({name: specs[name] for name in (*images, *masks)}, images)
 
 
-def _check_mask(name: str, spec: tf.TensorSpec | None, options: Augment) -> None:
-    if spec is None or spec.dtype in (tf.string, tf.bool) or spec.shape.rank not in (3, 4):
-        found = f"{spec.dtype.name} {spec.shape[1:]}" if spec is not None else "of varying length"
-        do = "give whole numbers [height, width] or [height, width, channels], as DecodeImage(method='nearest') does"
-        raise InfeedError(f"mask {name!r} is {found}", where="option masks", do=do)
-    if options.mask_fill is not None and options.mask_fill > spec.dtype.max:
-        do = f"use a class that {spec.dtype.name} holds, or masks of uint8"
-        what = f"mask {name!r} is {spec.dtype.name}, and mask_fill is {options.mask_fill}"
-        raise InfeedError(what, where="option mask_fill", do=do)
-
-
 def _check_sizes(specs: Mapping[str, tf.TensorSpec | None], images: Sequence[str]) -> None:
     if not images:
         do = "name the images that masks and boxes belong to"
@@ -122,11 +121,9 @@ def _check_sizes(specs: Mapping[str, tf.TensorSpec | None], images: Sequence[str
     sizes = {name: spec.shape[1:3] for name, spec in specs.items() if spec is not None}
     for name, size in sizes.items():
         if not size.is_compatible_with(sizes[images[0]]):
-            raise InfeedError(
-                f"{name!r} is {size} pixels, and {images[0]!r} is {sizes[images[0]]}",
-                where="options images and masks",
-                do="give images and masks that move together one height and width",
-            )
+            what = f"{name!r} is {size} pixels, and {images[0]!r} is {sizes[images[0]]}"
+            do = "give images and masks that move together one height and width"
+            raise InfeedError(what, where="options images and masks", do=do)
 
 
 def move_masks(masks: tf.Tensor, options: Augment, draws: Draws) -> tf.Tensor:

@@ -49,12 +49,16 @@ class Machine:
     @classmethod
     def here(cls, cgroup: Path = machine.CGROUP, cache_dir: str | None = None, devices: Sequence[str] = ()) -> Machine:
         """Read the limits of this process. `cache_dir` is the folder for columns on disk; None for no disk."""
-        return cls(
-            cpus=machine.cpus(cgroup),
-            memory_bytes=machine.memory_bytes(cgroup),
-            disk_bytes=_disk_bytes(Path(cache_dir).expanduser()) if cache_dir else 0,
-            device_bytes=_free_device_bytes(accelerators(devices)),
-        )
+        disk = 0
+        if cache_dir:
+            folder = Path(cache_dir).expanduser()
+            # Our own files count as free, so that cached columns do not change the next plan.
+            disk = sum(file.stat().st_blocks * 512 for file in folder.glob("*/*"))
+            while not folder.exists():
+                folder = folder.parent
+            disk += shutil.disk_usage(folder).free
+        memory, free = machine.memory_bytes(cgroup), _free_device_bytes(accelerators(devices))
+        return cls(machine.cpus(cgroup), memory, disk, free)
 
 
 @dataclass(frozen=True)
@@ -119,12 +123,9 @@ class Capacity:
 
     def __post_init__(self) -> None:
         if self.remote and (self.options.tier not in ("auto", "stream") or self.options.cache_records):
-            raise InfeedError(
-                f"tier is {self.options.tier!r} and cache_records {self.options.cache_records}, and other processes "
-                "make the batches",
-                where="FeedOptions",
-                do="use the tier stream without cache_records, or another strategy",
-            )
+            given = f"tier is {self.options.tier!r} and cache_records {self.options.cache_records}"
+            do = "use the tier stream without cache_records, or another strategy"
+            raise InfeedError(f"{given}, and other processes make the batches", where="FeedOptions", do=do)
 
     @property
     def memory(self) -> float:
@@ -178,9 +179,8 @@ class Capacity:
     def _devices_hold(self, takes: str) -> str:
         """Return the device memory that the feed may use, as text; raise InfeedError if the columns do not fit."""
         if why := self._why_not_on_devices():
-            raise InfeedError(
-                f"tier is 'device', and {why}; {takes}", where="FeedOptions.tier", do="use the tier columns, or auto"
-            )
+            do = "use the tier columns, or auto"
+            raise InfeedError(f"tier is 'device', and {why}; {takes}", where="FeedOptions.tier", do=do)
         free = self.device_memory
         return _UNKNOWN if free is None else f"{size(free)} of each device's memory is available"
 
@@ -259,11 +259,3 @@ def _free_device_bytes(devices: Sequence[str]) -> int | None:
 def short_name(device: str) -> str:
     """Shorten the name of a device: `/job:worker/task:0/device:GPU:1` -> `GPU:1`."""
     return ":".join(device.split(":")[-2:])
-
-
-def _disk_bytes(folder: Path) -> int:
-    """Count free bytes plus the bytes of our own files, so that cached columns do not change the next plan."""
-    ours = sum(file.stat().st_blocks * 512 for file in folder.glob("*/*"))
-    while not folder.exists():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free + ours

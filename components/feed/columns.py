@@ -55,8 +55,13 @@ class Layout:
         specs, rest = tf.nest.flatten(self.spec), iter(columns)
         taken: dict[int, Any] = {}
         for pack in self.packs:
-            parts = _parted(next(rest), len(pack), _width(specs[pack[0]]))
-            taken |= {place: _unpacked(part, specs[place]) for place, part in zip(pack, parts, strict=True)}
+            packed = next(rest)  # [batch, width]
+            parts, rows = [packed], packed.shape[0] or tf.shape(packed)[0]
+            if len(pack) > 1:  # `tf.split` copies with strides, and costs a third more
+                parts = tf.unstack(tf.reshape(packed, [rows, len(pack), _width(specs[pack[0]])]), axis=1)
+            for place, part in zip(pack, parts, strict=True):
+                shape = specs[place].shape
+                taken[place] = part if shape.rank == 2 else tf.reshape(part, [rows, *shape[1:]])
         for place in self.others:
             spec = specs[place]
             if isinstance(spec, tf.SparseTensorSpec):
@@ -312,16 +317,15 @@ def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Ba
         ]
 
     def sized(*batch: Any) -> Batch:
-        pairs = zip(tf.nest.flatten(batch), shapes, strict=True)
-        return tf.nest.pack_sequence_as(batch, [_sized(tensor, shape) if shape else tensor for tensor, shape in pairs])
+        tensors = tf.nest.flatten(batch)
+        for place, shape in enumerate(shapes):
+            if shape:  # which has 0 rows, as well as a width of 0 where the longest row determines it
+                one = tensors[place]
+                wide = [tf.constant(size, tf.int64) if size else one.dense_shape[i] for i, size in enumerate(shape)]
+                tensors[place] = tf.SparseTensor(one.indices, one.values, tf.stack(wide))
+        return tf.nest.pack_sequence_as(batch, tensors)
 
     return mapped(batches, sized)
-
-
-def _sized(tensor: tf.SparseTensor, shape: Sequence[int]) -> tf.SparseTensor:
-    """Set the widths of a sparse tensor that are not 0 in `shape`."""
-    wide = [tf.constant(size, tf.int64) if size else tensor.dense_shape[i + 1] for i, size in enumerate(shape[1:])]
-    return tf.SparseTensor(tensor.indices, tensor.values, tf.stack([tensor.dense_shape[0], *wide]))
 
 
 def is_static(spec: Any) -> bool:
@@ -339,27 +343,11 @@ def _width(spec: tf.TensorSpec) -> int:
     return int(spec.shape[1:].num_elements())
 
 
-def _parted(tensor: tf.Tensor, count: int, width: int) -> list[tf.Tensor]:
-    """Split [batch, count * width] into `count` tensors [batch, width]."""
-    if count == 1:
-        return [tensor]
-    batch = tensor.shape[0] or tf.shape(tensor)[0]
-    # `tf.split` copies with strides, and costs a third more.
-    return tf.unstack(tf.reshape(tensor, [batch, count, width]), axis=1)  # type: ignore[no-any-return]
-
-
 def _packed(tensor: tf.Tensor) -> tf.Tensor:
     """[batch, ...] -> [batch, width]."""
     if tensor.shape.rank == 2:
         return tensor
     return tf.reshape(tensor, [tf.shape(tensor)[0], tensor.shape[1:].num_elements()])
-
-
-def _unpacked(tensor: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
-    """[batch, width] -> [batch, ...]."""
-    if spec.shape.rank == tensor.shape.rank:
-        return tensor
-    return tf.reshape(tensor, [tensor.shape[0] or tf.shape(tensor)[0], *spec.shape[1:]])
 
 
 def _gatherable(tensor: Any) -> tuple[Any, ...]:

@@ -134,11 +134,9 @@ def items_of(function: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
             yield item[1]
     except EOFError:
         process.join()
-        raise InfeedError(
-            f"the generator's process ended with exit code {process.exitcode}",
-            where=function,
-            do="see its traceback above; a negative code is a signal, and -9 often means that memory ran out",
-        ) from None
+        what = f"the generator's process ended with exit code {process.exitcode}"
+        do = "see its traceback above; a negative code is a signal, and -9 often means that memory ran out"
+        raise InfeedError(what, where=function, do=do) from None
     finally:
         process.kill()
         process.join()

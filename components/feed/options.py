@@ -145,11 +145,8 @@ class WorkerContext:
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
-            raise InfeedError(
-                f"worker index is {self.index} of {self.count} workers",
-                where="WorkerContext",
-                do="number the workers from 0 to count - 1",
-            )
+            what = f"worker index is {self.index} of {self.count} workers"
+            raise InfeedError(what, where="WorkerContext", do="number the workers from 0 to count - 1")
 
 
 def share_of_batch(batch_size: int, count: int, of: str, where: str = "FeedOptions.batch_size") -> int:
@@ -163,11 +160,9 @@ def share_of_batch(batch_size: int, count: int, of: str, where: str = "FeedOptio
       InfeedError: they cannot share a batch equally.
     """
     if batch_size % count:
-        raise InfeedError(
-            f"batch_size is {batch_size}, which {count} {of} cannot share equally",
-            where=where,
-            do=f"use a multiple of {count}, such as {-(-batch_size // count) * count}",
-        )
+        what = f"batch_size is {batch_size}, which {count} {of} cannot share equally"
+        do = f"use a multiple of {count}, such as {-(-batch_size // count) * count}"
+        raise InfeedError(what, where=where, do=do)
     return batch_size // count
 
 

@@ -183,18 +183,14 @@ def _source(tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: C
     if not spec.training:
         return _streamed_in_order(shards, capacity)
     if weights and weights.by == "class":
-        raise InfeedError(
-            "the tier stream cannot sample by class: it knows the class of a record only after decoding",
-            where=weights.option,
-            do="use the tier columns or disk, or weigh with class_weight",
-        )
+        what = "the tier stream cannot sample by class: it knows the class of a record only after decoding"
+        do = "use the tier columns or disk, or weigh with class_weight"
+        raise InfeedError(what, where=weights.option, do=do)
     cached, reason = capacity.cache()
     if capacity.options.bucket_by and not cached:
-        raise InfeedError(
-            "the tier stream cannot group by length: it knows the length of a row only after decoding",
-            where="FeedOptions.bucket_by",
-            do="use the tier columns or disk, or cache_records if the records fit in memory",
-        )
+        what = "the tier stream cannot group by length: it knows the length of a row only after decoding"
+        do = "use the tier columns or disk, or cache_records if the records fit in memory"
+        raise InfeedError(what, where="FeedOptions.bucket_by", do=do)
     if not cached:
         return _streamed(shards, capacity, weights)
     return _kept(tier, shards, spec, capacity, weights, reason)

@@ -64,11 +64,8 @@ def sampling_weights(
         _check_names(options.mix, splits, "FeedOptions.mix", "splits that are trained on")
         missing = [split for split in splits if split not in options.mix]
         if missing:
-            raise InfeedError(
-                f"mix gives no share to the split {missing[0]!r}",
-                where="FeedOptions.mix",
-                do="give it one; 0 leaves it out",
-            )
+            what = f"mix gives no share to the split {missing[0]!r}"
+            raise InfeedError(what, where="FeedOptions.mix", do="give it one; 0 leaves it out")
         return SamplingWeights("split", splits, tuple(float(options.mix[split]) for split in splits))
     if not options.class_shares:
         return None
@@ -91,11 +88,8 @@ def group_rows(keys: npt.NDArray[np.int64], weights: SamplingWeights) -> list[Gr
     for key, (name, weight) in enumerate(zip(weights.names, weights.weights, strict=True)):
         rows = np.flatnonzero(keys == key)
         if weight and not len(rows):
-            raise InfeedError(
-                f"{name!r} has a share of {weight:g}, but no record",
-                where=weights.option,
-                do="leave it out, or give it the share 0",
-            )
+            what = f"{name!r} has a share of {weight:g}, but no record"
+            raise InfeedError(what, where=weights.option, do="leave it out, or give it the share 0")
         if weight:
             groups.append(Group(rows, weight))
     return groups

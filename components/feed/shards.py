@@ -64,9 +64,8 @@ def uneven(shards: Sequence[ShardFile], readers: int) -> str:
     if len(shards) < 2 or largest.records < _UNEVEN * records / min(readers, len(shards)):
         return ""
     share = f"{posixpath.basename(largest.path)} has {percent(largest.records / records)} of the records"
-    return (
-        f"write the dataset again in shards of one size, as infeed ingest does: {share}, and one reader reads it alone"
-    )
+    do = "write the dataset again in shards of one size, as infeed ingest does"
+    return f"{do}: {share}, and one reader reads it alone"
 
 
 @dataclass(frozen=True)
@@ -93,22 +92,16 @@ def worker_ranges(
         )
     count = sum(shard.records for shard in shards)
     if count < workers.count:
-        raise InfeedError(
-            f"{count:,} records cannot be shared by {workers.count:,} workers: some would read nothing",
-            do=f"use at most {count:,} workers, or more data",
-        )
+        what = f"{count:,} records cannot be shared by {workers.count:,} workers: some would read nothing"
+        raise InfeedError(what, do=f"use at most {count:,} workers, or more data")
     first, end = (count * index // workers.count for index in (workers.index, workers.index + 1))
-    return tuple(_within(shards, first, end))
-
-
-def _within(shards: Sequence[ShardFile], first: int, end: int) -> Iterator[RecordRange]:
-    """Yield the ranges of the files that hold records `first` to `end - 1` of the split."""
-    before = 0
+    ranges, before = [], 0
     for shard in shards:
         skip, stop = max(first - before, 0), min(end - before, shard.records)
         if skip < stop:
-            yield RecordRange(shard.path, skip, stop - skip, stop == shard.records)
+            ranges.append(RecordRange(shard.path, skip, stop - skip, stop == shard.records))
         before += shard.records
+    return tuple(ranges)
 
 
 def shard_files(patterns: Sequence[str], cache_dir: str | None = None) -> tuple[ShardFile, ...]:
@@ -127,11 +120,8 @@ def shard_files(patterns: Sequence[str], cache_dir: str | None = None) -> tuple[
     called = _names_of(folders)
     shards = [shard for folder in folders for shard in _split_shards(folder, called[folder], cache_dir)]
     if not shards:
-        raise InfeedError(
-            "there is no record to read",
-            where=", ".join(patterns),
-            do="check that the split exists and is not empty: `split_names` of the Examples artifact lists them",
-        )
+        do = "check that the split exists and is not empty: `split_names` of the Examples artifact lists them"
+        raise InfeedError("there is no record to read", where=", ".join(patterns), do=do)
     return tuple(shards)
 
 
@@ -169,9 +159,8 @@ def _split_shards(folder: str, called: str, cache_dir: str | None) -> list[Shard
     root, split = posixpath.dirname(folder), _split_of(folder)
     splits = manifest_of(root, cache_dir).splits
     if split not in splits:
-        raise InfeedError(
-            f"there is no split {split!r}", where=root, do=f"name one of the splits: {', '.join(sorted(splits))}"
-        )
+        do = f"name one of the splits: {', '.join(sorted(splits))}"
+        raise InfeedError(f"there is no split {split!r}", where=root, do=do)
     shards = [
         ShardFile(posixpath.join(root, shard.file), shard.records, shard.bytes, shard.crc32c, called)
         for shard in splits[split].shards
@@ -230,11 +219,9 @@ def check_files(shards: Sequence[ShardFile], cache_dir: str) -> None:
 
 def _name_first(shard: ShardFile, error: Exception) -> None:
     for corrupt in corrupt_records(shard):
-        raise InfeedError(
-            f"corrupt record: {corrupt.reason}",
-            where=f"{corrupt.file}, record {corrupt.first}",
-            do="write the dataset again, or leave such records out with FeedOptions(skip_corrupt=...)",
-        ) from error
+        where = f"{corrupt.file}, record {corrupt.first}"
+        do = "write the dataset again, or leave such records out with FeedOptions(skip_corrupt=...)"
+        raise InfeedError(f"corrupt record: {corrupt.reason}", where=where, do=do) from error
 
 
 def without_corrupt(shards: Sequence[ShardFile], limit: int) -> tuple[tuple[ShardFile, ...], tuple[Corrupt, ...]]:
@@ -247,11 +234,9 @@ def without_corrupt(shards: Sequence[ShardFile], limit: int) -> tuple[tuple[Shar
     corrupt = tuple(itertools.chain(*found))
     count = sum(one.last - one.first + 1 for one in corrupt)
     if count > limit or count == sum(shard.records for shard in shards):
-        raise InfeedError(
-            f"{count:,} records are corrupt, and skip_corrupt is {limit:,}",
-            where="; ".join(map(str, corrupt[:5])),
-            do="write the dataset again, or raise FeedOptions.skip_corrupt",
-        )
+        what = f"{count:,} records are corrupt, and skip_corrupt is {limit:,}"
+        do = "write the dataset again, or raise FeedOptions.skip_corrupt"
+        raise InfeedError(what, where="; ".join(map(str, corrupt[:5])), do=do)
     if not corrupt:
         return tuple(shards), ()
     folder = tempfile.mkdtemp(prefix="infeed-sound-")
@@ -279,7 +264,8 @@ def _copy(shard: ShardFile, bad: Collection[Corrupt], path: str) -> ShardFile:
     left_out = {number for one in bad for number in range(one.first, one.last + 1)}
     scanned = itertools.islice(records.scan_records(shard.path), shard.records)
     kept = (payload for number, payload in enumerate(_until_unreadable(scanned)) if number not in left_out)
-    framed = (records.frame_records(pa.array(some, pa.large_binary())) for some in _batched(kept))
+    blocks = iter(lambda: list(itertools.islice(kept, _WRITE_RECORDS)), [])
+    framed = (records.frame_records(pa.array(some, pa.large_binary())) for some in blocks)
     level = _FAST_GZIP if path.endswith(".gz") else None
     written = records.write_records(path, framed, gzip_level=level)
     count = shard.records - len(left_out)
@@ -291,8 +277,3 @@ def _until_unreadable(scanned: Iterator[bytes | None]) -> Iterator[bytes | None]
         yield from scanned
     except InfeedError:
         return  # `corrupt_records` has counted the rest
-
-
-def _batched(payloads: Iterator[bytes | None]) -> Iterator[list[bytes | None]]:
-    while some := list(itertools.islice(payloads, _WRITE_RECORDS)):
-        yield some

@@ -92,9 +92,8 @@ def call_numpy(target: Target, features: Mapping[str, Any], seeds: Ints) -> dict
         return _pool(target.given.processes).submit(_call, target, features, seeds).result()
     except BrokenProcessPool:
         _pool.cache_clear()
-        raise InfeedError(
-            "a process of the function ended", where=target.where, do="check the memory: the kernel may have killed it"
-        ) from None
+        do = "check the memory: the kernel may have killed it"
+        raise InfeedError("a process of the function ended", where=target.where, do=do) from None
 
 
 @functools.cache
@@ -160,9 +159,8 @@ def _stacked(rows: Sequence[dict[str, Any]], features: Mapping[str, Any]) -> dic
         elif len(shapes := {value.shape for value in values}) == 1:
             made[name] = np.stack(values)
         else:
-            raise InfeedError(
-                f"feature {name!r} has several shapes: {sorted(shapes)}", where="map_examples", do="return one shape"
-            )
+            what = f"feature {name!r} has several shapes: {sorted(shapes)}"
+            raise InfeedError(what, where="map_examples", do="return one shape")
     return made
 
 
@@ -355,11 +353,9 @@ def map_error_context() -> Iterator[None]:
         for graph, target in sorted(newest_first, key=lambda one: not _is_of(one[0], text)):
             operation = tensorflow_seam.failed_operation(text, graph)
             if operation is not None and (place := user_code.users_line(operation.traceback)):
-                raise InfeedError(
-                    f"the function failed on the data: {tensorflow_seam.message_of(text)}",
-                    where=f"{place}, {target.where}",
-                    do="correct the data, or have the function replace such values first",
-                ) from error
+                what = f"the function failed on the data: {tensorflow_seam.message_of(text)}"
+                do = "correct the data, or have the function replace such values first"
+                raise InfeedError(what, where=f"{place}, {target.where}", do=do) from error
         raise
 
 

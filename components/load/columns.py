@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from infeed.components import schema
 from infeed.components.annotations import Count
-from infeed.components.dataset.column_files import CachedColumn, ColumnFile, ColumnIndex, FileWriter, mapped
+from infeed.components.dataset.column_files import CachedColumn, ColumnIndex, FileWriter, mapped
 from infeed.components.dataset.manifest import Column
 from infeed.components.dataset.records import from_offsets
 from infeed.components.feed.user_maps import Ragged
@@ -191,8 +191,9 @@ def pack_columns(
       records: number of records in each file.
       declared: columns of the whole dataset, which apply to all its splits.
     """
-    specs = {name: _spec_of(features[name], declared.get(name)) for name in sorted(features)}
-    optional = {name for name in specs if _is_optional(features[name], declared.get(name))}
+    found = {name: _spec_of(features[name], declared.get(name)) for name in sorted(features)}
+    specs = {name: spec for name, (spec, _) in found.items()}
+    optional = {name for name, (_, is_optional) in found.items() if is_optional}
     placed, columns = dict[str, PlacedFeature](), list[CachedColumn]()
     for kind in ("float32", "int64"):
         packed = {name: one for name, one in specs.items() if one.type == kind and one.shape is not None}
@@ -201,8 +202,11 @@ def pack_columns(
             placed[name] = PlacedFeature(spec, len(columns), place, name in optional)
             place += spec.width
         if packed:
-            widths = {name: spec.width for name, spec in packed.items()}
-            columns.append(_write_packed(features, widths, f"{folder}/{len(columns)}"))
+            parts = [_rows_of(features[name], spec.width) for name, spec in packed.items()]
+            writer = FileWriter(f"{folder}/{len(columns)}.values")
+            for some in zip(*parts, strict=True):
+                writer.add(np.concatenate(some, axis=1))
+            columns.append(CachedColumn(kind, False, (place,), writer.items, (), (writer.written(),)))
     for name in sorted(specs.keys() - placed.keys()):
         placed[name] = PlacedFeature(specs[name], len(columns), 0, name in optional)
         columns.append(_write_alone(features[name], specs[name], f"{folder}/{len(columns)}"))
@@ -210,35 +214,17 @@ def pack_columns(
     return ColumnIndex.of(columns, asdict(about))
 
 
-def _spec_of(feature: SpilledFeature, declared: Column | None) -> FeatureSpec:
-    """Return the spec of a feature, from its values and from the columns of the whole dataset."""
-    if _is_optional(feature, declared):
-        return FeatureSpec(feature.kind, () if feature.kind == "float32" else None, feature.nulls)
-    if _may_vary(feature, declared):
-        return FeatureSpec(feature.kind, None, feature.nulls)
-    return FeatureSpec(feature.kind, () if feature.most == 1 else (feature.most,), feature.nulls)
-
-
-def _may_vary(feature: SpilledFeature, declared: Column | None) -> bool:
-    """Return whether rows may have different numbers of values."""
-    may_by_name = declared is not None and (declared.shape is None or declared.nulls > 0)
-    return feature.least < feature.most or not feature.most or may_by_name
-
-
-def _is_optional(feature: SpilledFeature, declared: Column | None) -> bool:
-    """Return whether a row has one value or none."""
-    is_single = feature.most <= 1 if declared is None else declared.shape == (1,)
-    return is_single and _may_vary(feature, declared)
-
-
-def _write_packed(features: Mapping[str, SpilledFeature], widths: Mapping[str, int], stem: str) -> CachedColumn:
-    """Write numeric features of one type into one array; `widths` gives the values per row of each feature."""
-    parts = [_rows_of(features[name], width) for name, width in widths.items()]
-    writer = FileWriter(f"{stem}.values")
-    for some in zip(*parts, strict=True):
-        writer.add(np.concatenate(some, axis=1))
-    kind = features[next(iter(widths))].kind
-    return CachedColumn(kind, False, (sum(widths.values()),), writer.items, (), (writer.written(),))
+def _spec_of(feature: SpilledFeature, declared: Column | None) -> tuple[FeatureSpec, bool]:
+    """Return the spec of a feature of the split, `declared` for the dataset, and whether a row has one value or none."""
+    varies = feature.least < feature.most or not feature.most
+    is_single = feature.most <= 1
+    if declared is not None:
+        varies, is_single = varies or declared.shape is None or declared.nulls > 0, declared.shape == (1,)
+    if varies:
+        shape = () if is_single and feature.kind == "float32" else None
+    else:
+        shape = () if feature.most == 1 else (feature.most,)
+    return FeatureSpec(feature.kind, shape, feature.nulls), is_single and varies
 
 
 def _rows_of(feature: SpilledFeature, width: int) -> Iterator[npt.NDArray[Any]]:
@@ -261,20 +247,15 @@ def _write_alone(feature: SpilledFeature, spec: FeatureSpec, stem: str) -> Cache
     values = FileWriter(f"{stem}.values")
     for begin in range(0, len(feature.data), _ITEMS):
         values.add(feature.data[begin : begin + _ITEMS])
-    lengths = [feature.counts, feature.sizes] if is_text else [feature.counts]
-    ends = [_write_splits(of_level, f"{stem}.splits.{level}") for level, of_level in enumerate(lengths)]
-    files = (values.written(), *(file for _, file in ends))
+    splits = []
+    for level, lengths in enumerate([feature.counts, feature.sizes] if is_text else [feature.counts]):
+        splits.append(FileWriter(f"{stem}.splits.{level}"))
+        ends = np.zeros(1, np.int64)
+        splits[-1].add(ends)
+        for begin in range(0, len(lengths), _ITEMS):
+            ends = ends[-1] + np.cumsum(lengths[begin : begin + _ITEMS])
+            splits[-1].add(ends)
+    files = tuple(writer.written() for writer in (values, *splits))
     shape = (spec.width,) if is_text and spec.shape is not None else ()
-    levels = tuple(count for count, _ in ends)
+    levels = tuple(writer.items for writer in splits)
     return CachedColumn("string" if is_text else feature.kind, spec.shape is None, shape, values.items, levels, files)
-
-
-def _write_splits(lengths: Ints, path: str) -> tuple[int, ColumnFile]:
-    """Write the row splits of lists, and return the number of splits and the file."""
-    writer, end = FileWriter(path), 0
-    writer.add(np.zeros(1, np.int64))
-    for begin in range(0, len(lengths), _ITEMS):
-        ends = end + np.cumsum(lengths[begin : begin + _ITEMS])
-        writer.add(ends)
-        end = int(ends[-1])
-    return writer.items, writer.written()

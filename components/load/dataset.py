@@ -109,9 +109,7 @@ class LoadedDataset:
         """
         if isinstance(rows, slice):
             rows = np.arange(*rows.indices(len(self)))
-        if np.ndim(rows):
-            return self._taken(rows)
-        return _row(self._taken([rows]), 0)
+        return self._taken(rows) if np.ndim(rows) else _row(self._taken([rows]), 0)
 
     def __getitems__(self, rows: Sequence[int]) -> list[dict[str, Any]]:
         """Return a list of rows, as PyTorch's DataLoader requests the rows of a batch."""
@@ -258,7 +256,16 @@ class LoadedDataset:
         return to_tensorflow(self._features, self.rows(epochs), self._delivery.recipe(pack=pack, label=label), label)
 
     def _taken(self, rows: Any) -> dict[str, Any]:
-        return self._recipe.batch(next(self._features.take(self._numbers(rows))), _NUMPY)
+        """Return the rows of these numbers from 0 on. Negative numbers count from the end."""
+        numbers = np.asarray(rows)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):  # a mask would become rows 0 and 1
+            raise TypeError(f"{rows!r} are no numbers of rows: give 7, [7, 0] or 2:9; a column is data[7]['name']")
+        numbers = numbers.astype(np.int64, copy=False)
+        if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):
+            wrong = numbers[(numbers < -len(self)) | (numbers >= len(self))][0]
+            raise IndexError(f"row {wrong} of {len(self):,} rows")
+        numbers = np.where(numbers < 0, numbers + len(self), numbers)
+        return self._recipe.batch(next(self._features.take(numbers)), _NUMPY)
 
     def _batches(self, order: BatchOrder, label: str | None, recipe: Recipe) -> Iterator[Any]:
         step = order.start_step
@@ -273,17 +280,6 @@ class LoadedDataset:
     def _check(self, label: str | None) -> None:
         if label is not None and not (isinstance(label, str) and label in self._features.placed):
             raise _no_column(label, self._features.placed, self._found.place)
-
-    def _numbers(self, rows: Any) -> npt.NDArray[np.int64]:
-        """Return row numbers from 0 on. Negative numbers count from the end."""
-        numbers = np.asarray(rows)
-        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):  # a mask would become rows 0 and 1
-            raise TypeError(f"{rows!r} are no numbers of rows: give 7, [7, 0] or 2:9; a column is data[7]['name']")
-        numbers = numbers.astype(np.int64, copy=False)
-        if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):
-            wrong = numbers[(numbers < -len(self)) | (numbers >= len(self))][0]
-            raise IndexError(f"row {wrong} of {len(self):,} rows")
-        return np.where(numbers < 0, numbers + len(self), numbers)
 
 
 def _row(batch: Mapping[str, Any], number: int) -> dict[str, Any]:

@@ -153,11 +153,9 @@ class PadBatches:
 
         for name, spec in before.element_spec[0].items():
             if not is_static_number(spec):
-                raise InfeedError(
-                    f"feature {name!r} is not a dense number of a fixed shape: {spec}",
-                    where="static shapes",
-                    do="convert the feature in Transform: look words up in a vocabulary, pad lists",
-                )
+                what = f"feature {name!r} is not a dense number of a fixed shape: {spec}"
+                do = "convert the feature in Transform: look words up in a vocabulary, pad lists"
+                raise InfeedError(what, where="static shapes", do=do)
         size = context.batch.part
         return context.mapped(before, lambda *batch: pad_batch(batch, size))
 

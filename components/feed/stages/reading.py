@@ -17,6 +17,7 @@ from infeed.components.feed.sampling import SamplingWeights, apportion
 from infeed.components.feed.shards import RecordRange, check_files
 from infeed.components.feed.stages.base import BuildContext, EpochReader
 from infeed.components.feed.tfrecords import stored_blocks
+from infeed.components.units import counted
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -58,7 +59,7 @@ class ListShards:
 
     @property
     def does(self) -> str:
-        return f"lists {_count(self.shards)} in order"
+        return f"lists {counted(self.shards, 'shard')} in order"
 
     def apply(self, before: None, context: BuildContext) -> tf.data.Dataset:
         import tensorflow as tf
@@ -78,9 +79,8 @@ class PermuteShards:
 
     @property
     def does(self) -> str:
-        return f"permutes {_count(self.shards)} by seed and epoch" + (
-            ", those of each split by themselves" if self.weights else ""
-        )
+        separately = ", those of each split by themselves" if self.weights else ""
+        return f"permutes {counted(self.shards, 'shard')} by seed and epoch{separately}"
 
     def apply(self, before: None, context: BuildContext) -> list[EpochReader]:
         splits = context.ranges_of_splits(self.weights) if self.weights else [context.ranges]
@@ -109,8 +109,8 @@ class ReadShards:
 
     @property
     def does(self) -> str:
-        order = "and in the order of the files"
-        return f"reads {_count(self.readers)} at a time, in blocks of {self.block:,} records {order}"
+        blocks = f"in blocks of {self.block:,} records and in the order of the files"
+        return f"reads {counted(self.readers, 'shard')} at a time, {blocks}"
 
     @property
     def in_a_row(self) -> int:
@@ -134,7 +134,7 @@ class InterleaveShards:
 
     @property
     def does(self) -> str:
-        return f"interleaves {_count(self.readers)} at a time, in blocks of {self.block:,} records"
+        return f"interleaves {counted(self.readers, 'shard')} at a time, in blocks of {self.block:,} records"
 
     def apply(self, before: list[EpochReader], context: BuildContext) -> list[EpochReader]:
         return [self._reader(files, context) for files in before]
@@ -207,11 +207,9 @@ class SampleSplits:
         counts = apportion(self.weights.weights, self.window)
         for name, weight, count in zip(self.weights.names, self.weights.weights, counts, strict=True):
             if weight and not count:
-                raise InfeedError(
-                    f"windows of {self.window:,} records hold none of the split {name!r}",
-                    where=self.weights.option,
-                    do="give it a larger share, or raise FeedOptions.shuffle_records",
-                )
+                what = f"windows of {self.window:,} records hold none of the split {name!r}"
+                do = "give it a larger share, or raise FeedOptions.shuffle_records"
+                raise InfeedError(what, where=self.weights.option, do=do)
         return counts
 
 
@@ -306,7 +304,3 @@ def _without_first(blocks: tf.data.Dataset, records: int) -> tf.data.Dataset:
         return left - here, block[here:]
 
     return blocks.scan(tf.constant(records, tf.int64), rest) if records else blocks
-
-
-def _count(shards: int) -> str:
-    return "1 shard" if shards == 1 else f"{shards:,} shards"
