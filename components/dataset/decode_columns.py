@@ -75,23 +75,17 @@ def decode_columns(records: Sequence[bytes] | RecordBlock, wanted: Container[str
         usual = RecordBlock.of([rewrite_example(record) for record in block.payloads(others)])
         rewritten, unknown = _decode_together(usual, np.arange(len(others)), wanted)
         assert not len(unknown), "rewritten records are canonical"
-        columns = _merge((columns, len(rows)), (rewritten, len(others)), np.argsort(np.concatenate([rows, others])))
+        parts, order = ((columns, len(rows)), (rewritten, len(others))), np.argsort(np.concatenate([rows, others]))
+        columns = {}
+        for name in {name for part, _ in parts for name in part}:
+            kinds = {part[name].type for part, _ in parts if name in part}
+            if len(kinds) > 1:
+                shown = " and ".join(kind for kind, item in _TYPES.items() if pa.large_list(item) in kinds)
+                raise ValueError(f"feature {name!r} is {shown}")
+            [kind] = kinds
+            arrays = [part.get(name, pa.nulls(count, kind)) for part, count in parts]
+            columns[name] = pa.concat_arrays(arrays).take(pa.array(order))
     return dict(sorted(columns.items()))
-
-
-def _merge(one: _Part, other: _Part, order: Ints) -> dict[str, pa.Array]:
-    """Return the rows of both parts in this order."""
-    merged = {}
-    for name in one[0].keys() | other[0].keys():
-        kinds = {columns[name].type for columns, _ in (one, other) if name in columns}
-        if len(kinds) > 1:
-            raise ValueError(
-                f"feature {name!r} is {' and '.join(k for k, t in _TYPES.items() if pa.large_list(t) in kinds)}"
-            )
-        [kind] = kinds
-        parts = [columns.get(name, pa.nulls(rows, kind)) for columns, rows in (one, other)]
-        merged[name] = pa.concat_arrays(parts).take(pa.array(order))
-    return merged
 
 
 @dataclass(frozen=True)
@@ -171,19 +165,14 @@ def _features(data: Bytes, records: _Spans) -> tuple[dict[bytes, _Feature], Ints
             found[name].append(part)
             at[part.spans.rows] = part.spans.stops
         rows = rows[known[rows] & (at[rows] < stops[rows])]
-    joined = {name: _in_rows(parts) for name, parts in found.items()}
-    twice = [
-        part.spans.rows[1:][np.diff(part.spans.rows) == 0] for name, part in joined.items() if len(found[name]) > 1
-    ]
-    return joined, np.unique(np.concatenate([np.flatnonzero(~known), *twice]))
-
-
-def _in_rows(parts: list[_Feature]) -> _Feature:
-    """Merge features in the order of rows, and within a row in the order of the parts."""
-    if len(parts) == 1:
-        return parts[0]
-    tags = {part.tag for part in parts} - {NO_KIND}
-    return _Feature(_Spans.merged([part.spans for part in parts]), tags.pop() if len(tags) == 1 else None)
+    joined, unknown = dict[bytes, _Feature](), [np.flatnonzero(~known)]
+    for name, features in found.items():
+        joined[name] = features[0]
+        if len(features) > 1:
+            tags, spans = {part.tag for part in features} - {NO_KIND}, _Spans.merged([part.spans for part in features])
+            joined[name] = _Feature(spans, tags.pop() if len(tags) == 1 else None)
+            unknown.append(spans.rows[1:][np.diff(spans.rows) == 0])  # rows that repeat the feature
+    return joined, np.unique(np.concatenate(unknown))
 
 
 def _short_features(data: Bytes, entries: _Spans) -> _ByName:
@@ -353,6 +342,5 @@ def _lists(values: pa.Array, counts: Ints, places: Ints, rows: int) -> pa.Array:
     return pa.Array.from_buffers(pa.large_list(values.type), rows, [valid, offsets], children=[values])
 
 
-_Part = tuple[dict[str, pa.Array], int]
 _ByName = list[tuple[bytes, _Feature]]
 _Values = tuple[Ints, pa.Array, Mask]  # number of values of each list, all values, and which lists are canonical

@@ -137,17 +137,25 @@ def to_values(items: pa.Array) -> pa.Array:
     if types.is_dictionary(items.type):
         items = items.dictionary_decode()
     kind = kind_of(items.type)
-    if kind == "float":
-        return _to_float32(items)
-    if kind != "int":
+    if kind == "int":
+        unfit = find_invalid(items, in_list=False)
+        if len(unfit):
+            raise explain_invalid(items, int(unfit[0]))
+        if types.is_date(items.type) or types.is_timestamp(items.type):
+            zone = getattr(items.type, "tz", None)
+            items = items.cast(pa.timestamp("us", zone), safe=False)  # fractions of a microsecond are truncated
+        return items.cast(pa.int64())
+    if kind != "float":
         return items.cast(pa.large_binary())
-    unfit = find_invalid(items, in_list=False)
-    if len(unfit):
-        raise explain_invalid(items, int(unfit[0]))
-    if types.is_date(items.type) or types.is_timestamp(items.type):
-        zone = getattr(items.type, "tz", None)
-        items = items.cast(pa.timestamp("us", zone), safe=False)  # fractions of a microsecond are truncated
-    return items.cast(pa.int64())
+    if types.is_float32(items.type):
+        return items
+    if types.is_float16(items.type):  # Arrow cannot cast float16
+        singles = value_buffer(items, np.float16).astype(np.float32)
+    else:
+        items = items.cast(pa.float64())
+        with np.errstate(over="ignore", invalid="ignore"):  # values beyond float32 become infinity, as in protobuf
+            singles = value_buffer(items, np.float64).astype(np.float32)
+    return pa.array(singles, mask=items.is_null().to_numpy(zero_copy_only=False))
 
 
 class InvalidValueError(Exception):
@@ -198,18 +206,6 @@ def ticks(items: pa.Array) -> pa.Array:
 def _places(found: pa.BooleanArray) -> npt.NDArray[np.int64]:
     places = pc.indices_nonzero(pc.fill_null(found, False)).to_numpy()
     return np.asarray(places, np.int64)
-
-
-def _to_float32(items: pa.Array) -> pa.Array:
-    if types.is_float32(items.type):
-        return items
-    if types.is_float16(items.type):  # Arrow cannot cast float16
-        halves = value_buffer(items, np.float16).astype(np.float32)
-        return pa.array(halves, mask=items.is_null().to_numpy(zero_copy_only=False))
-    doubles = items.cast(pa.float64())
-    with np.errstate(over="ignore", invalid="ignore"):  # values beyond float32 become infinity, as in protobuf
-        singles = value_buffer(doubles, np.float64).astype(np.float32)
-    return pa.array(singles, mask=doubles.is_null().to_numpy(zero_copy_only=False))
 
 
 def value_buffer(items: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -63,11 +63,7 @@ class StoreFile(io.BufferedIOBase):
         return self.read(size)
 
     def _range(self, start: int, size: int) -> bytes:
-        """Read a range.
-
-        Raises:
-          ReadFailedError: the store failed. Decoders raise OSError for corrupt content, so this is a separate class.
-        """
+        """Read a range. A failing store raises ReadFailedError, because decoders raise OSError for corrupt content."""
         try:
             return bytes(self._file.read_at(size, start)) if size else b""
         except FileNotFoundError:

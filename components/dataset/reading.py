@@ -71,7 +71,17 @@ def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
     lines += sorted(f"{files.relative(file.path, root)}\t{files.version(file)}" for file in found)
     version = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
     cached = files.join(cache_dir, f"counted-{version}")
-    return _cached_count(files.join(cached, names.MANIFEST), source) or _Uncounted(root, by_split, source, cached)
+    path = files.join(cached, names.MANIFEST)
+    try:
+        kept = Manifest.from_json(files.read_bytes(path))
+        if kept.source == source:
+            return kept
+        raise ValueError("the count belongs to other files")
+    except ValueError as error:
+        _log.warning("the cached count %s is damaged, counting records again: %s", path, error)
+    except OSError:
+        pass  # there is no cached count, or no cache folder
+    return _Uncounted(root, by_split, source, cached)
 
 
 def split_names(root: str) -> list[str]:
@@ -144,20 +154,6 @@ def expected_file(path: str) -> Expected | None:
 def listed_files(folder: str) -> set[str]:
     """Return the names of the files that a manifest lists in the folder of a split. Empty without a manifest."""
     return {files.name(path) for path in _expected_in(folder)}
-
-
-def _cached_count(path: str, source: Source) -> Manifest | None:
-    """Return a cached count of the same files. None if there is none or it is damaged."""
-    try:
-        kept = Manifest.from_json(files.read_bytes(path))
-        if kept.source != source:
-            raise ValueError("the count belongs to other files")
-    except ValueError as error:
-        _log.warning("the cached count %s is damaged, counting records again: %s", path, error)
-        return None
-    except OSError:
-        return None  # there is no cached count, or no cache folder
-    return kept
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,13 @@ def alone_on_store(path: str, *, where: str, do: str, renews: float = 30.0, sett
     time.sleep(settles)
     _refuse_if(files.read_bytes(path) != mine, path, where, do)
     ended = threading.Event()
-    renewing = threading.Thread(target=_renew, args=(path, mine, ended, renews), daemon=True)
+
+    def renew() -> None:
+        while not ended.wait(renews):
+            with suppress(OSError, InfeedError):  # retried three times before the lock is stale
+                files.write_bytes(path, mine)
+
+    renewing = threading.Thread(target=renew, daemon=True)
     renewing.start()
     try:
         yield
@@ -59,9 +65,3 @@ def _refuse_if(held: bool, path: str, where: str, do: str) -> None:
         with suppress(OSError):  # the owner may have released the lock meanwhile
             owner = owner_of(files.read_bytes(path))
         raise InfeedError(f"another process is writing to it{owner}", where=where, do=do)
-
-
-def _renew(path: str, mine: bytes, ended: threading.Event, every: float) -> None:
-    while not ended.wait(every):
-        with suppress(OSError, InfeedError):  # retried three times before the lock is stale
-            files.write_bytes(path, mine)

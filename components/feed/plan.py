@@ -181,7 +181,14 @@ def _source(tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: C
     if tier != "stream":
         return _kept(tier, shards, spec, capacity, weights)
     if not spec.training:
-        return _streamed_in_order(shards, capacity)
+        return (
+            VerifyFiles(capacity.options.cache_dir),
+            ListShards(len(shards), "evaluation data is complete and never shuffled"),
+            _read_in_order(shards, capacity),
+            BatchRecords(capacity.options.batch_size, "the last short batch is kept: every record counts once"),
+            ParseExamples(),
+            TransformFeatures(),
+        )
     if weights and weights.by == "class":
         what = "the tier stream cannot sample by class: it knows the class of a record only after decoding"
         do = "use the tier columns or disk, or weigh with class_weight"
@@ -208,27 +215,23 @@ def _kept(
     vectorized = "parsing and decoding are vectorized, so large batches are faster"
     decode = (ParseExamples(), TransformFeatures())
     in_memory = LoadColumns() if decoded else CacheRecords(why_serialized)
+    gather: GatherShuffled | GatherInStep | GatherInOrder
+    if not spec.training:
+        gather = GatherInOrder(options.batch_size)
+    elif _in_step(tier, spec, capacity):
+        gather = GatherInStep(options.batch_size, weights)
+    else:
+        window = capacity.window() if tier == "disk" and not weights else None
+        gather = GatherShuffled(options.batch_size, capacity.batches_a_call(), window, weights, options.bucket_by)
     return (
         VerifyFiles(options.cache_dir),
         ListShards(len(shards), "the order is computed from row numbers below"),
         _read_in_order(shards, capacity),
         *((BatchRecords(capacity.rows_a_call(), vectorized), *decode) if decoded else ()),
         CacheColumns(options.cache_dir, capacity.kept, decoded) if tier == "disk" else in_memory,
-        _gather(tier, spec, capacity, weights),  # after the kept columns, so that each epoch has its own order
+        gather,  # after the kept columns, so that each epoch has its own order
         *(() if decoded else decode),
     )
-
-
-def _gather(
-    tier: Tier, spec: FeedSpec, capacity: Capacity, weights: SamplingWeights | None
-) -> GatherShuffled | GatherInStep | GatherInOrder:
-    size, batches = capacity.options.batch_size, capacity.batches_a_call()
-    if not spec.training:
-        return GatherInOrder(size)
-    if _in_step(tier, spec, capacity):
-        return GatherInStep(size, weights)
-    window = capacity.window() if tier == "disk" and not weights else None
-    return GatherShuffled(size, batches, window, weights, capacity.options.bucket_by)
 
 
 def _in_step(tier: Tier, spec: FeedSpec, capacity: Capacity) -> bool:
@@ -258,17 +261,6 @@ def _streamed(shards: Sequence[ShardFile], capacity: Capacity, weights: Sampling
         ReadAhead(),
         # The shuffle moves single records; parsing is fastest on many.
         BatchRecords(capacity.options.batch_size * batches, static, drop_remainder=True, batches=batches),
-        ParseExamples(),
-        TransformFeatures(),
-    )
-
-
-def _streamed_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> Stages:
-    return (
-        VerifyFiles(capacity.options.cache_dir),
-        ListShards(len(shards), "evaluation data is complete and never shuffled"),
-        _read_in_order(shards, capacity),
-        BatchRecords(capacity.options.batch_size, "the last short batch is kept: every record counts once"),
         ParseExamples(),
         TransformFeatures(),
     )

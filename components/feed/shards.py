@@ -118,7 +118,19 @@ def shard_files(patterns: Sequence[str], cache_dir: str | None = None) -> tuple[
     """
     folders = [posixpath.dirname(pattern) for pattern in patterns]
     called = _names_of(folders)
-    shards = [shard for folder in folders for shard in _split_shards(folder, called[folder], cache_dir)]
+    shards = list[ShardFile]()
+    for folder in folders:
+        root, split = posixpath.dirname(folder), _split_of(folder)
+        splits = manifest_of(root, cache_dir).splits
+        if split not in splits:
+            do = f"name one of the splits: {', '.join(sorted(splits))}"
+            raise InfeedError(f"there is no split {split!r}", where=root, do=do)
+        found = [
+            ShardFile(posixpath.join(root, shard.file), shard.records, shard.bytes, shard.crc32c, called[folder])
+            for shard in splits[split].shards
+        ]
+        check_listed(folder, {posixpath.basename(shard.path) for shard in found})
+        shards += [shard for shard in found if shard.records]
     if not shards:
         do = "check that the split exists and is not empty: `split_names` of the Examples artifact lists them"
         raise InfeedError("there is no record to read", where=", ".join(patterns), do=do)
@@ -153,20 +165,6 @@ def _names_of(folders: Sequence[str]) -> dict[str, str]:
 
 def _split_of(folder: str) -> str:
     return posixpath.basename(folder).removeprefix("Split-")
-
-
-def _split_shards(folder: str, called: str, cache_dir: str | None) -> list[ShardFile]:
-    root, split = posixpath.dirname(folder), _split_of(folder)
-    splits = manifest_of(root, cache_dir).splits
-    if split not in splits:
-        do = f"name one of the splits: {', '.join(sorted(splits))}"
-        raise InfeedError(f"there is no split {split!r}", where=root, do=do)
-    shards = [
-        ShardFile(posixpath.join(root, shard.file), shard.records, shard.bytes, shard.crc32c, called)
-        for shard in splits[split].shards
-    ]
-    check_listed(folder, {posixpath.basename(shard.path) for shard in shards})
-    return [shard for shard in shards if shard.records]
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ of them. The file format is that of the feed's tier `disk`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -70,53 +70,6 @@ class PlacedFeature:
         return (slice(None), self.place if shape == () else slice(self.place, self.place + shape[0]))
 
 
-class RowTaker(Protocol):
-    """One column of a split."""
-
-    def take(self, rows: Ints, batches: int) -> Any:
-        """Take rows by number, int64 [batches * batch], as `batches` batches [batch, ...]."""
-
-
-@dataclass(frozen=True)
-class _Packed:
-    """Features of one type side by side: [rows, width]."""
-
-    values: npt.NDArray[Any]
-
-    def take(self, rows: Ints, batches: int) -> npt.NDArray[Any]:
-        # Fancy indexing takes several times as long for rows of a few bytes.
-        taken: npt.NDArray[Any] = np.take(self.values, rows, axis=0)
-        return taken.reshape(batches, -1, self.values.shape[1])
-
-
-@dataclass(frozen=True)
-class _Strings:
-    """Bytes with `width` values per row: an Arrow array [rows * width]."""
-
-    values: pa.Array
-    width: int
-
-    def take(self, rows: Ints, batches: int) -> npt.NDArray[Any]:
-        places = (rows[:, np.newaxis] * self.width + np.arange(self.width)).reshape(-1)
-        taken = self.values.take(pa.array(places)).to_numpy(zero_copy_only=False)
-        return np.asarray(taken, object).reshape(batches, -1, self.width)
-
-
-@dataclass(frozen=True)
-class _Lists:
-    """Values of rows of different lengths: an Arrow array of lists, [rows]."""
-
-    lists: pa.Array
-
-    def take(self, rows: Ints, batches: int) -> list[Ragged]:
-        taken = self.lists.take(pa.array(rows))
-        values = taken.flatten().to_numpy(zero_copy_only=False)
-        splits = taken.offsets.to_numpy()
-        size = len(rows) // batches
-        cuts = [splits[number * size : (number + 1) * size + 1] for number in range(batches)]
-        return [Ragged(values[cut[0] : cut[-1]], cut - cut[0]) for cut in cuts]
-
-
 class Features:
     """Features of all rows of a split, by name. After pickling, another process opens the same files."""
 
@@ -124,7 +77,7 @@ class Features:
         self.entry, self._index = entry, index
         self._about = schema.read_json(_About, json.dumps(index.about).encode())
         self.placed = dict(zip(self._about.names, self._about.features, strict=True))
-        self._columns = [_opened(stem, column) for stem, column in self.files]
+        self._takers = [_opened(stem, column) for stem, column in self.files]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Features, (self.entry, self._index)
@@ -157,7 +110,7 @@ class Features:
 
         Raises IndexError if a row does not exist.
         """
-        return zip(*(column.take(rows, batches) for column in self._columns), strict=True)
+        return zip(*(take(rows, batches) for take in self._takers), strict=True)
 
 
 @dataclass(frozen=True)
@@ -169,17 +122,40 @@ class _About:
     records: tuple[Count, ...]
 
 
-def _opened(stem: str, column: CachedColumn) -> RowTaker:
+def _opened(stem: str, column: CachedColumn) -> Callable[[Ints, int], Any]:
+    """Return a function that takes rows by number, int64 [batches * batch], as `batches` batches [batch, ...]."""
     is_text = column.type == "string"
     splits = [mapped(f"{stem}.splits.{level}", "int64", ends) for level, ends in enumerate(column.levels)]
     values = mapped(f"{stem}.values", "uint8" if is_text else column.type, column.values, column.shape * (not is_text))
+
+    def packed(rows: Ints, batches: int) -> npt.NDArray[Any]:
+        # Fancy indexing takes several times as long for rows of a few bytes.
+        taken: npt.NDArray[Any] = np.take(values, rows, axis=0)
+        return taken.reshape(batches, -1, values.shape[1])
+
     if not is_text and not column.ragged:
-        return _Packed(values)
+        return packed
     items = from_offsets(values, splits.pop()) if is_text else pa.array(values)
+
+    def strings(rows: Ints, batches: int) -> npt.NDArray[Any]:
+        [width] = column.shape
+        places = (rows[:, np.newaxis] * width + np.arange(width)).reshape(-1)
+        taken = items.take(pa.array(places)).to_numpy(zero_copy_only=False)
+        return np.asarray(taken, object).reshape(batches, -1, width)
+
     if not column.ragged:
-        return _Strings(items, column.shape[0])
+        return strings
     buffers = [None, pa.py_buffer(splits[0])]
-    return _Lists(pa.Array.from_buffers(pa.large_list(items.type), column.levels[0] - 1, buffers, children=[items]))
+    lists = pa.Array.from_buffers(pa.large_list(items.type), column.levels[0] - 1, buffers, children=[items])
+
+    def ragged(rows: Ints, batches: int) -> list[Ragged]:
+        taken = lists.take(pa.array(rows))
+        flat, ends = taken.flatten().to_numpy(zero_copy_only=False), taken.offsets.to_numpy()
+        size = len(rows) // batches
+        cuts = [ends[number * size : (number + 1) * size + 1] for number in range(batches)]
+        return [Ragged(flat[cut[0] : cut[-1]], cut - cut[0]) for cut in cuts]
+
+    return ragged
 
 
 def pack_columns(
