@@ -7,6 +7,7 @@ of them. The file format is that of the feed's tier `disk`.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,12 +20,16 @@ import pyarrow as pa
 from infeed.components import schema
 from infeed.components.annotations import Count
 from infeed.components.dataset.column_files import CachedColumn, ColumnIndex, FileWriter, mapped
-from infeed.components.dataset.manifest import Column
+from infeed.components.dataset.manifest import Column, ColumnType
 from infeed.components.dataset.records import from_offsets
+from infeed.components.errors import InfeedError
 from infeed.components.feed.user_maps import Ragged
-from infeed.components.load.spill import Kind, SpilledFeature
+from infeed.components.load.find import SplitFiles
+from infeed.components.load.spill import FeatureCounts, Kind, SpilledFeature, count_features
 
 Ints = npt.NDArray[np.int64]
+_TYPES: dict[Kind, ColumnType] = {"bytes": "bytes", "float32": "float", "int64": "int"}
+_log = logging.getLogger(__name__)
 _ROWS = 1 << 16  # rows packed at a time
 _ITEMS = 1 << 20  # items copied at a time
 _ROWS_A_CALL, _BYTES_A_CALL = 4096, 8 << 20  # limits of one take; smaller calls cost more than their rows
@@ -158,6 +163,54 @@ def _opened(stem: str, column: CachedColumn) -> Callable[[Ints, int], Any]:
     return ragged
 
 
+def dataset_columns(
+    found: SplitFiles, own: Mapping[str, FeatureCounts], records: int, wanted: Sequence[str] | None
+) -> dict[str, Column]:
+    """Return the columns of the whole dataset by name, so that all splits have the same columns, types and shapes.
+
+    A manifest lists the columns. Datasets of TFX and TFDS have no manifest, so the first load of a split also counts
+    the values of the other splits.
+    """
+    if found.schema:
+        return {column.name: column for column in found.schema if wanted is None or column.name in wanted}
+    counted: dict[str, FeatureCounts] = {}
+    before = 0
+    for features, rows in ((own, records), *_other_splits(found, wanted)):
+        for name, feature in features.items():
+            if name not in counted:
+                counted[name] = FeatureCounts(feature.kind)
+                counted[name].add_missing(before)
+            counted[name].merge(feature)
+        for name in counted.keys() - features.keys():
+            counted[name].add_missing(rows)
+        before += rows
+    columns = {}
+    for name, feature in counted.items():  # as ingest: a missing value does not change the shape of single values
+        fixed = feature.most and (feature.least == feature.most or feature.most == 1)
+        columns[name] = Column(name, _TYPES[feature.kind], (feature.most,) if fixed else None, feature.nulls)
+    return columns
+
+
+def _other_splits(found: SplitFiles, wanted: Sequence[str] | None) -> Iterator[tuple[Mapping[str, FeatureCounts], int]]:
+    for split, others in found.others.items():
+        try:
+            features, held = count_features([file.path for file in others], wanted)
+        except InfeedError as error:
+            _log.warning("split %r is not readable, so columns that only this split has are omitted: %s", split, error)
+            continue
+        yield features, sum(held)
+
+
+def add_missing_features(
+    features: dict[str, SpilledFeature], columns: Mapping[str, Column], records: int, folder: Path
+) -> None:
+    """Add the columns that no record of the split holds, without a value in each of its `records` rows."""
+    kinds = {column: kind for kind, column in _TYPES.items()}
+    for name in sorted(columns.keys() - features.keys()):
+        features[name] = SpilledFeature(kinds[columns[name].type], stem=f"{folder}/{len(features)}")
+        features[name].add_missing(records)
+
+
 def pack_columns(
     features: Mapping[str, SpilledFeature], records: Sequence[int], declared: Mapping[str, Column], folder: Path
 ) -> ColumnIndex:
@@ -191,11 +244,12 @@ def pack_columns(
 
 
 def _spec_of(feature: SpilledFeature, declared: Column | None) -> tuple[FeatureSpec, bool]:
-    """Return the spec of a feature of the split, `declared` for the dataset, and whether a row has one value or none."""
+    """Return the spec of a feature, which the dataset declares, and whether each row has one value or none."""
     varies = feature.least < feature.most or not feature.most
     is_single = feature.most <= 1
     if declared is not None:
         varies, is_single = varies or declared.shape is None or declared.nulls > 0, declared.shape == (1,)
+    shape: tuple[int, ...] | None
     if varies:
         shape = () if is_single and feature.kind == "float32" else None
     else:
