@@ -11,7 +11,6 @@ import resource
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from infeed.components import schema
@@ -308,28 +307,27 @@ def read_profile(path: str) -> InputProfile:
 
     Raises InfeedError if the file does not exist, is not JSON, has another format, or has a missing or invalid value.
     """
+
+    def check_format(given: Any) -> None:
+        if not isinstance(given, dict):
+            raise ValueError(f"the content is a {type(given).__name__}, not an object")
+        if given.get("format") != FORMAT:
+            what = f"the input profile has format {given.get('format')!r}, but this version reads format {FORMAT}"
+            raise InfeedError(what, where=path, do="run Trainer and InputReport from the same version of tfx-infeed")
+
     try:
-        profile = schema.read_json(InputProfile, files.read_bytes(path), partial(_check_format, path))
+        profile = schema.read_json(InputProfile, files.read_bytes(path), check_format)
         _check(profile)
     except FileNotFoundError as error:
-        raise InfeedError(
-            f"the model run has no {files.name(path)}",
-            where=path,
-            do="pass the model_run of infeed's Trainer. A custom run_fn must read its training data by "
-            "infeed.components.datasets(fn_args, ...) or fn_args.data_accessor",
-        ) from error
+        do = (
+            "pass the model_run of infeed's Trainer. A custom run_fn must read its training data by "
+            "infeed.components.datasets(fn_args, ...) or fn_args.data_accessor"
+        )
+        raise InfeedError(f"the model run has no {files.name(path)}", where=path, do=do) from error
     except ValueError as error:  # not JSON, not UTF-8, or not a profile
         do = "run the Trainer again. If the Trainer wrote this file, please report a bug"
         raise InfeedError(f"cannot read the input profile: {error}", where=path, do=do) from error
     return profile
-
-
-def _check_format(path: str, given: Any) -> None:
-    if not isinstance(given, dict):
-        raise ValueError(f"the content is a {type(given).__name__}, not an object")
-    if given.get("format") != FORMAT:
-        what = f"the input profile has format {given.get('format')!r}, but this version reads format {FORMAT}"
-        raise InfeedError(what, where=path, do="run Trainer and InputReport from the same version of tfx-infeed")
 
 
 def _check(profile: InputProfile) -> None:

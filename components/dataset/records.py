@@ -153,21 +153,17 @@ def find_record(path: str, offset: int) -> int:
             count = max(0, len(data) - HEADER_BYTES + 1)
             lengths: npt.NDArray[np.uint64] = np.ndarray((count,), "<u8", data, strides=(1,))
             for place in np.flatnonzero(lengths <= size - start).tolist():  # at most the rest of the file
-                if is_header(data[place : place + HEADER_BYTES]) and _is_record(file, start + place):
-                    return int(start + place)
+                if is_header(data[place : place + HEADER_BYTES]):
+                    file.seek(start + place + HEADER_BYTES)
+                    payload = file.read(int.from_bytes(data[place : place + 8], "little"))
+                    if file.read(CRC_BYTES) == _masked_bytes(google_crc32c.value(payload)):
+                        return int(start + place)
         return int(size)
 
 
 def is_header(data: bytes) -> bool:
     """Return whether the bytes are a length and its checksum."""
     return data[8:] == _masked_bytes(google_crc32c.value(data[:8]))
-
-
-def _is_record(file: pa.NativeFile, place: int) -> bool:
-    file.seek(place)
-    length = int.from_bytes(file.read(HEADER_BYTES)[:8], "little")
-    payload = file.read(length)
-    return bool(file.read(CRC_BYTES) == _masked_bytes(google_crc32c.value(payload)))
 
 
 def count_records(path: str) -> int:
@@ -321,20 +317,14 @@ def _read_in_steps(file: BinaryIO, size: int) -> Iterator[bytes]:
 def _count_readable(path: str) -> int:
     """Count the records before the point where decompression fails."""
     count, pending = 0, bytearray()
-    for data in _decompress_prefix(path):
-        pending += data
-        while len(pending) >= (size := FRAMING_BYTES + int.from_bytes(pending[:8], "little")):
-            count, pending = count + 1, pending[size:]
-    return count
-
-
-def _decompress_prefix(path: str) -> Iterator[bytes]:
-    """Decompress in small steps, because a failing step yields nothing."""
     decompressor: Any = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
     with files.open_input(path, ahead=True) as file, suppress(*_BAD_GZIP):
-        while chunk := file.read(_SMALL_CHUNK):
+        while chunk := file.read(_SMALL_CHUNK):  # small, because a failing step yields nothing
             while chunk:
-                yield decompressor.decompress(chunk)
+                pending += decompressor.decompress(chunk)
+                while len(pending) >= (size := FRAMING_BYTES + int.from_bytes(pending[:8], "little")):
+                    count, pending = count + 1, pending[size:]
                 chunk = decompressor.unused_data
                 if decompressor.eof:  # a gzip file may have several members
                     decompressor = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
+    return count

@@ -47,8 +47,14 @@ class Layout:
     def columns_of(self, *batch: Batch) -> tuple[Any, ...]:
         """Convert a batch to columns: dense [batch, width] and ragged [batch, ...] tensors."""
         tensors = tf.nest.flatten(batch)
-        packs = [tf.concat([_packed(tensors[place]) for place in pack], axis=1) for pack in self.packs]
-        return (*packs, *(part for place in self.others for part in _gatherable(tensors[place])))
+        columns = [tf.concat([_packed(tensors[place]) for place in pack], axis=1) for pack in self.packs]
+        for one in (tensors[place] for place in self.others):
+            if isinstance(one, tf.RaggedTensor):  # a column may hold more values than int32 can count
+                columns.append(one.with_row_splits_dtype(tf.int64))
+            else:  # ragged rows of positions and of values, because a sparse tensor cannot be gathered
+                parts, rows, count = (one.indices[:, 1:], one.values), one.indices[:, 0], one.dense_shape[0]
+                columns += [tf.RaggedTensor.from_value_rowids(part, rows, count) for part in parts]
+        return tuple(columns)
 
     def batch_of(self, columns: Sequence[Any], size: int | None = None) -> Batch:
         """Convert columns back to a batch of `size` rows; None if the size is unknown."""
@@ -348,16 +354,6 @@ def _packed(tensor: tf.Tensor) -> tf.Tensor:
     if tensor.shape.rank == 2:
         return tensor
     return tf.reshape(tensor, [tf.shape(tensor)[0], tensor.shape[1:].num_elements()])
-
-
-def _gatherable(tensor: Any) -> tuple[Any, ...]:
-    """Convert a sparse tensor, which cannot be gathered, to ragged rows of positions and values."""
-    if isinstance(tensor, tf.RaggedTensor):  # a column may hold more values than int32 can count
-        return (tensor.with_row_splits_dtype(tf.int64),)
-    rows, count = tensor.indices[:, 0], tensor.dense_shape[0]
-    return tuple(
-        tf.RaggedTensor.from_value_rowids(part, rows, count) for part in (tensor.indices[:, 1:], tensor.values)
-    )
 
 
 def _ragged(tensor: tf.RaggedTensor, shape: tf.TensorShape, size: int | None = None) -> tf.RaggedTensor:

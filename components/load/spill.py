@@ -196,16 +196,24 @@ def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator
     Raises:
       InfeedError: a file is corrupt, a record is not a tf.Example, or a feature has two types.
     """
-    count = threads or min(Machine.here().cpus, _MOST_THREADS)
-    return _in_order(_blocks(paths), lambda block: _decoded(paths, *block), count)
 
+    def blocks() -> Iterator[tuple[int, int, RecordBlock]]:
+        for file, path in enumerate(paths):
+            first = 0
+            for block in read_blocks(path):
+                yield file, first, block
+                first += len(block)
 
-def _blocks(paths: Sequence[str]) -> Iterator[tuple[int, int, RecordBlock]]:
-    for number, path in enumerate(paths):
-        first = 0
-        for block in read_blocks(path):
-            yield number, first, block
-            first += len(block)
+    def decode(located: tuple[int, int, RecordBlock]) -> DecodedBlock:
+        file, first, block = located
+        try:
+            _check_examples(block)
+            return DecodedBlock(file, first, len(block), decode_columns(block))
+        except ValueError as error:
+            number, what = _first_bad_record(block.payloads(np.arange(len(block))), str(error))
+            raise InfeedError(what, where=f"{paths[file]}, record {first + number}", do=REMEDY) from error
+
+    return _in_order(blocks(), decode, threads or min(Machine.here().cpus, _MOST_THREADS))
 
 
 def _in_order(blocks: Iterator[Any], decode: Callable[[Any], DecodedBlock], threads: int) -> Iterator[DecodedBlock]:
@@ -230,15 +238,6 @@ def _in_order(blocks: Iterator[Any], decode: Callable[[Any], DecodedBlock], thre
         pool.shutdown(cancel_futures=True)
     if failed:
         raise failed
-
-
-def _decoded(paths: Sequence[str], file: int, first: int, block: RecordBlock) -> DecodedBlock:
-    try:
-        _check_examples(block)
-        return DecodedBlock(file, first, len(block), decode_columns(block))
-    except ValueError as error:
-        number, what = _first_bad_record(block.payloads(np.arange(len(block))), str(error))
-        raise InfeedError(what, where=f"{paths[file]}, record {first + number}", do=REMEDY) from error
 
 
 def _check_examples(block: RecordBlock) -> None:
