@@ -12,11 +12,7 @@ ALLOW = "allow_outside (--allow-outside)"
 
 
 class FolderBounds:
-    """The bounds of a data folder. The folder itself may be a link, because the user named it.
-
-    Args:
-      root: local folder, or folder of a store, which has no links.
-    """
+    """The bounds of a data folder, local or of a store. The folder may be a link, because the user named it."""
 
     def __init__(self, root: str, *, allow: bool = False) -> None:
         self._allow = allow
@@ -32,11 +28,7 @@ class FolderBounds:
         return "" if place.startswith(self._root.rstrip("/") + "/") else place
 
     def check(self, path: str, allow: str = f"trust the folder: {ALLOW}") -> None:
-        """Raise InfeedError if a path leads outside the folder.
-
-        Args:
-          allow: remedy that permits reading the file.
-        """
+        """Raise InfeedError if a path leads outside the folder. `allow` is the remedy that permits reading the file."""
         if place := self.outside(path):
             do = f"replace the link by the file, remove the link, or {allow}"
             raise InfeedError(f"the link leads out of the data folder, to {place!r}", where=path, do=do)

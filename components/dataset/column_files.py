@@ -175,11 +175,7 @@ def _write(entry: Path, write: Callable[[Path], ColumnIndex]) -> None:
 
 
 class FileWriter:
-    """Appends arrays to one file, and counts items and bytes.
-
-    Args:
-      path: path of the file. The name is `NUMBER.` and the name of the `ColumnFile`.
-    """
+    """Appends arrays to one file, `NUMBER.` and the name of the `ColumnFile`, and counts items and bytes."""
 
     def __init__(self, path: str) -> None:
         self._path, self._checksum = path, google_crc32c.Checksum()

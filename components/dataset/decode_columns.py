@@ -90,12 +90,7 @@ def decode_columns(records: Sequence[bytes] | RecordBlock, wanted: Container[str
 
 @dataclass(frozen=True)
 class _Spans:
-    """Byte ranges in the buffer, one for each of some rows.
-
-    Attributes:
-      rows: int64 [n], ascending.
-      starts, stops: int64 [n], start and end offsets.
-    """
+    """Byte ranges in the buffer, int64 [n] each: the rows in ascending order, and the start and end offset of each."""
 
     rows: Ints
     starts: Ints
@@ -119,8 +114,7 @@ class _Spans:
 class _Feature:
     """Where the features of a name lie.
 
-    Attributes:
-      tag: if all of them are short, that of their kind, or NO_KIND if they have none. None if they are to be read.
+    `tag` is that of their kind if all of them are short, or NO_KIND if they have none; None if they are to be read.
     """
 
     spans: _Spans

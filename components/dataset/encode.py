@@ -62,9 +62,7 @@ def encode_feature(column: pa.Array, name: str) -> pa.LargeBinaryArray:
 class _Group:
     """Concatenated columns of one type. Encoding groups makes wide tables of few rows as fast as narrow ones.
 
-    Attributes:
-      places: positions of the columns in the record.
-      wraps: functions that wrap the heads of each column.
+    `places` are the positions of the columns in the record, and `wraps` the functions that wrap their heads.
     """
 
     places: list[int]

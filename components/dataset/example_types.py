@@ -106,9 +106,8 @@ def rows_of(column: pa.Array, items: npt.ArrayLike) -> npt.NDArray[np.int64]:
 def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
     """Count the values of a column that float32 changes.
 
-    Args:
-      decimals: the values were written as decimals, which are rarely exact in any float type. Then rounding to the
-        nearest does not count. Changed integers, such as keys beyond 2^24, and values out of range do.
+    Values that were written as `decimals` are rarely exact in any float type. Then rounding to the nearest does not
+    count. Changed integers, such as keys beyond 2^24, and values out of range do.
     """
     items = items_of(column)
     items = items.dictionary_decode() if types.is_dictionary(items.type) else items

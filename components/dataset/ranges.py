@@ -69,11 +69,7 @@ def record_ranges(folders: Iterable[str], map_fn: MapFn = map) -> list[ShardRang
 
 
 def cut(split: str, path: str, size: int, records: int) -> list[ShardRange]:
-    """Divide a file into ranges of equal numbers of records.
-
-    Args:
-      records: number of records. 0 if unknown.
-    """
+    """Divide a file into ranges of equal numbers of records. `records` is 0 if their number is unknown."""
     parts = max(1, min(math.ceil(size / RANGE_BYTES), records))
     bounds = [records * part // parts for part in range(parts)]
     # The last range is open, so that extra data after the last record is found.

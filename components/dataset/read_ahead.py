@@ -24,11 +24,7 @@ _threads = ThreadPoolExecutor(16, thread_name_prefix="read-ahead")
 
 
 class StoreFile(io.BufferedIOBase):
-    """A seekable binary file of an object store, read in the requested ranges.
-
-    Args:
-      file: file to read by `read_at`, from several threads.
-    """
+    """A seekable binary file of an object store, read in the requested ranges. Threads may call `file.read_at`."""
 
     def __init__(self, file: pa.NativeFile, path: str) -> None:
         self._file, self._path = file, path
@@ -73,11 +69,7 @@ class StoreFile(io.BufferedIOBase):
 
 
 class RangeReader(StoreFile):
-    """A file of an object store, read in large ranges with read-ahead.
-
-    Args:
-      stop: offset after which reads are unlikely. None for the end.
-    """
+    """A file of an object store, read in large ranges with read-ahead. Reads after offset `stop` are unlikely."""
 
     def __init__(self, file: pa.NativeFile, path: str, stop: int | None = None) -> None:
         super().__init__(file, path)

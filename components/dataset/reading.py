@@ -104,11 +104,8 @@ def split_names(root: str) -> list[str]:
 def flat_manifest(path: str) -> tuple[str, Manifest] | None:
     """Return the folder of flat TFRecord files and a manifest counted from their framing. None if there are none.
 
-    Args:
-      path: a folder, of which only TFRecord files are read, or one TFRecord file.
-
-    Raises:
-      InfeedError: a file is truncated or corrupt.
+    `path` is a folder, of which only TFRecord files are read, or one TFRecord file. Raises InfeedError if a file is
+    truncated or corrupt.
     """
     root, by_split = flat_files(path)
     shards = sorted((file for found in by_split.values() for file in found), key=lambda file: file.path)
@@ -158,11 +155,7 @@ def listed_files(folder: str) -> set[str]:
 
 @dataclass(frozen=True)
 class _Uncounted:
-    """A dataset without a manifest.
-
-    Attributes:
-      cached: folder that caches the count. None for no cache.
-    """
+    """A dataset without a manifest. `cached` is the folder that caches the count, or None for no cache."""
 
     root: str
     by_split: Mapping[str, Sequence[FileStat]]

@@ -26,12 +26,7 @@ _LENGTH = struct.Struct("<Q")
 
 @dataclass(frozen=True, eq=False)
 class RecordBlock:
-    """Records in one buffer.
-
-    Attributes:
-      data: the buffer, with PADDING at the end.
-      starts, stops: int64 [n], start and end offsets of the payloads.
-    """
+    """Records in one buffer, which ends with PADDING. `starts` and `stops`, int64 [n], are those of the payloads."""
 
     data: bytes
     starts: Ints
@@ -63,14 +58,10 @@ class RecordBlock:
 
 
 def read_blocks(path: str, start: int = 0, stop: int | None = None) -> Iterator[RecordBlock]:
-    """Yield the records of a file, with both checksums verified.
+    """Yield the records of a file from number `start` to `stop - 1`, with both checksums verified.
 
-    Args:
-      start: index of the first record. Earlier records are skipped without verification.
-      stop: index after the last record. None for the end of the file.
-
-    Raises:
-      InfeedError: the file is truncated or corrupt. The error names the file and the index of the record.
+    Records before `start` are skipped without verification. Raises InfeedError if the file is truncated or corrupt. The
+    error names the file and the index of the record.
     """
     with records.open_framing(path) as file:
         rest, wanted, before = b"", _BYTES, 0

@@ -59,8 +59,7 @@ def frame_records(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
 def write_records(path: str, framed: Iterable[pa.LargeBinaryArray], *, gzip_level: int | None) -> Written:
     """Write framed records to a file atomically.
 
-    Args:
-      gzip_level: 0 to 3 use isal (1 is its fast default), 4 to 9 zlib. None writes without compression.
+    `gzip_level` 0 to 3 use isal (1 is its fast default), 4 to 9 zlib. None writes without compression.
     """
     size, checksum = 0, google_crc32c.Checksum()
     with files.open_output(path) as file:
@@ -116,13 +115,10 @@ def _framed(file: BinaryIO, path: str, most_bytes: int | None) -> Iterator[tuple
 
 
 def read_range(path: str, start: int, stop: int | None, most_bytes: int | None = None) -> Iterator[bytes]:
-    """Yield the payloads between two offsets of an uncompressed file, both of which are starts of records.
+    """Yield the payloads between two offsets of an uncompressed file, both starts of records; None is the end.
 
-    Args:
-      stop: None for the end of the file.
-
-    Raises:
-      InfeedError: see `read_records`, except that records are counted from `start`; or no record starts at `stop`.
+    Raises InfeedError as `read_records` does, except that records are counted from `start`, and if no record starts at
+    `stop`.
     """
     place = start
     with files.open_input(path, ahead=True) as raw:

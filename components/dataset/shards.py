@@ -53,9 +53,8 @@ class Part:
 class Deal:
     """The assignment of records to windows. Every record belongs to exactly one window.
 
-    Attributes:
-      interleave: True deals records one by one, so that every part reaches every window and sizes differ by at most one
-        record, as a shuffle requires. False gives each window a run of the input of about equal bytes.
+    With `interleave`, records are dealt one by one, so that every part reaches every window and sizes differ by at most
+    one record, as a shuffle requires. Else each window has a run of the input of about equal bytes.
     """
 
     windows: int
@@ -63,15 +62,10 @@ class Deal:
     interleave: bool
 
     def bounds(self, part: Part, before: Part, windows: range) -> npt.NDArray[np.int64]:
-        """Return the start of each window in a part, and the end of the last.
+        """Return the start of each of some neighboring windows in a part, and the end of the last.
 
-        Args:
-          part: consecutive records.
-          before: all records before the part.
-          windows: neighboring windows.
-
-        Returns:
-          int64 [len(windows) + 1], record indices from 0 to the number of records of the part.
+        `before` are all records before the part. The result, int64 [len(windows) + 1], counts from the first record of
+        the part.
         """
         limits = range(windows.start, windows.stop + 1)
         if self.interleave:

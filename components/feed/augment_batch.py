@@ -84,8 +84,7 @@ def check_roles(
 ) -> None:
     """Raise InfeedError if a mask or a box cannot follow the images.
 
-    Args:
-      specs: type and shape, [batch, ...], of each feature; None for the shape of a ragged or sparse one.
+    `specs` are the type and shape, [batch, ...], of each feature; None for the shape of a ragged or sparse one.
     """
     for option, names in (("images", images), ("masks", masks), ("boxes", boxes)):
         if unknown := [name for name in names if name not in specs]:
@@ -145,8 +144,7 @@ def _mask_mover(options: Augment, *, compiled: bool) -> Callable[[tf.Tensor, Dra
 def warp_nearest(masks: tf.Tensor, maps: tf.Tensor, fill: int | None = None) -> tf.Tensor:
     """Resample [batch, height, width, channels] by maps [batch, 6] as `augment.warp` does, but to the nearest pixel.
 
-    Args:
-      fill: value of pixels from beyond the edges; None reflects the edges.
+    `fill` is the value of pixels from beyond the edges; None reflects the edges.
     """
     height, width = tf.shape(masks)[1], tf.shape(masks)[2]
     x, y = images_of.sources(maps, height, width)
@@ -164,11 +162,7 @@ def _is_inside(coordinates: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 
 
 def move_boxes(boxes: Any, maps: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> Any:
-    """Move boxes as `augment.warp` moves images of height and width by maps [batch, 6].
-
-    Args:
-      boxes: dense [batch, n, 4] or [batch, 4 n], or ragged or sparse.
-    """
+    """Move boxes, [batch, n, 4] or [batch, 4 n], dense, ragged or sparse, by maps [batch, 6] as `augment.warp` does."""
     if isinstance(boxes, tf.SparseTensor):
         return boxes.with_values(_moved_values(boxes.values, boxes.indices[:, 0], maps, height, width))
     if isinstance(boxes, tf.RaggedTensor):

@@ -80,11 +80,8 @@ def plan_feed(
 ) -> Feed:
     """Plan the feed of the files that match TFX's patterns.
 
-    Args:
-      spec: (number of records, measured sizes, corrupt records left out) -> FeedSpec.
-
-    Raises:
-      InfeedError: the files hold no record, or too many corrupt records.
+    `spec` maps the number of records, measured sizes, and corrupt records left out to a FeedSpec. Raises InfeedError if
+    the files hold no record, or too many corrupt records.
     """
     cache_dir = str(Path(options.cache_dir).expanduser())
     shards, corrupt = shard_files(patterns, cache_dir), tuple[Corrupt, ...]()

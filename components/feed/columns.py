@@ -249,11 +249,10 @@ def endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def reading_options(*, streams: bool) -> tf.data.Options:
-    """Return the tf.data options of the feed.
+    """Return the tf.data options of the feed. `streams` means that each epoch reads files.
 
-    Args:
-      streams: whether each epoch reads files. Else TensorFlow neither rewrites the graph, which would copy every column
-        in it, nor tunes it, for the reason of `seams.tensorflow.untuned`.
+    Else TensorFlow neither rewrites the graph, which would copy every column in it, nor tunes it, for the reason of
+    `seams.tensorflow.untuned`.
     """
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = streams

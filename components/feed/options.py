@@ -152,12 +152,7 @@ class WorkerContext:
 def share_of_batch(batch_size: int, count: int, of: str, where: str = "FeedOptions.batch_size") -> int:
     """Return how many examples of a global batch each worker, replica or machine gets.
 
-    Args:
-      of: what shares the batch, for example "replicas".
-      where: place of the error.
-
-    Raises:
-      InfeedError: they cannot share a batch equally.
+    `of` names them in the error, such as "replicas". Raises InfeedError if they cannot share a batch equally.
     """
     if batch_size % count:
         what = f"batch_size is {batch_size}, which {count} {of} cannot share equally"

@@ -22,12 +22,7 @@ _AT_ONCE_BYTES = 4 << 20  # rows gathered at once: they stay in the processor's 
 
 
 class CallRows(NamedTuple):
-    """Row numbers of several steps.
-
-    Attributes:
-      numbers: int64 [steps, batch].
-      first: number of the first step, int64 [], counted from the beginning of training.
-    """
+    """Row numbers of several steps, int64 [steps, batch], and the number of the first step of them, int64 []."""
 
     numbers: tf.Tensor
     first: tf.Tensor
@@ -129,11 +124,7 @@ class RowBatches:
 
 @dataclass(frozen=True)
 class PlacedColumn:
-    """A column with a copy on every device.
-
-    Attributes:
-      copies: [rows, width] each, by device type and index, for example `("GPU", 0)`.
-    """
+    """A column with a copy, [rows, width], on every device, by device type and index, for example `("GPU", 0)`."""
 
     copies: dict[tuple[str | None, int | None], tf.Tensor]
 

@@ -75,14 +75,9 @@ def sampling_weights(
 
 
 def group_rows(keys: npt.NDArray[np.int64], weights: SamplingWeights) -> list[Group]:
-    """Group the rows by key.
+    """Group the rows by key: the index of each row's split or class in `weights.names`, int64 [rows].
 
-    Args:
-      keys: index of each row's split or class in `weights.names`, int64 [rows].
-      weights: weights of the keys. Rows with weight 0 are never sampled.
-
-    Raises:
-      InfeedError: a key has a weight but no rows.
+    Rows with weight 0 are never sampled. Raises InfeedError if a key has a weight but no rows.
     """
     groups = []
     for key, (name, weight) in enumerate(zip(weights.names, weights.weights, strict=True)):

@@ -79,14 +79,10 @@ _TRACED: weakref.WeakKeyDictionary[Any, Target] = weakref.WeakKeyDictionary()
 
 
 def call_numpy(target: Target, features: Mapping[str, Any], seeds: Ints) -> dict[str, Any]:
-    """Call a NumPy function in one of its processes.
+    """Call a NumPy function in one of its processes, on features by name: arrays [batch, ...], or Ragged ones.
 
-    Args:
-      features: arrays [batch, ...], or Ragged ones, by name.
-      seeds: int64 [2] of a batch, [batch, 2] of examples.
-
-    Raises:
-      InfeedError: the function failed, or its process was killed.
+    `seeds` are int64 [2] of a batch, [batch, 2] of examples. Raises InfeedError if the function failed, or its process
+    was killed.
     """
     try:
         return _pool(target.given.processes).submit(_call, target, features, seeds).result()
@@ -192,11 +188,8 @@ class _Like(NamedTuple):
 class NumpyMap:
     """A NumPy function in a dataset. Every batch has the types and shapes that the function returns for a sample.
 
-    Args:
-      sample: features of a real batch, tensors [batch, ...].
-
-    Raises:
-      InfeedError: NumPy has no array for a feature, or the function fails.
+    `sample` are features of a real batch, tensors [batch, ...]. Raises InfeedError if NumPy has no array for a feature,
+    or the function fails.
     """
 
     def __init__(self, target: Target, sample: Mapping[str, Any]) -> None:

@@ -57,8 +57,7 @@ class FeatureSpec:
 class PlacedFeature:
     """Location of a feature: the number of its column, and the first place in a packed column.
 
-    Attributes:
-      is_optional: whether a row has one value or none. Missing float32 values are NaN; other types are stored as lists.
+    If `is_optional`, a row has one value or none. Missing float32 values are NaN; other types are stored as lists.
     """
 
     spec: FeatureSpec
@@ -216,9 +215,8 @@ def pack_columns(
 ) -> ColumnIndex:
     """Write the columns of an entry.
 
-    Args:
-      records: number of records in each file.
-      declared: columns of the whole dataset, which apply to all its splits.
+    `records` is the number of records in each file. `declared` are the columns of the whole dataset, which apply to all
+    its splits.
     """
     found = {name: _spec_of(features[name], declared.get(name)) for name in sorted(features)}
     specs = {name: spec for name, (spec, _) in found.items()}

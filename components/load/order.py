@@ -145,9 +145,7 @@ def shuffle(values: Ints, seed: Seed) -> None:
 def _change(values: Ints, first: int, others: Ints, toucher: Ints) -> None:
     """Swap the values at `first + i` and `others[i]`, for each i in turn.
 
-    Args:
-      others: int64 [swaps], each at or after its own place
-      toucher: int64 [n], scratch space
+    `others`, int64 [swaps], lie at or after their own places. `toucher`, int64 [n], is scratch space.
     """
     own = slice(first, first + len(others))
     found = values[own].copy()  # value at the own place of swap i

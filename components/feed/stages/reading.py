@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from infeed.components.dataset.files import tensorflow_opens
@@ -29,9 +30,8 @@ _READ_BUFFER_BYTES = 8 << 20
 class VerifyFiles:
     """Raise InfeedError if a file that this worker reads is missing, damaged or replaced.
 
-    Attributes:
-      cache_dir: folder that records the verified files.
-      weights: weights of the splits, if the workers share each split separately.
+    `cache_dir` records the verified files. `weights` are those of the splits, if the workers share each split
+    separately.
     """
 
     cache_dir: str
@@ -137,10 +137,10 @@ class InterleaveShards:
         return f"interleaves {counted(self.readers, 'shard')} at a time, in blocks of {self.block:,} records"
 
     def apply(self, before: list[EpochReader], context: BuildContext) -> list[EpochReader]:
-        return [self._reader(files, context) for files in before]
+        def blocks(files: EpochReader, epoch: tf.Tensor) -> tf.data.Dataset:
+            return _read(files(epoch), context, self.readers, self.block, in_a_row=1)
 
-    def _reader(self, files: EpochReader, context: BuildContext) -> EpochReader:
-        return lambda epoch: _read(files(epoch), context, self.readers, self.block, in_a_row=1)
+        return [partial(blocks, files) for files in before]
 
 
 @dataclass(frozen=True)
