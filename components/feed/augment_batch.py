@@ -69,7 +69,10 @@ def augment_batch(
         height, width = tf.unstack(tf.shape(tensors[images[0]])[1:3])
         draws = images_of.draw_batch(tf.shape(tensors[images[0]], tf.int64)[0], seed, workers)
         for name in masks:
-            tensors[name] = move_masks(tensors[name], options, draws)
+            planes = tensors[name] if tensors[name].shape.rank == 4 else tensors[name][..., tf.newaxis]
+            move = _mask_mover(options, compiled=not images_of.why_not_compiled(planes.shape))
+            moved = tf.reshape(move(planes, draws), tf.shape(tensors[name]))
+            tensors[name] = tf.ensure_shape(moved, tensors[name].shape)
         for name in boxes:
             tensors[name] = move_boxes(tensors[name], images_of.affine(height, width, options, draws), height, width)
     return {name: _like(value, tensors[name]) if name in roles else value for name, value in features.items()}
@@ -125,35 +128,21 @@ def _check_sizes(specs: Mapping[str, tf.TensorSpec | None], images: Sequence[str
             raise InfeedError(what, where="options images and masks", do=do)
 
 
-def move_masks(masks: tf.Tensor, options: Augment, draws: Draws) -> tf.Tensor:
-    """Move masks [batch, height, width(, channels)] as `augment` moves images of their size; each keeps its type."""
-    planes = masks if masks.shape.rank == 4 else masks[..., tf.newaxis]
-    move = _mask_mover(options, compiled=not images_of.why_not_compiled(planes.shape))
-    return tf.ensure_shape(tf.reshape(move(planes, draws), tf.shape(masks)), masks.shape)
-
-
 @cache
 def _mask_mover(options: Augment, *, compiled: bool) -> Callable[[tf.Tensor, Draws], tf.Tensor]:
+    """Return a function that moves masks [batch, height, width, channels] like `augment.warp`, to the nearest pixel."""
+
     def move(masks: tf.Tensor, draws: Draws) -> tf.Tensor:
         height, width = tf.shape(masks)[1], tf.shape(masks)[2]
-        return warp_nearest(masks, images_of.affine(height, width, options, draws), options.mask_fill)
+        x, y = images_of.sources(images_of.affine(height, width, options, draws), height, width)
+        nearest = [tf.floor(images_of.reflected(one, size) + 0.5) for one, size in ((x, width), (y, height))]
+        moved = images_of.PixelRow(masks).at(*nearest)
+        if options.mask_fill is None:
+            return moved
+        inside = _is_inside(x, width) & _is_inside(y, height)
+        return tf.where(inside[..., tf.newaxis], moved, tf.constant(options.mask_fill, masks.dtype))
 
     return tf.function(move, jit_compile=True, autograph=False) if compiled else move
-
-
-def warp_nearest(masks: tf.Tensor, maps: tf.Tensor, fill: int | None = None) -> tf.Tensor:
-    """Resample [batch, height, width, channels] by maps [batch, 6] as `augment.warp` does, but to the nearest pixel.
-
-    `fill` is the value of pixels from beyond the edges; None reflects the edges.
-    """
-    height, width = tf.shape(masks)[1], tf.shape(masks)[2]
-    x, y = images_of.sources(maps, height, width)
-    nearest = [tf.floor(images_of.reflected(one, size) + 0.5) for one, size in ((x, width), (y, height))]
-    moved = images_of.PixelRow(masks).at(*nearest)
-    if fill is None:
-        return moved
-    inside = _is_inside(x, width) & _is_inside(y, height)
-    return tf.where(inside[..., tf.newaxis], moved, tf.constant(fill, masks.dtype))
 
 
 def _is_inside(coordinates: tf.Tensor, size: tf.Tensor) -> tf.Tensor:

@@ -157,39 +157,30 @@ class Capacity:
         """
         takes = f"{self.records:,} records take {size(self.kept)} {'decoded' if self.sizes.can_keep else 'serialized'}"
         memory, disk = f"{size(self.memory)} of memory is available", f"{size(self.disk)} of disk is available"
+        free = self.device_memory
+        on_devices = _UNKNOWN if free is None else f"{size(free)} of each device's memory is available"
+        not_there = self.host_only or (f"only {on_devices}" if free is not None and self.kept > free else "")
         if self.remote:
             return "stream", f"other processes make the batches, so this process caches nothing; {takes}"
         if self.options.tier == "device":
-            return "device", f"set by FeedOptions.tier; {takes}, and {self._devices_hold(takes)}"
+            if not_there:
+                do = "use the tier columns, or auto"
+                raise InfeedError(f"tier is 'device', and {not_there}; {takes}", where="FeedOptions.tier", do=do)
+            return "device", f"set by FeedOptions.tier; {takes}, and {on_devices}"
         if self.options.tier != "auto":
             return self.options.tier, f"set by FeedOptions.tier; {takes}, {memory} and {disk}"
         if self.epochs == 1 and self.kept > _CHEAP_BYTES:
             return "stream", f"{takes}, and a single epoch does not benefit from a decoded cache"
         why_not = ""
         if accelerators(self.devices):
-            if not (why_not := self._why_not_on_devices()) and self.device_memory is not None:
-                return "device", f"{takes}, and {self._devices_hold(takes)}"
-            why_not = f"; not on the devices: {why_not or _UNKNOWN}"
+            if free is not None and not not_there:
+                return "device", f"{takes}, and {on_devices}"
+            why_not = f"; not on the devices: {not_there or _UNKNOWN}"
         if self.kept <= self.memory:
             return "columns", f"{takes}, and {memory}{why_not}"
         if self.kept <= self.disk:
             return "disk", f"{takes}, only {memory}, but {disk}{why_not}"
         return "stream", f"{takes}, only {memory}, and only {disk}{why_not}"
-
-    def _devices_hold(self, takes: str) -> str:
-        """Return the device memory that the feed may use, as text; raise InfeedError if the columns do not fit."""
-        if why := self._why_not_on_devices():
-            do = "use the tier columns, or auto"
-            raise InfeedError(f"tier is 'device', and {why}; {takes}", where="FeedOptions.tier", do=do)
-        free = self.device_memory
-        return _UNKNOWN if free is None else f"{size(free)} of each device's memory is available"
-
-    def _why_not_on_devices(self) -> str:
-        """Return why the devices cannot hold the columns; empty if they can."""
-        free = self.device_memory
-        if self.host_only or free is None or self.kept <= free:
-            return self.host_only
-        return f"only {size(free)} of each device's memory is available"
 
     def readers(self, shards: int) -> tuple[int, str]:
         """Return the number of shards read in parallel, and the reason."""

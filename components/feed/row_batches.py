@@ -55,9 +55,14 @@ class RowBatches:
 
     def on_devices(self, devices: Sequence[str]) -> RowBatches:
         """Copy the columns to each device; a step gathers from the copy on its device."""
-        held = [column for column in self.columns.columns if isinstance(column, HeldColumn)]
-        placed = tuple(PlacedColumn.on(devices, column) for column in held)
-        return replace(self, columns=replace(self.columns, columns=placed))
+        placed = []
+        for values in (column.values for column in self.columns.columns if isinstance(column, HeldColumn)):
+            copies = {}
+            for device in devices:
+                with tf.device(device):
+                    copies[_place(device)] = tf.identity(values)
+            placed.append(PlacedColumn(copies))
+        return replace(self, columns=replace(self.columns, columns=tuple(placed)))
 
     def handed(self, steps: int) -> tf.data.Dataset:
         """Return endless `CallRows` for calls of `steps` steps. An element covers all steps of a call, or a divisor."""
@@ -127,15 +132,6 @@ class PlacedColumn:
     """A column with a copy, [rows, width], on every device, by device type and index, for example `("GPU", 0)`."""
 
     copies: dict[tuple[str | None, int | None], tf.Tensor]
-
-    @classmethod
-    def on(cls, devices: Sequence[str], column: HeldColumn) -> PlacedColumn:
-        """Copy a column to each device."""
-        copies = {}
-        for device in devices:
-            with tf.device(device):
-                copies[_place(device)] = tf.identity(column.values)
-        return cls(copies)
 
     def __call__(self, rows: tf.Tensor) -> tf.Tensor:
         # A strategy traces the step of each replica on its device. Without a strategy, any copy works.

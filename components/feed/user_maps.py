@@ -214,12 +214,23 @@ class NumpyMap:
         import tensorflow as tf
 
         spec = _spec(features)
-        types = [kind for one in self.like.values() for kind in self._types(one)]
+        types = list[Any]()
+        for one in self.like.values():
+            types.append(tf.string if one.dtype.kind in "OS" else tf.as_dtype(one.dtype))
+            types += [tf.int64] if one.shape is None else []
         parts = tf.nest.flatten(dict(features), expand_composites=True)
         call = functools.partial(self._run, spec)
         made = iter(tf.numpy_function(call, [number, seeds, *parts], types))
         rows = next((one.shape[0] for one in spec.values()), None)
-        return {name: self._tensor(one, made, rows) for name, one in self.like.items()}
+        tensors = {}
+        for name, one in self.like.items():
+            if one.shape is not None:
+                tensors[name] = tf.ensure_shape(next(made), [rows, *one.shape])
+            else:
+                values, splits = tf.ensure_shape(next(made), [None]), next(made)
+                splits = tf.ensure_shape(splits, [None if rows is None else rows + 1])
+                tensors[name] = tf.RaggedTensor.from_row_splits(values, splits)
+        return tensors
 
     def _run(self, spec: Mapping[str, Any], number: Any, seeds: Ints, *parts: Any) -> list[Any]:
         step = f"step {int(number)}"
@@ -251,24 +262,6 @@ class NumpyMap:
             if rows_of({name: made[name]}) != rows:
                 what = f"feature {name!r} has {rows_of({name: made[name]})} rows, and the batch has {rows}"
                 raise InfeedError(what, where=where, do="return a row for each row")
-
-    @staticmethod
-    def _types(like: _Like) -> list[Any]:
-        import tensorflow as tf
-
-        kind = tf.string if like.dtype.kind in "OS" else tf.as_dtype(like.dtype)
-        return [kind] if like.shape is not None else [kind, tf.int64]
-
-    @staticmethod
-    def _tensor(like: _Like, made: Iterator[Any], rows: int | None) -> Any:
-        import tensorflow as tf
-
-        if like.shape is not None:
-            return tf.ensure_shape(next(made), [rows, *like.shape])
-        values, splits = next(made), next(made)
-        return tf.RaggedTensor.from_row_splits(
-            tf.ensure_shape(values, [None]), tf.ensure_shape(splits, [None if rows is None else rows + 1])
-        )
 
 
 class TensorFlowMap:

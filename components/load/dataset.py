@@ -27,13 +27,7 @@ from infeed.components.dataset.checksums import verify
 from infeed.components.dataset.column_files import ColumnIndex, kept
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
-from infeed.components.load.columns import (
-    Features,
-    FeatureSpec,
-    add_missing_features,
-    dataset_columns,
-    pack_columns,
-)
+from infeed.components.load.columns import Features, FeatureSpec, add_missing_features, dataset_columns, pack_columns
 from infeed.components.load.delivery import Delivery, NumpyArrays, Recipe, Rule
 from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import to_jax, to_tensorflow, to_torch
