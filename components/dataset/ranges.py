@@ -18,20 +18,13 @@ MapFn = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # a func
 
 @dataclass(frozen=True)
 class ShardRange:
-    """A run of records of one TFRecord file.
+    """A run of records of one TFRecord file."""
 
-    Attributes:
-      split: name of the split. Empty for a file outside Split-* folders.
-      start: index of the first record.
-      stop: index after the last record. None for the end of the file.
-      bytes: size on disk, estimated unless the range is the whole file.
-    """
-
-    split: str
+    split: str  # name of the split. Empty for a file outside Split-* folders.
     path: str
-    start: int = 0
-    stop: int | None = None
-    bytes: int = 0
+    start: int = 0  # index of the first record
+    stop: int | None = None  # index after the last record. None for the end of the file.
+    bytes: int = 0  # size on disk, estimated unless the range is the whole file
 
     @property
     def place(self) -> str:

@@ -223,19 +223,12 @@ def _expected_of(folder: str, version: str) -> Mapping[str, Expected]:
 
 @dataclass(frozen=True)
 class Inspection:
-    """The result of `inspect`.
+    """The result of `inspect`."""
 
-    Attributes:
-      root: folder that shard paths are relative to.
-      manifest: content of the dataset. The schema is empty for a dataset of another writer.
-      split: split of the examples.
-      examples: the first examples. Empty if the records are not tf.Examples.
-    """
-
-    root: str
-    manifest: Manifest
-    split: str
-    examples: tuple[Example, ...]
+    root: str  # folder that shard paths are relative to
+    manifest: Manifest  # content of the dataset. The schema is empty for a dataset of another writer.
+    split: str  # split of the examples
+    examples: tuple[Example, ...]  # the first examples. Empty if the records are not tf.Examples.
 
 
 def inspect(where: str | os.PathLike[str], split: str | None = None, examples: int = 2) -> Inspection:

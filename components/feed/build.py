@@ -36,21 +36,14 @@ _MEASURED_RECORDS = 256
 
 @dataclass(frozen=True)
 class Feed:
-    """A plan and the functions that carry it out.
-
-    Attributes:
-      make: (worker, number of the first step) -> batches.
-      identity: plain values that identify the data. A training resumes only if they are equal.
-      close: releases the source of the batches.
-      functions: functions that the stages call; None for batches from a user's function.
-      replan: other options -> the plan of the same data; None for batches from a user's function.
-    """
+    """A plan and the functions that carry it out."""
 
     plan: InputPlan
-    make: Callable[[WorkerContext, int], Batches]
-    identity: Any
-    close: Callable[[], None] = lambda: None
-    functions: BatchFunctions | None = None
+    make: Callable[[WorkerContext, int], Batches]  # (worker, number of the first step) -> batches
+    identity: Any  # plain values that identify the data. A training resumes only if they are equal.
+    close: Callable[[], None] = lambda: None  # releases the source of the batches
+    functions: BatchFunctions | None = None  # functions that the stages call; None for batches from a user's function
+    # Other options -> the plan of the same data; None for batches from a user's function.
     replan: Callable[[FeedOptions], InputPlan] | None = None
 
     def with_stages(self, *stages: Stage[Any, Made]) -> Feed:

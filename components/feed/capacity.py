@@ -63,21 +63,14 @@ class Machine:
 
 @dataclass(frozen=True)
 class RecordSizes:
-    """Bytes per record, measured on the first records of a split (see `build.measure_records`).
-
-    Attributes:
-      can_split: whether one call can make several batches (see `columns.can_split`).
-      can_keep: whether rows can be kept decoded (see `columns.can_keep`).
-      is_dense: whether every feature is dense and has a fixed shape.
-      is_numeric: whether every feature is also a number.
-    """
+    """Bytes per record, measured on the first records of a split (see `build.measure_records`)."""
 
     record_bytes: float
     feature_bytes: float
-    can_split: bool = True
-    can_keep: bool = True
-    is_dense: bool = True
-    is_numeric: bool = True
+    can_split: bool = True  # whether one call can make several batches (see `columns.can_split`)
+    can_keep: bool = True  # whether rows can be kept decoded (see `columns.can_keep`)
+    is_dense: bool = True  # whether every feature is dense and has a fixed shape
+    is_numeric: bool = True  # whether every feature is also a number
 
     @property
     def kept_bytes(self) -> float:
@@ -102,24 +95,16 @@ class Window:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The size of a split against the limits of the machine.
-
-    Attributes:
-      records: number of records in the split.
-      epochs: how often training reads the split, if known.
-      remote: whether other processes make the batches. This process then cannot keep data for them.
-      devices: names of the devices whose steps can gather their own rows.
-      host_only: why steps cannot gather the rows of this split on their device; empty if they can.
-    """
+    """The size of a split against the limits of the machine."""
 
     records: int
     sizes: RecordSizes
     options: FeedOptions
     machine: Machine
-    epochs: int | None = None
-    remote: bool = False
-    devices: tuple[str, ...] = ()
-    host_only: str = ""
+    epochs: int | None = None  # how often training reads the split, if known
+    remote: bool = False  # whether other processes make the batches. This process then cannot keep data for them.
+    devices: tuple[str, ...] = ()  # names of the devices whose steps can gather their own rows
+    host_only: str = ""  # why steps cannot gather the rows of this split on their device; empty if they can
 
     def __post_init__(self) -> None:
         if self.remote and (self.options.tier not in ("auto", "stream") or self.options.cache_records):

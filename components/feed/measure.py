@@ -52,33 +52,19 @@ def clock() -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Cut:
-    """The pipeline up to a stage.
-
-    Attributes:
-      name: name of the stage.
-      does: what the stage does.
-      dataset: endless output of the stage.
-      is_batched: whether the first dimension of an element counts examples; else an element is one example.
-      is_first: whether no earlier cut is part of this one.
-      hands_over: whether all tensors of an element reach the loop.
-      counts: whether the last tensor of an element is its number of examples.
-      device: device to which the loop copies each element; empty for none.
-      once: whether the stage runs once, because a later stage keeps its output.
-      beside: whether training does without the stage.
-      rival: whether this is another pipeline, measured beside the others.
-    """
+    """The pipeline up to a stage."""
 
     name: str
     does: str
-    dataset: tf.data.Dataset
-    is_batched: bool = True
-    is_first: bool = False
-    hands_over: bool = False
-    counts: bool = False
-    device: str = ""
-    once: bool = False
-    beside: bool = False
-    rival: bool = False
+    dataset: tf.data.Dataset  # endless output of the stage
+    is_batched: bool = True  # whether the first dimension of an element counts examples; else an element is one example
+    is_first: bool = False  # whether no earlier cut is part of this one
+    hands_over: bool = False  # whether all tensors of an element reach the loop
+    counts: bool = False  # whether the last tensor of an element is its number of examples
+    device: str = ""  # device to which the loop copies each element; empty for none
+    once: bool = False  # whether the stage runs once, because a later stage keeps its output
+    beside: bool = False  # whether training does without the stage
+    rival: bool = False  # whether this is another pipeline, measured beside the others
 
 
 @dataclass(frozen=True)

@@ -166,17 +166,11 @@ SINGLE_WORKER = WorkerContext()
 
 @dataclass(frozen=True)
 class GlobalBatch:
-    """A global batch, which the workers share equally.
+    """A global batch, which the workers share equally."""
 
-    Attributes:
-      size: number of examples, over all workers.
-      seed: seed of the order of the examples, and of augmentation.
-      workers: this worker, and the number of workers.
-    """
-
-    size: int
-    seed: int = 0
-    workers: WorkerContext = SINGLE_WORKER
+    size: int  # number of examples, over all workers
+    seed: int = 0  # seed of the order of the examples, and of augmentation
+    workers: WorkerContext = SINGLE_WORKER  # this worker, and the number of workers
 
     @property
     def part(self) -> int:

@@ -57,26 +57,18 @@ _PADDED = "a feature is padded to the longest of each batch, so batches are deco
 
 @dataclass(frozen=True)
 class FeedSpec:
-    """The data to feed: training data (endless, shuffled, augmented) or evaluation data (complete, in order, once).
-
-    Attributes:
-      left_out: descriptions of the corrupt records that the shards no longer hold.
-      class_names: names of the label's classes, by index.
-      epochs: how often training reads the split, if known.
-      static_shapes: whether all batches must have the same shape.
-      remote: whether other processes make the batches.
-      devices: devices of this process whose steps take row numbers; empty if the training loop takes only batches.
-    """
+    """The data to feed: training data (endless, shuffled, augmented) or evaluation data (complete, in order, once)."""
 
     training: bool
     sizes: RecordSizes
     augmentation: str = ""
     normalization: str = ""
-    left_out: tuple[str, ...] = ()
-    class_names: tuple[str, ...] = ()
-    epochs: int | None = None
-    static_shapes: bool = False
-    remote: bool = False
+    left_out: tuple[str, ...] = ()  # descriptions of the corrupt records that the shards no longer hold
+    class_names: tuple[str, ...] = ()  # names of the label's classes, by index
+    epochs: int | None = None  # how often training reads the split, if known
+    static_shapes: bool = False  # whether all batches must have the same shape
+    remote: bool = False  # whether other processes make the batches
+    # Devices of this process whose steps take row numbers; empty if the training loop takes only batches.
     devices: tuple[str, ...] = ()
 
 

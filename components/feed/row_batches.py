@@ -30,19 +30,14 @@ class CallRows(NamedTuple):
 
 @dataclass(frozen=True)
 class RowBatches:
-    """Endless training batches that each step gathers by row number.
+    """Endless training batches that each step gathers by row number."""
 
-    Attributes:
-      columns: all rows of the split; every feature is dense.
-      calls: steps per call -> row numbers of each call, int64 [steps, batch of this worker]. The last call of an epoch
-        is shorter if the steps do not divide evenly.
-      start_step: number of the first step.
-      finish: functions (number of the step, batch) -> batch, applied to each gathered batch in order.
-    """
-
-    columns: Columns
+    columns: Columns  # all rows of the split; every feature is dense
+    # Steps per call -> row numbers of each call, int64 [steps, batch of this worker]. The last call of an epoch is
+    # shorter if the steps do not divide evenly.
     calls: Callable[[int], tf.data.Dataset]
-    start_step: int = 0
+    start_step: int = 0  # number of the first step
+    # Functions (number of the step, batch) -> batch, applied to each gathered batch in order.
     finish: tuple[Callable[[tf.Tensor, Batch], Batch], ...] = ()
 
     def map(self, function: Callable[..., Batch]) -> RowBatches:

@@ -51,17 +51,11 @@ class Ragged(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """The function that a stage calls.
+    """The function that a stage calls."""
 
-    Attributes:
-      option: `map_examples` or `map_batches`.
-      given: the option's value.
-      digest: digest of the user's files. A changed digest imports the function again.
-    """
-
-    option: str
-    given: MapFunction
-    digest: str
+    option: str  # `map_examples` or `map_batches`
+    given: MapFunction  # the option's value
+    digest: str  # digest of the user's files. A changed digest imports the function again.
 
     @classmethod
     def of(cls, option: str, given: MapFunction) -> Target:

@@ -37,16 +37,12 @@ _ROWS_A_CALL, _BYTES_A_CALL = 4096, 8 << 20  # limits of one take; smaller calls
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """Type and shape of a feature.
-
-    Attributes:
-      shape: shape of a row: `()` for one value, `(n,)` for n values, None for a varying number, delivered as `Ragged`.
-      nulls: number of rows without a value.
-    """
+    """Type and shape of a feature."""
 
     type: Kind
+    # Shape of a row: `()` for one value, `(n,)` for n values, None for a varying number, delivered as `Ragged`.
     shape: tuple[Count, ...] | None
-    nulls: Count = 0
+    nulls: Count = 0  # number of rows without a value
 
     @property
     def width(self) -> int:

@@ -29,20 +29,14 @@ _DEFAULT = "train"
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """Files of a split, in record order.
+    """Files of a split, in record order."""
 
-    Attributes:
-      place: folder, file or pattern of the dataset.
-      expected: required size and checksum of each file, if a manifest lists them.
-      schema: columns of the dataset, if a manifest lists them. Null counts cover all splits.
-      others: files of the other splits by name, if no manifest lists the columns.
-    """
-
-    place: str
+    place: str  # folder, file or pattern of the dataset
     split: str
     files: tuple[FileStat, ...]
-    expected: tuple[Expected, ...] = ()
-    schema: tuple[Column, ...] = ()
+    expected: tuple[Expected, ...] = ()  # required size and checksum of each file, if a manifest lists them
+    schema: tuple[Column, ...] = ()  # columns of the dataset, if a manifest lists them. Null counts cover all splits.
+    # Files of the other splits by name, if no manifest lists the columns.
     others: Mapping[str, tuple[FileStat, ...]] = field(default_factory=dict)
 
     @property

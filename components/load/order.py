@@ -43,21 +43,17 @@ class BatchOrder:
     """Row numbers of every batch of a worker, from step `start_step` on. Iteration yields int64 [batch].
 
     Like a batch sampler of PyTorch's DataLoader, the order can be iterated repeatedly.
-
-    Attributes:
-      rows: number of rows in the split.
-      batch: the global batch, and this worker. The parts of all workers, concatenated, are the global batch.
-      shuffled: whether each epoch has a new order of whole batches. If False, the rows come once and in order, and the
-        last batch may be short.
-      start_step: number of the first batch, counted from the beginning of training.
-      epochs: number of epochs, counted from the beginning of training; None repeats forever, or reads one epoch without
-        shuffling.
     """
 
     rows: int
+    # The global batch, and this worker. The parts of all workers, concatenated, are the global batch.
     batch: GlobalBatch
+    # Whether each epoch has a new order of whole batches. If False, the rows come once and in order, and the last batch
+    # may be short.
     shuffled: bool
-    start_step: int = 0
+    start_step: int = 0  # number of the first batch, counted from the beginning of training
+    # Number of epochs, counted from the beginning of training; None repeats forever, or reads one epoch without
+    # shuffling.
     epochs: int | None = None
 
     def __post_init__(self) -> None:

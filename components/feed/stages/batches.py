@@ -15,19 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchRecords:
-    """Batch blocks of records: string [block] -> string [batch].
+    """Batch blocks of records: string [block] -> string [batch]."""
 
-    Attributes:
-      size: records gathered in one call, over all workers.
-      reason: reason for this size.
-      drop_remainder: whether to drop a short last batch. Endless training data has none.
-      batches: number of training batches in one call. `SplitBatches` splits them.
-    """
-
-    size: int
-    reason: str
-    drop_remainder: bool = False
-    batches: int = 1
+    size: int  # records gathered in one call, over all workers
+    reason: str  # for this size
+    drop_remainder: bool = False  # whether to drop a short last batch. Endless training data has none.
+    batches: int = 1  # number of training batches in one call. `SplitBatches` splits them.
 
     name = "batch"
 

@@ -89,21 +89,13 @@ class PermuteShards:
 
 @dataclass(frozen=True)
 class ReadShards:
-    """Read files in their order.
+    """Read files in their order."""
 
-    Attributes:
-      readers: shards read in parallel.
-      block: records in a block.
-      longest: records of the longest shard.
-      reason: reason for the number of readers.
-      advice: what to do about shards of uneven sizes, if they are.
-    """
-
-    readers: int
-    block: int
-    longest: int
-    reason: str
-    advice: str = ""
+    readers: int  # shards read in parallel
+    block: int  # records in a block
+    longest: int  # records of the longest shard
+    reason: str  # for the number of readers
+    advice: str = ""  # what to do about shards of uneven sizes, if they are
 
     name = "read"
 
