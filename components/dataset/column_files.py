@@ -115,18 +115,11 @@ def kept(
     takes: float,
     do: str = "free some space, or set cache_dir to another folder",
 ) -> T:
-    """Open the cache entry FOLDER/KEY. If it is missing or damaged, write it first.
+    """Open the cache entry FOLDER/KEY. If it is missing or damaged, write it first, about `takes` bytes.
 
-    Args:
-      folder: local cache folder, created if missing. Old entries are removed to make room.
-      key: digest of the data and of its processing.
-      write: writes the files of the columns into a folder and returns their index.
-      opened: maps the verified files.
-      takes: approximate size of the entry in bytes.
-      do: remedy if the entry cannot be written.
-
-    Raises:
-      InfeedError: the entry cannot be written.
+    `folder` is local, and created if missing. Old entries are removed to make room. `key` is a digest of the data and
+    of its processing. `write` writes the files of the columns into a folder and returns their index, and `opened` maps
+    the verified files. Raises InfeedError, with the remedy `do`, if the entry cannot be written.
     """
     home = Path(folder).expanduser()
     entry = home / key

@@ -51,16 +51,11 @@ _FOLDS = [
 
 
 def decode_columns(records: Sequence[bytes] | RecordBlock, wanted: Container[str] | None = None) -> dict[str, pa.Array]:
-    """Return a column of lists for each feature, sorted by name. A row is null if the record lacks the feature.
+    """Return a column of lists for each feature `wanted`, sorted by name. A row is null if the record lacks the
+    feature.
 
-    Features without a kind are skipped, because they have no values.
-
-    Args:
-      records: serialized tf.Examples, as a list or a block.
-      wanted: features to decode. None decodes all.
-
-    Raises:
-      ValueError: a record is not a tf.Example, or a feature has two types.
+    Features without a kind are skipped, because they have no values. Raises ValueError if a record is not a tf.Example,
+    or a feature has two types.
     """
     block = records if isinstance(records, RecordBlock) else RecordBlock.of(list(records))
     plain = np.ones(len(block), bool)

@@ -32,14 +32,10 @@ _CELLS = 1 << 16  # cells of columns that are encoded together
 
 
 def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.LargeBinaryArray:
-    """Return one serialized tf.Example for each row.
+    """Return one serialized tf.Example for each row of columns of the types listed in `example_types`.
 
-    Args:
-      batch: columns of the types listed in `example_types`, with distinct names.
-      empty_lists: write null as an empty list, as TFX's CsvExampleGen does, rather than as a missing feature.
-
-    Raises:
-      InfeedError: a tf.Example cannot hold a type or a value. The error names the row of the batch and the column.
+    With `empty_lists`, null is an empty list, as TFX's CsvExampleGen writes it, rather than a missing feature. Raises
+    InfeedError if a tf.Example cannot hold a type or a value. The error names the row of the batch and the column.
     """
     lengths = np.zeros(batch.num_rows, np.int64)
     by_place = dict[int, list[pa.LargeBinaryArray]]()

@@ -65,10 +65,8 @@ class EpochProfile:
     ) -> EpochProfile:
         """Return the profile of an epoch that ends now, in the process that trained.
 
-        Args:
-          waited: seconds that each worker waited, by the clock in its graph.
-          outside: seconds between calls of the training function.
-          of_callbacks: part of `outside` in each callback.
+        `waited` are the seconds that each worker waited, by the clock in its graph. `outside` are the seconds between
+        calls of the training function, and `of_callbacks` the part of each callback in them.
         """
         examples = steps * batch_size
         rate = examples / seconds if seconds else 0.0

@@ -37,14 +37,10 @@ class ShardRange:
 def record_ranges(folders: Iterable[str], map_fn: MapFn = map) -> list[ShardRange]:
     """Divide the files of some splits into ranges of about RANGE_BYTES, in the order of folders and file names.
 
-    The ranges depend only on the files, so they are the same for every engine.
+    The ranges depend only on the visible files, so they are the same for every engine. `map_fn` runs the counting of
+    large files without a manifest, which reads each of them once.
 
-    Args:
-      folders: folders of splits, such as `.../Split-train`. Hidden files are ignored.
-      map_fn: runs the counting of large files without a manifest, which reads each of them once.
-
-    Raises:
-      InfeedError: a large file without a manifest is truncated or corrupt, or a manifest cannot be read.
+    Raises InfeedError if a large file without a manifest is truncated or corrupt, or a manifest cannot be read.
     """
     found = [
         (folder, file) for folder in folders for file in files.list_files(folder) if not files.is_hidden(file.path)

@@ -43,13 +43,9 @@ def manifests_of(roots: Iterable[str], cache_dir: str | None = None, map_fn: Map
 
     A dataset without a manifest is counted once from its record framing. The count is cached in `cache_dir` under the
     place, names, sizes and times of its files, and never written into the dataset. A damaged count is replaced.
+    `map_fn`, such as `Engine.map`, counts the files of all datasets in one call.
 
-    Args:
-      map_fn: counts the files of all datasets in one call, such as `Engine.map`. Defaults to counting sequentially in
-        this process.
-
-    Raises:
-      InfeedError: a root has no split or is not complete, or a file is truncated or corrupt.
+    Raises InfeedError if a root has no split or is not complete, or a file is truncated or corrupt.
     """
     found = {root: _known_manifest(root, cache_dir) for root in dict.fromkeys(roots)}
     uncounted = [one for one in found.values() if isinstance(one, _Uncounted)]

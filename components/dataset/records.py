@@ -73,13 +73,9 @@ def write_records(path: str, framed: Iterable[pa.LargeBinaryArray], *, gzip_leve
 def read_records(path: str, most_bytes: int | None = None, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
     """Yield the payloads of a file, with both checksums verified. As in TensorFlow, a name ending in `.gz` means gzip.
 
-    Args:
-      most_bytes: maximum length of a record, checked before allocating memory.
-      start: index of the first record. Earlier records are skipped without verification.
-      stop: index after the last record. None for the end of the file.
-
-    Raises:
-      InfeedError: the file is truncated or corrupt. The error names the file and the index of the record.
+    Records from number `start` to `stop - 1` are read, and those before without verification. A record of more than
+    `most_bytes` is an error before memory is allocated. Raises InfeedError if the file is truncated or corrupt. The
+    error names the file and the index of the record.
     """
     for number, payload in enumerate(scan_records(path, most_bytes, start, stop), start):
         if payload is None:

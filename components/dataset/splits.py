@@ -151,10 +151,7 @@ def assign_by_record(
     """Return the index into `buckets.names` of each row, by the rule of TFX's CsvExampleGen.
 
     TFX hashes records that have an empty list for a null. The split follows these bytes even if other bytes are
-    written.
-
-    Args:
-      examples: result of `encode_examples(batch, empty_lists=empty_lists)`.
+    written. `examples` is the result of `encode_examples(batch, empty_lists=empty_lists)`.
     """
     keys = list(values_of(examples))
     missing = [column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns if column.null_count]

@@ -25,14 +25,9 @@ _STALE = 120.0  # seconds: four renewals, with room for clocks that differ
 def alone_on_store(path: str, *, where: str, do: str, renews: float = 30.0, settles: float = 1.0) -> Iterator[None]:
     """Hold the lock inside the body, and remove the lock object afterwards.
 
-    Args:
-      where: folder that the lock protects, for the error.
-      do: remedy for the user of the other process.
-      renews: seconds between two renewals.
-      settles: seconds until two concurrent writers read the same text.
-
-    Raises:
-      InfeedError: another process holds the lock. The error names it.
+    The lock protects the folder `where`. It is renewed every `renews` seconds, and two concurrent writers read the same
+    text after `settles` seconds. Raises InfeedError, which names the other process, if that holds the lock. `do` is the
+    remedy.
     """
     held = False
     with suppress(FileNotFoundError):

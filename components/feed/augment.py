@@ -29,9 +29,8 @@ def augment(
 ) -> tf.Tensor:
     """Augment and normalize uint8 [batch, height, width, channels] to float32 of the same shape.
 
-    Args:
-      seed: int64 [2]: the seed of the run, and the number of this step since training began.
-      workers: the worker that makes these images of the global batch. All batches have one size.
+    `seed` is int64 [2]: the seed of the run, and the number of this step since training began. `workers` is the worker
+    that makes these images of the global batch. All batches have one size.
     """
     numbers = draw_batch(tf.shape(images, tf.int64)[0], seed, workers)
     change = _change(options, scale, compiled=not why_not_compiled(images.shape))
@@ -121,11 +120,8 @@ def warp(images: tf.Tensor, maps: tf.Tensor, *, whole: bool = False) -> tf.Tenso
     """Resample [batch, height, width, channels] by maps [batch, 6] to float32: bilinear, with reflected edges.
 
     A map (a0, a1, a2, b0, b1, b2) takes the output pixel (x, y) from the input at (a0 x + a1 y + a2, b0 x + b1 y + b2).
-    Beyond the edge, the image continues as its mirror image with edge pixels twice: `reflect` in SciPy, `symmetric` in
-    NumPy, `BORDER_REFLECT` in OpenCV.
-
-    Args:
-      whole: whether every map takes whole pixels to whole pixels, so that no interpolation is needed.
+    If every map takes `whole` pixels to whole pixels, no interpolation is needed. Beyond the edge, the image continues
+    as its mirror image with edge pixels twice: `reflect` in SciPy, `symmetric` in NumPy, `BORDER_REFLECT` in OpenCV.
     """
     height, width = tf.shape(images)[1], tf.shape(images)[2]
     x, y = sources(maps, height, width)

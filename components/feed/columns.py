@@ -304,12 +304,10 @@ def mapped(
 
 
 def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Batch]) -> tf.data.Dataset:
-    """Set the width of each sparse feature in the spec, if it is the same in all batches.
+    """Set the width of each sparse feature of batches in the spec, if it is the same in all batches.
 
-    Args:
-      batches: nested tensors, [batch, ...] each.
-      decode: serialized records, string [batch] -> a batch. The width of a feature in an empty batch is its fixed
-        width. A width of 0 means that the longest row determines the width.
+    `decode` makes a batch of serialized records, string [batch]. The width of a feature in an empty batch is its fixed
+    width. A width of 0 means that the longest row determines the width.
     """
     sparse = (one for one in tf.nest.flatten(batches.element_spec) if isinstance(one, tf.SparseTensorSpec))
     if all(one.shape[1:].is_fully_defined() for one in sparse):

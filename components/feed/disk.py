@@ -24,13 +24,8 @@ FORMAT = 4
 def cache_columns(batches: tf.data.Dataset, folder: str, key: str, expected_bytes: float) -> Columns:
     """Return the columns in FOLDER/KEY. If the entry is missing, read all `batches` and write the entry first.
 
-    Args:
-      batches: nested tensors, [batch, ...] each; the last batch may be short.
-      folder: a local folder, created if missing. Old entries are deleted if space is needed.
-      key: identifies the data and its processing.
-
-    Raises:
-      InfeedError: the entry cannot be written.
+    The last batch may be short. The local folder is created if missing, and old entries are deleted if space is needed.
+    `key` identifies the data and its processing. Raises InfeedError if the entry cannot be written.
     """
     layout = Layout.of(batches.element_spec)
 

@@ -115,14 +115,8 @@ def from_process(
 def items_of(function: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
     """Iterate over `function(**arguments)` in another process, which ends when the iterator is closed.
 
-    The pipe between the processes holds 64 KiB on Linux. The generator waits while the pipe is full.
-
-    Args:
-      function: `package.module:function` or `path/file.py:function`.
-      arguments: values that can be pickled, as must the items that the function yields.
-
-    Raises:
-      InfeedError: the generator failed, or its process was killed.
+    The pipe between the processes holds 64 KiB on Linux. The generator waits while the pipe is full. Arguments and
+    items are pickled. Raises InfeedError if the generator failed, or its process was killed.
     """
     context = multiprocessing.get_context("spawn")  # a process that runs TensorFlow may hang after a fork
     receiver, sender = context.Pipe(duplex=False)

@@ -108,13 +108,8 @@ def shard_files(patterns: Sequence[str], cache_dir: str | None = None) -> tuple[
     """Return the non-empty shards that match TFX's file patterns (`.../Split-train/*`), in a stable order.
 
     `ShardFile.split` is the name of the split. For one split of several datasets, it is the name of the dataset (see
-    `dataset_names`). For several splits of several datasets, it is `dataset/split`.
-
-    Args:
-      cache_dir: folder for the record counts of datasets without a manifest; None counts the records each time.
-
-    Raises:
-      InfeedError: the files that match hold no record.
+    `dataset_names`). For several splits of several datasets, it is `dataset/split`. `cache_dir` keeps the record counts
+    of datasets without a manifest. Raises InfeedError if the files that match hold no record.
     """
     folders = [posixpath.dirname(pattern) for pattern in patterns]
     called = _names_of(folders)

@@ -139,11 +139,7 @@ class LoadedDataset:
         return self._delivery.schema
 
     def packed_columns(self, label: str | None = None) -> dict[str, tuple[str, ...]]:
-        """Return the column names in batches with `pack=True`: {type: a name for each place of [batch, places]}.
-
-        Args:
-          label: as for `numpy`; the label is not packed.
-        """
+        """Return the column names in batches with `pack=True`: {type: a name for each place of [batch, places]}."""
         self._check(label)
         return self._delivery.packed_columns(label)
 

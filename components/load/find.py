@@ -54,15 +54,11 @@ class SplitFiles:
 
 
 def find_split(where: str, split: str | None = None) -> SplitFiles:
-    """Find the files of one split.
+    """Find the files of one split, by default of `train`, or of the only split.
 
-    Args:
-      where: folder of a dataset or of a split, flat folder of TFRecords, single file, or pattern.
-      split: name of the split; by default `train`, or the only split.
-
-    Raises:
-      InfeedError: the dataset or the split does not exist, the file names show that a file is missing, or only some
-        files are compressed.
+    `where` is the folder of a dataset or of a split, a flat folder of TFRecords, a single file, or a pattern. Raises
+    InfeedError if the dataset or the split does not exist, the file names show that a file is missing, or only some
+    files are compressed.
     """
     place, folder = where.rstrip("/") or where, files.name(where.rstrip("/"))
     if folder.startswith(names.SPLIT_FOLDER) and files.is_folder(place):

@@ -128,8 +128,7 @@ class NormaliseImages:
 class PadBatches:
     """Pad the last short batch with weight 0: (features, label) -> (features, label, weight float32 [batch]).
 
-    Raises:
-      InfeedError: a feature is not a dense number of a fixed shape.
+    Raises InfeedError if a feature is not a dense number of a fixed shape.
     """
 
     size: int
