@@ -51,8 +51,7 @@ _FOLDS = [
 
 
 def decode_columns(records: Sequence[bytes] | RecordBlock, wanted: Container[str] | None = None) -> dict[str, pa.Array]:
-    """Return a column of lists for each feature `wanted`, sorted by name. A row is null if the record lacks the
-    feature.
+    """Return a column of lists for each `wanted` feature, sorted by name. A row is null if its record lacks it.
 
     Features without a kind are skipped, because they have no values. Raises ValueError if a record is not a tf.Example,
     or a feature has two types.

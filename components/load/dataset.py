@@ -139,7 +139,10 @@ class LoadedDataset:
         return self._delivery.schema
 
     def packed_columns(self, label: str | None = None) -> dict[str, tuple[str, ...]]:
-        """Return the column names in batches with `pack=True`: {type: a name for each place of [batch, places]}."""
+        """Return the column names in batches with `pack=True`: {type: a name for each place of [batch, places]}.
+
+        The label is not packed.
+        """
         self._check(label)
         return self._delivery.packed_columns(label)
 
