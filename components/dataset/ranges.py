@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,10 @@ def record_ranges(folders: Iterable[str], map_fn: MapFn = map) -> list[ShardRang
     ]
     counts: dict[str, int] = {}
     for folder in {folder for folder, _ in found}:
-        counts |= _records_by_path(folder)
+        root = posixpath.dirname(folder.rstrip("/"))
+        if _split_name(folder) and files.exists(files.join(root, names.MANIFEST)):
+            splits = Manifest.read(root).splits.values()
+            counts |= {files.join(root, shard.file): shard.records for split in splits for shard in split.shards}
     large = [file.path for _, file in found if file.size > RANGE_BYTES and file.path not in counts]
     counts |= dict(zip(large, map_fn(count_records, large), strict=True))
     return [
@@ -64,15 +67,6 @@ def cut(split: str, path: str, size: int, records: int) -> list[ShardRange]:
     # The last range is open, so that extra data after the last record is found.
     stops: Sequence[int | None] = [*bounds[1:], None]
     return [ShardRange(split, path, start, stop, size // parts) for start, stop in zip(bounds, stops, strict=True)]
-
-
-def _records_by_path(folder: str) -> Mapping[str, int]:
-    """Map the paths in the dataset's manifest to their numbers of records."""
-    root = posixpath.dirname(folder.rstrip("/"))
-    if not _split_name(folder) or not files.exists(files.join(root, names.MANIFEST)):
-        return {}
-    splits = Manifest.read(root).splits.values()
-    return {files.join(root, shard.file): shard.records for split in splits for shard in split.shards}
 
 
 def _split_name(folder: str) -> str:

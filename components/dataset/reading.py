@@ -104,7 +104,7 @@ def flat_manifest(path: str) -> tuple[str, Manifest] | None:
     truncated or corrupt.
     """
     root, by_split = flat_files(path)
-    shards = sorted((file for found in by_split.values() for file in found), key=lambda file: file.path)
+    shards = sorted(file for found in by_split.values() for file in found)
     uncounted = _Uncounted(root, by_split, Source.of("tfrecord", root, shards))
     return (root, uncounted.manifest(map(_count_file, uncounted.counting()))) if shards else None
 

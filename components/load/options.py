@@ -80,27 +80,19 @@ class LoadOptions:
         require(is_rule, self, "on_missing", do)
         require(isinstance(self.cache_dir, str | os.PathLike), self, "cache_dir", "name a local folder")
         object.__setattr__(self, "cache_dir", os.fspath(self.cache_dir))
-        object.__setattr__(self, "workers", self._workers())
-
-    @property
-    def worker(self) -> WorkerContext:
-        assert isinstance(self.workers, WorkerContext), "made by `__post_init__`"
-        return self.workers
-
-    def _workers(self) -> WorkerContext:
-        if isinstance(self.workers, WorkerContext):
-            return self.workers
-        is_pair = isinstance(self.workers, tuple | list) and len(self.workers) == 2
-        if not (is_pair and all(type(number) is int for number in self.workers)):
-            raise refused(self, "workers", "use the index of this worker and the number of workers: (0, 4)")
-        try:
-            return WorkerContext(*self.workers)
-        except InfeedError as error:
-            raise refused(self, "workers", error.do, error.what) from error
+        if not isinstance(self.workers, WorkerContext):
+            is_pair = isinstance(self.workers, tuple | list) and len(self.workers) == 2
+            are_numbers = is_pair and all(type(number) is int for number in self.workers)
+            require(are_numbers, self, "workers", "use the index of this worker and the number of workers: (0, 4)")
+            try:
+                object.__setattr__(self, "workers", WorkerContext(*self.workers))
+            except InfeedError as error:
+                raise refused(self, "workers", error.do, error.what) from error
 
     def order(self, rows: int, epochs: int | None = None) -> BatchOrder:
         """Return the row numbers of this worker's batches."""
-        batch = GlobalBatch(self.batch_size, self.seed, self.worker)
+        assert isinstance(self.workers, WorkerContext), "made by `__post_init__`"
+        batch = GlobalBatch(self.batch_size, self.seed, self.workers)
         with arguments():
             with about(self, "batch_size"):
                 _ = batch.part  # raises if the workers cannot share a batch
