@@ -139,7 +139,6 @@ def kept(
 
 
 def _open_or_none(entry: Path, opened: Callable[[Path, ColumnIndex], T]) -> T | None:
-    """Open an entry. Returns None if it is missing or damaged."""
     if not os.path.lexists(entry):
         return None
     try:

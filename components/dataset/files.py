@@ -424,25 +424,20 @@ def _children(folder: str) -> list[fs.FileInfo]:
     if system.type_name != "gcs":
         with _permission_errors(folder), failed_reads(folder):
             found = list(system.get_file_info(fs.FileSelector(inner, allow_not_found=True)))
-        return [*found, *_unlisted(inner, found)] if _is_local(system) else found
+        listed = os.listdir(inner) if _is_local(system) and os.path.isdir(inner) else []
+        for one in listed:  # Arrow cannot decode other names
+            if not one.isascii() and one.encode(errors="surrogateescape") != one.encode(errors="replace"):
+                raise _not_utf8(one, inner)
+        if listed and len(listed) != len(found):  # Arrow omits dangling links
+            missing = sorted(set(listed) - {info.base_name for info in found})
+            found += [fs.FileInfo(posixpath.join(inner, one), fs.FileType.NotFound) for one in missing]
+        return found
     # Arrow lists only folders with marker objects in Google's store, so list their content instead.
     below = system.get_file_info(fs.FileSelector(inner, allow_not_found=True, recursive=True))
     names = {info.path: info.path[len(inner) + 1 :].partition("/")[0] for info in below}
     files = [info for info in below if info.path == posixpath.join(inner, names[info.path])]
     folders = set(names.values()) - {info.base_name for info in files}
     return files + [fs.FileInfo(posixpath.join(inner, folder), fs.FileType.Directory) for folder in folders]
-
-
-def _unlisted(folder: str, listed: list[fs.FileInfo]) -> list[fs.FileInfo]:
-    """Return dangling links, which Arrow omits. Raises InfeedError for a name that is not UTF-8, as Arrow needs."""
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    for found in names:
-        if not found.isascii() and found.encode(errors="surrogateescape") != found.encode(errors="replace"):
-            raise _not_utf8(found, folder)
-    if len(names) == len(listed):
-        return []
-    missing = sorted(set(names) - {info.base_name for info in listed})
-    return [fs.FileInfo(posixpath.join(folder, found), fs.FileType.NotFound) for found in missing]
 
 
 def _not_utf8(name: str, folder: str) -> InfeedError:

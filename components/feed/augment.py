@@ -229,5 +229,4 @@ def _shift(numbers: tf.Tensor, options: Augment) -> tf.Tensor:
 
 
 def _each(numbers: tf.Tensor) -> tf.Tensor:
-    """[batch] -> [batch, 1, 1, 1]."""
     return numbers[:, tf.newaxis, tf.newaxis, tf.newaxis]

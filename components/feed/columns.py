@@ -342,7 +342,6 @@ def is_static_number(spec: Any) -> bool:
 
 
 def _width(spec: tf.TensorSpec) -> int:
-    """Values a row."""
     return int(spec.shape[1:].num_elements())
 
 

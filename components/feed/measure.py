@@ -174,8 +174,6 @@ def examples_of_a_turn(cut: Cut, seconds: float) -> int:
 
 
 class _Loop:
-    """Consumes a cut."""
-
     def __init__(self, cut: Cut) -> None:
         self.cut = cut
         self.bytes_per_example = 0.0

@@ -43,7 +43,6 @@ class MapFunction:
 
     @property
     def name(self) -> str:
-        """Name of the function, as text."""
         return str(self.function)
 
 

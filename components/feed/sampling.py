@@ -33,7 +33,6 @@ class SamplingWeights:
 
     @property
     def option(self) -> str:
-        """The option that sets the weights."""
         return "FeedOptions.mix" if self.by == "split" else "FeedOptions.class_shares"
 
     def describe(self) -> str:

@@ -51,7 +51,6 @@ class ShardFile:
 
     @property
     def expected(self) -> Expected:
-        """Size and checksum that the file must have."""
         return Expected(self.path, self.bytes, self.crc32c)
 
 

@@ -98,7 +98,6 @@ class LoadedDataset:
         return LoadedDataset, (self._found, self._features, self._options, self._maps)
 
     def __len__(self) -> int:
-        """Return the number of rows in the split."""
         return self._features.rows
 
     def __getitem__(self, rows: int | slice | Sequence[int] | npt.NDArray[Any]) -> dict[str, Any]:

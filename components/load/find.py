@@ -49,7 +49,6 @@ class SplitFiles:
 
     @property
     def bytes(self) -> int:
-        """Size of the files on disk."""
         return sum(file.size for file in self.files)
 
 

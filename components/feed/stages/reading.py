@@ -83,8 +83,15 @@ class PermuteShards:
         return f"permutes {counted(self.shards, 'shard')} by seed and epoch{separately}"
 
     def apply(self, before: None, context: BuildContext) -> list[EpochReader]:
+        import tensorflow as tf
+
+        def permuted(ranges: Sequence[RecordRange], epoch: tf.Tensor) -> tf.data.Dataset:
+            # Dataset.shuffle adds TensorFlow's global seed, and fails in a function if that seed is 0.
+            order = tf.random.experimental.stateless_shuffle(tf.range(len(ranges)), context.derive_seed(epoch, 0))
+            return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(field, order) for field in _tensors(ranges)))
+
         splits = context.ranges_of_splits(self.weights) if self.weights else [context.ranges]
-        return [_permuted(ranges, context) for ranges in splits]
+        return [partial(permuted, ranges) for ranges in splits]
 
 
 @dataclass(frozen=True)
@@ -230,17 +237,6 @@ class ReadAhead:
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         return before.prefetch(1)
-
-
-def _permuted(ranges: Sequence[RecordRange], context: BuildContext) -> EpochReader:
-    import tensorflow as tf
-
-    def permuted(epoch: tf.Tensor) -> tf.data.Dataset:
-        # Dataset.shuffle adds TensorFlow's global seed, and fails in a function if that seed is 0.
-        order = tf.random.experimental.stateless_shuffle(tf.range(len(ranges)), context.derive_seed(epoch, 0))
-        return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(field, order) for field in _tensors(ranges)))
-
-    return permuted
 
 
 def _tensors(ranges: Sequence[RecordRange]) -> tuple[tf.Tensor, ...]:
