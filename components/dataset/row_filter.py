@@ -23,6 +23,7 @@ from infeed.components.errors import InfeedError
 _DEEPEST = 100
 _SHOWN = 200  # characters of a filter in an error
 _FUNCTION = re.compile(r"[\w./-]+:\w+")
+_load = functools.cache(user_code.load)
 _COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -101,7 +102,7 @@ def _evaluate(batch: pa.RecordBatch, text: str) -> pa.Array:
 
 
 def _call(batch: pa.RecordBatch, text: str) -> pa.Array:
-    kept = _function(text)(batch)
+    kept = _load(text, "filter")(batch)
     if isinstance(kept, pa.ChunkedArray):
         return kept.combine_chunks()
     try:
@@ -110,11 +111,6 @@ def _call(batch: pa.RecordBatch, text: str) -> pa.Array:
         what = f"the filter returned {str(kept)[:_SHOWN]} of type {type(kept).__name__}"
         do = "return one boolean for each row"
         raise InfeedError(what, where=f"filter {text!r}", do=do) from error
-
-
-@functools.cache
-def _function(text: str) -> Callable[..., Any]:
-    return user_code.load(text, "filter")
 
 
 def _translate(node: ast.expr) -> Any:
