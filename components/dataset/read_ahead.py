@@ -81,8 +81,16 @@ class RangeReader(StoreFile):
         stop = self._size if size is None or size < 0 else min(self._at + size, self._size)
         pieces = []
         while self._at < stop:
-            start, block = self._block_at(self._at, stop)
-            piece = block[self._at - start : stop - start]
+            if stop <= HEAD_BYTES:
+                start, block = 0, self._request(_HEAD)
+            else:
+                number = self._at // BLOCK_BYTES
+                start, block = number * BLOCK_BYTES, self._request(number)
+                if number == self._last + 1:
+                    for following in range(number + 1, min(number + 1 + _AHEAD, -(-self._stop // BLOCK_BYTES))):
+                        self._request(following)
+                self._last = number
+            piece = block.result()[self._at - start : stop - start]
             pieces.append(piece)
             self._at += len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -92,18 +100,6 @@ class RangeReader(StoreFile):
             block.cancel()
         self._blocks.clear()
         super().close()
-
-    def _block_at(self, at: int, stop: int) -> tuple[int, bytes]:
-        """Return (start offset, content) of the block at an offset."""
-        if stop <= HEAD_BYTES:
-            return 0, self._request(_HEAD).result()
-        number = at // BLOCK_BYTES
-        wanted = self._request(number)
-        if number == self._last + 1:
-            for following in range(number + 1, min(number + 1 + _AHEAD, -(-self._stop // BLOCK_BYTES))):
-                self._request(following)
-        self._last = number
-        return number * BLOCK_BYTES, wanted.result()
 
     def _request(self, number: int) -> Future[bytes]:
         """Request a block unless it is cached, and mark it as recently used."""

@@ -128,30 +128,23 @@ def fold_in(seed: Seed, data: int) -> Seed:
 def shuffle(values: Ints, seed: Seed) -> None:
     """Shuffle the values, [n], in place, like `tf.random.experimental.stateless_shuffle`."""
     count, draws = len(values), _Draws(seed)
-    toucher, first = np.empty(count, np.int64), 0
+    toucher, first = np.empty(count, np.int64), 0  # scratch space, and the first place that is not yet drawn
     while (left := count - first) > 1:
         size = left - 1 if left <= _FEW else min(left // _SHARE, _MOST)
         choices = np.arange(left, left - size, -1, dtype=np.uint32)
         others = (draws.take(size, min(left, _MOST)) % choices).astype(np.int64)
         others += np.arange(first, first + size)
-        _change(values, first, others, toucher)
+        # Swap the values at `first + i` and `others[i]`, for each i in turn. `others` lie at or after their own places.
+        own = slice(first, first + size)
+        found = values[own].copy()  # value at the own place of swap i
+        touched, roots = _touched_before(others, first)
+        found[touched] = values.take(roots + first)
+        later, earlier = _same_other(others, toucher)
+        taken = values.take(others)
+        taken[later] = found.take(earlier)  # the earlier swap has moved its value there
+        values[others] = found  # of equal indices the last one wins
+        values[own] = taken
         first += size
-
-
-def _change(values: Ints, first: int, others: Ints, toucher: Ints) -> None:
-    """Swap the values at `first + i` and `others[i]`, for each i in turn.
-
-    `others`, int64 [swaps], lie at or after their own places. `toucher`, int64 [n], is scratch space.
-    """
-    own = slice(first, first + len(others))
-    found = values[own].copy()  # value at the own place of swap i
-    touched, roots = _touched_before(others, first)
-    found[touched] = values.take(roots + first)
-    later, earlier = _same_other(others, toucher)
-    taken = values.take(others)
-    taken[later] = found.take(earlier)  # the earlier swap has moved its value there
-    values[others] = found  # of equal indices the last one wins
-    values[own] = taken
 
 
 def _touched_before(others: Ints, first: int) -> tuple[Ints, Ints]:

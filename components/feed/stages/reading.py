@@ -193,23 +193,19 @@ class SampleSplits:
         import tensorflow as tf
 
         number, taken = divmod(context.first_record, self.window)
-        splits = zip(before, self._counts(), context.ranges_of_splits(self.weights), strict=True)
+        counts = apportion(self.weights.weights, self.window)  # records of each split in a window
+        for name, weight, count in zip(self.weights.names, self.weights.weights, counts, strict=True):
+            if weight and not count:
+                what = f"windows of {self.window:,} records hold none of the split {name!r}"
+                do = "give it a larger share, or raise FeedOptions.shuffle_records"
+                raise InfeedError(what, where=self.weights.option, do=do)
+        splits = zip(before, counts, context.ranges_of_splits(self.weights), strict=True)
         parts = [_endless(blocks, count, number, ranges) for blocks, count, ranges in splits if count]
         windows = tf.data.Dataset.zip(tuple(parts)).map(lambda *some: tf.concat(some, axis=0)).enumerate(number)
         # No epoch has the number -1, so no seed is used twice.
         no_epoch = tf.constant(-1, tf.int64)
         shuffled = windows.map(lambda place, records: _shuffled(records, context.derive_seed(no_epoch, place)))
         return _without_first(shuffled, taken)  # string [window]
-
-    def _counts(self) -> list[int]:
-        """Return the number of records of each split in a window."""
-        counts = apportion(self.weights.weights, self.window)
-        for name, weight, count in zip(self.weights.names, self.weights.weights, counts, strict=True):
-            if weight and not count:
-                what = f"windows of {self.window:,} records hold none of the split {name!r}"
-                do = "give it a larger share, or raise FeedOptions.shuffle_records"
-                raise InfeedError(what, where=self.weights.option, do=do)
-        return counts
 
 
 @dataclass(frozen=True)
