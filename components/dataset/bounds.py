@@ -12,11 +12,7 @@ ALLOW = "allow_outside (--allow-outside)"
 
 
 class FolderBounds:
-    """The bounds of a data folder. The folder itself may be a link, because the user named it.
-
-    Args:
-      root: local folder, or folder of a store, which has no links.
-    """
+    """The bounds of a data folder, local or of a store. The folder may be a link, because the user named it."""
 
     def __init__(self, root: str, *, allow: bool = False) -> None:
         self._allow = allow
@@ -28,30 +24,24 @@ class FolderBounds:
         """Return the real path of `path` if it is outside the folder and not allowed, or ""."""
         if self._allow:
             return ""
-        place = self._real(path)
+        if not self._is_local:
+            scheme, sign, inner = path.partition("://")
+            place = f"{scheme}{sign}{posixpath.normpath(inner)}" if sign else path
+        elif not _is_local(path):
+            place = path
+        else:
+            folder, name = os.path.split(path.removeprefix(_FILE))
+            if folder not in self._folders:
+                self._folders[folder] = os.path.realpath(folder)
+            place = os.path.join(self._folders[folder], name)
+            place = os.path.realpath(place) if os.path.islink(place) or name in ("..", ".") else place
         return "" if place.startswith(self._root.rstrip("/") + "/") else place
 
     def check(self, path: str, allow: str = f"trust the folder: {ALLOW}") -> None:
-        """Raise InfeedError if a path leads outside the folder.
-
-        Args:
-          allow: remedy that permits reading the file.
-        """
+        """Raise InfeedError if a path leads outside the folder. `allow` is the remedy that permits reading the file."""
         if place := self.outside(path):
             do = f"replace the link by the file, remove the link, or {allow}"
             raise InfeedError(f"the link leads out of the data folder, to {place!r}", where=path, do=do)
-
-    def _real(self, path: str) -> str:
-        if not self._is_local:
-            scheme, sign, inner = path.partition("://")
-            return f"{scheme}{sign}{posixpath.normpath(inner)}" if sign else path
-        if not _is_local(path):
-            return path
-        folder, name = os.path.split(path.removeprefix(_FILE))
-        if folder not in self._folders:
-            self._folders[folder] = os.path.realpath(folder)
-        place = os.path.join(self._folders[folder], name)
-        return os.path.realpath(place) if os.path.islink(place) or name in ("..", ".") else place
 
 
 def _is_local(path: str) -> bool:

@@ -49,11 +49,8 @@ class WrongFileError(InfeedError):
 def verify(expected: Sequence[Expected], cache_dir: str | None = None) -> None:
     """Compare each file with its expected size and checksum, unless it is unchanged since the last comparison.
 
-    Args:
-      cache_dir: where to cache results on disk. None for nowhere.
-
-    Raises:
-      WrongFileError: a file is missing or differs.
+    Results are cached on disk in `cache_dir`, or nowhere if it is None. Raises WrongFileError if a file is missing or
+    differs.
     """
     folders: dict[str, list[Expected]] = defaultdict(list)
     for one in expected:

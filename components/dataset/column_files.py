@@ -115,18 +115,11 @@ def kept(
     takes: float,
     do: str = "free some space, or set cache_dir to another folder",
 ) -> T:
-    """Open the cache entry FOLDER/KEY. If it is missing or damaged, write it first.
+    """Open the cache entry FOLDER/KEY. If it is missing or damaged, write it first, about `takes` bytes.
 
-    Args:
-      folder: local cache folder, created if missing. Old entries are removed to make room.
-      key: digest of the data and of its processing.
-      write: writes the files of the columns into a folder and returns their index.
-      opened: maps the verified files.
-      takes: approximate size of the entry in bytes.
-      do: remedy if the entry cannot be written.
-
-    Raises:
-      InfeedError: the entry cannot be written.
+    `folder` is local, and created if missing. Old entries are removed to make room. `key` is a digest of the data and
+    of its processing. `write` writes the files of the columns into a folder and returns their index, and `opened` maps
+    the verified files. Raises InfeedError, with the remedy `do`, if the entry cannot be written.
     """
     home = Path(folder).expanduser()
     entry = home / key
@@ -135,9 +128,7 @@ def kept(
         with FileLock(_lock_of(entry)):  # only one process of a host writes
             found = _open_or_none(entry, opened)
             if found is None:
-                for left in (entry, *entry.parent.glob(f".*.{entry.name}")):  # also leftovers of killed writers
-                    _remove(left)
-                _make_room(home, takes)
+                _make_room(home, entry, takes)
                 _write(entry, write)
                 found = _open(entry, opened)
             os.utime(entry)  # records the last use
@@ -148,7 +139,6 @@ def kept(
 
 
 def _open_or_none(entry: Path, opened: Callable[[Path, ColumnIndex], T]) -> T | None:
-    """Open an entry. Returns None if it is missing or damaged."""
     if not os.path.lexists(entry):
         return None
     try:
@@ -177,11 +167,7 @@ def _write(entry: Path, write: Callable[[Path], ColumnIndex]) -> None:
 
 
 class FileWriter:
-    """Appends arrays to one file, and counts items and bytes.
-
-    Args:
-      path: path of the file. The name is `NUMBER.` and the name of the `ColumnFile`.
-    """
+    """Appends arrays to one file, `NUMBER.` and the name of the `ColumnFile`, and counts items and bytes."""
 
     def __init__(self, path: str) -> None:
         self._path, self._checksum = path, google_crc32c.Checksum()
@@ -213,20 +199,18 @@ def _lock_of(entry: Path) -> Path:
     return entry.with_name(f".{entry.name.rpartition('.')[2]}.lock")
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _make_room(home: Path, wanted: float) -> None:
-    """Remove leftovers, old entries, and then the least recently used entries until there is room."""
+def _make_room(home: Path, wanted: Path, takes: float) -> None:
+    """Remove the wanted entry, leftovers, old entries, and then the least recently used ones until there is room."""
+    for left in (wanted, *home.glob(f".*.{wanted.name}")):  # also leftovers of killed writers
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink(missing_ok=True)
     used = {entry: entry.stat().st_mtime for entry in home.iterdir() if _is_ours(entry)}
     for entry in sorted(used, key=used.__getitem__):
         is_left_over = entry.name.startswith(".")  # a live writer holds the lock
         is_old = time.time() - used[entry] > _MAX_AGE_SECONDS
-        if is_left_over or is_old or shutil.disk_usage(home).free < wanted:
+        if is_left_over or is_old or shutil.disk_usage(home).free < takes:
             with suppress(Timeout), FileLock(_lock_of(entry), timeout=0):  # unless it is in use
                 shutil.rmtree(entry)
 

@@ -55,8 +55,7 @@ class Example:
 def decode_example(record: bytes) -> Example:
     """Decode a record. Features are sorted by name.
 
-    Raises:
-      ValueError: the record is not a serialized tf.Example or SequenceExample.
+    Raises ValueError if the record is not a serialized tf.Example or SequenceExample.
     """
     try:
         # A tf.Example is a SequenceExample without steps, byte for byte.
@@ -72,8 +71,7 @@ def decode_example(record: bytes) -> Example:
 def rewrite_example(record: bytes) -> bytes:
     """Rewrite a tf.Example in canonical form: known fields in order, packed numbers, each feature once.
 
-    Raises:
-      ValueError: the record is not a serialized tf.Example.
+    Raises ValueError if the record is not a serialized tf.Example.
     """
     try:
         parsed = _parse("SequenceExample", record)

@@ -51,16 +51,10 @@ _FOLDS = [
 
 
 def decode_columns(records: Sequence[bytes] | RecordBlock, wanted: Container[str] | None = None) -> dict[str, pa.Array]:
-    """Return a column of lists for each feature, sorted by name. A row is null if the record lacks the feature.
+    """Return a column of lists for each `wanted` feature, sorted by name. A row is null if its record lacks it.
 
-    Features without a kind are skipped, because they have no values.
-
-    Args:
-      records: serialized tf.Examples, as a list or a block.
-      wanted: features to decode. None decodes all.
-
-    Raises:
-      ValueError: a record is not a tf.Example, or a feature has two types.
+    Features without a kind are skipped, because they have no values. Raises ValueError if a record is not a tf.Example,
+    or a feature has two types.
     """
     block = records if isinstance(records, RecordBlock) else RecordBlock.of(list(records))
     plain = np.ones(len(block), bool)
@@ -75,33 +69,22 @@ def decode_columns(records: Sequence[bytes] | RecordBlock, wanted: Container[str
         usual = RecordBlock.of([rewrite_example(record) for record in block.payloads(others)])
         rewritten, unknown = _decode_together(usual, np.arange(len(others)), wanted)
         assert not len(unknown), "rewritten records are canonical"
-        columns = _merge((columns, len(rows)), (rewritten, len(others)), np.argsort(np.concatenate([rows, others])))
+        parts, order = ((columns, len(rows)), (rewritten, len(others))), np.argsort(np.concatenate([rows, others]))
+        columns = {}
+        for name in {name for part, _ in parts for name in part}:
+            kinds = {part[name].type for part, _ in parts if name in part}
+            if len(kinds) > 1:
+                shown = " and ".join(kind for kind, item in _TYPES.items() if pa.large_list(item) in kinds)
+                raise ValueError(f"feature {name!r} is {shown}")
+            [kind] = kinds
+            arrays = [part.get(name, pa.nulls(count, kind)) for part, count in parts]
+            columns[name] = pa.concat_arrays(arrays).take(pa.array(order))
     return dict(sorted(columns.items()))
-
-
-def _merge(one: _Part, other: _Part, order: Ints) -> dict[str, pa.Array]:
-    """Return the rows of both parts in this order."""
-    merged = {}
-    for name in one[0].keys() | other[0].keys():
-        kinds = {columns[name].type for columns, _ in (one, other) if name in columns}
-        if len(kinds) > 1:
-            raise ValueError(
-                f"feature {name!r} is {' and '.join(k for k, t in _TYPES.items() if pa.large_list(t) in kinds)}"
-            )
-        [kind] = kinds
-        parts = [columns.get(name, pa.nulls(rows, kind)) for columns, rows in (one, other)]
-        merged[name] = pa.concat_arrays(parts).take(pa.array(order))
-    return merged
 
 
 @dataclass(frozen=True)
 class _Spans:
-    """Byte ranges in the buffer, one for each of some rows.
-
-    Attributes:
-      rows: int64 [n], ascending.
-      starts, stops: int64 [n], start and end offsets.
-    """
+    """Byte ranges in the buffer, int64 [n] each: the rows in ascending order, and the start and end offset of each."""
 
     rows: Ints
     starts: Ints
@@ -125,8 +108,7 @@ class _Spans:
 class _Feature:
     """Where the features of a name lie.
 
-    Attributes:
-      tag: if all of them are short, that of their kind, or NO_KIND if they have none. None if they are to be read.
+    `tag` is that of their kind if all of them are short, or NO_KIND if they have none; None if they are to be read.
     """
 
     spans: _Spans
@@ -171,19 +153,14 @@ def _features(data: Bytes, records: _Spans) -> tuple[dict[bytes, _Feature], Ints
             found[name].append(part)
             at[part.spans.rows] = part.spans.stops
         rows = rows[known[rows] & (at[rows] < stops[rows])]
-    joined = {name: _in_rows(parts) for name, parts in found.items()}
-    twice = [
-        part.spans.rows[1:][np.diff(part.spans.rows) == 0] for name, part in joined.items() if len(found[name]) > 1
-    ]
-    return joined, np.unique(np.concatenate([np.flatnonzero(~known), *twice]))
-
-
-def _in_rows(parts: list[_Feature]) -> _Feature:
-    """Merge features in the order of rows, and within a row in the order of the parts."""
-    if len(parts) == 1:
-        return parts[0]
-    tags = {part.tag for part in parts} - {NO_KIND}
-    return _Feature(_Spans.merged([part.spans for part in parts]), tags.pop() if len(tags) == 1 else None)
+    joined, unknown = dict[bytes, _Feature](), [np.flatnonzero(~known)]
+    for name, features in found.items():
+        joined[name] = features[0]
+        if len(features) > 1:
+            tags, spans = {part.tag for part in features} - {NO_KIND}, _Spans.merged([part.spans for part in features])
+            joined[name] = _Feature(spans, tags.pop() if len(tags) == 1 else None)
+            unknown.append(spans.rows[1:][np.diff(spans.rows) == 0])  # rows that repeat the feature
+    return joined, np.unique(np.concatenate(unknown))
 
 
 def _short_features(data: Bytes, entries: _Spans) -> _ByName:
@@ -206,17 +183,15 @@ def _any_features(data: Bytes, entries: _Spans) -> tuple[_ByName, Ints]:
     feature, feature_stop, has_feature = _field(data, FIELD_2, key_stop, stop)
     valid = is_entry & has_key & has_feature & (feature_stop == stop)
     features = _Spans(entries.rows, feature, feature_stop).where(valid)
-    by_name = _by_name(features, _binary(data, key[valid], key_stop[valid])) if valid.any() else []
-    return by_name, entries.rows[~valid]
-
-
-def _by_name(features: _Spans, names: pa.LargeBinaryArray) -> _ByName:
+    if not valid.any():
+        return [], entries.rows
+    names = _binary(data, key[valid], key_stop[valid])
     if pc.all(pc.equal(names, names[0])).as_py():
-        return [(names[0].as_py(), _Feature(features, None))]
+        return [(names[0].as_py(), _Feature(features, None))], entries.rows[~valid]
     numbered = names.dictionary_encode()
     which = numbered.indices.to_numpy()
-    parts = [features.where(which == place) for place in range(len(numbered.dictionary))]
-    return [(name, _Feature(part, None)) for name, part in zip(numbered.dictionary.to_pylist(), parts, strict=True)]
+    parts = (_Feature(features.where(which == place), None) for place in range(len(numbered.dictionary)))
+    return list(zip(numbered.dictionary.to_pylist(), parts, strict=True)), entries.rows[~valid]
 
 
 def _column(data: Bytes, name: str, feature: _Feature, rows: int) -> pa.Array | Ints:
@@ -302,9 +277,8 @@ def _single_varints(data: Bytes, starts: Ints, sizes: Ints) -> Ints | None:
 
 
 def _byte_values(data: Bytes, lists: _Spans) -> _Values:
-    known, at = np.ones(len(lists.rows), bool), lists.starts
+    known, at = np.ones(len(lists.rows), bool), lists.starts.copy()
     places, parts = np.flatnonzero(lists.starts < lists.stops), list[_Spans]()
-    at = at.copy()
     while len(places):
         start, stop, fits = _field(data, FIELD_1, at[places], lists.stops[places])
         known[places[~fits]] = False
@@ -356,6 +330,5 @@ def _lists(values: pa.Array, counts: Ints, places: Ints, rows: int) -> pa.Array:
     return pa.Array.from_buffers(pa.large_list(values.type), rows, [valid, offsets], children=[values])
 
 
-_Part = tuple[dict[str, pa.Array], int]
 _ByName = list[tuple[bytes, _Feature]]
 _Values = tuple[Ints, pa.Array, Mask]  # number of values of each list, all values, and which lists are canonical

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,14 +32,10 @@ _CELLS = 1 << 16  # cells of columns that are encoded together
 
 
 def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.LargeBinaryArray:
-    """Return one serialized tf.Example for each row.
+    """Return one serialized tf.Example for each row of columns of the types listed in `example_types`.
 
-    Args:
-      batch: columns of the types listed in `example_types`, with distinct names.
-      empty_lists: write null as an empty list, as TFX's CsvExampleGen does, rather than as a missing feature.
-
-    Raises:
-      InfeedError: a tf.Example cannot hold a type or a value. The error names the row of the batch and the column.
+    With `empty_lists`, null is an empty list, as TFX's CsvExampleGen writes it, rather than a missing feature. Raises
+    InfeedError if a tf.Example cannot hold a type or a value. The error names the row of the batch and the column.
     """
     lengths = np.zeros(batch.num_rows, np.int64)
     by_place = dict[int, list[pa.LargeBinaryArray]]()
@@ -63,9 +58,7 @@ def encode_feature(column: pa.Array, name: str) -> pa.LargeBinaryArray:
 class _Group:
     """Concatenated columns of one type. Encoding groups makes wide tables of few rows as fast as narrow ones.
 
-    Attributes:
-      places: positions of the columns in the record.
-      wraps: functions that wrap the heads of each column.
+    `places` are the positions of the columns in the record, and `wraps` the functions that wrap their heads.
     """
 
     places: list[int]
@@ -184,10 +177,17 @@ def _encode_values(column: pa.Array) -> tuple[pa.LargeBinaryArray, Ints, Callabl
     """Return the concatenated values of each row, their length or _ABSENT, and a function that makes the prefix."""
     present = column.is_valid().to_numpy(zero_copy_only=False)
     if example_types.is_list(column.type):
-        items = _encode_items(column)
-        ends = np.concatenate([[0], np.cumsum(_lengths(items))])
+        items = example_types.items_of(column)
+        unfit = example_types.find_invalid(items, in_list=True)
+        if len(unfit):
+            raise example_types.explain_invalid(items, int(unfit[0]))
+        items = example_types.to_values(items)
+        encoded = _encode_scalars(items)
+        if pa.types.is_large_binary(items.type):
+            encoded = _join([by_length(_lengths(encoded), lambda length: _FIELD_1 + varint(length)), encoded])
+        ends = np.concatenate([[0], np.cumsum(_lengths(encoded))])
         cuts = np.concatenate([[0], np.cumsum(example_types.item_counts(column))])
-        values = from_lengths(data_of(items), np.diff(ends[cuts]))
+        values = from_lengths(data_of(encoded), np.diff(ends[cuts]))
     elif example_types.kind_of(column.type) is None:
         values = fixed_width(b"", 0, len(column))
     else:
@@ -212,24 +212,7 @@ def _encode_scalars(values: pa.Array) -> pa.LargeBinaryArray:
     if pa.types.is_float32(values.type):
         floats = example_types.value_buffer(values, np.float32).astype("<f4", copy=False)
         return from_lengths(floats[present].tobytes(), np.where(present, 4, 0))
-    return _encode_varints(example_types.value_buffer(values, np.int64), present)
-
-
-def _encode_items(column: pa.Array) -> pa.LargeBinaryArray:
-    """Return the wire bytes of each item of a list column."""
-    items = example_types.items_of(column)
-    unfit = example_types.find_invalid(items, in_list=True)
-    if len(unfit):
-        raise example_types.explain_invalid(items, int(unfit[0]))
-    items = example_types.to_values(items)
-    values = _encode_scalars(items)
-    if not pa.types.is_large_binary(items.type):
-        return values
-    return _join([by_length(_lengths(values), lambda length: _FIELD_1 + varint(length)), values])
-
-
-def _encode_varints(values: Ints, present: npt.NDArray[np.bool_]) -> pa.LargeBinaryArray:
-    unsigned = values.view(np.uint64)  # as in protobuf, a negative number takes ten bytes
+    unsigned = example_types.value_buffer(values, np.uint64)  # as in protobuf, a negative number takes ten bytes
     sizes = np.ones(len(values), np.int64)
     for shift in range(_BITS_PER_BYTE, 64, _BITS_PER_BYTE):
         sizes += unsigned >> np.uint64(shift) != 0

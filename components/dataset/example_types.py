@@ -38,8 +38,7 @@ _BYTES = (types.is_string, types.is_large_string, types.is_binary, types.is_larg
 def kind_of(column: pa.DataType) -> ColumnType | None:
     """Return the list kind for a column type, or None for Arrow's null type.
 
-    Raises:
-      InfeedError: a tf.Example cannot hold the type.
+    Raises InfeedError if a tf.Example cannot hold the type.
     """
     item = item_type(column)
     if is_list(item):
@@ -61,9 +60,11 @@ def describe(schema: pa.Schema, nulls: tuple[int, ...]) -> tuple[Column, ...]:
     """Describe the columns of a schema for the manifest, without columns that are always null."""
     columns = []
     for column, missing in zip(schema, nulls, strict=True):
-        kind = kind_of(column.type)
-        if kind is not None:
-            columns.append(Column(column.name, kind, _shape(column.type), missing))
+        shape = None if is_list(column.type) else (1,)
+        if types.is_fixed_size_list(column.type):
+            shape = (int(column.type.list_size),)
+        if (kind := kind_of(column.type)) is not None:
+            columns.append(Column(column.name, kind, shape, missing))
     return tuple(columns)
 
 
@@ -105,9 +106,8 @@ def rows_of(column: pa.Array, items: npt.ArrayLike) -> npt.NDArray[np.int64]:
 def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
     """Count the values of a column that float32 changes.
 
-    Args:
-      decimals: the values were written as decimals, which are rarely exact in any float type. Then rounding to the
-        nearest does not count. Changed integers, such as keys beyond 2^24, and values out of range do.
+    Values that were written as `decimals` are rarely exact in any float type. Then rounding to the nearest does not
+    count. Changed integers, such as keys beyond 2^24, and values out of range do.
     """
     items = items_of(column)
     items = items.dictionary_decode() if types.is_dictionary(items.type) else items
@@ -131,23 +131,30 @@ def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
 def to_values(items: pa.Array) -> pa.Array:
     """Convert items of any supported type to int64, float32 or large_binary, with nulls.
 
-    Raises:
-      InvalidValueError: a tf.Example cannot hold a value.
+    Raises InvalidValueError if a tf.Example cannot hold a value.
     """
     if types.is_dictionary(items.type):
         items = items.dictionary_decode()
     kind = kind_of(items.type)
-    if kind == "float":
-        return _to_float32(items)
-    if kind != "int":
+    if kind == "int":
+        unfit = find_invalid(items, in_list=False)
+        if len(unfit):
+            raise explain_invalid(items, int(unfit[0]))
+        if types.is_date(items.type) or types.is_timestamp(items.type):
+            zone = getattr(items.type, "tz", None)
+            items = items.cast(pa.timestamp("us", zone), safe=False)  # fractions of a microsecond are truncated
+        return items.cast(pa.int64())
+    if kind != "float":
         return items.cast(pa.large_binary())
-    unfit = find_invalid(items, in_list=False)
-    if len(unfit):
-        raise explain_invalid(items, int(unfit[0]))
-    if types.is_date(items.type) or types.is_timestamp(items.type):
-        zone = getattr(items.type, "tz", None)
-        items = items.cast(pa.timestamp("us", zone), safe=False)  # fractions of a microsecond are truncated
-    return items.cast(pa.int64())
+    if types.is_float32(items.type):
+        return items
+    if types.is_float16(items.type):  # Arrow cannot cast float16
+        singles = value_buffer(items, np.float16).astype(np.float32)
+    else:
+        items = items.cast(pa.float64())
+        with np.errstate(over="ignore", invalid="ignore"):  # values beyond float32 become infinity, as in protobuf
+            singles = value_buffer(items, np.float64).astype(np.float32)
+    return pa.array(singles, mask=items.is_null().to_numpy(zero_copy_only=False))
 
 
 class InvalidValueError(Exception):
@@ -200,26 +207,8 @@ def _places(found: pa.BooleanArray) -> npt.NDArray[np.int64]:
     return np.asarray(places, np.int64)
 
 
-def _to_float32(items: pa.Array) -> pa.Array:
-    if types.is_float32(items.type):
-        return items
-    if types.is_float16(items.type):  # Arrow cannot cast float16
-        halves = value_buffer(items, np.float16).astype(np.float32)
-        return pa.array(halves, mask=items.is_null().to_numpy(zero_copy_only=False))
-    doubles = items.cast(pa.float64())
-    with np.errstate(over="ignore", invalid="ignore"):  # values beyond float32 become infinity, as in protobuf
-        singles = value_buffer(doubles, np.float64).astype(np.float32)
-    return pa.array(singles, mask=doubles.is_null().to_numpy(zero_copy_only=False))
-
-
 def value_buffer(items: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return the value buffer of a fixed-width array. Values of nulls are arbitrary."""
     if not len(items):
         return np.empty(0, dtype)
     return np.frombuffer(items.buffers()[1], dtype)[items.offset : items.offset + len(items)]
-
-
-def _shape(column: pa.DataType) -> tuple[int, ...] | None:
-    if types.is_fixed_size_list(column):
-        return (int(column.list_size),)
-    return None if is_list(column) else (1,)

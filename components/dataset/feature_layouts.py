@@ -33,19 +33,13 @@ RARE = 3  # a layout is of use if one of so many entries has it
 
 @dataclass(frozen=True)
 class FeatureLayout:
-    """What a short feature of this name and kind looks like.
-
-    Attributes:
-      tag: of the kind, or NO_KIND.
-      least: length `e` of the entry if the value is empty.
-      head: bytes of the entry before the feature.
-      words: offset, mask of the bytes that count, these bytes if the value is empty, and a 1 at each length.
-    """
+    """What a short feature of this name and kind looks like."""
 
     name: bytes
-    tag: int
-    least: int
-    head: int
+    tag: int  # of the kind, or NO_KIND
+    least: int  # length `e` of the entry if the value is empty
+    head: int  # bytes of the entry before the feature
+    # Offset, mask of the bytes that count, these bytes if the value is empty, and a 1 at each length.
     words: tuple[tuple[int, np.uint64, np.uint64, np.uint64], ...]
 
     @classmethod

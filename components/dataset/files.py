@@ -50,7 +50,7 @@ _NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP}
 _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, *_NO_NAME}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class FileStat:
     """A regular file: full path, size in bytes, and modification time in nanoseconds since the epoch."""
 
@@ -59,7 +59,7 @@ class FileStat:
     mtime_ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Irregular:
     """A name that is not a regular file: a dangling link, a pipe, a socket or a device."""
 
@@ -74,14 +74,7 @@ class Irregular:
 
 
 def path_text(path: str | os.PathLike[str], argument: str) -> str:
-    """Return a path as text.
-
-    Args:
-      argument: name of the argument, such as `infeed.load, where`.
-
-    Raises:
-      InfeedError: the value is neither text nor a path.
-    """
+    """Return a path as text. Raises InfeedError, which names the `argument` (`infeed.load, where`), if it is none."""
     if not isinstance(path, str | os.PathLike):
         name = argument.rpartition(" ")[2]
         raise InfeedError(f"{name} is {path!r}", where=argument, do="use a path, as str or os.PathLike")
@@ -115,7 +108,7 @@ def stat(path: str) -> FileStat:
     info = _info(path)
     if info.type != fs.FileType.File:
         raise FileNotFoundError(path)
-    return FileStat(path, info.size, info.mtime_ns or 0)
+    return _stat_of(path, info)
 
 
 def version(file: FileStat) -> str:
@@ -129,11 +122,7 @@ def version(file: FileStat) -> str:
 
 @contextmanager
 def unchanged(file: FileStat) -> Iterator[None]:
-    """Check before and after the body that a file is unchanged since it was found.
-
-    Raises:
-      InfeedError: the file has changed or vanished. Takes precedence over errors of the body.
-    """
+    """Raise InfeedError if a file changes or vanishes during the body, in place of any error of the body."""
     _check_unchanged(file)
     try:
         yield
@@ -158,7 +147,7 @@ def _check_unchanged(file: FileStat, error: Exception | None = None) -> None:
 
 def list_files(folder: str, *, depth: int = 0) -> list[FileStat]:
     """Return regular files in `folder` and up to `depth` levels below, sorted by path. Empty if it does not exist."""
-    return sorted(_walk(folder, depth), key=lambda found: found.path)
+    return sorted(_walk(folder, depth))
 
 
 def list_folders(folder: str) -> list[str]:
@@ -176,20 +165,17 @@ def glob(root: str, pattern: str) -> list[FileStat]:
         return [exact]
     if (either := _EITHER.search(pattern)) is not None:
         before, after = pattern[: either.start()], pattern[either.end() :]
-        each = [glob(root, f"{before}{one}{after}") for one in either[1].split(",")]
-        return sorted((file for found in each for file in found), key=lambda file: file.path)
-    found = [(path, info) for path, info in _matching(root, *pattern.split("/")) if info.type == fs.FileType.File]
-    return sorted((FileStat(path, info.size, info.mtime_ns or 0) for path, info in found), key=lambda file: file.path)
+        return sorted(file for one in either[1].split(",") for file in glob(root, f"{before}{one}{after}"))
+    found = _matching(root, *pattern.split("/"))
+    return sorted(_stat_of(path, info) for path, info in found if info.type == fs.FileType.File)
 
 
 def find_irregular(root: str, pattern: str) -> list[Irregular]:
     """Return dangling links, pipes, sockets and devices that match a pattern and that `glob` skips."""
     if _stat_exact(root, pattern) is not None:
         return []
-    found = [(path, info.type) for path, info in _matching(root, *pattern.split("/")) if info.type != fs.FileType.File]
-    return sorted(
-        (Irregular(path, is_link=kind == fs.FileType.NotFound) for path, kind in found), key=lambda one: one.path
-    )
+    found = ((path, info.type) for path, info in _matching(root, *pattern.split("/")))
+    return sorted(Irregular(path, kind == fs.FileType.NotFound) for path, kind in found if kind != fs.FileType.File)
 
 
 def relative(path: str, root: str) -> str:
@@ -216,7 +202,13 @@ def open_input(
     """
     system, inner = store_of(path)
     with _permission_errors(path), failed_reads(path):
-        opened = _open_local(inner, mapped) if _is_local(system) else system.open_input_file(inner)
+        if _is_local(system):
+            with _regular(inner) as handle:
+                # Reopen by the handle, because the name may now be a pipe, which would block.
+                same = f"/proc/self/fd/{handle}"
+                opened = (pa.memory_map if mapped else pa.OSFile)(same if os.path.exists(same) else inner)
+        else:
+            opened = system.open_input_file(inner)
     with opened as file:
         if _is_object_store(system):
             with RangeReader(file, path, stop) if ahead else StoreFile(file, path) as reader:
@@ -225,20 +217,9 @@ def open_input(
             yield file
 
 
-def _open_local(path: str, mapped: bool) -> pa.NativeFile:
-    with _regular(path) as handle:
-        # Reopen by the handle, because the name may now be a pipe, which would block.
-        same = f"/proc/self/fd/{handle}"
-        return (pa.memory_map if mapped else pa.OSFile)(same if os.path.exists(same) else path)
-
-
 @contextmanager
 def _regular(path: str) -> Iterator[int]:
-    """Open a file for reading and yield its handle. Does not block on a pipe.
-
-    Raises:
-      InfeedError: the path is not a regular file.
-    """
+    """Yield a handle for reading, without blocking on a pipe. Raises InfeedError if it is not a regular file."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat_module.S_ISREG(os.fstat(handle).st_mode):
@@ -252,10 +233,8 @@ def _regular(path: str) -> Iterator[int]:
 def open_output(path: str) -> Iterator[pa.NativeFile]:
     """Open a binary file that becomes visible under its name when it is complete.
 
-    The folder is created if missing. If the body raises an error, no file is left.
-
-    Raises:
-      InfeedError: the disk is full, or permission is denied.
+    The folder is created if missing. If the body raises an error, no file is left. Raises InfeedError if the disk is
+    full, or permission is denied.
     """
     system, inner = store_of(path)
     unfinished = inner
@@ -294,11 +273,7 @@ def read_bytes(path: str) -> bytes:
     """Return the content of a small file."""
     if "://" not in path:
         # Three times faster than pyarrow on files of a few kilobytes.
-        with (
-            _permission_errors(path),
-            _regular(path) as handle,
-            open(handle, "rb", buffering=0, closefd=False) as local,
-        ):
+        with _permission_errors(path), _regular(path) as handle, open(handle, "rb", 0, closefd=False) as local:
             return local.read()
     system, inner = store_of(path)
     with failed_reads(path), system.open_input_stream(inner, compression=None) as file:
@@ -334,9 +309,7 @@ def remove(path: str) -> None:
 def copy(source: str, target: str) -> None:
     """Copy a file, or a folder with its content, within a store or between stores and this machine.
 
-    Raises:
-      FileNotFoundError: `source` does not exist.
-      OSError: a store failed.
+    Raises FileNotFoundError if `source` does not exist, and OSError if a store fails.
     """
     found = _info(source)
     if found.type == fs.FileType.NotFound:
@@ -451,29 +424,20 @@ def _children(folder: str) -> list[fs.FileInfo]:
     if system.type_name != "gcs":
         with _permission_errors(folder), failed_reads(folder):
             found = list(system.get_file_info(fs.FileSelector(inner, allow_not_found=True)))
-        return [*found, *_unlisted(inner, found)] if _is_local(system) else found
+        listed = os.listdir(inner) if _is_local(system) and os.path.isdir(inner) else []
+        for one in listed:  # Arrow cannot decode other names
+            if not one.isascii() and one.encode(errors="surrogateescape") != one.encode(errors="replace"):
+                raise _not_utf8(one, inner)
+        if listed and len(listed) != len(found):  # Arrow omits dangling links
+            missing = sorted(set(listed) - {info.base_name for info in found})
+            found += [fs.FileInfo(posixpath.join(inner, one), fs.FileType.NotFound) for one in missing]
+        return found
     # Arrow lists only folders with marker objects in Google's store, so list their content instead.
     below = system.get_file_info(fs.FileSelector(inner, allow_not_found=True, recursive=True))
     names = {info.path: info.path[len(inner) + 1 :].partition("/")[0] for info in below}
     files = [info for info in below if info.path == posixpath.join(inner, names[info.path])]
     folders = set(names.values()) - {info.base_name for info in files}
     return files + [fs.FileInfo(posixpath.join(inner, folder), fs.FileType.Directory) for folder in folders]
-
-
-def _unlisted(folder: str, listed: list[fs.FileInfo]) -> list[fs.FileInfo]:
-    """Return dangling links, which Arrow omits when listing a folder.
-
-    Raises:
-      InfeedError: a name is not UTF-8, which Arrow cannot decode.
-    """
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    for found in names:
-        if not found.isascii() and found.encode(errors="surrogateescape") != found.encode(errors="replace"):
-            raise _not_utf8(found, folder)
-    if len(names) == len(listed):
-        return []
-    missing = sorted(set(names) - {info.base_name for info in listed})
-    return [fs.FileInfo(posixpath.join(folder, found), fs.FileType.NotFound) for found in missing]
 
 
 def _not_utf8(name: str, folder: str) -> InfeedError:
@@ -485,7 +449,7 @@ def _walk(folder: str, depth: int) -> Iterator[FileStat]:
     for info in _children(folder):
         path = join(folder, info.base_name)
         if info.type == fs.FileType.File:
-            yield FileStat(path, info.size, info.mtime_ns or 0)
+            yield _stat_of(path, info)
         elif info.type == fs.FileType.Directory and depth:
             yield from _walk(path, depth - 1)
 
@@ -493,7 +457,11 @@ def _walk(folder: str, depth: int) -> Iterator[FileStat]:
 def _stat_exact(root: str, pattern: str) -> FileStat | None:
     path = join(root, pattern)
     info = _info(path) if not any(map(is_hidden, pattern.split("/"))) else None
-    return FileStat(path, info.size, info.mtime_ns or 0) if info and info.type == fs.FileType.File else None
+    return _stat_of(path, info) if info and info.type == fs.FileType.File else None
+
+
+def _stat_of(path: str, info: fs.FileInfo) -> FileStat:
+    return FileStat(path, info.size, info.mtime_ns or 0)
 
 
 def _matching(folder: str, part: str, *rest: str) -> Iterator[tuple[str, fs.FileInfo]]:

@@ -11,7 +11,6 @@ import resource
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from infeed.components import schema
@@ -36,30 +35,21 @@ CLOCK_TOLERANCE = 1.05
 
 @dataclass(frozen=True)
 class EpochProfile:
-    """One pass over the training split.
+    """One pass over the training split."""
 
-    Attributes:
-      epoch: index of the epoch, from 0.
-      steps: batches trained on.
-      seconds: wall-clock time of all steps, including waits and excluding validation.
-      wait_seconds: part of `seconds` in which training waited for a batch or for its transfer.
-      examples: records trained on, over all replicas.
-      peak_memory_bytes: peak memory of the process until the end of this epoch. None if unknown.
-      workers_wait_seconds: waits of each worker, if there are several. `wait_seconds` is their maximum, because every
-        worker waits for the slowest.
-      outside_seconds: part of `seconds` between calls of the training function: callbacks and Keras' Python code.
-      callback_seconds: part of `outside_seconds` in the batch hooks of each callback, by class name.
-    """
-
-    epoch: int
-    steps: int
-    seconds: float
-    wait_seconds: float
-    examples: int
+    epoch: int  # index of the epoch, from 0
+    steps: int  # batches trained on
+    seconds: float  # wall-clock time of all steps, including waits and excluding validation
+    wait_seconds: float  # part of `seconds` in which training waited for a batch or for its transfer
+    examples: int  # records trained on, over all replicas
     examples_per_second: float
-    peak_memory_bytes: int | None = None
+    peak_memory_bytes: int | None = None  # peak memory of the process until the end of this epoch. None if unknown.
+    # Waits of each worker, if there are several. `wait_seconds` is their maximum, because every worker waits for the
+    # slowest.
     workers_wait_seconds: tuple[float, ...] = ()
+    # Part of `seconds` between calls of the training function: callbacks and Keras' Python code.
     outside_seconds: float = 0.0
+    # Part of `outside_seconds` in the batch hooks of each callback, by class name.
     callback_seconds: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -75,10 +65,8 @@ class EpochProfile:
     ) -> EpochProfile:
         """Return the profile of an epoch that ends now, in the process that trained.
 
-        Args:
-          waited: seconds that each worker waited, by the clock in its graph.
-          outside: seconds between calls of the training function.
-          of_callbacks: part of `outside` in each callback.
+        `waited` are the seconds that each worker waited, by the clock in its graph. `outside` are the seconds between
+        calls of the training function, and `of_callbacks` the part of each callback in them.
         """
         examples = steps * batch_size
         rate = examples / seconds if seconds else 0.0
@@ -92,48 +80,34 @@ class EpochProfile:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The rate of the same training step on a constant batch in memory, the limit if input were free.
-
-    Attributes:
-      floor_seconds: seconds of a step that count as waiting although the batch is ready: the cost of handing it over.
-        The median of several turns.
-      floor_spread_seconds: half the interquartile range of these turns.
-    """
+    """The rate of the same training step on a constant batch in memory, the limit if input were free."""
 
     steps: int
     seconds: float
     examples_per_second: float
+    # Seconds of a step that count as waiting although the batch is ready: the cost of handing it over. The median of
+    # several turns.
     floor_seconds: float = 0.0
-    floor_spread_seconds: float = 0.0
+    floor_spread_seconds: float = 0.0  # half the interquartile range of these turns
 
 
 @dataclass(frozen=True)
 class StageCost:
-    """Cost of one stage of the input pipeline, as the median over several turns.
-
-    Attributes:
-      microseconds: by the clock for each example, above the stage before.
-      spread: half of the range in which the middle half of the turns lies.
-      cpu_seconds: CPU seconds of this process for 1,000 examples, above the stage before.
-      examples_per_second: rate of the pipeline up to this stage.
-      bytes_per_example: size of the stage's output.
-      hidden: whether the cost is at most twice its spread.
-      once: whether the stage runs once, because a later stage keeps its output.
-      memory_bytes: largest growth in a turn of the pipeline up to this stage: of the process's resident memory, or of
-        the blocks that TensorFlow's allocator has handed out. None if unknown.
-      beside: whether training does without the stage, as without a copy to the device if it runs on the host.
-    """
+    """Cost of one stage of the input pipeline, as the median over several turns."""
 
     name: str
     does: str
-    microseconds: float
-    spread: float
-    cpu_seconds: float
-    examples_per_second: float
-    bytes_per_example: float
-    hidden: bool
-    once: bool
+    microseconds: float  # by the clock for each example, above the stage before
+    spread: float  # half of the range in which the middle half of the turns lies
+    cpu_seconds: float  # CPU seconds of this process for 1,000 examples, above the stage before
+    examples_per_second: float  # rate of the pipeline up to this stage
+    bytes_per_example: float  # size of the stage's output
+    hidden: bool  # whether the cost is at most twice its spread
+    once: bool  # whether the stage runs once, because a later stage keeps its output
+    # Largest growth in a turn of the pipeline up to this stage: of the process's resident memory, or of the blocks that
+    # TensorFlow's allocator has handed out. None if unknown.
     memory_bytes: int | None = None
+    # Whether training does without the stage, as without a copy to the device if it runs on the host.
     beside: bool = False
 
     @property
@@ -160,18 +134,12 @@ def pipeline_rate(stages: Sequence[StageCost]) -> float:
 
 @dataclass(frozen=True)
 class Trial:
-    """A change of the feed's options, tried: the same pipeline with the change, measured beside that without.
+    """A change of the feed's options, tried: the same pipeline with the change, measured beside that without."""
 
-    Attributes:
-      change: option and value, such as `batch_size=512`.
-      gain: this rate divided by the rate without the change.
-      helps: whether the gain is above 5 % and above the noise.
-    """
-
-    change: str
+    change: str  # option and value, such as `batch_size=512`
     examples_per_second: float
-    gain: float
-    helps: bool
+    gain: float  # this rate divided by the rate without the change
+    helps: bool  # whether the gain is above 5 % and above the noise
 
     @classmethod
     def of(cls, change: str, before: StageCost, after: StageCost) -> Trial:
@@ -183,16 +151,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Time of the steps of a training, in a bounded number of parts of consecutive steps.
-
-    Attributes:
-      seconds: wall-clock time of each part, without validation.
-      wait_seconds: part of `seconds` in which training waited for input, including the hand-over.
-    """
+    """Time of the steps of a training, in a bounded number of parts of consecutive steps."""
 
     steps: tuple[int, ...]
-    seconds: tuple[float, ...]
-    wait_seconds: tuple[float, ...]
+    seconds: tuple[float, ...]  # wall-clock time of each part, without validation
+    wait_seconds: tuple[float, ...]  # part of `seconds` in which training waited for input, including the hand-over
 
 
 @dataclass(frozen=True)
@@ -206,20 +169,13 @@ class StepSummary:
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """The input pipeline of a training in words.
+    """The input pipeline of a training in words."""
 
-    Attributes:
-      tier: where epochs after the first are read from.
-      steps: steps of the input pipeline, in order.
-      left_out: skipped corrupt records, each in words. Written only if there are any.
-      advice: what to change in the files, in words. Written only if there is anything.
-    """
-
-    tier: str
+    tier: str  # where epochs after the first are read from
     reason: str
-    steps: tuple[StepSummary, ...]
-    left_out: tuple[str, ...] = ()
-    advice: str = ""
+    steps: tuple[StepSummary, ...]  # steps of the input pipeline, in order
+    left_out: tuple[str, ...] = ()  # skipped corrupt records, each in words. Written only if there are any.
+    advice: str = ""  # what to change in the files, in words. Written only if there is anything.
 
     @property
     def step_names(self) -> tuple[str, ...]:
@@ -228,36 +184,22 @@ class PlanSummary:
 
 @dataclass(frozen=True)
 class InputProfile:
-    """The content of `input_profile.json`.
-
-    Attributes:
-      strategy: tf.distribute strategy, as in the Trainer's options.
-      replicas: devices that trained, over all hosts.
-      hosts: machines that trained.
-      batch_size: records of a global batch, over all replicas.
-      epochs: the epochs in order, at least one.
-      ceiling: the rate on constant data. None if the Trainer did not measure it.
-      bytes: size of the training split on disk.
-      handover_seconds: without a ceiling, its `floor_seconds`. Written only if measured.
-      stages: cost of each stage, in the order of the plan. Written only if measured.
-      trials: changes that were tried because training waited. Written only if there are any.
-      timeline: time of the steps on the first worker. Written only if recorded.
-    """
+    """The content of `input_profile.json`."""
 
     format: int = field(default=FORMAT, kw_only=True)
-    strategy: str
-    replicas: int
-    hosts: int
-    batch_size: int
+    strategy: str  # tf.distribute strategy, as in the Trainer's options
+    replicas: int  # devices that trained, over all hosts
+    hosts: int  # machines that trained
+    batch_size: int  # records of a global batch, over all replicas
     steps_per_epoch: int
-    epochs: tuple[EpochProfile, ...]
-    ceiling: Ceiling | None
+    epochs: tuple[EpochProfile, ...]  # the epochs in order, at least one
+    ceiling: Ceiling | None  # the rate on constant data. None if the Trainer did not measure it.
     plan: PlanSummary
-    bytes: int
-    handover_seconds: float = 0.0
-    stages: tuple[StageCost, ...] = ()
-    trials: tuple[Trial, ...] = ()
-    timeline: Timeline | None = None
+    bytes: int  # size of the training split on disk
+    handover_seconds: float = 0.0  # without a ceiling, its `floor_seconds`. Written only if measured.
+    stages: tuple[StageCost, ...] = ()  # cost of each stage, in the order of the plan. Written only if measured.
+    trials: tuple[Trial, ...] = ()  # changes that were tried because training waited. Written only if there are any.
+    timeline: Timeline | None = None  # time of the steps on the first worker. Written only if recorded.
 
     def waited(self, epoch: EpochProfile) -> float:
         """Return the seconds that training waited for input, above the cost of handing over ready batches."""
@@ -306,31 +248,29 @@ class InputProfile:
 def read_profile(path: str) -> InputProfile:
     """Read an input profile.
 
-    Raises:
-      InfeedError: the file does not exist, is not JSON, has another format, or has a missing or invalid value.
+    Raises InfeedError if the file does not exist, is not JSON, has another format, or has a missing or invalid value.
     """
+
+    def check_format(given: Any) -> None:
+        if not isinstance(given, dict):
+            raise ValueError(f"the content is a {type(given).__name__}, not an object")
+        if given.get("format") != FORMAT:
+            what = f"the input profile has format {given.get('format')!r}, but this version reads format {FORMAT}"
+            raise InfeedError(what, where=path, do="run Trainer and InputReport from the same version of tfx-infeed")
+
     try:
-        profile = schema.read_json(InputProfile, files.read_bytes(path), partial(_check_format, path))
+        profile = schema.read_json(InputProfile, files.read_bytes(path), check_format)
         _check(profile)
     except FileNotFoundError as error:
-        raise InfeedError(
-            f"the model run has no {files.name(path)}",
-            where=path,
-            do="pass the model_run of infeed's Trainer. A custom run_fn must read its training data by "
-            "infeed.components.datasets(fn_args, ...) or fn_args.data_accessor",
-        ) from error
+        do = (
+            "pass the model_run of infeed's Trainer. A custom run_fn must read its training data by "
+            "infeed.components.datasets(fn_args, ...) or fn_args.data_accessor"
+        )
+        raise InfeedError(f"the model run has no {files.name(path)}", where=path, do=do) from error
     except ValueError as error:  # not JSON, not UTF-8, or not a profile
         do = "run the Trainer again. If the Trainer wrote this file, please report a bug"
         raise InfeedError(f"cannot read the input profile: {error}", where=path, do=do) from error
     return profile
-
-
-def _check_format(path: str, given: Any) -> None:
-    if not isinstance(given, dict):
-        raise ValueError(f"the content is a {type(given).__name__}, not an object")
-    if given.get("format") != FORMAT:
-        what = f"the input profile has format {given.get('format')!r}, but this version reads format {FORMAT}"
-        raise InfeedError(what, where=path, do="run Trainer and InputReport from the same version of tfx-infeed")
 
 
 def _check(profile: InputProfile) -> None:

@@ -119,8 +119,7 @@ class Manifest:
     def write(self, root: str) -> None:
         """Write `ROOT/manifest.json` under a temporary name, then rename it.
 
-        Raises:
-          ValueError: the row counts do not add up, which is a bug.
+        Raises ValueError if the row counts do not add up, which is a bug.
         """
         self._check_every_row_is_accounted_for()
         files.write_bytes(files.join(root, names.MANIFEST), self.to_json().encode())
@@ -129,8 +128,7 @@ class Manifest:
     def read(cls, root: str) -> Manifest:
         """Read `ROOT/manifest.json`.
 
-        Raises:
-          InfeedError: the file does not exist, is damaged, or was written by a later version.
+        Raises InfeedError if the file does not exist, is damaged, or was written by a later version.
         """
         path = files.join(root, names.MANIFEST)
         try:
@@ -152,8 +150,7 @@ class Manifest:
     def from_json(cls, text: bytes) -> Manifest:
         """Parse a manifest, and check types, ranges, file names and sums of all values.
 
-        Raises:
-          ValueError: a value is invalid. The error names its place.
+        Raises ValueError if a value is invalid. The error names its place.
         """
         found = schema.read_json(cls, text, _check_header)
         _check_names_and_sums(found)

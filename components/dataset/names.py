@@ -33,6 +33,12 @@ def split_dir(root: str, split: str) -> str:
     return files.join(root, split_folder(split))
 
 
+def folder_splits(root: str) -> list[str]:
+    """Return the names of the splits that have a folder in `root`."""
+    found = files.list_folders(root)
+    return [folder.removeprefix(SPLIT_FOLDER) for folder in found if folder.startswith(SPLIT_FOLDER)]
+
+
 def statistics_file(root: str, split: str) -> str:
     """Return the path of the column statistics of one split: `ROOT/statistics-train.json`."""
     return files.join(root, f"{STATISTICS}{split}.json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,20 +18,13 @@ MapFn = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # a func
 
 @dataclass(frozen=True)
 class ShardRange:
-    """A run of records of one TFRecord file.
+    """A run of records of one TFRecord file."""
 
-    Attributes:
-      split: name of the split. Empty for a file outside Split-* folders.
-      start: index of the first record.
-      stop: index after the last record. None for the end of the file.
-      bytes: size on disk, estimated unless the range is the whole file.
-    """
-
-    split: str
+    split: str  # name of the split. Empty for a file outside Split-* folders.
     path: str
-    start: int = 0
-    stop: int | None = None
-    bytes: int = 0
+    start: int = 0  # index of the first record
+    stop: int | None = None  # index after the last record. None for the end of the file.
+    bytes: int = 0  # size on disk, estimated unless the range is the whole file
 
     @property
     def place(self) -> str:
@@ -44,21 +37,20 @@ class ShardRange:
 def record_ranges(folders: Iterable[str], map_fn: MapFn = map) -> list[ShardRange]:
     """Divide the files of some splits into ranges of about RANGE_BYTES, in the order of folders and file names.
 
-    The ranges depend only on the files, so they are the same for every engine.
+    The ranges depend only on the visible files, so they are the same for every engine. `map_fn` runs the counting of
+    large files without a manifest, which reads each of them once.
 
-    Args:
-      folders: folders of splits, such as `.../Split-train`. Hidden files are ignored.
-      map_fn: runs the counting of large files without a manifest, which reads each of them once.
-
-    Raises:
-      InfeedError: a large file without a manifest is truncated or corrupt, or a manifest cannot be read.
+    Raises InfeedError if a large file without a manifest is truncated or corrupt, or a manifest cannot be read.
     """
     found = [
         (folder, file) for folder in folders for file in files.list_files(folder) if not files.is_hidden(file.path)
     ]
     counts: dict[str, int] = {}
     for folder in {folder for folder, _ in found}:
-        counts |= _records_by_path(folder)
+        root = posixpath.dirname(folder.rstrip("/"))
+        if _split_name(folder) and files.exists(files.join(root, names.MANIFEST)):
+            splits = Manifest.read(root).splits.values()
+            counts |= {files.join(root, shard.file): shard.records for split in splits for shard in split.shards}
     large = [file.path for _, file in found if file.size > RANGE_BYTES and file.path not in counts]
     counts |= dict(zip(large, map_fn(count_records, large), strict=True))
     return [
@@ -69,25 +61,12 @@ def record_ranges(folders: Iterable[str], map_fn: MapFn = map) -> list[ShardRang
 
 
 def cut(split: str, path: str, size: int, records: int) -> list[ShardRange]:
-    """Divide a file into ranges of equal numbers of records.
-
-    Args:
-      records: number of records. 0 if unknown.
-    """
+    """Divide a file into ranges of equal numbers of records. `records` is 0 if their number is unknown."""
     parts = max(1, min(math.ceil(size / RANGE_BYTES), records))
     bounds = [records * part // parts for part in range(parts)]
     # The last range is open, so that extra data after the last record is found.
     stops: Sequence[int | None] = [*bounds[1:], None]
     return [ShardRange(split, path, start, stop, size // parts) for start, stop in zip(bounds, stops, strict=True)]
-
-
-def _records_by_path(folder: str) -> Mapping[str, int]:
-    """Map the paths in the dataset's manifest to their numbers of records."""
-    root = posixpath.dirname(folder.rstrip("/"))
-    if not _split_name(folder) or not files.exists(files.join(root, names.MANIFEST)):
-        return {}
-    splits = Manifest.read(root).splits.values()
-    return {files.join(root, shard.file): shard.records for split in splits for shard in split.shards}
 
 
 def _split_name(folder: str) -> str:

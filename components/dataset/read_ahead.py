@@ -24,11 +24,7 @@ _threads = ThreadPoolExecutor(16, thread_name_prefix="read-ahead")
 
 
 class StoreFile(io.BufferedIOBase):
-    """A seekable binary file of an object store, read in the requested ranges.
-
-    Args:
-      file: file to read by `read_at`, from several threads.
-    """
+    """A seekable binary file of an object store, read in the requested ranges. Threads may call `file.read_at`."""
 
     def __init__(self, file: pa.NativeFile, path: str) -> None:
         self._file, self._path = file, path
@@ -63,11 +59,7 @@ class StoreFile(io.BufferedIOBase):
         return self.read(size)
 
     def _range(self, start: int, size: int) -> bytes:
-        """Read a range.
-
-        Raises:
-          ReadFailedError: the store failed. Decoders raise OSError for corrupt content, so this is a separate class.
-        """
+        """Read a range. A failing store raises ReadFailedError, because decoders raise OSError for corrupt content."""
         try:
             return bytes(self._file.read_at(size, start)) if size else b""
         except FileNotFoundError:
@@ -77,11 +69,7 @@ class StoreFile(io.BufferedIOBase):
 
 
 class RangeReader(StoreFile):
-    """A file of an object store, read in large ranges with read-ahead.
-
-    Args:
-      stop: offset after which reads are unlikely. None for the end.
-    """
+    """A file of an object store, read in large ranges with read-ahead. Reads after offset `stop` are unlikely."""
 
     def __init__(self, file: pa.NativeFile, path: str, stop: int | None = None) -> None:
         super().__init__(file, path)
@@ -93,8 +81,16 @@ class RangeReader(StoreFile):
         stop = self._size if size is None or size < 0 else min(self._at + size, self._size)
         pieces = []
         while self._at < stop:
-            start, block = self._block_at(self._at, stop)
-            piece = block[self._at - start : stop - start]
+            if stop <= HEAD_BYTES:
+                start, block = 0, self._request(_HEAD)
+            else:
+                number = self._at // BLOCK_BYTES
+                start, block = number * BLOCK_BYTES, self._request(number)
+                if number == self._last + 1:
+                    for following in range(number + 1, min(number + 1 + _AHEAD, -(-self._stop // BLOCK_BYTES))):
+                        self._request(following)
+                self._last = number
+            piece = block.result()[self._at - start : stop - start]
             pieces.append(piece)
             self._at += len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -104,18 +100,6 @@ class RangeReader(StoreFile):
             block.cancel()
         self._blocks.clear()
         super().close()
-
-    def _block_at(self, at: int, stop: int) -> tuple[int, bytes]:
-        """Return (start offset, content) of the block at an offset."""
-        if stop <= HEAD_BYTES:
-            return 0, self._request(_HEAD).result()
-        number = at // BLOCK_BYTES
-        wanted = self._request(number)
-        if number == self._last + 1:
-            for following in range(number + 1, min(number + 1 + _AHEAD, -(-self._stop // BLOCK_BYTES))):
-                self._request(following)
-        self._last = number
-        return number * BLOCK_BYTES, wanted.result()
 
     def _request(self, number: int) -> Future[bytes]:
         """Request a block unless it is cached, and mark it as recently used."""

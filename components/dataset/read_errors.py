@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from infeed.components.errors import InfeedError, ReadFailedError
 
@@ -34,8 +34,14 @@ def is_transient(error: BaseException) -> bool:
     """Return whether a retry may succeed: after a lost connection, a timeout, or a server error."""
     if isinstance(error, ReadFailedError | ConnectionError | TimeoutError):
         return True
-    if (status := _http_status(error)) is not None:
-        return status >= _SERVER or status in (_TOO_MANY, _TIMED_OUT)
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):  # of botocore
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    else:  # of gcsfs, aiohttp, google-api-core or urllib
+        found = (getattr(error, name, None) for name in ("status", "status_code", "http_status", "code"))
+        status = next((one for one in found if isinstance(one, int)), None)
+    if status:
+        return int(status) >= _SERVER or int(status) in (_TOO_MANY, _TIMED_OUT)
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _NUMBERS
     if type(error) is OSError:  # Arrow's clients raise OSError without a number
@@ -65,30 +71,18 @@ def read_failed(error: BaseException, where: str) -> ReadFailedError:
 def tried_again(read: Callable[[], A]) -> A:
     """Call `read`, and retry after ReadFailedError with growing pauses.
 
-    Raises:
-      ReadFailedError: the last attempt failed.
+    Raises ReadFailedError if the last attempt failed.
     """
-    for attempt in range(1, ATTEMPTS):
+    attempt = 1
+    while True:
         try:
             return read()
         except ReadFailedError as error:
+            if attempt >= ATTEMPTS:
+                what = f"{error.what} ({ATTEMPTS} attempts)"
+                raise ReadFailedError(what, where=error.where, do=error.do) from error
             pause = PAUSE * attempt
             values = (attempt, ATTEMPTS, error.where, error.what, pause)
             _log.warning("attempt %d of %d to read %s failed: %s. Retrying in %g s", *values)
         time.sleep(pause)
-    try:
-        return read()
-    except ReadFailedError as error:
-        what = f"{error.what} ({ATTEMPTS} attempts)"
-        raise ReadFailedError(what, where=error.where, do=error.do) from error
-
-
-def _http_status(error: Any) -> int | None:
-    """Return the HTTP status in an error of botocore, gcsfs, aiohttp, google-api-core or urllib, or None."""
-    response = getattr(error, "response", None)
-    if isinstance(response, dict):
-        found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    else:
-        names = ("status", "status_code", "http_status", "code")
-        found = next((getattr(error, name) for name in names if isinstance(getattr(error, name, None), int)), None)
-    return int(found) if found else None
+        attempt += 1

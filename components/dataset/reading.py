@@ -43,13 +43,9 @@ def manifests_of(roots: Iterable[str], cache_dir: str | None = None, map_fn: Map
 
     A dataset without a manifest is counted once from its record framing. The count is cached in `cache_dir` under the
     place, names, sizes and times of its files, and never written into the dataset. A damaged count is replaced.
+    `map_fn`, such as `Engine.map`, counts the files of all datasets in one call.
 
-    Args:
-      map_fn: counts the files of all datasets in one call, such as `Engine.map`. Defaults to counting sequentially in
-        this process.
-
-    Raises:
-      InfeedError: a root has no split or is not complete, or a file is truncated or corrupt.
+    Raises InfeedError if a root has no split or is not complete, or a file is truncated or corrupt.
     """
     found = {root: _known_manifest(root, cache_dir) for root in dict.fromkeys(roots)}
     uncounted = [one for one in found.values() if isinstance(one, _Uncounted)]
@@ -71,39 +67,44 @@ def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
     lines += sorted(f"{files.relative(file.path, root)}\t{files.version(file)}" for file in found)
     version = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
     cached = files.join(cache_dir, f"counted-{version}")
-    return _cached_count(files.join(cached, names.MANIFEST), source) or _Uncounted(root, by_split, source, cached)
+    path = files.join(cached, names.MANIFEST)
+    try:
+        kept = Manifest.from_json(files.read_bytes(path))
+        if kept.source == source:
+            return kept
+        raise ValueError("the count belongs to other files")
+    except ValueError as error:
+        _log.warning("the cached count %s is damaged, counting records again: %s", path, error)
+    except OSError:
+        pass  # there is no cached count, or no cache folder
+    return _Uncounted(root, by_split, source, cached)
 
 
 def split_names(root: str) -> list[str]:
     """Return the splits of a TFRecord dataset of any writer, without reading records.
 
-    Raises:
-      InfeedError: there is no split, or the dataset is not complete.
+    Raises InfeedError if there is no split, or the dataset is not complete.
     """
     if files.exists(files.join(root, names.MANIFEST)):
         return list(Manifest.read(root).splits)
     if files.exists(files.join(root, names.UNFINISHED)):
         do = "wait for its writer, or write it again if the writer was killed"
         raise InfeedError("the dataset is not complete", where=root, do=do)
-    inside = files.list_folders(root) if files.is_folder(root) else []
-    folders = [folder for folder in inside if folder.startswith(names.SPLIT_FOLDER)]
-    if not folders:
+    splits = names.folder_splits(root) if files.is_folder(root) else []
+    if not splits:
         do = "use a folder with Split-* folders, such as an Examples artifact"
         raise InfeedError("this is not a TFRecord dataset: there is no Split-* folder", where=root, do=do)
-    return [folder.removeprefix(names.SPLIT_FOLDER) for folder in folders]
+    return splits
 
 
 def flat_manifest(path: str) -> tuple[str, Manifest] | None:
     """Return the folder of flat TFRecord files and a manifest counted from their framing. None if there are none.
 
-    Args:
-      path: a folder, of which only TFRecord files are read, or one TFRecord file.
-
-    Raises:
-      InfeedError: a file is truncated or corrupt.
+    `path` is a folder, of which only TFRecord files are read, or one TFRecord file. Raises InfeedError if a file is
+    truncated or corrupt.
     """
     root, by_split = flat_files(path)
-    shards = sorted((file for found in by_split.values() for file in found), key=lambda file: file.path)
+    shards = sorted(file for found in by_split.values() for file in found)
     uncounted = _Uncounted(root, by_split, Source.of("tfrecord", root, shards))
     return (root, uncounted.manifest(map(_count_file, uncounted.counting()))) if shards else None
 
@@ -128,8 +129,7 @@ def flat_files(path: str) -> tuple[str, dict[str, list[FileStat]]]:
 def check_listed(folder: str, listed: Set[str]) -> None:
     """Check that the folder of a split holds exactly the files of the manifest, because other readers read every file.
 
-    Raises:
-      InfeedError: a file is missing or not listed. The error names the first.
+    Raises InfeedError if a file is missing or not listed. The error names the first.
     """
     there = {files.name(file.path) for file in files.list_files(folder) if not files.is_hidden(file.path)}
     for found, state in ((listed - there, "missing"), (there - listed, "unknown")):
@@ -149,27 +149,9 @@ def listed_files(folder: str) -> set[str]:
     return {files.name(path) for path in _expected_in(folder)}
 
 
-def _cached_count(path: str, source: Source) -> Manifest | None:
-    """Return a cached count of the same files. None if there is none or it is damaged."""
-    try:
-        kept = Manifest.from_json(files.read_bytes(path))
-        if kept.source != source:
-            raise ValueError("the count belongs to other files")
-    except ValueError as error:
-        _log.warning("the cached count %s is damaged, counting records again: %s", path, error)
-        return None
-    except OSError:
-        return None  # there is no cached count, or no cache folder
-    return kept
-
-
 @dataclass(frozen=True)
 class _Uncounted:
-    """A dataset without a manifest.
-
-    Attributes:
-      cached: folder that caches the count. None for no cache.
-    """
+    """A dataset without a manifest. `cached` is the folder that caches the count, or None for no cache."""
 
     root: str
     by_split: Mapping[str, Sequence[FileStat]]
@@ -237,19 +219,12 @@ def _expected_of(folder: str, version: str) -> Mapping[str, Expected]:
 
 @dataclass(frozen=True)
 class Inspection:
-    """The result of `inspect`.
+    """The result of `inspect`."""
 
-    Attributes:
-      root: folder that shard paths are relative to.
-      manifest: content of the dataset. The schema is empty for a dataset of another writer.
-      split: split of the examples.
-      examples: the first examples. Empty if the records are not tf.Examples.
-    """
-
-    root: str
-    manifest: Manifest
-    split: str
-    examples: tuple[Example, ...]
+    root: str  # folder that shard paths are relative to
+    manifest: Manifest  # content of the dataset. The schema is empty for a dataset of another writer.
+    split: str  # split of the examples
+    examples: tuple[Example, ...]  # the first examples. Empty if the records are not tf.Examples.
 
 
 def inspect(where: str | os.PathLike[str], split: str | None = None, examples: int = 2) -> Inspection:
@@ -275,15 +250,12 @@ def inspect(where: str | os.PathLike[str], split: str | None = None, examples: i
 def open_dataset(where: str) -> tuple[str, Manifest] | None:
     """Return the folder that shard paths are relative to, and the manifest. None if the path is not a dataset.
 
-    Raises:
-      InfeedError: the path does not exist, or the dataset is not complete or damaged.
+    Raises InfeedError if the path does not exist, or the dataset is not complete or damaged.
     """
     if not files.exists(where):
         raise InfeedError("no such file or folder", where=where, do="check the path")
-    marks = (names.MANIFEST, names.UNFINISHED)
-    folders = files.list_folders(where) if files.is_folder(where) else []
-    is_split = any(folder.startswith(names.SPLIT_FOLDER) for folder in folders)
-    if is_split or any(files.exists(files.join(where, mark)) for mark in marks):
+    is_split = files.is_folder(where) and names.folder_splits(where)
+    if is_split or any(files.exists(files.join(where, mark)) for mark in (names.MANIFEST, names.UNFINISHED)):
         return where, manifest_of(where)
     return flat_manifest(where)
 

@@ -26,12 +26,7 @@ _LENGTH = struct.Struct("<Q")
 
 @dataclass(frozen=True, eq=False)
 class RecordBlock:
-    """Records in one buffer.
-
-    Attributes:
-      data: the buffer, with PADDING at the end.
-      starts, stops: int64 [n], start and end offsets of the payloads.
-    """
+    """Records in one buffer, which ends with PADDING. `starts` and `stops`, int64 [n], are those of the payloads."""
 
     data: bytes
     starts: Ints
@@ -63,14 +58,10 @@ class RecordBlock:
 
 
 def read_blocks(path: str, start: int = 0, stop: int | None = None) -> Iterator[RecordBlock]:
-    """Yield the records of a file, with both checksums verified.
+    """Yield the records of a file from number `start` to `stop - 1`, with both checksums verified.
 
-    Args:
-      start: index of the first record. Earlier records are skipped without verification.
-      stop: index after the last record. None for the end of the file.
-
-    Raises:
-      InfeedError: the file is truncated or corrupt. The error names the file and the index of the record.
+    Records before `start` are skipped without verification. Raises InfeedError if the file is truncated or corrupt. The
+    error names the file and the index of the record.
     """
     with records.open_framing(path) as file:
         rest, wanted, before = b"", _BYTES, 0
@@ -84,8 +75,12 @@ def read_blocks(path: str, start: int = 0, stop: int | None = None) -> Iterator[
             before += len(ends) - 1
             if stop is not None and before >= stop:
                 return
-            rest = data[ends[-1] : size]
-            wanted = max(_BYTES, _missing(rest, path))
+            rest, wanted = data[ends[-1] : size], _BYTES
+            if len(rest) >= HEADER_BYTES:
+                if not records.is_header(rest[:HEADER_BYTES]):  # the length may be forged
+                    _raise_damage(path)
+                missing = records.FRAMING_BYTES + int.from_bytes(rest[: _LENGTH.size], "little") - len(rest)
+                wanted = max(_BYTES, missing)
     if rest:
         _raise_damage(path)
 
@@ -121,36 +116,23 @@ def _record_bounds(data: bytes, size: int) -> list[int]:
 
 
 def _blocks(data: bytes, ends: list[int], path: str) -> Iterator[RecordBlock]:
+    """Yield the records between neighboring `ends`, if the checksums of all lengths and payloads match."""
     bounds = np.array(ends, np.int64)
     starts, stops = bounds[:-1] + HEADER_BYTES, bounds[1:] - CRC_BYTES
-    if not _is_whole(data, starts, stops):
+    found: npt.NDArray[np.uint32] = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))
+    lengths, which = np.unique(stops - starts, return_inverse=True)
+    of_lengths = _checksums([_LENGTH.pack(length) for length in lengths.tolist()])[which.reshape(-1)]
+    places = zip(starts.tolist(), stops.tolist(), strict=True)
+    of_payloads = _checksums([data[start:stop] for start, stop in places])
+    if (of_lengths != found[starts - CRC_BYTES]).any() or (of_payloads != found[stops]).any():
         _raise_damage(path)
     for first in range(0, len(starts), _RECORDS):
         some = slice(first, first + _RECORDS)
         yield RecordBlock(data, starts[some], stops[some])
 
 
-def _is_whole(data: bytes, starts: Ints, stops: Ints) -> bool:
-    """Return whether the checksums of all lengths and payloads match."""
-    found: npt.NDArray[np.uint32] = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))
-    lengths, which = np.unique(stops - starts, return_inverse=True)
-    of_lengths = _checksums([_LENGTH.pack(length) for length in lengths.tolist()])[which.reshape(-1)]
-    places = zip(starts.tolist(), stops.tolist(), strict=True)
-    of_payloads = _checksums([data[start:stop] for start, stop in places])
-    return bool((of_lengths == found[starts - CRC_BYTES]).all() and (of_payloads == found[stops]).all())
-
-
 def _checksums(parts: list[bytes]) -> npt.NDArray[np.uint32]:
     return records.mask_checksums(np.array([google_crc32c.value(part) for part in parts], np.uint32))
-
-
-def _missing(rest: bytes, path: str) -> int:
-    """Return the missing bytes of the record that `rest` starts. A forged length raises an error."""
-    if len(rest) < HEADER_BYTES:
-        return 0
-    if not records.is_header(rest[:HEADER_BYTES]):
-        _raise_damage(path)
-    return records.FRAMING_BYTES + int.from_bytes(rest[: _LENGTH.size], "little") - len(rest)
 
 
 def _raise_damage(path: str) -> NoReturn:

@@ -61,8 +61,7 @@ def frame_records(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
 def write_records(path: str, framed: Iterable[pa.LargeBinaryArray], *, gzip_level: int | None) -> Written:
     """Write framed records to a file atomically.
 
-    Args:
-      gzip_level: 0 to 3 use isal (1 is its fast default), 4 to 9 zlib. None writes without compression.
+    `gzip_level` 0 to 3 use isal (1 is its fast default), 4 to 9 zlib. None writes without compression.
     """
     size, checksum = 0, google_crc32c.Checksum()
     with files.open_output(path) as file:
@@ -76,13 +75,9 @@ def write_records(path: str, framed: Iterable[pa.LargeBinaryArray], *, gzip_leve
 def read_records(path: str, most_bytes: int | None = None, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
     """Yield the payloads of a file, with both checksums verified. As in TensorFlow, a name ending in `.gz` means gzip.
 
-    Args:
-      most_bytes: maximum length of a record, checked before allocating memory.
-      start: index of the first record. Earlier records are skipped without verification.
-      stop: index after the last record. None for the end of the file.
-
-    Raises:
-      InfeedError: the file is truncated or corrupt. The error names the file and the index of the record.
+    Records from number `start` to `stop - 1` are read, and those before without verification. A record of more than
+    `most_bytes` is an error before memory is allocated. Raises InfeedError if the file is truncated or corrupt. The
+    error names the file and the index of the record.
     """
     for number, payload in enumerate(scan_records(path, most_bytes, start, stop), start):
         if payload is None:
@@ -95,8 +90,7 @@ def scan_records(
 ) -> Iterator[bytes | None]:
     """Yield payloads like `read_records`, but None for a record with a corrupt payload.
 
-    Raises:
-      InfeedError: the rest cannot be read: the file is truncated, or a length is corrupt.
+    Raises InfeedError if the rest cannot be read: the file is truncated, or a length is corrupt.
     """
     with open_framing(path) as file:
         for number, payload, crc in _framed(file, path, most_bytes):
@@ -119,13 +113,10 @@ def _framed(file: BinaryIO, path: str, most_bytes: int | None) -> Iterator[tuple
 
 
 def read_range(path: str, start: int, stop: int | None, most_bytes: int | None = None) -> Iterator[bytes]:
-    """Yield the payloads between two offsets of an uncompressed file, both of which are starts of records.
+    """Yield the payloads between two offsets of an uncompressed file, both starts of records; None is the end.
 
-    Args:
-      stop: None for the end of the file.
-
-    Raises:
-      InfeedError: see `read_records`, except that records are counted from `start`; or no record starts at `stop`.
+    Raises InfeedError as `read_records` does, except that records are counted from `start`, and if no record starts at
+    `stop`.
     """
     place = start
     with files.open_input(path, ahead=True) as raw:
@@ -153,9 +144,14 @@ def find_record(path: str, offset: int) -> int:
         for start in range(offset, size, _CHUNK):
             file.seek(start)
             data = file.read(_CHUNK + HEADER_BYTES - 1)  # up to the end of a header that starts at the last byte
-            for place in _possible_lengths(data, size - start):
-                if is_header(data[place : place + HEADER_BYTES]) and _is_record(file, start + place):
-                    return int(start + place)
+            count = max(0, len(data) - HEADER_BYTES + 1)
+            lengths: npt.NDArray[np.uint64] = np.ndarray((count,), "<u8", data, strides=(1,))
+            for place in np.flatnonzero(lengths <= size - start).tolist():  # at most the rest of the file
+                if is_header(data[place : place + HEADER_BYTES]):
+                    file.seek(start + place + HEADER_BYTES)
+                    payload = file.read(int.from_bytes(data[place : place + 8], "little"))
+                    if file.read(CRC_BYTES) == _masked_bytes(google_crc32c.value(payload)):
+                        return int(start + place)
         return int(size)
 
 
@@ -164,27 +160,10 @@ def is_header(data: bytes) -> bool:
     return data[8:] == _masked_bytes(google_crc32c.value(data[:8]))
 
 
-def _is_record(file: pa.NativeFile, place: int) -> bool:
-    file.seek(place)
-    length = int.from_bytes(file.read(HEADER_BYTES)[:8], "little")
-    payload = file.read(length)
-    return bool(file.read(CRC_BYTES) == _masked_bytes(google_crc32c.value(payload)))
-
-
-def _possible_lengths(data: bytes, left: int) -> list[int]:
-    """Return the offsets in `data` where a valid length may start: at most the rest of the file."""
-    count = len(data) - HEADER_BYTES + 1
-    if count <= 0:
-        return []
-    lengths: npt.NDArray[np.uint64] = np.ndarray((count,), "<u8", data, strides=(1,))
-    return [int(place) for place in np.flatnonzero(lengths <= left)]
-
-
 def count_records(path: str) -> int:
     """Count records from their framing, without verifying payloads.
 
-    Raises:
-      InfeedError: the file is truncated or corrupt. The error names the file and the index of the record.
+    Raises InfeedError if the file is truncated or corrupt. The error names the file and the index of the record.
     """
     count = 0
     with open_framing(path) as file:
@@ -226,7 +205,16 @@ def _values(array: pa.LargeBinaryArray) -> list[bytes]:
 
 def by_length(lengths: Ints, make: Callable[[int], bytes]) -> pa.LargeBinaryArray:
     """Return `make(length)` for each row: [n], without nulls."""
-    distinct, which = _distinct(lengths)
+    low = int(lengths.min(initial=0))
+    size = int(lengths.max(initial=0)) - low + 1
+    if size > _COUNTABLE:
+        distinct, which = np.unique(lengths, return_inverse=True)
+        which = which.reshape(-1)
+    else:
+        found = np.flatnonzero(np.bincount(lengths - low, minlength=size))
+        numbers = np.zeros(size, np.int64)
+        numbers[found] = np.arange(len(found))
+        distinct, which = found + low, numbers[lengths - low]
     made = pa.array([make(int(length)) for length in distinct], pa.large_binary())
     return made.take(pa.array(which))
 
@@ -253,20 +241,6 @@ def item_places(starts: Ints, counts: Ints, width: int = 1) -> Ints:
         return starts if counts.all() else starts[counts > 0]
     before = np.cumsum(counts) - counts
     return np.asarray(np.repeat(starts - before * width, counts) + np.arange(counts.sum()) * width, np.int64)
-
-
-def _distinct(lengths: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct lengths, and the index of each row's length."""
-    low = int(lengths.min(initial=0))
-    size = int(lengths.max(initial=0)) - low + 1
-    if size > _COUNTABLE:
-        distinct, which = np.unique(lengths, return_inverse=True)
-        return distinct, which.reshape(-1)
-    places = lengths - low
-    found = np.flatnonzero(np.bincount(places, minlength=size))
-    numbers = np.zeros(size, np.int64)
-    numbers[found] = np.arange(len(found))
-    return found + low, numbers[places]
 
 
 def _header(length: int) -> bytes:
@@ -342,20 +316,14 @@ def _read_in_steps(file: BinaryIO, size: int) -> Iterator[bytes]:
 def _count_readable(path: str) -> int:
     """Count the records before the point where decompression fails."""
     count, pending = 0, bytearray()
-    for data in _decompress_prefix(path):
-        pending += data
-        while len(pending) >= (size := FRAMING_BYTES + int.from_bytes(pending[:8], "little")):
-            count, pending = count + 1, pending[size:]
-    return count
-
-
-def _decompress_prefix(path: str) -> Iterator[bytes]:
-    """Decompress in small steps, because a failing step yields nothing."""
     decompressor: Any = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
     with files.open_input(path, ahead=True) as file, suppress(*_BAD_GZIP):
-        while chunk := file.read(_SMALL_CHUNK):
+        while chunk := file.read(_SMALL_CHUNK):  # small, because a failing step yields nothing
             while chunk:
-                yield decompressor.decompress(chunk)
+                pending += decompressor.decompress(chunk)
+                while len(pending) >= (size := FRAMING_BYTES + int.from_bytes(pending[:8], "little")):
+                    count, pending = count + 1, pending[size:]
                 chunk = decompressor.unused_data
                 if decompressor.eof:  # a gzip file may have several members
                     decompressor = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
+    return count

@@ -23,6 +23,7 @@ from infeed.components.errors import InfeedError
 _DEEPEST = 100
 _SHOWN = 200  # characters of a filter in an error
 _FUNCTION = re.compile(r"[\w./-]+:\w+")
+_load = functools.cache(user_code.load)
 _COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -37,8 +38,7 @@ _EXAMPLE = 'use an expression such as `fare > 0 and company in ["A", "B"] and ti
 def passes(batch: pa.RecordBatch, text: str) -> pa.BooleanArray:
     """Return for each row whether it passes the filter. A null result counts as False.
 
-    Raises:
-      InfeedError: the filter cannot be parsed, names an unknown column, or does not return booleans.
+    Raises InfeedError if the filter cannot be parsed, names an unknown column, or does not return booleans.
     """
     kept = _call(batch, text) if is_function(text) else _evaluate(batch, text)
     if not pa.types.is_boolean(kept.type) or len(kept) != batch.num_rows:
@@ -68,21 +68,15 @@ def parse(text: str) -> pc.Expression:
     """Parse a filter. Raises InfeedError if the syntax is not supported; see the module's docstring."""
     try:
         body = ast.parse(text.strip(), mode="eval").body
-        _check_depth(body)
+        level: list[ast.AST] = [body]
+        for _ in range(_DEEPEST):  # Arrow evaluates expressions recursively, and a deep one crashes the process
+            level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+        if level:
+            raise _UnknownError(f"it is nested deeper than {_DEEPEST} levels")
         return _translate(body)
     except (SyntaxError, RecursionError, MemoryError, _UnknownError, pa.ArrowInvalid) as error:
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
         raise InfeedError(f"cannot parse the filter: {error}", where=f"filter {shown!r}", do=_EXAMPLE) from error
-
-
-def _check_depth(body: ast.expr) -> None:
-    """Limit the depth, because Arrow evaluates expressions recursively and a deep one crashes the process."""
-    level: list[ast.AST] = [body]
-    for _ in range(_DEEPEST):
-        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
-        if not level:
-            return
-    raise _UnknownError(f"it is nested deeper than {_DEEPEST} levels")
 
 
 class _UnknownError(Exception):
@@ -108,7 +102,7 @@ def _evaluate(batch: pa.RecordBatch, text: str) -> pa.Array:
 
 
 def _call(batch: pa.RecordBatch, text: str) -> pa.Array:
-    kept = _function(text)(batch)
+    kept = _load(text, "filter")(batch)
     if isinstance(kept, pa.ChunkedArray):
         return kept.combine_chunks()
     try:
@@ -117,11 +111,6 @@ def _call(batch: pa.RecordBatch, text: str) -> pa.Array:
         what = f"the filter returned {str(kept)[:_SHOWN]} of type {type(kept).__name__}"
         do = "return one boolean for each row"
         raise InfeedError(what, where=f"filter {text!r}", do=do) from error
-
-
-@functools.cache
-def _function(text: str) -> Callable[..., Any]:
-    return user_code.load(text, "filter")
 
 
 def _translate(node: ast.expr) -> Any:

@@ -91,12 +91,8 @@ def _lists(values: pa.Array, bounds: npt.NDArray[np.int64], missing: pa.BooleanA
 def unify(found: Sequence[FileSchema], wanted: Callable[[str], bool] = lambda name: True) -> pa.Schema:
     """Return the flat schema that all files can be read with. Columns that a file lacks are null there.
 
-    Args:
-      found: schema of each file.
-      wanted: returns whether a column, by its flat name, is read. Other columns are ignored.
-
-    Raises:
-      InfeedError: a tf.Example cannot hold a type, a name occurs twice, or the types of two files conflict.
+    Only columns whose flat name is `wanted` are read. Raises InfeedError if a tf.Example cannot hold a type, a name
+    occurs twice, or the types of two files conflict.
     """
     merged: dict[str, tuple[pa.DataType, str]] = {}
     for one in found:

@@ -53,9 +53,8 @@ class Part:
 class Deal:
     """The assignment of records to windows. Every record belongs to exactly one window.
 
-    Attributes:
-      interleave: True deals records one by one, so that every part reaches every window and sizes differ by at most one
-        record, as a shuffle requires. False gives each window a run of the input of about equal bytes.
+    With `interleave`, records are dealt one by one, so that every part reaches every window and sizes differ by at most
+    one record, as a shuffle requires. Else each window has a run of the input of about equal bytes.
     """
 
     windows: int
@@ -63,20 +62,17 @@ class Deal:
     interleave: bool
 
     def bounds(self, part: Part, before: Part, windows: range) -> npt.NDArray[np.int64]:
-        """Return the start of each window in a part, and the end of the last.
+        """Return the start of each of some neighboring windows in a part, and the end of the last.
 
-        Args:
-          part: consecutive records.
-          before: all records before the part.
-          windows: neighboring windows.
-
-        Returns:
-          int64 [len(windows) + 1], record indices from 0 to the number of records of the part.
+        `before` are all records before the part. The result, int64 [len(windows) + 1], counts from the first record of
+        the part.
         """
         limits = range(windows.start, windows.stop + 1)
         if self.interleave:
             return self._dealt(before.records + part.records, limits) - self._dealt(before.records, limits)
-        return np.array([self._within(part, before.bytes, limit) for limit in limits], np.int64)
+        whole = max(part.bytes * self.windows, 1)  # records are assumed to have equal sizes
+        numerators = (part.records * (limit * self.bytes - before.bytes * self.windows) for limit in limits)
+        return np.array([min(max(one // whole, 0), part.records) for one in numerators], np.int64)
 
     def reached(self, part: Part, before: Part) -> range:
         """Return the windows that may hold records of a part."""
@@ -91,11 +87,6 @@ class Deal:
         numbers = np.arange(limits.start, limits.stop, dtype=np.int64)
         before: npt.NDArray[np.int64] = rounds * numbers + np.minimum(left_over, numbers)
         return before
-
-    def _within(self, part: Part, before: int, limit: int) -> int:
-        """Return how many of a part's records belong to windows before `limit`, assuming equal sizes."""
-        numerator = part.records * (limit * self.bytes - before * self.windows)
-        return min(max(numerator // max(part.bytes * self.windows, 1), 0), part.records)
 
 
 def plan_shards(total_bytes: int, records: int, options: ShardOptions) -> ShardPlan:

@@ -52,10 +52,8 @@ class Spans:
     def window(self, root: str) -> dict[int, str]:
         """Return the pattern of the files of each span to read, by number; the latest comes last.
 
-        A date counts as the number of days since 1970, as in TFX.
-
-        Raises:
-          InfeedError: there is no span, or two spans have the same number.
+        A date counts as the number of days since 1970, as in TFX. Raises InfeedError if there is no span, or two spans
+        have the same number.
         """
         signs = {"*": "[^/]*", "?": "[^/]"}
         signs |= {f"{{{name}}}": f"(?P<{name}>{digits})" for name, digits in _DIGITS.items()}

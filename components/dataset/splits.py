@@ -128,8 +128,7 @@ def check_splits(buckets: Buckets, split_by: SplitBy | None) -> None:
 def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | ByTime | ByName) -> Numbers:
     """Return the index into `buckets.names` of each row.
 
-    Raises:
-      InfeedError: the column does not exist or has the wrong type, or a value belongs to no split.
+    Raises InfeedError if the column does not exist or has the wrong type, or a value belongs to no split.
     """
     if isinstance(split_by, ByColumns):
         where = f"split by columns {', '.join(split_by.columns)}"
@@ -152,10 +151,7 @@ def assign_by_record(
     """Return the index into `buckets.names` of each row, by the rule of TFX's CsvExampleGen.
 
     TFX hashes records that have an empty list for a null. The split follows these bytes even if other bytes are
-    written.
-
-    Args:
-      examples: result of `encode_examples(batch, empty_lists=empty_lists)`.
+    written. `examples` is the result of `encode_examples(batch, empty_lists=empty_lists)`.
     """
     keys = values_of(examples)
     missing = [column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns if column.null_count]
@@ -170,8 +166,7 @@ def assign_by_record(
 def assign_by_feature(batch: pa.RecordBatch, feature: str, buckets: Buckets) -> Numbers:
     """Return the index into `buckets.names` of each row, by TFX's rule for a partition feature.
 
-    Raises:
-      InfeedError: the column does not exist, has the wrong type, or has a null, for which TFX fails too.
+    Raises InfeedError if the column does not exist, has the wrong type, or has a null, for which TFX fails too.
     """
     where = f"split by feature {feature!r}"
     column = column_of(batch, feature, where)

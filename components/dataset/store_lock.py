@@ -25,14 +25,9 @@ _STALE = 120.0  # seconds: four renewals, with room for clocks that differ
 def alone_on_store(path: str, *, where: str, do: str, renews: float = 30.0, settles: float = 1.0) -> Iterator[None]:
     """Hold the lock inside the body, and remove the lock object afterwards.
 
-    Args:
-      where: folder that the lock protects, for the error.
-      do: remedy for the user of the other process.
-      renews: seconds between two renewals.
-      settles: seconds until two concurrent writers read the same text.
-
-    Raises:
-      InfeedError: another process holds the lock. The error names it.
+    The lock protects the folder `where`. It is renewed every `renews` seconds, and two concurrent writers read the same
+    text after `settles` seconds. Raises InfeedError, which names the other process, if that holds the lock. `do` is the
+    remedy.
     """
     held = False
     with suppress(FileNotFoundError):
@@ -43,7 +38,13 @@ def alone_on_store(path: str, *, where: str, do: str, renews: float = 30.0, sett
     time.sleep(settles)
     _refuse_if(files.read_bytes(path) != mine, path, where, do)
     ended = threading.Event()
-    renewing = threading.Thread(target=_renew, args=(path, mine, ended, renews), daemon=True)
+
+    def renew() -> None:
+        while not ended.wait(renews):
+            with suppress(OSError, InfeedError):  # retried three times before the lock is stale
+                files.write_bytes(path, mine)
+
+    renewing = threading.Thread(target=renew, daemon=True)
     renewing.start()
     try:
         yield
@@ -59,9 +60,3 @@ def _refuse_if(held: bool, path: str, where: str, do: str) -> None:
         with suppress(OSError):  # the owner may have released the lock meanwhile
             owner = owner_of(files.read_bytes(path))
         raise InfeedError(f"another process is writing to it{owner}", where=where, do=do)
-
-
-def _renew(path: str, mine: bytes, ended: threading.Event, every: float) -> None:
-    while not ended.wait(every):
-        with suppress(OSError, InfeedError):  # retried three times before the lock is stale
-            files.write_bytes(path, mine)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -29,9 +29,8 @@ def augment(
 ) -> tf.Tensor:
     """Augment and normalize uint8 [batch, height, width, channels] to float32 of the same shape.
 
-    Args:
-      seed: int64 [2]: the seed of the run, and the number of this step since training began.
-      workers: the worker that makes these images of the global batch. All batches have one size.
+    `seed` is int64 [2]: the seed of the run, and the number of this step since training began. `workers` is the worker
+    that makes these images of the global batch. All batches have one size.
     """
     numbers = draw_batch(tf.shape(images, tf.int64)[0], seed, workers)
     change = _change(options, scale, compiled=not why_not_compiled(images.shape))
@@ -108,14 +107,6 @@ def window(options: Augment, draws: Draws) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.minimum(tf.sqrt(area * aspect), 1.0), tf.minimum(tf.sqrt(area / aspect), 1.0)
 
 
-def adjust(images: tf.Tensor, options: Augment, draws: Draws) -> tf.Tensor:
-    """Change brightness and contrast of float32 [batch, height, width, channels], 0 to 255."""
-    added = _each(_either_way(draws.brightness)) * (options.brightness * 255)
-    factor = 1 + _each(_either_way(draws.contrast)) * options.contrast
-    mean = tf.reduce_mean(images, axis=[1, 2], keepdims=True)
-    return tf.clip_by_value(images * factor + (mean * (1 - factor) + added), 0, 255)
-
-
 def cutout_mask(height: tf.Tensor, width: tf.Tensor, side: int, draws: Draws) -> tf.Tensor:
     """Return a mask, bool [batch, height, width, 1], of a square of `side` pixels at a random pixel (DeVries 2017)."""
     top = tf.cast(draws.cutout_y * tf.cast(height, tf.float32), tf.int32)[:, tf.newaxis] - side // 2
@@ -129,11 +120,8 @@ def warp(images: tf.Tensor, maps: tf.Tensor, *, whole: bool = False) -> tf.Tenso
     """Resample [batch, height, width, channels] by maps [batch, 6] to float32: bilinear, with reflected edges.
 
     A map (a0, a1, a2, b0, b1, b2) takes the output pixel (x, y) from the input at (a0 x + a1 y + a2, b0 x + b1 y + b2).
-    Beyond the edge, the image continues as its mirror image with edge pixels twice: `reflect` in SciPy, `symmetric` in
-    NumPy, `BORDER_REFLECT` in OpenCV.
-
-    Args:
-      whole: whether every map takes whole pixels to whole pixels, so that no interpolation is needed.
+    If every map takes `whole` pixels to whole pixels, no interpolation is needed. Beyond the edge, the image continues
+    as its mirror image with edge pixels twice: `reflect` in SciPy, `symmetric` in NumPy, `BORDER_REFLECT` in OpenCV.
     """
     height, width = tf.shape(images)[1], tf.shape(images)[2]
     x, y = sources(maps, height, width)
@@ -195,29 +183,28 @@ def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[
 
     There are two compiled functions, because in one XLA moves every pixel twice, once for the mean of the contrast.
     """
-    move, color = partial(_moved, options=options), partial(_colored, options=options, scale=scale)
+
+    def move(images: tf.Tensor, draws: Draws) -> tf.Tensor:
+        height, width = tf.shape(images)[1], tf.shape(images)[2]
+        if options.moves:
+            return warp(images, affine(height, width, options, draws), whole=not options.resamples)
+        return tf.cast(images, tf.float32)
+
+    def color(pixels: tf.Tensor, draws: Draws) -> tf.Tensor:
+        if options.brightness or options.contrast:
+            added = _each(_either_way(draws.brightness)) * (options.brightness * 255)
+            factor = 1 + _each(_either_way(draws.contrast)) * options.contrast
+            mean = tf.reduce_mean(pixels, axis=[1, 2], keepdims=True)
+            pixels = tf.clip_by_value(pixels * factor + (mean * (1 - factor) + added), 0, 255)
+        pixels = normalise(pixels, scale)
+        if options.cutout:  # last: 0 is the mean of normalized pixels
+            height, width = tf.shape(pixels)[1], tf.shape(pixels)[2]
+            pixels = tf.where(cutout_mask(height, width, options.cutout, draws), 0.0, pixels)
+        return pixels
+
     if compiled:
         move, color = (tf.function(step, jit_compile=True, autograph=False) for step in (move, color))
     return lambda images, draws: color(move(images, draws), draws)
-
-
-def _moved(images: tf.Tensor, draws: Draws, options: Augment) -> tf.Tensor:
-    """Return the moved images, float32, 0 to 255."""
-    height, width = tf.shape(images)[1], tf.shape(images)[2]
-    if options.moves:
-        return warp(images, affine(height, width, options, draws), whole=not options.resamples)
-    return tf.cast(images, tf.float32)
-
-
-def _colored(pixels: tf.Tensor, draws: Draws, options: Augment, scale: Normalise) -> tf.Tensor:
-    """Change pixel values, and cut out last: 0 is the mean of normalized pixels."""
-    if options.brightness or options.contrast:
-        pixels = adjust(pixels, options, draws)
-    pixels = normalise(pixels, scale)
-    if options.cutout:
-        height, width = tf.shape(pixels)[1], tf.shape(pixels)[2]
-        pixels = tf.where(cutout_mask(height, width, options.cutout, draws), 0.0, pixels)
-    return pixels
 
 
 @cache
@@ -242,5 +229,4 @@ def _shift(numbers: tf.Tensor, options: Augment) -> tf.Tensor:
 
 
 def _each(numbers: tf.Tensor) -> tf.Tensor:
-    """[batch] -> [batch, 1, 1, 1]."""
     return numbers[:, tf.newaxis, tf.newaxis, tf.newaxis]

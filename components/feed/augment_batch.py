@@ -69,7 +69,10 @@ def augment_batch(
         height, width = tf.unstack(tf.shape(tensors[images[0]])[1:3])
         draws = images_of.draw_batch(tf.shape(tensors[images[0]], tf.int64)[0], seed, workers)
         for name in masks:
-            tensors[name] = move_masks(tensors[name], options, draws)
+            planes = tensors[name] if tensors[name].shape.rank == 4 else tensors[name][..., tf.newaxis]
+            move = _mask_mover(options, compiled=not images_of.why_not_compiled(planes.shape))
+            moved = tf.reshape(move(planes, draws), tf.shape(tensors[name]))
+            tensors[name] = tf.ensure_shape(moved, tensors[name].shape)
         for name in boxes:
             tensors[name] = move_boxes(tensors[name], images_of.affine(height, width, options, draws), height, width)
     return {name: _like(value, tensors[name]) if name in roles else value for name, value in features.items()}
@@ -84,15 +87,24 @@ def check_roles(
 ) -> None:
     """Raise InfeedError if a mask or a box cannot follow the images.
 
-    Args:
-      specs: type and shape, [batch, ...], of each feature; None for the shape of a ragged or sparse one.
+    `specs` are the type and shape, [batch, ...], of each feature; None for the shape of a ragged or sparse one.
     """
     for option, names in (("images", images), ("masks", masks), ("boxes", boxes)):
         if unknown := [name for name in names if name not in specs]:
             do = f"name one of {', '.join(sorted(specs))}"
             raise InfeedError(f"there is no feature {unknown[0]!r}", where=f"option {option}", do=do)
     for name in masks:
-        _check_mask(name, specs[name], options)
+        spec = specs[name]
+        if spec is None or spec.dtype in (tf.string, tf.bool) or spec.shape.rank not in (3, 4):
+            found = f"{spec.dtype.name} {spec.shape[1:]}" if spec is not None else "of varying length"
+            do = (
+                "give whole numbers [height, width] or [height, width, channels], as DecodeImage(method='nearest') does"
+            )
+            raise InfeedError(f"mask {name!r} is {found}", where="option masks", do=do)
+        if options.mask_fill is not None and options.mask_fill > spec.dtype.max:
+            do = f"use a class that {spec.dtype.name} holds, or masks of uint8"
+            what = f"mask {name!r} is {spec.dtype.name}, and mask_fill is {options.mask_fill}"
+            raise InfeedError(what, where="option mask_fill", do=do)
     for name in boxes:
         spec = specs[name]
         if spec is not None and not (
@@ -104,17 +116,6 @@ def check_roles(
         _check_sizes({name: specs[name] for name in (*images, *masks)}, images)
 
 
-def _check_mask(name: str, spec: tf.TensorSpec | None, options: Augment) -> None:
-    if spec is None or spec.dtype in (tf.string, tf.bool) or spec.shape.rank not in (3, 4):
-        found = f"{spec.dtype.name} {spec.shape[1:]}" if spec is not None else "of varying length"
-        do = "give whole numbers [height, width] or [height, width, channels], as DecodeImage(method='nearest') does"
-        raise InfeedError(f"mask {name!r} is {found}", where="option masks", do=do)
-    if options.mask_fill is not None and options.mask_fill > spec.dtype.max:
-        do = f"use a class that {spec.dtype.name} holds, or masks of uint8"
-        what = f"mask {name!r} is {spec.dtype.name}, and mask_fill is {options.mask_fill}"
-        raise InfeedError(what, where="option mask_fill", do=do)
-
-
 def _check_sizes(specs: Mapping[str, tf.TensorSpec | None], images: Sequence[str]) -> None:
     if not images:
         do = "name the images that masks and boxes belong to"
@@ -122,43 +123,26 @@ def _check_sizes(specs: Mapping[str, tf.TensorSpec | None], images: Sequence[str
     sizes = {name: spec.shape[1:3] for name, spec in specs.items() if spec is not None}
     for name, size in sizes.items():
         if not size.is_compatible_with(sizes[images[0]]):
-            raise InfeedError(
-                f"{name!r} is {size} pixels, and {images[0]!r} is {sizes[images[0]]}",
-                where="options images and masks",
-                do="give images and masks that move together one height and width",
-            )
-
-
-def move_masks(masks: tf.Tensor, options: Augment, draws: Draws) -> tf.Tensor:
-    """Move masks [batch, height, width(, channels)] as `augment` moves images of their size; each keeps its type."""
-    planes = masks if masks.shape.rank == 4 else masks[..., tf.newaxis]
-    move = _mask_mover(options, compiled=not images_of.why_not_compiled(planes.shape))
-    return tf.ensure_shape(tf.reshape(move(planes, draws), tf.shape(masks)), masks.shape)
+            what = f"{name!r} is {size} pixels, and {images[0]!r} is {sizes[images[0]]}"
+            do = "give images and masks that move together one height and width"
+            raise InfeedError(what, where="options images and masks", do=do)
 
 
 @cache
 def _mask_mover(options: Augment, *, compiled: bool) -> Callable[[tf.Tensor, Draws], tf.Tensor]:
+    """Return a function that moves masks [batch, height, width, channels] like `augment.warp`, to the nearest pixel."""
+
     def move(masks: tf.Tensor, draws: Draws) -> tf.Tensor:
         height, width = tf.shape(masks)[1], tf.shape(masks)[2]
-        return warp_nearest(masks, images_of.affine(height, width, options, draws), options.mask_fill)
+        x, y = images_of.sources(images_of.affine(height, width, options, draws), height, width)
+        nearest = [tf.floor(images_of.reflected(one, size) + 0.5) for one, size in ((x, width), (y, height))]
+        moved = images_of.PixelRow(masks).at(*nearest)
+        if options.mask_fill is None:
+            return moved
+        inside = _is_inside(x, width) & _is_inside(y, height)
+        return tf.where(inside[..., tf.newaxis], moved, tf.constant(options.mask_fill, masks.dtype))
 
     return tf.function(move, jit_compile=True, autograph=False) if compiled else move
-
-
-def warp_nearest(masks: tf.Tensor, maps: tf.Tensor, fill: int | None = None) -> tf.Tensor:
-    """Resample [batch, height, width, channels] by maps [batch, 6] as `augment.warp` does, but to the nearest pixel.
-
-    Args:
-      fill: value of pixels from beyond the edges; None reflects the edges.
-    """
-    height, width = tf.shape(masks)[1], tf.shape(masks)[2]
-    x, y = images_of.sources(maps, height, width)
-    nearest = [tf.floor(images_of.reflected(one, size) + 0.5) for one, size in ((x, width), (y, height))]
-    moved = images_of.PixelRow(masks).at(*nearest)
-    if fill is None:
-        return moved
-    inside = _is_inside(x, width) & _is_inside(y, height)
-    return tf.where(inside[..., tf.newaxis], moved, tf.constant(fill, masks.dtype))
 
 
 def _is_inside(coordinates: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
@@ -167,11 +151,7 @@ def _is_inside(coordinates: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 
 
 def move_boxes(boxes: Any, maps: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> Any:
-    """Move boxes as `augment.warp` moves images of height and width by maps [batch, 6].
-
-    Args:
-      boxes: dense [batch, n, 4] or [batch, 4 n], or ragged or sparse.
-    """
+    """Move boxes, [batch, n, 4] or [batch, 4 n], dense, ragged or sparse, by maps [batch, 6] as `augment.warp` does."""
     if isinstance(boxes, tf.SparseTensor):
         return boxes.with_values(_moved_values(boxes.values, boxes.indices[:, 0], maps, height, width))
     if isinstance(boxes, tf.RaggedTensor):

@@ -36,21 +36,14 @@ _MEASURED_RECORDS = 256
 
 @dataclass(frozen=True)
 class Feed:
-    """A plan and the functions that carry it out.
-
-    Attributes:
-      make: (worker, number of the first step) -> batches.
-      identity: plain values that identify the data. A training resumes only if they are equal.
-      close: releases the source of the batches.
-      functions: functions that the stages call; None for batches from a user's function.
-      replan: other options -> the plan of the same data; None for batches from a user's function.
-    """
+    """A plan and the functions that carry it out."""
 
     plan: InputPlan
-    make: Callable[[WorkerContext, int], Batches]
-    identity: Any
-    close: Callable[[], None] = lambda: None
-    functions: BatchFunctions | None = None
+    make: Callable[[WorkerContext, int], Batches]  # (worker, number of the first step) -> batches
+    identity: Any  # plain values that identify the data. A training resumes only if they are equal.
+    close: Callable[[], None] = lambda: None  # releases the source of the batches
+    functions: BatchFunctions | None = None  # functions that the stages call; None for batches from a user's function
+    # Other options -> the plan of the same data; None for batches from a user's function.
     replan: Callable[[FeedOptions], InputPlan] | None = None
 
     def with_stages(self, *stages: Stage[Any, Made]) -> Feed:
@@ -80,11 +73,8 @@ def plan_feed(
 ) -> Feed:
     """Plan the feed of the files that match TFX's patterns.
 
-    Args:
-      spec: (number of records, measured sizes, corrupt records left out) -> FeedSpec.
-
-    Raises:
-      InfeedError: the files hold no record, or too many corrupt records.
+    `spec` maps the number of records, measured sizes, and corrupt records left out to a FeedSpec. Raises InfeedError if
+    the files hold no record, or too many corrupt records.
     """
     cache_dir = str(Path(options.cache_dir).expanduser())
     shards, corrupt = shard_files(patterns, cache_dir), tuple[Corrupt, ...]()
@@ -132,10 +122,8 @@ def build(
     """Build the batches. Training plans give endless full batches; evaluation plans give every record once, in order.
 
     The tiers `columns` and `disk` read and decode the whole split before this function returns. In training,
-    `start_step` is the number of the first batch; the batches equal those of an uninterrupted training.
-
-    Raises:
-      InfeedError: the workers cannot share a batch evenly, or a worker has nothing to read.
+    `start_step` is the number of the first batch; the batches equal those of an uninterrupted training. Raises
+    InfeedError if the workers cannot share a batch evenly, or a worker has nothing to read.
     """
     context = context_of(plan, functions, workers, start_step)
     made: Made = None

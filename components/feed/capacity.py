@@ -49,31 +49,28 @@ class Machine:
     @classmethod
     def here(cls, cgroup: Path = machine.CGROUP, cache_dir: str | None = None, devices: Sequence[str] = ()) -> Machine:
         """Read the limits of this process. `cache_dir` is the folder for columns on disk; None for no disk."""
-        return cls(
-            cpus=machine.cpus(cgroup),
-            memory_bytes=machine.memory_bytes(cgroup),
-            disk_bytes=_disk_bytes(Path(cache_dir).expanduser()) if cache_dir else 0,
-            device_bytes=_free_device_bytes(accelerators(devices)),
-        )
+        disk = 0
+        if cache_dir:
+            folder = Path(cache_dir).expanduser()
+            # Our own files count as free, so that cached columns do not change the next plan.
+            disk = sum(file.stat().st_blocks * 512 for file in folder.glob("*/*"))
+            while not folder.exists():
+                folder = folder.parent
+            disk += shutil.disk_usage(folder).free
+        memory, free = machine.memory_bytes(cgroup), _free_device_bytes(accelerators(devices))
+        return cls(machine.cpus(cgroup), memory, disk, free)
 
 
 @dataclass(frozen=True)
 class RecordSizes:
-    """Bytes per record, measured on the first records of a split (see `build.measure_records`).
-
-    Attributes:
-      can_split: whether one call can make several batches (see `columns.can_split`).
-      can_keep: whether rows can be kept decoded (see `columns.can_keep`).
-      is_dense: whether every feature is dense and has a fixed shape.
-      is_numeric: whether every feature is also a number.
-    """
+    """Bytes per record, measured on the first records of a split (see `build.measure_records`)."""
 
     record_bytes: float
     feature_bytes: float
-    can_split: bool = True
-    can_keep: bool = True
-    is_dense: bool = True
-    is_numeric: bool = True
+    can_split: bool = True  # whether one call can make several batches (see `columns.can_split`)
+    can_keep: bool = True  # whether rows can be kept decoded (see `columns.can_keep`)
+    is_dense: bool = True  # whether every feature is dense and has a fixed shape
+    is_numeric: bool = True  # whether every feature is also a number
 
     @property
     def kept_bytes(self) -> float:
@@ -98,33 +95,22 @@ class Window:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The size of a split against the limits of the machine.
-
-    Attributes:
-      records: number of records in the split.
-      epochs: how often training reads the split, if known.
-      remote: whether other processes make the batches. This process then cannot keep data for them.
-      devices: names of the devices whose steps can gather their own rows.
-      host_only: why steps cannot gather the rows of this split on their device; empty if they can.
-    """
+    """The size of a split against the limits of the machine."""
 
     records: int
     sizes: RecordSizes
     options: FeedOptions
     machine: Machine
-    epochs: int | None = None
-    remote: bool = False
-    devices: tuple[str, ...] = ()
-    host_only: str = ""
+    epochs: int | None = None  # how often training reads the split, if known
+    remote: bool = False  # whether other processes make the batches. This process then cannot keep data for them.
+    devices: tuple[str, ...] = ()  # names of the devices whose steps can gather their own rows
+    host_only: str = ""  # why steps cannot gather the rows of this split on their device; empty if they can
 
     def __post_init__(self) -> None:
         if self.remote and (self.options.tier not in ("auto", "stream") or self.options.cache_records):
-            raise InfeedError(
-                f"tier is {self.options.tier!r} and cache_records {self.options.cache_records}, and other processes "
-                "make the batches",
-                where="FeedOptions",
-                do="use the tier stream without cache_records, or another strategy",
-            )
+            given = f"tier is {self.options.tier!r} and cache_records {self.options.cache_records}"
+            do = "use the tier stream without cache_records, or another strategy"
+            raise InfeedError(f"{given}, and other processes make the batches", where="FeedOptions", do=do)
 
     @property
     def memory(self) -> float:
@@ -152,45 +138,34 @@ class Capacity:
     def tier(self) -> tuple[Tier, str]:
         """Return the tier and the reason for it.
 
-        Raises:
-          InfeedError: the user requests the tier `device`, and the devices cannot hold the columns.
+        Raises InfeedError if the user requests the tier `device`, and the devices cannot hold the columns.
         """
         takes = f"{self.records:,} records take {size(self.kept)} {'decoded' if self.sizes.can_keep else 'serialized'}"
         memory, disk = f"{size(self.memory)} of memory is available", f"{size(self.disk)} of disk is available"
+        free = self.device_memory
+        on_devices = _UNKNOWN if free is None else f"{size(free)} of each device's memory is available"
+        not_there = self.host_only or (f"only {on_devices}" if free is not None and self.kept > free else "")
         if self.remote:
             return "stream", f"other processes make the batches, so this process caches nothing; {takes}"
         if self.options.tier == "device":
-            return "device", f"set by FeedOptions.tier; {takes}, and {self._devices_hold(takes)}"
+            if not_there:
+                do = "use the tier columns, or auto"
+                raise InfeedError(f"tier is 'device', and {not_there}; {takes}", where="FeedOptions.tier", do=do)
+            return "device", f"set by FeedOptions.tier; {takes}, and {on_devices}"
         if self.options.tier != "auto":
             return self.options.tier, f"set by FeedOptions.tier; {takes}, {memory} and {disk}"
         if self.epochs == 1 and self.kept > _CHEAP_BYTES:
             return "stream", f"{takes}, and a single epoch does not benefit from a decoded cache"
         why_not = ""
         if accelerators(self.devices):
-            if not (why_not := self._why_not_on_devices()) and self.device_memory is not None:
-                return "device", f"{takes}, and {self._devices_hold(takes)}"
-            why_not = f"; not on the devices: {why_not or _UNKNOWN}"
+            if free is not None and not not_there:
+                return "device", f"{takes}, and {on_devices}"
+            why_not = f"; not on the devices: {not_there or _UNKNOWN}"
         if self.kept <= self.memory:
             return "columns", f"{takes}, and {memory}{why_not}"
         if self.kept <= self.disk:
             return "disk", f"{takes}, only {memory}, but {disk}{why_not}"
         return "stream", f"{takes}, only {memory}, and only {disk}{why_not}"
-
-    def _devices_hold(self, takes: str) -> str:
-        """Return the device memory that the feed may use, as text; raise InfeedError if the columns do not fit."""
-        if why := self._why_not_on_devices():
-            raise InfeedError(
-                f"tier is 'device', and {why}; {takes}", where="FeedOptions.tier", do="use the tier columns, or auto"
-            )
-        free = self.device_memory
-        return _UNKNOWN if free is None else f"{size(free)} of each device's memory is available"
-
-    def _why_not_on_devices(self) -> str:
-        """Return why the devices cannot hold the columns; empty if they can."""
-        free = self.device_memory
-        if self.host_only or free is None or self.kept <= free:
-            return self.host_only
-        return f"only {size(free)} of each device's memory is available"
 
     def readers(self, shards: int) -> tuple[int, str]:
         """Return the number of shards read in parallel, and the reason."""
@@ -260,11 +235,3 @@ def _free_device_bytes(devices: Sequence[str]) -> int | None:
 def short_name(device: str) -> str:
     """Shorten the name of a device: `/job:worker/task:0/device:GPU:1` -> `GPU:1`."""
     return ":".join(device.split(":")[-2:])
-
-
-def _disk_bytes(folder: Path) -> int:
-    """Count free bytes plus the bytes of our own files, so that cached columns do not change the next plan."""
-    ours = sum(file.stat().st_blocks * 512 for file in folder.glob("*/*"))
-    while not folder.exists():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free + ours

@@ -47,16 +47,27 @@ class Layout:
     def columns_of(self, *batch: Batch) -> tuple[Any, ...]:
         """Convert a batch to columns: dense [batch, width] and ragged [batch, ...] tensors."""
         tensors = tf.nest.flatten(batch)
-        packs = [tf.concat([_packed(tensors[place]) for place in pack], axis=1) for pack in self.packs]
-        return (*packs, *(part for place in self.others for part in _gatherable(tensors[place])))
+        columns = [tf.concat([_packed(tensors[place]) for place in pack], axis=1) for pack in self.packs]
+        for one in (tensors[place] for place in self.others):
+            if isinstance(one, tf.RaggedTensor):  # a column may hold more values than int32 can count
+                columns.append(one.with_row_splits_dtype(tf.int64))
+            else:  # ragged rows of positions and of values, because a sparse tensor cannot be gathered
+                parts, rows, count = (one.indices[:, 1:], one.values), one.indices[:, 0], one.dense_shape[0]
+                columns += [tf.RaggedTensor.from_value_rowids(part, rows, count) for part in parts]
+        return tuple(columns)
 
     def batch_of(self, columns: Sequence[Any], size: int | None = None) -> Batch:
         """Convert columns back to a batch of `size` rows; None if the size is unknown."""
         specs, rest = tf.nest.flatten(self.spec), iter(columns)
         taken: dict[int, Any] = {}
         for pack in self.packs:
-            parts = _parted(next(rest), len(pack), _width(specs[pack[0]]))
-            taken |= {place: _unpacked(part, specs[place]) for place, part in zip(pack, parts, strict=True)}
+            packed = next(rest)  # [batch, width]
+            parts, rows = [packed], packed.shape[0] or tf.shape(packed)[0]
+            if len(pack) > 1:  # `tf.split` copies with strides, and costs a third more
+                parts = tf.unstack(tf.reshape(packed, [rows, len(pack), _width(specs[pack[0]])]), axis=1)
+            for place, part in zip(pack, parts, strict=True):
+                shape = specs[place].shape
+                taken[place] = part if shape.rank == 2 else tf.reshape(part, [rows, *shape[1:]])
         for place in self.others:
             spec = specs[place]
             if isinstance(spec, tf.SparseTensorSpec):
@@ -238,11 +249,10 @@ def endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def reading_options(*, streams: bool) -> tf.data.Options:
-    """Return the tf.data options of the feed.
+    """Return the tf.data options of the feed. `streams` means that each epoch reads files.
 
-    Args:
-      streams: whether each epoch reads files. Else TensorFlow neither rewrites the graph, which would copy every column
-        in it, nor tunes it, for the reason of `seams.tensorflow.untuned`.
+    Else TensorFlow neither rewrites the graph, which would copy every column in it, nor tunes it, for the reason of
+    `seams.tensorflow.untuned`.
     """
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = streams
@@ -294,12 +304,10 @@ def mapped(
 
 
 def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Batch]) -> tf.data.Dataset:
-    """Set the width of each sparse feature in the spec, if it is the same in all batches.
+    """Set the width of each sparse feature of batches in the spec, if it is the same in all batches.
 
-    Args:
-      batches: nested tensors, [batch, ...] each.
-      decode: serialized records, string [batch] -> a batch. The width of a feature in an empty batch is its fixed
-        width. A width of 0 means that the longest row determines the width.
+    `decode` makes a batch of serialized records, string [batch]. The width of a feature in an empty batch is its fixed
+    width. A width of 0 means that the longest row determines the width.
     """
     sparse = (one for one in tf.nest.flatten(batches.element_spec) if isinstance(one, tf.SparseTensorSpec))
     if all(one.shape[1:].is_fully_defined() for one in sparse):
@@ -312,16 +320,15 @@ def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Ba
         ]
 
     def sized(*batch: Any) -> Batch:
-        pairs = zip(tf.nest.flatten(batch), shapes, strict=True)
-        return tf.nest.pack_sequence_as(batch, [_sized(tensor, shape) if shape else tensor for tensor, shape in pairs])
+        tensors = tf.nest.flatten(batch)
+        for place, shape in enumerate(shapes):
+            if shape:  # which has 0 rows, as well as a width of 0 where the longest row determines it
+                one = tensors[place]
+                wide = [tf.constant(size, tf.int64) if size else one.dense_shape[i] for i, size in enumerate(shape)]
+                tensors[place] = tf.SparseTensor(one.indices, one.values, tf.stack(wide))
+        return tf.nest.pack_sequence_as(batch, tensors)
 
     return mapped(batches, sized)
-
-
-def _sized(tensor: tf.SparseTensor, shape: Sequence[int]) -> tf.SparseTensor:
-    """Set the widths of a sparse tensor that are not 0 in `shape`."""
-    wide = [tf.constant(size, tf.int64) if size else tensor.dense_shape[i + 1] for i, size in enumerate(shape[1:])]
-    return tf.SparseTensor(tensor.indices, tensor.values, tf.stack([tensor.dense_shape[0], *wide]))
 
 
 def is_static(spec: Any) -> bool:
@@ -335,17 +342,7 @@ def is_static_number(spec: Any) -> bool:
 
 
 def _width(spec: tf.TensorSpec) -> int:
-    """Values a row."""
     return int(spec.shape[1:].num_elements())
-
-
-def _parted(tensor: tf.Tensor, count: int, width: int) -> list[tf.Tensor]:
-    """Split [batch, count * width] into `count` tensors [batch, width]."""
-    if count == 1:
-        return [tensor]
-    batch = tensor.shape[0] or tf.shape(tensor)[0]
-    # `tf.split` copies with strides, and costs a third more.
-    return tf.unstack(tf.reshape(tensor, [batch, count, width]), axis=1)  # type: ignore[no-any-return]
 
 
 def _packed(tensor: tf.Tensor) -> tf.Tensor:
@@ -353,23 +350,6 @@ def _packed(tensor: tf.Tensor) -> tf.Tensor:
     if tensor.shape.rank == 2:
         return tensor
     return tf.reshape(tensor, [tf.shape(tensor)[0], tensor.shape[1:].num_elements()])
-
-
-def _unpacked(tensor: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
-    """[batch, width] -> [batch, ...]."""
-    if spec.shape.rank == tensor.shape.rank:
-        return tensor
-    return tf.reshape(tensor, [tensor.shape[0] or tf.shape(tensor)[0], *spec.shape[1:]])
-
-
-def _gatherable(tensor: Any) -> tuple[Any, ...]:
-    """Convert a sparse tensor, which cannot be gathered, to ragged rows of positions and values."""
-    if isinstance(tensor, tf.RaggedTensor):  # a column may hold more values than int32 can count
-        return (tensor.with_row_splits_dtype(tf.int64),)
-    rows, count = tensor.indices[:, 0], tensor.dense_shape[0]
-    return tuple(
-        tf.RaggedTensor.from_value_rowids(part, rows, count) for part in (tensor.indices[:, 1:], tensor.values)
-    )
 
 
 def _ragged(tensor: tf.RaggedTensor, shape: tf.TensorShape, size: int | None = None) -> tf.RaggedTensor:

@@ -24,13 +24,8 @@ FORMAT = 4
 def cache_columns(batches: tf.data.Dataset, folder: str, key: str, expected_bytes: float) -> Columns:
     """Return the columns in FOLDER/KEY. If the entry is missing, read all `batches` and write the entry first.
 
-    Args:
-      batches: nested tensors, [batch, ...] each; the last batch may be short.
-      folder: a local folder, created if missing. Old entries are deleted if space is needed.
-      key: identifies the data and its processing.
-
-    Raises:
-      InfeedError: the entry cannot be written.
+    The last batch may be short. The local folder is created if missing, and old entries are deleted if space is needed.
+    `key` identifies the data and its processing. Raises InfeedError if the entry cannot be written.
     """
     layout = Layout.of(batches.element_spec)
 
@@ -109,7 +104,10 @@ class MappedColumn:
         taken = tf.gather(self._column, rows)
         if self._kept.type != "string":
             return tf.cast(taken, tf.bool) if self._kept.type == "bool" else taken
-        strings = _strings(taken.flat_values, taken.nested_row_splits[-1])
+        # TensorFlow has no operation that cuts bytes into strings, but a serialized uint8 tensor ends with its bytes.
+        splits, serialized = taken.nested_row_splits[-1], tf.io.serialize_tensor(taken.flat_values)
+        begin = tf.cast(tf.strings.length(serialized) - tf.size(taken.flat_values), tf.int64)
+        strings = tf.strings.substr(serialized, begin + splits[:-1], splits[1:] - splits[:-1])
         if not self._kept.ragged:
             batch = -1 if rows.shape[0] is None else rows.shape[0]
             return tf.reshape(strings, [batch, *self._kept.shape])
@@ -122,13 +120,3 @@ def _map(path: str, kind: str, values: int, shape: Sequence[int]) -> tf.Tensor:
         return tf.zeros([0, *shape], kind)
     with tf.device("cpu:0"):
         return tf.experimental.dlpack.from_dlpack(column_files.mapped(path, kind, values, shape).__dlpack__())
-
-
-def _strings(values: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
-    """Convert uint8 [bytes] and splits int64 [strings + 1] to string [strings].
-
-    TensorFlow has no operation for this conversion, but a serialized uint8 tensor ends with its bytes.
-    """
-    serialized = tf.io.serialize_tensor(values)
-    begin = tf.cast(tf.strings.length(serialized) - tf.size(values), tf.int64)
-    return tf.strings.substr(serialized, begin + splits[:-1], splits[1:] - splits[:-1])

@@ -115,14 +115,8 @@ def from_process(
 def items_of(function: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
     """Iterate over `function(**arguments)` in another process, which ends when the iterator is closed.
 
-    The pipe between the processes holds 64 KiB on Linux. The generator waits while the pipe is full.
-
-    Args:
-      function: `package.module:function` or `path/file.py:function`.
-      arguments: values that can be pickled, as must the items that the function yields.
-
-    Raises:
-      InfeedError: the generator failed, or its process was killed.
+    The pipe between the processes holds 64 KiB on Linux. The generator waits while the pipe is full. Arguments and
+    items are pickled. Raises InfeedError if the generator failed, or its process was killed.
     """
     context = multiprocessing.get_context("spawn")  # a process that runs TensorFlow may hang after a fork
     receiver, sender = context.Pipe(duplex=False)
@@ -134,11 +128,9 @@ def items_of(function: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
             yield item[1]
     except EOFError:
         process.join()
-        raise InfeedError(
-            f"the generator's process ended with exit code {process.exitcode}",
-            where=function,
-            do="see its traceback above; a negative code is a signal, and -9 often means that memory ran out",
-        ) from None
+        what = f"the generator's process ended with exit code {process.exitcode}"
+        do = "see its traceback above; a negative code is a signal, and -9 often means that memory ran out"
+        raise InfeedError(what, where=function, do=do) from None
     finally:
         process.kill()
         process.join()

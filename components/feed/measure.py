@@ -52,33 +52,19 @@ def clock() -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Cut:
-    """The pipeline up to a stage.
-
-    Attributes:
-      name: name of the stage.
-      does: what the stage does.
-      dataset: endless output of the stage.
-      is_batched: whether the first dimension of an element counts examples; else an element is one example.
-      is_first: whether no earlier cut is part of this one.
-      hands_over: whether all tensors of an element reach the loop.
-      counts: whether the last tensor of an element is its number of examples.
-      device: device to which the loop copies each element; empty for none.
-      once: whether the stage runs once, because a later stage keeps its output.
-      beside: whether training does without the stage.
-      rival: whether this is another pipeline, measured beside the others.
-    """
+    """The pipeline up to a stage."""
 
     name: str
     does: str
-    dataset: tf.data.Dataset
-    is_batched: bool = True
-    is_first: bool = False
-    hands_over: bool = False
-    counts: bool = False
-    device: str = ""
-    once: bool = False
-    beside: bool = False
-    rival: bool = False
+    dataset: tf.data.Dataset  # endless output of the stage
+    is_batched: bool = True  # whether the first dimension of an element counts examples; else an element is one example
+    is_first: bool = False  # whether no earlier cut is part of this one
+    hands_over: bool = False  # whether all tensors of an element reach the loop
+    counts: bool = False  # whether the last tensor of an element is its number of examples
+    device: str = ""  # device to which the loop copies each element; empty for none
+    once: bool = False  # whether the stage runs once, because a later stage keeps its output
+    beside: bool = False  # whether training does without the stage
+    rival: bool = False  # whether this is another pipeline, measured beside the others
 
 
 @dataclass(frozen=True)
@@ -92,7 +78,10 @@ class Measured:
 def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
     """Return the cuts of a plan. Stages that keep rows run now, and cuts after them cost what an epoch costs."""
     context = context_of(plan, functions)
-    cuts = [_raw_read(plan)]
+    paths, records = [one.path for one in plan.shards], [one.records for one in plan.shards]
+    files = tf.data.Dataset.from_tensor_slices((paths, tf.constant(records, tf.int64)))
+    read = mapped(files, lambda path, count: (tf.io.read_file(path), count)).repeat()  # without unpacking
+    cuts = [Cut("read", "reads the bytes of whole files", read, is_first=True, counts=True)]
     made: Any = None
     is_first = False
     for stage in plan.stages:
@@ -185,8 +174,6 @@ def examples_of_a_turn(cut: Cut, seconds: float) -> int:
 
 
 class _Loop:
-    """Consumes a cut."""
-
     def __init__(self, cut: Cut) -> None:
         self.cut = cut
         self.bytes_per_example = 0.0
@@ -205,17 +192,6 @@ class _Loop:
         # Seconds are too few for TensorFlow's tuner to find its numbers of parallel calls.
         self._take, self._dataset = take, untuned(dataset)
 
-    def _iterator(self, count: int) -> Any:
-        """Return an iterator over numbers of examples, or over elements that are handed over.
-
-        The loop takes longer for an element than many a stage for an example, so it takes examples by the chunk.
-        """
-        chunk = min(_MOST_OF_A_CHUNK, count // _CHUNKS)
-        if chunk < 2 or self.cut.is_batched or self.cut.hands_over or self.cut.counts:
-            return iter(self._dataset)
-        chunks = self.cut.dataset.window(chunk, drop_remainder=True)  # which copies nothing
-        return iter(untuned(mapped(chunks, lambda *_: tf.constant(chunk, tf.int64), calls=None)))
-
     def calibrate(self, seconds: float, now: Clock) -> int:
         """Return the number of examples that take about `seconds`."""
         iterator, rows = iter(self._dataset), 0
@@ -231,7 +207,12 @@ class _Loop:
             element = next(iter(self.cut.dataset))
             size = sum(map(bytes_of, tf.nest.flatten(element, expand_composites=True)))
             self.bytes_per_example = size / max(1, int(self._rows(element)))
-        iterator = self._iterator(count)
+        dataset, chunk = self._dataset, min(_MOST_OF_A_CHUNK, count // _CHUNKS)
+        if chunk > 1 and not (self.cut.is_batched or self.cut.hands_over or self.cut.counts):
+            # The loop takes longer for an element than many a stage for an example, so it takes examples by the chunk.
+            chunks = self.cut.dataset.window(chunk, drop_remainder=True)  # which copies nothing
+            dataset = untuned(mapped(chunks, lambda *_: tf.constant(chunk, tf.int64), calls=None))
+        iterator = iter(dataset)
         self._take(iterator, tf.constant(1, tf.int64))  # opens files and prepares graphs, once a training
         begin, cpu = now()
         rows = int(self._take(iterator, tf.constant(count, tf.int64)))
@@ -292,14 +273,6 @@ def _cost(loop: _Loop, taken: Sequence[tuple[float, float]], before: Sequence[tu
         memory_bytes=loop.grown,
         beside=loop.cut.beside,
     )
-
-
-def _raw_read(plan: InputPlan) -> Cut:
-    """Return a cut that reads the bytes of the files, without unpacking: (bytes of a file, its records)."""
-    paths, records = [one.path for one in plan.shards], [one.records for one in plan.shards]
-    files = tf.data.Dataset.from_tensor_slices((paths, tf.constant(records, tf.int64)))
-    read = mapped(files, lambda path, count: (tf.io.read_file(path), count)).repeat()
-    return Cut("read", "reads the bytes of whole files", read, is_first=True, counts=True)
 
 
 def _dataset_of(made: Any) -> tf.data.Dataset:

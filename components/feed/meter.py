@@ -12,13 +12,9 @@ import tensorflow as tf
 
 
 class Meter:
-    """Sum of the seconds waited for input. A step costs two clock readings and one addition.
+    """Sum of the seconds waited for input, float64 [clocks]. A step costs two clock readings and one addition.
 
-    Args:
-      clocks: number of processes that measure at the same time, each with its own clock.
-
-    Attributes:
-      waited: variable, float64 [clocks], seconds.
+    Each of the processes that measure at the same time has its own clock.
     """
 
     def __init__(self, clocks: int = 1) -> None:
@@ -56,9 +52,6 @@ class Tap:
 
     The measurement is right if the loop itself requests the batches. A later `prefetch` requests batches instead of the
     loop, and so does the prefetch that TensorFlow adds for several devices. The measurement is then wrong.
-
-    Args:
-      steps_per_epoch: number of batches in an epoch.
     """
 
     _EPOCHS = 10_000  # later epochs count toward the last one

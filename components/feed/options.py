@@ -43,7 +43,6 @@ class MapFunction:
 
     @property
     def name(self) -> str:
-        """Name of the function, as text."""
         return str(self.function)
 
 
@@ -145,29 +144,19 @@ class WorkerContext:
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
-            raise InfeedError(
-                f"worker index is {self.index} of {self.count} workers",
-                where="WorkerContext",
-                do="number the workers from 0 to count - 1",
-            )
+            what = f"worker index is {self.index} of {self.count} workers"
+            raise InfeedError(what, where="WorkerContext", do="number the workers from 0 to count - 1")
 
 
 def share_of_batch(batch_size: int, count: int, of: str, where: str = "FeedOptions.batch_size") -> int:
     """Return how many examples of a global batch each worker, replica or machine gets.
 
-    Args:
-      of: what shares the batch, for example "replicas".
-      where: place of the error.
-
-    Raises:
-      InfeedError: they cannot share a batch equally.
+    `of` names them in the error, such as "replicas". Raises InfeedError if they cannot share a batch equally.
     """
     if batch_size % count:
-        raise InfeedError(
-            f"batch_size is {batch_size}, which {count} {of} cannot share equally",
-            where=where,
-            do=f"use a multiple of {count}, such as {-(-batch_size // count) * count}",
-        )
+        what = f"batch_size is {batch_size}, which {count} {of} cannot share equally"
+        do = f"use a multiple of {count}, such as {-(-batch_size // count) * count}"
+        raise InfeedError(what, where=where, do=do)
     return batch_size // count
 
 
@@ -176,25 +165,15 @@ SINGLE_WORKER = WorkerContext()
 
 @dataclass(frozen=True)
 class GlobalBatch:
-    """A global batch, which the workers share equally.
+    """A global batch, which the workers share equally."""
 
-    Attributes:
-      size: number of examples, over all workers.
-      seed: seed of the order of the examples, and of augmentation.
-      workers: this worker, and the number of workers.
-    """
-
-    size: int
-    seed: int = 0
-    workers: WorkerContext = SINGLE_WORKER
+    size: int  # number of examples, over all workers
+    seed: int = 0  # seed of the order of the examples, and of augmentation
+    workers: WorkerContext = SINGLE_WORKER  # this worker, and the number of workers
 
     @property
     def part(self) -> int:
-        """Number of examples of this worker.
-
-        Raises:
-          InfeedError: the workers cannot share a batch equally.
-        """
+        """Number of examples of this worker. Raises InfeedError if the workers cannot share a batch equally."""
         return share_of_batch(self.size, self.workers.count, "workers")
 
     def steps(self, rows: int) -> int:

@@ -57,26 +57,18 @@ _PADDED = "a feature is padded to the longest of each batch, so batches are deco
 
 @dataclass(frozen=True)
 class FeedSpec:
-    """The data to feed: training data (endless, shuffled, augmented) or evaluation data (complete, in order, once).
-
-    Attributes:
-      left_out: descriptions of the corrupt records that the shards no longer hold.
-      class_names: names of the label's classes, by index.
-      epochs: how often training reads the split, if known.
-      static_shapes: whether all batches must have the same shape.
-      remote: whether other processes make the batches.
-      devices: devices of this process whose steps take row numbers; empty if the training loop takes only batches.
-    """
+    """The data to feed: training data (endless, shuffled, augmented) or evaluation data (complete, in order, once)."""
 
     training: bool
     sizes: RecordSizes
     augmentation: str = ""
     normalization: str = ""
-    left_out: tuple[str, ...] = ()
-    class_names: tuple[str, ...] = ()
-    epochs: int | None = None
-    static_shapes: bool = False
-    remote: bool = False
+    left_out: tuple[str, ...] = ()  # descriptions of the corrupt records that the shards no longer hold
+    class_names: tuple[str, ...] = ()  # names of the label's classes, by index
+    epochs: int | None = None  # how often training reads the split, if known
+    static_shapes: bool = False  # whether all batches must have the same shape
+    remote: bool = False  # whether other processes make the batches
+    # Devices of this process whose steps take row numbers; empty if the training loop takes only batches.
     devices: tuple[str, ...] = ()
 
 
@@ -127,9 +119,8 @@ class InputPlan:
 def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, machine: Machine) -> InputPlan:
     """Plan how to read one split.
 
-    Raises:
-      InfeedError: the split is empty, the tier cannot sample by share, or the devices cannot hold the columns that the
-        tier `device` requires.
+    Raises InfeedError if the split is empty, the tier cannot sample by share, or the devices cannot hold the columns
+    that the tier `device` requires.
     """
     records = sum(shard.records for shard in shards)
     if not records:
@@ -182,20 +173,23 @@ def _source(tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: C
     if tier != "stream":
         return _kept(tier, shards, spec, capacity, weights)
     if not spec.training:
-        return _streamed_in_order(shards, capacity)
-    if weights and weights.by == "class":
-        raise InfeedError(
-            "the tier stream cannot sample by class: it knows the class of a record only after decoding",
-            where=weights.option,
-            do="use the tier columns or disk, or weigh with class_weight",
+        return (
+            VerifyFiles(capacity.options.cache_dir),
+            ListShards(len(shards), "evaluation data is complete and never shuffled"),
+            _read_in_order(shards, capacity),
+            BatchRecords(capacity.options.batch_size, "the last short batch is kept: every record counts once"),
+            ParseExamples(),
+            TransformFeatures(),
         )
+    if weights and weights.by == "class":
+        what = "the tier stream cannot sample by class: it knows the class of a record only after decoding"
+        do = "use the tier columns or disk, or weigh with class_weight"
+        raise InfeedError(what, where=weights.option, do=do)
     cached, reason = capacity.cache()
     if capacity.options.bucket_by and not cached:
-        raise InfeedError(
-            "the tier stream cannot group by length: it knows the length of a row only after decoding",
-            where="FeedOptions.bucket_by",
-            do="use the tier columns or disk, or cache_records if the records fit in memory",
-        )
+        what = "the tier stream cannot group by length: it knows the length of a row only after decoding"
+        do = "use the tier columns or disk, or cache_records if the records fit in memory"
+        raise InfeedError(what, where="FeedOptions.bucket_by", do=do)
     if not cached:
         return _streamed(shards, capacity, weights)
     return _kept(tier, shards, spec, capacity, weights, reason)
@@ -213,27 +207,23 @@ def _kept(
     vectorized = "parsing and decoding are vectorized, so large batches are faster"
     decode = (ParseExamples(), TransformFeatures())
     in_memory = LoadColumns() if decoded else CacheRecords(why_serialized)
+    gather: GatherShuffled | GatherInStep | GatherInOrder
+    if not spec.training:
+        gather = GatherInOrder(options.batch_size)
+    elif _in_step(tier, spec, capacity):
+        gather = GatherInStep(options.batch_size, weights)
+    else:
+        window = capacity.window() if tier == "disk" and not weights else None
+        gather = GatherShuffled(options.batch_size, capacity.batches_a_call(), window, weights, options.bucket_by)
     return (
         VerifyFiles(options.cache_dir),
         ListShards(len(shards), "the order is computed from row numbers below"),
         _read_in_order(shards, capacity),
         *((BatchRecords(capacity.rows_a_call(), vectorized), *decode) if decoded else ()),
         CacheColumns(options.cache_dir, capacity.kept, decoded) if tier == "disk" else in_memory,
-        _gather(tier, spec, capacity, weights),  # after the kept columns, so that each epoch has its own order
+        gather,  # after the kept columns, so that each epoch has its own order
         *(() if decoded else decode),
     )
-
-
-def _gather(
-    tier: Tier, spec: FeedSpec, capacity: Capacity, weights: SamplingWeights | None
-) -> GatherShuffled | GatherInStep | GatherInOrder:
-    size, batches = capacity.options.batch_size, capacity.batches_a_call()
-    if not spec.training:
-        return GatherInOrder(size)
-    if _in_step(tier, spec, capacity):
-        return GatherInStep(size, weights)
-    window = capacity.window() if tier == "disk" and not weights else None
-    return GatherShuffled(size, batches, window, weights, capacity.options.bucket_by)
 
 
 def _in_step(tier: Tier, spec: FeedSpec, capacity: Capacity) -> bool:
@@ -263,17 +253,6 @@ def _streamed(shards: Sequence[ShardFile], capacity: Capacity, weights: Sampling
         ReadAhead(),
         # The shuffle moves single records; parsing is fastest on many.
         BatchRecords(capacity.options.batch_size * batches, static, drop_remainder=True, batches=batches),
-        ParseExamples(),
-        TransformFeatures(),
-    )
-
-
-def _streamed_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> Stages:
-    return (
-        VerifyFiles(capacity.options.cache_dir),
-        ListShards(len(shards), "evaluation data is complete and never shuffled"),
-        _read_in_order(shards, capacity),
-        BatchRecords(capacity.options.batch_size, "the last short batch is kept: every record counts once"),
         ParseExamples(),
         TransformFeatures(),
     )

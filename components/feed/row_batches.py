@@ -22,12 +22,7 @@ _AT_ONCE_BYTES = 4 << 20  # rows gathered at once: they stay in the processor's 
 
 
 class CallRows(NamedTuple):
-    """Row numbers of several steps.
-
-    Attributes:
-      numbers: int64 [steps, batch].
-      first: number of the first step, int64 [], counted from the beginning of training.
-    """
+    """Row numbers of several steps, int64 [steps, batch], and the number of the first step of them, int64 []."""
 
     numbers: tf.Tensor
     first: tf.Tensor
@@ -35,19 +30,14 @@ class CallRows(NamedTuple):
 
 @dataclass(frozen=True)
 class RowBatches:
-    """Endless training batches that each step gathers by row number.
+    """Endless training batches that each step gathers by row number."""
 
-    Attributes:
-      columns: all rows of the split; every feature is dense.
-      calls: steps per call -> row numbers of each call, int64 [steps, batch of this worker]. The last call of an epoch
-        is shorter if the steps do not divide evenly.
-      start_step: number of the first step.
-      finish: functions (number of the step, batch) -> batch, applied to each gathered batch in order.
-    """
-
-    columns: Columns
+    columns: Columns  # all rows of the split; every feature is dense
+    # Steps per call -> row numbers of each call, int64 [steps, batch of this worker]. The last call of an epoch is
+    # shorter if the steps do not divide evenly.
     calls: Callable[[int], tf.data.Dataset]
-    start_step: int = 0
+    start_step: int = 0  # number of the first step
+    # Functions (number of the step, batch) -> batch, applied to each gathered batch in order.
     finish: tuple[Callable[[tf.Tensor, Batch], Batch], ...] = ()
 
     def map(self, function: Callable[..., Batch]) -> RowBatches:
@@ -60,9 +50,14 @@ class RowBatches:
 
     def on_devices(self, devices: Sequence[str]) -> RowBatches:
         """Copy the columns to each device; a step gathers from the copy on its device."""
-        held = [column for column in self.columns.columns if isinstance(column, HeldColumn)]
-        placed = tuple(PlacedColumn.on(devices, column) for column in held)
-        return replace(self, columns=replace(self.columns, columns=placed))
+        placed = []
+        for values in (column.values for column in self.columns.columns if isinstance(column, HeldColumn)):
+            copies = {}
+            for device in devices:
+                with tf.device(device):
+                    copies[_place(device)] = tf.identity(values)
+            placed.append(PlacedColumn(copies))
+        return replace(self, columns=replace(self.columns, columns=tuple(placed)))
 
     def handed(self, steps: int) -> tf.data.Dataset:
         """Return endless `CallRows` for calls of `steps` steps. An element covers all steps of a call, or a divisor."""
@@ -129,22 +124,9 @@ class RowBatches:
 
 @dataclass(frozen=True)
 class PlacedColumn:
-    """A column with a copy on every device.
-
-    Attributes:
-      copies: [rows, width] each, by device type and index, for example `("GPU", 0)`.
-    """
+    """A column with a copy, [rows, width], on every device, by device type and index, for example `("GPU", 0)`."""
 
     copies: dict[tuple[str | None, int | None], tf.Tensor]
-
-    @classmethod
-    def on(cls, devices: Sequence[str], column: HeldColumn) -> PlacedColumn:
-        """Copy a column to each device."""
-        copies = {}
-        for device in devices:
-            with tf.device(device):
-                copies[_place(device)] = tf.identity(column.values)
-        return cls(copies)
 
     def __call__(self, rows: tf.Tensor) -> tf.Tensor:
         # A strategy traces the step of each replica on its device. Without a strategy, any copy works.

@@ -33,7 +33,6 @@ class SamplingWeights:
 
     @property
     def option(self) -> str:
-        """The option that sets the weights."""
         return "FeedOptions.mix" if self.by == "split" else "FeedOptions.class_shares"
 
     def describe(self) -> str:
@@ -57,19 +56,15 @@ def sampling_weights(
 ) -> SamplingWeights | None:
     """Return the weights that the options set; None if they set none.
 
-    Raises:
-      InfeedError: a name does not exist, or a training split has no share.
+    Raises InfeedError if a name does not exist, or a training split has no share.
     """
     splits = tuple(dict.fromkeys(shard.split for shard in shards))
     if options.mix:
         _check_names(options.mix, splits, "FeedOptions.mix", "splits that are trained on")
         missing = [split for split in splits if split not in options.mix]
         if missing:
-            raise InfeedError(
-                f"mix gives no share to the split {missing[0]!r}",
-                where="FeedOptions.mix",
-                do="give it one; 0 leaves it out",
-            )
+            what = f"mix gives no share to the split {missing[0]!r}"
+            raise InfeedError(what, where="FeedOptions.mix", do="give it one; 0 leaves it out")
         return SamplingWeights("split", splits, tuple(float(options.mix[split]) for split in splits))
     if not options.class_shares:
         return None
@@ -79,24 +74,16 @@ def sampling_weights(
 
 
 def group_rows(keys: npt.NDArray[np.int64], weights: SamplingWeights) -> list[Group]:
-    """Group the rows by key.
+    """Group the rows by key: the index of each row's split or class in `weights.names`, int64 [rows].
 
-    Args:
-      keys: index of each row's split or class in `weights.names`, int64 [rows].
-      weights: weights of the keys. Rows with weight 0 are never sampled.
-
-    Raises:
-      InfeedError: a key has a weight but no rows.
+    Rows with weight 0 are never sampled. Raises InfeedError if a key has a weight but no rows.
     """
     groups = []
     for key, (name, weight) in enumerate(zip(weights.names, weights.weights, strict=True)):
         rows = np.flatnonzero(keys == key)
         if weight and not len(rows):
-            raise InfeedError(
-                f"{name!r} has a share of {weight:g}, but no record",
-                where=weights.option,
-                do="leave it out, or give it the share 0",
-            )
+            what = f"{name!r} has a share of {weight:g}, but no record"
+            raise InfeedError(what, where=weights.option, do="leave it out, or give it the share 0")
         if weight:
             groups.append(Group(rows, weight))
     return groups

@@ -51,7 +51,6 @@ class ShardFile:
 
     @property
     def expected(self) -> Expected:
-        """Size and checksum that the file must have."""
         return Expected(self.path, self.bytes, self.crc32c)
 
 
@@ -64,9 +63,8 @@ def uneven(shards: Sequence[ShardFile], readers: int) -> str:
     if len(shards) < 2 or largest.records < _UNEVEN * records / min(readers, len(shards)):
         return ""
     share = f"{posixpath.basename(largest.path)} has {percent(largest.records / records)} of the records"
-    return (
-        f"write the dataset again in shards of one size, as infeed ingest does: {share}, and one reader reads it alone"
-    )
+    do = "write the dataset again in shards of one size, as infeed ingest does"
+    return f"{do}: {share}, and one reader reads it alone"
 
 
 @dataclass(frozen=True)
@@ -84,10 +82,8 @@ def worker_ranges(
 ) -> tuple[RecordRange, ...]:
     """Return the ranges that one worker reads: whole files if they divide evenly, else a part of all records.
 
-    The workers share all records without overlap. If `evenly`, their shares differ by at most one record.
-
-    Raises:
-      InfeedError: a worker has nothing to read.
+    The workers share all records without overlap. If `evenly`, their shares differ by at most one record. Raises
+    InfeedError if a worker has nothing to read.
     """
     if workers.count == 1 or (len(shards) % workers.count == 0 and not evenly):
         return tuple(
@@ -95,45 +91,43 @@ def worker_ranges(
         )
     count = sum(shard.records for shard in shards)
     if count < workers.count:
-        raise InfeedError(
-            f"{count:,} records cannot be shared by {workers.count:,} workers: some would read nothing",
-            do=f"use at most {count:,} workers, or more data",
-        )
+        what = f"{count:,} records cannot be shared by {workers.count:,} workers: some would read nothing"
+        raise InfeedError(what, do=f"use at most {count:,} workers, or more data")
     first, end = (count * index // workers.count for index in (workers.index, workers.index + 1))
-    return tuple(_within(shards, first, end))
-
-
-def _within(shards: Sequence[ShardFile], first: int, end: int) -> Iterator[RecordRange]:
-    """Yield the ranges of the files that hold records `first` to `end - 1` of the split."""
-    before = 0
+    ranges, before = [], 0
     for shard in shards:
         skip, stop = max(first - before, 0), min(end - before, shard.records)
         if skip < stop:
-            yield RecordRange(shard.path, skip, stop - skip, stop == shard.records)
+            ranges.append(RecordRange(shard.path, skip, stop - skip, stop == shard.records))
         before += shard.records
+    return tuple(ranges)
 
 
 def shard_files(patterns: Sequence[str], cache_dir: str | None = None) -> tuple[ShardFile, ...]:
     """Return the non-empty shards that match TFX's file patterns (`.../Split-train/*`), in a stable order.
 
     `ShardFile.split` is the name of the split. For one split of several datasets, it is the name of the dataset (see
-    `dataset_names`). For several splits of several datasets, it is `dataset/split`.
-
-    Args:
-      cache_dir: folder for the record counts of datasets without a manifest; None counts the records each time.
-
-    Raises:
-      InfeedError: the files that match hold no record.
+    `dataset_names`). For several splits of several datasets, it is `dataset/split`. `cache_dir` keeps the record counts
+    of datasets without a manifest. Raises InfeedError if the files that match hold no record.
     """
     folders = [posixpath.dirname(pattern) for pattern in patterns]
     called = _names_of(folders)
-    shards = [shard for folder in folders for shard in _split_shards(folder, called[folder], cache_dir)]
+    shards = list[ShardFile]()
+    for folder in folders:
+        root, split = posixpath.dirname(folder), _split_of(folder)
+        splits = manifest_of(root, cache_dir).splits
+        if split not in splits:
+            do = f"name one of the splits: {', '.join(sorted(splits))}"
+            raise InfeedError(f"there is no split {split!r}", where=root, do=do)
+        found = [
+            ShardFile(posixpath.join(root, shard.file), shard.records, shard.bytes, shard.crc32c, called[folder])
+            for shard in splits[split].shards
+        ]
+        check_listed(folder, {posixpath.basename(shard.path) for shard in found})
+        shards += [shard for shard in found if shard.records]
     if not shards:
-        raise InfeedError(
-            "there is no record to read",
-            where=", ".join(patterns),
-            do="check that the split exists and is not empty: `split_names` of the Examples artifact lists them",
-        )
+        do = "check that the split exists and is not empty: `split_names` of the Examples artifact lists them"
+        raise InfeedError("there is no record to read", where=", ".join(patterns), do=do)
     return tuple(shards)
 
 
@@ -167,21 +161,6 @@ def _split_of(folder: str) -> str:
     return posixpath.basename(folder).removeprefix("Split-")
 
 
-def _split_shards(folder: str, called: str, cache_dir: str | None) -> list[ShardFile]:
-    root, split = posixpath.dirname(folder), _split_of(folder)
-    splits = manifest_of(root, cache_dir).splits
-    if split not in splits:
-        raise InfeedError(
-            f"there is no split {split!r}", where=root, do=f"name one of the splits: {', '.join(sorted(splits))}"
-        )
-    shards = [
-        ShardFile(posixpath.join(root, shard.file), shard.records, shard.bytes, shard.crc32c, called)
-        for shard in splits[split].shards
-    ]
-    check_listed(folder, {posixpath.basename(shard.path) for shard in shards})
-    return [shard for shard in shards if shard.records]
-
-
 @dataclass(frozen=True)
 class Corrupt:
     """Unreadable records `first` to `last` of a file, counted from 0, and the reason."""
@@ -200,8 +179,7 @@ class Corrupt:
 def corrupt_record_context(shards: Sequence[ShardFile]) -> Iterator[None]:
     """Convert TensorFlow's error about corrupt data into an InfeedError that names the file and the record.
 
-    Raises:
-      InfeedError: the body of the `with` statement read a corrupt or truncated record of these files.
+    Raises InfeedError if the body of the `with` statement read a corrupt or truncated record of these files.
     """
     import tensorflow as tf
 
@@ -220,8 +198,7 @@ def corrupt_record_context(shards: Sequence[ShardFile]) -> Iterator[None]:
 def check_files(shards: Sequence[ShardFile], cache_dir: str) -> None:
     """Compare each file with its checksum once, and remember correct files in `cache_dir`.
 
-    Raises:
-      InfeedError: a file is missing, damaged or replaced. For damage, the error names the first corrupt record.
+    Raises InfeedError if a file is missing, damaged or replaced. For damage, the error names the first corrupt record.
     """
     try:
         verify([shard.expected for shard in shards if shard.crc32c], str(Path(cache_dir).expanduser()))
@@ -234,30 +211,24 @@ def check_files(shards: Sequence[ShardFile], cache_dir: str) -> None:
 
 def _name_first(shard: ShardFile, error: Exception) -> None:
     for corrupt in corrupt_records(shard):
-        raise InfeedError(
-            f"corrupt record: {corrupt.reason}",
-            where=f"{corrupt.file}, record {corrupt.first}",
-            do="write the dataset again, or leave such records out with FeedOptions(skip_corrupt=...)",
-        ) from error
+        where = f"{corrupt.file}, record {corrupt.first}"
+        do = "write the dataset again, or leave such records out with FeedOptions(skip_corrupt=...)"
+        raise InfeedError(f"corrupt record: {corrupt.reason}", where=where, do=do) from error
 
 
 def without_corrupt(shards: Sequence[ShardFile], limit: int) -> tuple[tuple[ShardFile, ...], tuple[Corrupt, ...]]:
     """Scan all files, and replace files that hold corrupt records by copies without these records.
 
-    The copies are deleted when this process exits.
-
-    Raises:
-      InfeedError: more than `limit` records are corrupt, or all of them.
+    The copies are deleted when this process exits. Raises InfeedError if more than `limit` records are corrupt, or all
+    of them.
     """
     found = [tuple(corrupt_records(shard)) for shard in shards]
     corrupt = tuple(itertools.chain(*found))
     count = sum(one.last - one.first + 1 for one in corrupt)
     if count > limit or count == sum(shard.records for shard in shards):
-        raise InfeedError(
-            f"{count:,} records are corrupt, and skip_corrupt is {limit:,}",
-            where="; ".join(map(str, corrupt[:5])),
-            do="write the dataset again, or raise FeedOptions.skip_corrupt",
-        )
+        what = f"{count:,} records are corrupt, and skip_corrupt is {limit:,}"
+        do = "write the dataset again, or raise FeedOptions.skip_corrupt"
+        raise InfeedError(what, where="; ".join(map(str, corrupt[:5])), do=do)
     if not corrupt:
         return tuple(shards), ()
     folder = tempfile.mkdtemp(prefix="infeed-sound-")
@@ -285,7 +256,8 @@ def _copy(shard: ShardFile, bad: Collection[Corrupt], path: str) -> ShardFile:
     left_out = {number for one in bad for number in range(one.first, one.last + 1)}
     scanned = itertools.islice(records.scan_records(shard.path), shard.records)
     kept = (payload for number, payload in enumerate(_until_unreadable(scanned)) if number not in left_out)
-    framed = (records.frame_records(pa.array(some, pa.large_binary())) for some in _batched(kept))
+    blocks = iter(lambda: list(itertools.islice(kept, _WRITE_RECORDS)), [])
+    framed = (records.frame_records(pa.array(some, pa.large_binary())) for some in blocks)
     level = _FAST_GZIP if path.endswith(".gz") else None
     written = records.write_records(path, framed, gzip_level=level)
     count = shard.records - len(left_out)
@@ -297,8 +269,3 @@ def _until_unreadable(scanned: Iterator[bytes | None]) -> Iterator[bytes | None]
         yield from scanned
     except InfeedError:
         return  # `corrupt_records` has counted the rest
-
-
-def _batched(payloads: Iterator[bytes | None]) -> Iterator[list[bytes | None]]:
-    while some := list(itertools.islice(payloads, _WRITE_RECORDS)):
-        yield some

@@ -19,11 +19,8 @@ _UNKNOWN = -1
 def stored_blocks(path: Any, start: Any = 0, stop: Any = _UNKNOWN, records: Any = _UNKNOWN) -> tf.data.Dataset:
     """Return records `start` to `stop - 1` of a file in blocks of any length, string [block], with checksums verified.
 
-    The dataset calls Python, so only this process can compute it. All arguments may be tensors.
-
-    Args:
-      stop: -1 for the end of the file.
-      records: number of records that the range must have; -1 if it is unknown.
+    The dataset calls Python, so only this process can compute it. All arguments may be tensors: `stop` is -1 for the
+    end of the file, and `records`, which the range must have, is -1 if unknown.
     """
     import tensorflow as tf
 

@@ -40,9 +40,8 @@ def try_changes(
 ) -> tuple[Trial, ...]:
     """Measure the changes that may make the slowest stage cheaper, about `seconds` for each pipeline.
 
-    Args:
-      stages, base: measured costs of the feed as it is, and its whole pipeline.
-      replan: options -> plan of the same split.
+    `stages` and `base` are the measured costs of the feed as it is, and its whole pipeline. `replan` plans the same
+    split with other options.
     """
     cuts = list[tuple[str, Cut]]()
     for change, changed in changes_for(pace_setter(stages), options, replan):

@@ -51,25 +51,15 @@ class Ragged(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """The function that a stage calls.
+    """The function that a stage calls."""
 
-    Attributes:
-      option: `map_examples` or `map_batches`.
-      given: the option's value.
-      digest: digest of the user's files. A changed digest imports the function again.
-    """
-
-    option: str
-    given: MapFunction
-    digest: str
+    option: str  # `map_examples` or `map_batches`
+    given: MapFunction  # the option's value
+    digest: str  # digest of the user's files. A changed digest imports the function again.
 
     @classmethod
     def of(cls, option: str, given: MapFunction) -> Target:
-        """Return the target of an option.
-
-        Raises:
-          InfeedError: there is no such function.
-        """
+        """Return the target of an option. Raises InfeedError if there is no such function."""
         return cls(option, given, user_code.digest(given.name, option))
 
     @property
@@ -83,22 +73,17 @@ _TRACED: weakref.WeakKeyDictionary[Any, Target] = weakref.WeakKeyDictionary()
 
 
 def call_numpy(target: Target, features: Mapping[str, Any], seeds: Ints) -> dict[str, Any]:
-    """Call a NumPy function in one of its processes.
+    """Call a NumPy function in one of its processes, on features by name: arrays [batch, ...], or Ragged ones.
 
-    Args:
-      features: arrays [batch, ...], or Ragged ones, by name.
-      seeds: int64 [2] of a batch, [batch, 2] of examples.
-
-    Raises:
-      InfeedError: the function failed, or its process was killed.
+    `seeds` are int64 [2] of a batch, [batch, 2] of examples. Raises InfeedError if the function failed, or its process
+    was killed.
     """
     try:
         return _pool(target.given.processes).submit(_call, target, features, seeds).result()
     except BrokenProcessPool:
         _pool.cache_clear()
-        raise InfeedError(
-            "a process of the function ended", where=target.where, do="check the memory: the kernel may have killed it"
-        ) from None
+        do = "check the memory: the kernel may have killed it"
+        raise InfeedError("a process of the function ended", where=target.where, do=do) from None
 
 
 @functools.cache
@@ -164,9 +149,8 @@ def _stacked(rows: Sequence[dict[str, Any]], features: Mapping[str, Any]) -> dic
         elif len(shapes := {value.shape for value in values}) == 1:
             made[name] = np.stack(values)
         else:
-            raise InfeedError(
-                f"feature {name!r} has several shapes: {sorted(shapes)}", where="map_examples", do="return one shape"
-            )
+            what = f"feature {name!r} has several shapes: {sorted(shapes)}"
+            raise InfeedError(what, where="map_examples", do="return one shape")
     return made
 
 
@@ -198,11 +182,8 @@ class _Like(NamedTuple):
 class NumpyMap:
     """A NumPy function in a dataset. Every batch has the types and shapes that the function returns for a sample.
 
-    Args:
-      sample: features of a real batch, tensors [batch, ...].
-
-    Raises:
-      InfeedError: NumPy has no array for a feature, or the function fails.
+    `sample` are features of a real batch, tensors [batch, ...]. Raises InfeedError if NumPy has no array for a feature,
+    or the function fails.
     """
 
     def __init__(self, target: Target, sample: Mapping[str, Any]) -> None:
@@ -227,12 +208,23 @@ class NumpyMap:
         import tensorflow as tf
 
         spec = _spec(features)
-        types = [kind for one in self.like.values() for kind in self._types(one)]
+        types = list[Any]()
+        for one in self.like.values():
+            types.append(tf.string if one.dtype.kind in "OS" else tf.as_dtype(one.dtype))
+            types += [tf.int64] if one.shape is None else []
         parts = tf.nest.flatten(dict(features), expand_composites=True)
         call = functools.partial(self._run, spec)
         made = iter(tf.numpy_function(call, [number, seeds, *parts], types))
         rows = next((one.shape[0] for one in spec.values()), None)
-        return {name: self._tensor(one, made, rows) for name, one in self.like.items()}
+        tensors = {}
+        for name, one in self.like.items():
+            if one.shape is not None:
+                tensors[name] = tf.ensure_shape(next(made), [rows, *one.shape])
+            else:
+                values, splits = tf.ensure_shape(next(made), [None]), next(made)
+                splits = tf.ensure_shape(splits, [None if rows is None else rows + 1])
+                tensors[name] = tf.RaggedTensor.from_row_splits(values, splits)
+        return tensors
 
     def _run(self, spec: Mapping[str, Any], number: Any, seeds: Ints, *parts: Any) -> list[Any]:
         step = f"step {int(number)}"
@@ -265,24 +257,6 @@ class NumpyMap:
                 what = f"feature {name!r} has {rows_of({name: made[name]})} rows, and the batch has {rows}"
                 raise InfeedError(what, where=where, do="return a row for each row")
 
-    @staticmethod
-    def _types(like: _Like) -> list[Any]:
-        import tensorflow as tf
-
-        kind = tf.string if like.dtype.kind in "OS" else tf.as_dtype(like.dtype)
-        return [kind] if like.shape is not None else [kind, tf.int64]
-
-    @staticmethod
-    def _tensor(like: _Like, made: Iterator[Any], rows: int | None) -> Any:
-        import tensorflow as tf
-
-        if like.shape is not None:
-            return tf.ensure_shape(next(made), [rows, *like.shape])
-        values, splits = next(made), next(made)
-        return tf.RaggedTensor.from_row_splits(
-            tf.ensure_shape(values, [None]), tf.ensure_shape(splits, [None if rows is None else rows + 1])
-        )
-
 
 class TensorFlowMap:
     """A TensorFlow function in a graph."""
@@ -296,8 +270,7 @@ class TensorFlowMap:
     def __call__(self, features: Mapping[str, Any], seeds: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
         """Call the function on tensors [batch, ...], on the batch or in a loop over its examples.
 
-        Raises:
-          InfeedError: the function cannot be traced, with the line of the user's file.
+        Raises InfeedError if the function cannot be traced, with the line of the user's file.
         """
         import tensorflow as tf
 
@@ -324,11 +297,7 @@ def _spec(features: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_rows(name: str, value: Any, rows: int | None, target: Target) -> Any:
-    """Set the static number of rows of a feature.
-
-    Raises:
-      InfeedError: the feature has another number of rows.
-    """
+    """Set the static number of rows of a feature. Raises InfeedError if the feature has another number of rows."""
     import tensorflow as tf
 
     if not value.shape[:1].is_compatible_with([rows]):
@@ -350,8 +319,7 @@ def _row_signature(spec: Any) -> Any:
 def map_error_context() -> Iterator[None]:
     """Convert TensorFlow's error about a failed function into an InfeedError with the line of the user's file.
 
-    Raises:
-      InfeedError: a function of these stages failed in the body of the `with` statement.
+    Raises InfeedError if a function of these stages failed in the body of the `with` statement.
     """
     import tensorflow as tf
 
@@ -365,11 +333,9 @@ def map_error_context() -> Iterator[None]:
         for graph, target in sorted(newest_first, key=lambda one: not _is_of(one[0], text)):
             operation = tensorflow_seam.failed_operation(text, graph)
             if operation is not None and (place := user_code.users_line(operation.traceback)):
-                raise InfeedError(
-                    f"the function failed on the data: {tensorflow_seam.message_of(text)}",
-                    where=f"{place}, {target.where}",
-                    do="correct the data, or have the function replace such values first",
-                ) from error
+                what = f"the function failed on the data: {tensorflow_seam.message_of(text)}"
+                do = "correct the data, or have the function replace such values first"
+                raise InfeedError(what, where=f"{place}, {target.where}", do=do) from error
         raise
 
 

@@ -7,10 +7,11 @@ of them. The file format is that of the feed's tier `disk`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +19,17 @@ import pyarrow as pa
 
 from infeed.components import schema
 from infeed.components.annotations import Count
-from infeed.components.dataset.column_files import CachedColumn, ColumnFile, ColumnIndex, FileWriter, mapped
-from infeed.components.dataset.manifest import Column
+from infeed.components.dataset.column_files import CachedColumn, ColumnIndex, FileWriter, mapped
+from infeed.components.dataset.manifest import Column, ColumnType
 from infeed.components.dataset.records import from_offsets
+from infeed.components.errors import InfeedError
 from infeed.components.feed.user_maps import Ragged
-from infeed.components.load.spill import Kind, SpilledFeature
+from infeed.components.load.find import SplitFiles
+from infeed.components.load.spill import FeatureCounts, Kind, SpilledFeature, count_features
 
 Ints = npt.NDArray[np.int64]
+_TYPES: dict[Kind, ColumnType] = {"bytes": "bytes", "float32": "float", "int64": "int"}
+_log = logging.getLogger(__name__)
 _ROWS = 1 << 16  # rows packed at a time
 _ITEMS = 1 << 20  # items copied at a time
 _ROWS_A_CALL, _BYTES_A_CALL = 4096, 8 << 20  # limits of one take; smaller calls cost more than their rows
@@ -32,16 +37,12 @@ _ROWS_A_CALL, _BYTES_A_CALL = 4096, 8 << 20  # limits of one take; smaller calls
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """Type and shape of a feature.
-
-    Attributes:
-      shape: shape of a row: `()` for one value, `(n,)` for n values, None for a varying number, delivered as `Ragged`.
-      nulls: number of rows without a value.
-    """
+    """Type and shape of a feature."""
 
     type: Kind
+    # Shape of a row: `()` for one value, `(n,)` for n values, None for a varying number, delivered as `Ragged`.
     shape: tuple[Count, ...] | None
-    nulls: Count = 0
+    nulls: Count = 0  # number of rows without a value
 
     @property
     def width(self) -> int:
@@ -52,8 +53,7 @@ class FeatureSpec:
 class PlacedFeature:
     """Location of a feature: the number of its column, and the first place in a packed column.
 
-    Attributes:
-      is_optional: whether a row has one value or none. Missing float32 values are NaN; other types are stored as lists.
+    If `is_optional`, a row has one value or none. Missing float32 values are NaN; other types are stored as lists.
     """
 
     spec: FeatureSpec
@@ -70,53 +70,6 @@ class PlacedFeature:
         return (slice(None), self.place if shape == () else slice(self.place, self.place + shape[0]))
 
 
-class RowTaker(Protocol):
-    """One column of a split."""
-
-    def take(self, rows: Ints, batches: int) -> Any:
-        """Take rows by number, int64 [batches * batch], as `batches` batches [batch, ...]."""
-
-
-@dataclass(frozen=True)
-class _Packed:
-    """Features of one type side by side: [rows, width]."""
-
-    values: npt.NDArray[Any]
-
-    def take(self, rows: Ints, batches: int) -> npt.NDArray[Any]:
-        # Fancy indexing takes several times as long for rows of a few bytes.
-        taken: npt.NDArray[Any] = np.take(self.values, rows, axis=0)
-        return taken.reshape(batches, -1, self.values.shape[1])
-
-
-@dataclass(frozen=True)
-class _Strings:
-    """Bytes with `width` values per row: an Arrow array [rows * width]."""
-
-    values: pa.Array
-    width: int
-
-    def take(self, rows: Ints, batches: int) -> npt.NDArray[Any]:
-        places = (rows[:, np.newaxis] * self.width + np.arange(self.width)).reshape(-1)
-        taken = self.values.take(pa.array(places)).to_numpy(zero_copy_only=False)
-        return np.asarray(taken, object).reshape(batches, -1, self.width)
-
-
-@dataclass(frozen=True)
-class _Lists:
-    """Values of rows of different lengths: an Arrow array of lists, [rows]."""
-
-    lists: pa.Array
-
-    def take(self, rows: Ints, batches: int) -> list[Ragged]:
-        taken = self.lists.take(pa.array(rows))
-        values = taken.flatten().to_numpy(zero_copy_only=False)
-        splits = taken.offsets.to_numpy()
-        size = len(rows) // batches
-        cuts = [splits[number * size : (number + 1) * size + 1] for number in range(batches)]
-        return [Ragged(values[cut[0] : cut[-1]], cut - cut[0]) for cut in cuts]
-
-
 class Features:
     """Features of all rows of a split, by name. After pickling, another process opens the same files."""
 
@@ -124,7 +77,7 @@ class Features:
         self.entry, self._index = entry, index
         self._about = schema.read_json(_About, json.dumps(index.about).encode())
         self.placed = dict(zip(self._about.names, self._about.features, strict=True))
-        self._columns = [_opened(stem, column) for stem, column in self.files]
+        self._takers = [_opened(stem, column) for stem, column in self.files]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Features, (self.entry, self._index)
@@ -155,10 +108,9 @@ class Features:
     def take(self, rows: Ints, batches: int = 1) -> Iterator[tuple[Any, ...]]:
         """Take rows by number, int64 [batches * batch], as `batches` batches, [batch, ...] per column.
 
-        Raises:
-          IndexError: a row does not exist.
+        Raises IndexError if a row does not exist.
         """
-        return zip(*(column.take(rows, batches) for column in self._columns), strict=True)
+        return zip(*(take(rows, batches) for take in self._takers), strict=True)
 
 
 @dataclass(frozen=True)
@@ -170,17 +122,88 @@ class _About:
     records: tuple[Count, ...]
 
 
-def _opened(stem: str, column: CachedColumn) -> RowTaker:
+def _opened(stem: str, column: CachedColumn) -> Callable[[Ints, int], Any]:
+    """Return a function that takes rows by number, int64 [batches * batch], as `batches` batches [batch, ...]."""
     is_text = column.type == "string"
     splits = [mapped(f"{stem}.splits.{level}", "int64", ends) for level, ends in enumerate(column.levels)]
     values = mapped(f"{stem}.values", "uint8" if is_text else column.type, column.values, column.shape * (not is_text))
+
+    def packed(rows: Ints, batches: int) -> npt.NDArray[Any]:
+        # Fancy indexing takes several times as long for rows of a few bytes.
+        taken: npt.NDArray[Any] = np.take(values, rows, axis=0)
+        return taken.reshape(batches, -1, values.shape[1])
+
     if not is_text and not column.ragged:
-        return _Packed(values)
+        return packed
     items = from_offsets(values, splits.pop()) if is_text else pa.array(values)
+
+    def strings(rows: Ints, batches: int) -> npt.NDArray[Any]:
+        [width] = column.shape
+        places = (rows[:, np.newaxis] * width + np.arange(width)).reshape(-1)
+        taken = items.take(pa.array(places)).to_numpy(zero_copy_only=False)
+        return np.asarray(taken, object).reshape(batches, -1, width)
+
     if not column.ragged:
-        return _Strings(items, column.shape[0])
+        return strings
     buffers = [None, pa.py_buffer(splits[0])]
-    return _Lists(pa.Array.from_buffers(pa.large_list(items.type), column.levels[0] - 1, buffers, children=[items]))
+    lists = pa.Array.from_buffers(pa.large_list(items.type), column.levels[0] - 1, buffers, children=[items])
+
+    def ragged(rows: Ints, batches: int) -> list[Ragged]:
+        taken = lists.take(pa.array(rows))
+        flat, ends = taken.flatten().to_numpy(zero_copy_only=False), taken.offsets.to_numpy()
+        size = len(rows) // batches
+        cuts = [ends[number * size : (number + 1) * size + 1] for number in range(batches)]
+        return [Ragged(flat[cut[0] : cut[-1]], cut - cut[0]) for cut in cuts]
+
+    return ragged
+
+
+def dataset_columns(
+    found: SplitFiles, own: Mapping[str, FeatureCounts], records: int, wanted: Sequence[str] | None
+) -> dict[str, Column]:
+    """Return the columns of the whole dataset by name, so that all splits have the same columns, types and shapes.
+
+    A manifest lists the columns. Datasets of TFX and TFDS have no manifest, so the first load of a split also counts
+    the values of the other splits.
+    """
+    if found.schema:
+        return {column.name: column for column in found.schema if wanted is None or column.name in wanted}
+    counted: dict[str, FeatureCounts] = {}
+    before = 0
+    for features, rows in ((own, records), *_other_splits(found, wanted)):
+        for name, feature in features.items():
+            if name not in counted:
+                counted[name] = FeatureCounts(feature.kind)
+                counted[name].add_missing(before)
+            counted[name].merge(feature)
+        for name in counted.keys() - features.keys():
+            counted[name].add_missing(rows)
+        before += rows
+    columns = {}
+    for name, feature in counted.items():  # as ingest: a missing value does not change the shape of single values
+        fixed = feature.most and (feature.least == feature.most or feature.most == 1)
+        columns[name] = Column(name, _TYPES[feature.kind], (feature.most,) if fixed else None, feature.nulls)
+    return columns
+
+
+def _other_splits(found: SplitFiles, wanted: Sequence[str] | None) -> Iterator[tuple[Mapping[str, FeatureCounts], int]]:
+    for split, others in found.others.items():
+        try:
+            features, held = count_features([file.path for file in others], wanted)
+        except InfeedError as error:
+            _log.warning("split %r is not readable, so columns that only this split has are omitted: %s", split, error)
+            continue
+        yield features, sum(held)
+
+
+def add_missing_features(
+    features: dict[str, SpilledFeature], columns: Mapping[str, Column], records: int, folder: Path
+) -> None:
+    """Add the columns that no record of the split holds, without a value in each of its `records` rows."""
+    kinds = {column: kind for kind, column in _TYPES.items()}
+    for name in sorted(columns.keys() - features.keys()):
+        features[name] = SpilledFeature(kinds[columns[name].type], stem=f"{folder}/{len(features)}")
+        features[name].add_missing(records)
 
 
 def pack_columns(
@@ -188,12 +211,12 @@ def pack_columns(
 ) -> ColumnIndex:
     """Write the columns of an entry.
 
-    Args:
-      records: number of records in each file.
-      declared: columns of the whole dataset, which apply to all its splits.
+    `records` is the number of records in each file. `declared` are the columns of the whole dataset, which apply to all
+    its splits.
     """
-    specs = {name: _spec_of(features[name], declared.get(name)) for name in sorted(features)}
-    optional = {name for name in specs if _is_optional(features[name], declared.get(name))}
+    found = {name: _spec_of(features[name], declared.get(name)) for name in sorted(features)}
+    specs = {name: spec for name, (spec, _) in found.items()}
+    optional = {name for name, (_, is_optional) in found.items() if is_optional}
     placed, columns = dict[str, PlacedFeature](), list[CachedColumn]()
     for kind in ("float32", "int64"):
         packed = {name: one for name, one in specs.items() if one.type == kind and one.shape is not None}
@@ -202,8 +225,11 @@ def pack_columns(
             placed[name] = PlacedFeature(spec, len(columns), place, name in optional)
             place += spec.width
         if packed:
-            widths = {name: spec.width for name, spec in packed.items()}
-            columns.append(_write_packed(features, widths, f"{folder}/{len(columns)}"))
+            parts = [_rows_of(features[name], spec.width) for name, spec in packed.items()]
+            writer = FileWriter(f"{folder}/{len(columns)}.values")
+            for some in zip(*parts, strict=True):
+                writer.add(np.concatenate(some, axis=1))
+            columns.append(CachedColumn(kind, False, (place,), writer.items, (), (writer.written(),)))
     for name in sorted(specs.keys() - placed.keys()):
         placed[name] = PlacedFeature(specs[name], len(columns), 0, name in optional)
         columns.append(_write_alone(features[name], specs[name], f"{folder}/{len(columns)}"))
@@ -211,35 +237,18 @@ def pack_columns(
     return ColumnIndex.of(columns, asdict(about))
 
 
-def _spec_of(feature: SpilledFeature, declared: Column | None) -> FeatureSpec:
-    """Return the spec of a feature, from its values and from the columns of the whole dataset."""
-    if _is_optional(feature, declared):
-        return FeatureSpec(feature.kind, () if feature.kind == "float32" else None, feature.nulls)
-    if _may_vary(feature, declared):
-        return FeatureSpec(feature.kind, None, feature.nulls)
-    return FeatureSpec(feature.kind, () if feature.most == 1 else (feature.most,), feature.nulls)
-
-
-def _may_vary(feature: SpilledFeature, declared: Column | None) -> bool:
-    """Return whether rows may have different numbers of values."""
-    may_by_name = declared is not None and (declared.shape is None or declared.nulls > 0)
-    return feature.least < feature.most or not feature.most or may_by_name
-
-
-def _is_optional(feature: SpilledFeature, declared: Column | None) -> bool:
-    """Return whether a row has one value or none."""
-    is_single = feature.most <= 1 if declared is None else declared.shape == (1,)
-    return is_single and _may_vary(feature, declared)
-
-
-def _write_packed(features: Mapping[str, SpilledFeature], widths: Mapping[str, int], stem: str) -> CachedColumn:
-    """Write numeric features of one type into one array; `widths` gives the values per row of each feature."""
-    parts = [_rows_of(features[name], width) for name, width in widths.items()]
-    writer = FileWriter(f"{stem}.values")
-    for some in zip(*parts, strict=True):
-        writer.add(np.concatenate(some, axis=1))
-    kind = features[next(iter(widths))].kind
-    return CachedColumn(kind, False, (sum(widths.values()),), writer.items, (), (writer.written(),))
+def _spec_of(feature: SpilledFeature, declared: Column | None) -> tuple[FeatureSpec, bool]:
+    """Return the spec of a feature, which the dataset declares, and whether each row has one value or none."""
+    varies = feature.least < feature.most or not feature.most
+    is_single = feature.most <= 1
+    if declared is not None:
+        varies, is_single = varies or declared.shape is None or declared.nulls > 0, declared.shape == (1,)
+    shape: tuple[int, ...] | None
+    if varies:
+        shape = () if is_single and feature.kind == "float32" else None
+    else:
+        shape = () if feature.most == 1 else (feature.most,)
+    return FeatureSpec(feature.kind, shape, feature.nulls), is_single and varies
 
 
 def _rows_of(feature: SpilledFeature, width: int) -> Iterator[npt.NDArray[Any]]:
@@ -262,20 +271,15 @@ def _write_alone(feature: SpilledFeature, spec: FeatureSpec, stem: str) -> Cache
     values = FileWriter(f"{stem}.values")
     for begin in range(0, len(feature.data), _ITEMS):
         values.add(feature.data[begin : begin + _ITEMS])
-    lengths = [feature.counts, feature.sizes] if is_text else [feature.counts]
-    ends = [_write_splits(of_level, f"{stem}.splits.{level}") for level, of_level in enumerate(lengths)]
-    files = (values.written(), *(file for _, file in ends))
+    splits = []
+    for level, lengths in enumerate([feature.counts, feature.sizes] if is_text else [feature.counts]):
+        splits.append(FileWriter(f"{stem}.splits.{level}"))
+        ends = np.zeros(1, np.int64)
+        splits[-1].add(ends)
+        for begin in range(0, len(lengths), _ITEMS):
+            ends = ends[-1] + np.cumsum(lengths[begin : begin + _ITEMS])
+            splits[-1].add(ends)
+    files = tuple(writer.written() for writer in (values, *splits))
     shape = (spec.width,) if is_text and spec.shape is not None else ()
-    levels = tuple(count for count, _ in ends)
+    levels = tuple(writer.items for writer in splits)
     return CachedColumn("string" if is_text else feature.kind, spec.shape is None, shape, values.items, levels, files)
-
-
-def _write_splits(lengths: Ints, path: str) -> tuple[int, ColumnFile]:
-    """Write the row splits of lists, and return the number of splits and the file."""
-    writer, end = FileWriter(path), 0
-    writer.add(np.zeros(1, np.int64))
-    for begin in range(0, len(lengths), _ITEMS):
-        ends = end + np.cumsum(lengths[begin : begin + _ITEMS])
-        writer.add(ends)
-        end = int(ends[-1])
-    return writer.items, writer.written()

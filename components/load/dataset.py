@@ -27,8 +27,7 @@ from infeed.components.dataset.checksums import verify
 from infeed.components.dataset.column_files import ColumnIndex, kept
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
-from infeed.components.load.columns import Features, FeatureSpec, pack_columns
-from infeed.components.load.dataset_columns import add_missing_features, dataset_columns
+from infeed.components.load.columns import Features, FeatureSpec, add_missing_features, dataset_columns, pack_columns
 from infeed.components.load.delivery import Delivery, NumpyArrays, Recipe, Rule
 from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import to_jax, to_tensorflow, to_torch
@@ -99,21 +98,16 @@ class LoadedDataset:
         return LoadedDataset, (self._found, self._features, self._options, self._maps)
 
     def __len__(self) -> int:
-        """Return the number of rows in the split."""
         return self._features.rows
 
     def __getitem__(self, rows: int | slice | Sequence[int] | npt.NDArray[Any]) -> dict[str, Any]:
         """Return one row, {name: value}, or a batch of several rows, {name: [rows, ...]}, in the given order.
 
-        Raises:
-          IndexError: a row does not exist.
-          TypeError: `rows` does not hold row numbers.
+        Raises IndexError if a row does not exist. Raises TypeError if `rows` does not hold row numbers.
         """
         if isinstance(rows, slice):
             rows = np.arange(*rows.indices(len(self)))
-        if np.ndim(rows):
-            return self._taken(rows)
-        return _row(self._taken([rows]), 0)
+        return self._taken(rows) if np.ndim(rows) else _row(self._taken([rows]), 0)
 
     def __getitems__(self, rows: Sequence[int]) -> list[dict[str, Any]]:
         """Return a list of rows, as PyTorch's DataLoader requests the rows of a batch."""
@@ -146,8 +140,7 @@ class LoadedDataset:
     def packed_columns(self, label: str | None = None) -> dict[str, tuple[str, ...]]:
         """Return the column names in batches with `pack=True`: {type: a name for each place of [batch, places]}.
 
-        Args:
-          label: as for `numpy`; the label is not packed.
+        The label is not packed.
         """
         self._check(label)
         return self._delivery.packed_columns(label)
@@ -155,21 +148,7 @@ class LoadedDataset:
     @property
     def plan(self) -> LoadPlan:
         """Plan of the batches. `print(data.plan)` shows each decision and its reason."""
-        found, features, options = self._found, self._features, self._options
-        return LoadPlan(
-            place=found.place,
-            split=found.split,
-            files=len(found.files),
-            file_bytes=found.bytes,
-            records=features.rows,
-            features=len(features.placed),
-            column_bytes=features.bytes,
-            folder=str(Path(features.entry).parent),
-            batch_size=options.batch_size,
-            seed=options.seed,
-            shuffle=options.shuffle,
-            steps_per_epoch=self.steps_per_epoch,
-        )
+        return LoadPlan(self._found, self._features, self._options, self.steps_per_epoch)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -260,7 +239,16 @@ class LoadedDataset:
         return to_tensorflow(self._features, self.rows(epochs), self._delivery.recipe(pack=pack, label=label), label)
 
     def _taken(self, rows: Any) -> dict[str, Any]:
-        return self._recipe.batch(next(self._features.take(self._numbers(rows))), _NUMPY)
+        """Return the rows of these numbers from 0 on. Negative numbers count from the end."""
+        numbers = np.asarray(rows)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):  # a mask would become rows 0 and 1
+            raise TypeError(f"{rows!r} are no numbers of rows: give 7, [7, 0] or 2:9; a column is data[7]['name']")
+        numbers = numbers.astype(np.int64, copy=False)
+        if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):
+            wrong = numbers[(numbers < -len(self)) | (numbers >= len(self))][0]
+            raise IndexError(f"row {wrong} of {len(self):,} rows")
+        numbers = np.where(numbers < 0, numbers + len(self), numbers)
+        return self._recipe.batch(next(self._features.take(numbers)), _NUMPY)
 
     def _batches(self, order: BatchOrder, label: str | None, recipe: Recipe) -> Iterator[Any]:
         step = order.start_step
@@ -275,17 +263,6 @@ class LoadedDataset:
     def _check(self, label: str | None) -> None:
         if label is not None and not (isinstance(label, str) and label in self._features.placed):
             raise _no_column(label, self._features.placed, self._found.place)
-
-    def _numbers(self, rows: Any) -> npt.NDArray[np.int64]:
-        """Return row numbers from 0 on. Negative numbers count from the end."""
-        numbers = np.asarray(rows)
-        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):  # a mask would become rows 0 and 1
-            raise TypeError(f"{rows!r} are no numbers of rows: give 7, [7, 0] or 2:9; a column is data[7]['name']")
-        numbers = numbers.astype(np.int64, copy=False)
-        if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):
-            wrong = numbers[(numbers < -len(self)) | (numbers >= len(self))][0]
-            raise IndexError(f"row {wrong} of {len(self):,} rows")
-        return np.where(numbers < 0, numbers + len(self), numbers)
 
 
 def _row(batch: Mapping[str, Any], number: int) -> dict[str, Any]:

@@ -56,13 +56,9 @@ class Delivery:
 
     @classmethod
     def of(cls, placed: Mapping[str, PlacedFeature], rule: Rule | Mapping[str, Any], place: str) -> Delivery:
-        """Choose the fill values.
+        """Choose the fill values. `rule` is LoadOptions.on_missing.
 
-        Args:
-          rule: as in LoadOptions.on_missing.
-
-        Raises:
-          InfeedError: a value for a column does not fit, or `rule` is "error" and a value is missing.
+        Raises InfeedError if a value for a column does not fit, or if `rule` is "error" and a value is missing.
         """
         if not isinstance(rule, str):
             given = {name: _fill(name, value, placed) for name, value in rule.items()}
@@ -113,14 +109,9 @@ class Delivery:
         return {kind: tuple(names) for kind, names in groups.items()}
 
     def recipe(self, *, pack: bool = False, label: str | None = None) -> Recipe:
-        """Return the recipe of the batches.
+        """Return the recipe of the batches. With `pack`, features of one type share an array, except the label.
 
-        Args:
-          pack: whether features of one type share an array.
-          label: feature that stays separate.
-
-        Raises:
-          InfeedError: with `pack`, a separate feature has the name of a type.
+        Raises InfeedError if, with `pack`, a separate feature has the name of a type.
         """
         names = self.packed_columns(label) if pack else {}
         packed = {kind: tuple(self._parts(group)) for kind, group in names.items()}
@@ -157,11 +148,7 @@ class PlaceRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """Recipe of a batch.
-
-    Attributes:
-      packed: features and slices to join, by type.
-    """
+    """Recipe of a batch. `packed` are the features and slices to join, by type."""
 
     alone: Mapping[str, PlacedFeature]
     fills: Mapping[str, Any]
@@ -196,8 +183,7 @@ class Recipe:
 def _fill(name: str, value: Any, placed: Mapping[str, PlacedFeature]) -> Any:
     """Convert a fill value to the type of the column.
 
-    Raises:
-      InfeedError: the column does not exist or holds lists, or the value has another type.
+    Raises InfeedError if the column does not exist or holds lists, or the value has another type.
     """
     where = f"infeed.load, on_missing[{name!r}]"
     if name not in placed:

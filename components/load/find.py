@@ -8,6 +8,7 @@ mnist/mnist-train*, one.tfrecord.gz        a pattern, or a single file
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,20 +29,14 @@ _DEFAULT = "train"
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """Files of a split, in record order.
+    """Files of a split, in record order."""
 
-    Attributes:
-      place: folder, file or pattern of the dataset.
-      expected: required size and checksum of each file, if a manifest lists them.
-      schema: columns of the dataset, if a manifest lists them. Null counts cover all splits.
-      others: files of the other splits by name, if no manifest lists the columns.
-    """
-
-    place: str
+    place: str  # folder, file or pattern of the dataset
     split: str
     files: tuple[FileStat, ...]
-    expected: tuple[Expected, ...] = ()
-    schema: tuple[Column, ...] = ()
+    expected: tuple[Expected, ...] = ()  # required size and checksum of each file, if a manifest lists them
+    schema: tuple[Column, ...] = ()  # columns of the dataset, if a manifest lists them. Null counts cover all splits.
+    # Files of the other splits by name, if no manifest lists the columns.
     others: Mapping[str, tuple[FileStat, ...]] = field(default_factory=dict)
 
     @property
@@ -54,25 +49,20 @@ class SplitFiles:
 
     @property
     def bytes(self) -> int:
-        """Size of the files on disk."""
         return sum(file.size for file in self.files)
 
 
 def find_split(where: str, split: str | None = None) -> SplitFiles:
-    """Find the files of one split.
+    """Find the files of one split, by default of `train`, or of the only split.
 
-    Args:
-      where: folder of a dataset or of a split, flat folder of TFRecords, single file, or pattern.
-      split: name of the split; by default `train`, or the only split.
-
-    Raises:
-      InfeedError: the dataset or the split does not exist, the file names show that a file is missing, or only some
-        files are compressed.
+    `where` is the folder of a dataset or of a split, a flat folder of TFRecords, a single file, or a pattern. Raises
+    InfeedError if the dataset or the split does not exist, the file names show that a file is missing, or only some
+    files are compressed.
     """
     place, folder = where.rstrip("/") or where, files.name(where.rstrip("/"))
     if folder.startswith(names.SPLIT_FOLDER) and files.is_folder(place):
         place, split = place.rpartition("/")[0] or ".", split or folder.removeprefix(names.SPLIT_FOLDER)
-    if files.exists(files.join(place, names.MANIFEST)) and _has_splits(place):
+    if files.exists(files.join(place, names.MANIFEST)) and names.folder_splits(place):
         manifest = Manifest.read(place)
         name = _choose(manifest.splits, split, place)
         expected = tuple(shard.expected(place) for shard in manifest.splits[name].shards)
@@ -100,16 +90,12 @@ def _others(by_split: Mapping[str, Sequence[FileStat]], name: str) -> dict[str, 
     return {split: tuple(by_split[split]) for split in sorted(by_split) if split != name}
 
 
-def _has_splits(root: str) -> bool:
-    return any(folder.startswith(names.SPLIT_FOLDER) for folder in files.list_folders(root))
-
-
 def _by_split(place: str) -> Mapping[str, list[FileStat]]:
     if not files.exists(place):
         if not _GLOB.search(place):
             raise InfeedError("there is no such folder or file", where=place, do="name one that holds TFRecords")
         return _matching(place)
-    if files.is_folder(place) and _has_splits(place):
+    if files.is_folder(place) and names.folder_splits(place):
         return _folders(place)
     by_split = flat_files(place)[1]
     if not by_split:
@@ -125,9 +111,7 @@ def _folders(root: str) -> Mapping[str, list[FileStat]]:
     if files.exists(files.join(root, names.UNFINISHED)):
         do = "wait for its writer, or write it again if that was killed"
         raise InfeedError("a dataset that is not finished", where=root, do=do)
-    folders = [folder for folder in files.list_folders(root) if folder.startswith(names.SPLIT_FOLDER)]
-    visible = {folder: files.glob(files.join(root, folder), "*") for folder in folders}
-    return {folder.removeprefix(names.SPLIT_FOLDER): found for folder, found in visible.items()}
+    return {split: files.glob(names.split_dir(root, split), "*") for split in names.folder_splits(root)}
 
 
 def _matching(pattern: str) -> Mapping[str, list[FileStat]]:
@@ -156,9 +140,9 @@ def _choose(splits: Mapping[str, object], asked: str | None, place: str) -> str:
 def _check_numbers(found: SplitFiles) -> None:
     """Raise InfeedError if files are missing by the counts in their names, for example after an interrupted copy."""
     numbered = [_NUMBERED.match(files.name(file.path)) for file in found.files]
-    groups: dict[tuple[str, str], set[str]] = {}
+    groups = defaultdict[tuple[str, str], set[str]](set)
     for name in filter(None, numbered):
-        groups.setdefault((name["stem"], name["count"]), set()).add(name["number"])
+        groups[name["stem"], name["count"]].add(name["number"])
     for (stem, count), numbers in groups.items():
         if len(numbers) < int(count):
             what = f"there are {len(numbers):,} files of {int(count):,} that are called {stem}*-of-{count}"

@@ -49,13 +49,9 @@ def to_torch(batches: Iterator[Any], device: Any = None) -> Iterator[Any]:
 
 
 def to_jax(batches: Iterator[Any], device: Any = None, ahead: int = 2) -> Iterator[Any]:
-    """Arrays on a device, which are sent there `ahead` batches before they are asked for.
+    """Yield batches of arrays on a device or sharding of JAX, None for its default, sent `ahead` batches in advance.
 
-    Args:
-      device: a device or a sharding of JAX's; None is its default device.
-
-    Raises:
-      InfeedError: a number does not fit into 32 bits, the only size that JAX has.
+    Raises InfeedError if a number does not fit into 32 bits, the only size that JAX has.
     """
     jax = required("jax")
     narrow = not jax.config.jax_enable_x64
@@ -118,8 +114,7 @@ def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: 
 class TensorFlowArrays:
     """Operations on TensorFlow's tensors. TensorFlow has no None, so a missing text is the empty string.
 
-    Attributes:
-      rows: rows of a batch; None if the last batch may be short.
+    `rows` is the number of rows of a batch; None if the last batch may be short.
     """
 
     rows: int | None

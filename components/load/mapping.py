@@ -33,8 +33,7 @@ class BatchMap:
     def __call__(self, batch: dict[str, Any], order: BatchOrder, step: int) -> dict[str, Any]:
         """Call the function on the batch of a step.
 
-        Raises:
-          InfeedError: the function failed, or returned no features or another number of rows.
+        Raises InfeedError if the function failed, or returned no features or another number of rows.
         """
         where, rows = f"{_WHERE}, step {step}", rows_of(batch)
         named = {"seed": seed_of(order, step)} if self.seeded else {}

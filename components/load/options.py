@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -13,7 +14,9 @@ import numpy as np
 from infeed.components.checks import about, as_tuples, at_least, refused, require
 from infeed.components.errors import InfeedError, OptionError
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
+from infeed.components.load.columns import Features
 from infeed.components.load.delivery import Rule
+from infeed.components.load.find import SplitFiles
 from infeed.components.load.order import BatchOrder
 from infeed.components.units import counted, size
 
@@ -77,70 +80,48 @@ class LoadOptions:
         require(is_rule, self, "on_missing", do)
         require(isinstance(self.cache_dir, str | os.PathLike), self, "cache_dir", "name a local folder")
         object.__setattr__(self, "cache_dir", os.fspath(self.cache_dir))
-        object.__setattr__(self, "workers", self._workers())
-
-    @property
-    def worker(self) -> WorkerContext:
-        assert isinstance(self.workers, WorkerContext), "made by `__post_init__`"
-        return self.workers
-
-    def _workers(self) -> WorkerContext:
-        if isinstance(self.workers, WorkerContext):
-            return self.workers
-        is_pair = isinstance(self.workers, tuple | list) and len(self.workers) == 2
-        if not (is_pair and all(type(number) is int for number in self.workers)):
-            raise refused(self, "workers", "use the index of this worker and the number of workers: (0, 4)")
-        try:
-            return WorkerContext(*self.workers)
-        except InfeedError as error:
-            raise refused(self, "workers", error.do, error.what) from error
+        if not isinstance(self.workers, WorkerContext):
+            is_pair = isinstance(self.workers, tuple | list) and len(self.workers) == 2
+            are_numbers = is_pair and all(type(number) is int for number in self.workers)
+            require(are_numbers, self, "workers", "use the index of this worker and the number of workers: (0, 4)")
+            try:
+                object.__setattr__(self, "workers", WorkerContext(*self.workers))
+            except InfeedError as error:
+                raise refused(self, "workers", error.do, error.what) from error
 
     def order(self, rows: int, epochs: int | None = None) -> BatchOrder:
         """Return the row numbers of this worker's batches."""
-        batch = GlobalBatch(self.batch_size, self.seed, self.worker)
+        assert isinstance(self.workers, WorkerContext), "made by `__post_init__`"
+        batch = GlobalBatch(self.batch_size, self.seed, self.workers)
         with arguments():
             with about(self, "batch_size"):
                 _ = batch.part  # raises if the workers cannot share a batch
             return BatchOrder(rows, batch, self.shuffle, self.start_step, epochs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LoadPlan:
-    """Plan of the batches. The printed plan has a line for each decision and its reason.
+    """Plan of the batches. The printed plan has a line for each decision and its reason."""
 
-    Attributes:
-      column_bytes: size of the columns in `folder`.
-    """
-
-    place: str
-    split: str
-    files: int
-    file_bytes: int
-    records: int
-    features: int
-    column_bytes: int
-    folder: str
-    batch_size: int
-    seed: int
-    shuffle: bool
+    found: SplitFiles
+    features: Features
+    options: LoadOptions
     steps_per_epoch: int
 
-    def describe(self) -> str:
-        order = f"a new order of all rows each epoch, by seed {self.seed}" if self.shuffle else "the order of the files"
-        short = "whole batches" if self.shuffle else "the last batch may be short"
-        return "\n".join(
-            [
-                f"split {self.split!r} of {self.place}: {counted(self.records, 'record')} in "
-                f"{counted(self.files, 'file')}, {size(self.file_bytes)}",
-                f"1. decode  reads {counted(self.features, 'feature')} of every record, once: batches are gathered "
-                "from columns",
-                f"2. keep    holds them in {size(self.column_bytes)} of files in {self.folder}, mapped into memory: "
-                "nothing is decoded twice, and memory that others need is given back",
-                f"3. order   makes {order}, in {short}: any step of any worker can be made anew",
-                f"4. gather  takes {self.batch_size:,} rows at a time, {self.steps_per_epoch:,} batches an epoch: one "
-                "call for all numbers of a type, and for several small batches",
-            ]
+    def __repr__(self) -> str:
+        found, features, options = self.found, self.features, self.options
+        order, short = "the order of the files", "the last batch may be short"
+        if options.shuffle:
+            order, short = f"a new order of all rows each epoch, by seed {options.seed}", "whole batches"
+        held = f"{counted(features.rows, 'record')} in {counted(len(found.files), 'file')}, {size(found.bytes)}"
+        kept = f"{size(features.bytes)} of files in {Path(features.entry).parent}"
+        batches = f"{options.batch_size:,} rows at a time, {self.steps_per_epoch:,} batches an epoch"
+        return (
+            f"split {found.split!r} of {found.place}: {held}\n"
+            f"1. decode  reads {counted(len(features.placed), 'feature')} of every record, once: "
+            "batches are gathered from columns\n"
+            f"2. keep    holds them in {kept}, mapped into memory: "
+            "nothing is decoded twice, and memory that others need is given back\n"
+            f"3. order   makes {order}, in {short}: any step of any worker can be made anew\n"
+            f"4. gather  takes {batches}: one call for all numbers of a type, and for several small batches"
         )
-
-    def __str__(self) -> str:
-        return self.describe()

@@ -43,21 +43,17 @@ class BatchOrder:
     """Row numbers of every batch of a worker, from step `start_step` on. Iteration yields int64 [batch].
 
     Like a batch sampler of PyTorch's DataLoader, the order can be iterated repeatedly.
-
-    Attributes:
-      rows: number of rows in the split.
-      batch: the global batch, and this worker. The parts of all workers, concatenated, are the global batch.
-      shuffled: whether each epoch has a new order of whole batches. If False, the rows come once and in order, and the
-        last batch may be short.
-      start_step: number of the first batch, counted from the beginning of training.
-      epochs: number of epochs, counted from the beginning of training; None repeats forever, or reads one epoch without
-        shuffling.
     """
 
     rows: int
+    # The global batch, and this worker. The parts of all workers, concatenated, are the global batch.
     batch: GlobalBatch
+    # Whether each epoch has a new order of whole batches. If False, the rows come once and in order, and the last batch
+    # may be short.
     shuffled: bool
-    start_step: int = 0
+    start_step: int = 0  # number of the first batch, counted from the beginning of training
+    # Number of epochs, counted from the beginning of training; None repeats forever, or reads one epoch without
+    # shuffling.
     epochs: int | None = None
 
     def __post_init__(self) -> None:
@@ -132,32 +128,23 @@ def fold_in(seed: Seed, data: int) -> Seed:
 def shuffle(values: Ints, seed: Seed) -> None:
     """Shuffle the values, [n], in place, like `tf.random.experimental.stateless_shuffle`."""
     count, draws = len(values), _Draws(seed)
-    toucher, first = np.empty(count, np.int64), 0
+    toucher, first = np.empty(count, np.int64), 0  # scratch space, and the first place that is not yet drawn
     while (left := count - first) > 1:
         size = left - 1 if left <= _FEW else min(left // _SHARE, _MOST)
         choices = np.arange(left, left - size, -1, dtype=np.uint32)
         others = (draws.take(size, min(left, _MOST)) % choices).astype(np.int64)
         others += np.arange(first, first + size)
-        _change(values, first, others, toucher)
+        # Swap the values at `first + i` and `others[i]`, for each i in turn. `others` lie at or after their own places.
+        own = slice(first, first + size)
+        found = values[own].copy()  # value at the own place of swap i
+        touched, roots = _touched_before(others, first)
+        found[touched] = values.take(roots + first)
+        later, earlier = _same_other(others, toucher)
+        taken = values.take(others)
+        taken[later] = found.take(earlier)  # the earlier swap has moved its value there
+        values[others] = found  # of equal indices the last one wins
+        values[own] = taken
         first += size
-
-
-def _change(values: Ints, first: int, others: Ints, toucher: Ints) -> None:
-    """Swap the values at `first + i` and `others[i]`, for each i in turn.
-
-    Args:
-      others: int64 [swaps], each at or after its own place
-      toucher: int64 [n], scratch space
-    """
-    own = slice(first, first + len(others))
-    found = values[own].copy()  # value at the own place of swap i
-    touched, roots = _touched_before(others, first)
-    found[touched] = values.take(roots + first)
-    later, earlier = _same_other(others, toucher)
-    taken = values.take(others)
-    taken[later] = found.take(earlier)  # the earlier swap has moved its value there
-    values[others] = found  # of equal indices the last one wins
-    values[own] = taken
 
 
 def _touched_before(others: Ints, first: int) -> tuple[Ints, Ints]:

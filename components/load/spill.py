@@ -43,12 +43,7 @@ _ONES = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
 
 @dataclass
 class FeatureCounts:
-    """Type of a feature, and counts of its values.
-
-    Attributes:
-      least, most: fewest and most values of a record.
-      nulls: number of records without a value.
-    """
+    """Type of a feature, fewest and most values of a record, and the number of records without a value (`nulls`)."""
 
     kind: Kind
     rows: int = 0
@@ -129,12 +124,8 @@ def spill_records(
 ) -> tuple[dict[str, SpilledFeature], list[int]]:
     """Read all records once, and return the features sorted by name and the number of records in each file.
 
-    Args:
-      wanted: names of features; None for all.
-      threads: number of decoding threads; None for one per core.
-
-    Raises:
-      InfeedError: a file is corrupt, a record is not a tf.Example, or a feature changes its type.
+    `wanted` are the names of the features, None for all. Raises InfeedError if a file is corrupt, a record is not a
+    tf.Example, or a feature changes its type.
     """
     return _read_features(paths, lambda number, kind: SpilledFeature(kind, stem=f"{folder}/{number}"), wanted, threads)
 
@@ -174,12 +165,7 @@ def _read_features(
 
 
 class DecodedBlock(NamedTuple):
-    """Block of adjacent records of a file.
-
-    Attributes:
-      first: number of the first record in its file.
-      columns: lists, [records], by feature name.
-    """
+    """Adjacent records of a file from number `first` on. `columns` are lists, [records], by feature name."""
 
     file: int
     first: int
@@ -188,24 +174,28 @@ class DecodedBlock(NamedTuple):
 
 
 def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator[DecodedBlock]:
-    """Decode all records of the files in order. Memory holds one block per thread and one more.
+    """Decode all records of the files in order, by one thread per core. Memory holds one block per thread and one more.
 
-    Args:
-      threads: number of decoding threads; None for one per core.
-
-    Raises:
-      InfeedError: a file is corrupt, a record is not a tf.Example, or a feature has two types.
+    Raises InfeedError if a file is corrupt, a record is not a tf.Example, or a feature has two types.
     """
-    count = threads or min(Machine.here().cpus, _MOST_THREADS)
-    return _in_order(_blocks(paths), lambda block: _decoded(paths, *block), count)
 
+    def blocks() -> Iterator[tuple[int, int, RecordBlock]]:
+        for file, path in enumerate(paths):
+            first = 0
+            for block in read_blocks(path):
+                yield file, first, block
+                first += len(block)
 
-def _blocks(paths: Sequence[str]) -> Iterator[tuple[int, int, RecordBlock]]:
-    for number, path in enumerate(paths):
-        first = 0
-        for block in read_blocks(path):
-            yield number, first, block
-            first += len(block)
+    def decode(located: tuple[int, int, RecordBlock]) -> DecodedBlock:
+        file, first, block = located
+        try:
+            _check_examples(block)
+            return DecodedBlock(file, first, len(block), decode_columns(block))
+        except ValueError as error:
+            number, what = _first_bad_record(block.payloads(np.arange(len(block))), str(error))
+            raise InfeedError(what, where=f"{paths[file]}, record {first + number}", do=REMEDY) from error
+
+    return _in_order(blocks(), decode, threads or min(Machine.here().cpus, _MOST_THREADS))
 
 
 def _in_order(blocks: Iterator[Any], decode: Callable[[Any], DecodedBlock], threads: int) -> Iterator[DecodedBlock]:
@@ -230,15 +220,6 @@ def _in_order(blocks: Iterator[Any], decode: Callable[[Any], DecodedBlock], thre
         pool.shutdown(cancel_futures=True)
     if failed:
         raise failed
-
-
-def _decoded(paths: Sequence[str], file: int, first: int, block: RecordBlock) -> DecodedBlock:
-    try:
-        _check_examples(block)
-        return DecodedBlock(file, first, len(block), decode_columns(block))
-    except ValueError as error:
-        number, what = _first_bad_record(block.payloads(np.arange(len(block))), str(error))
-        raise InfeedError(what, where=f"{paths[file]}, record {first + number}", do=REMEDY) from error
 
 
 def _check_examples(block: RecordBlock) -> None:

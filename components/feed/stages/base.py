@@ -53,45 +53,32 @@ class Stage(Protocol[Before, After]):
 
 @dataclass(frozen=True)
 class BatchFunctions:
-    """Functions on whole batches that stages call.
+    """Functions on whole batches that stages call."""
 
-    Attributes:
-      parse: serialized records, string [batch] -> dict of raw features.
-      transform: raw features -> (features, label).
-      augment: (features, label), step number int64 [], workers -> (features, label), changed at random and normalized.
-        The input is the worker's part of the global batch.
-      normalise: (features, label) -> (features, label), the part of `augment` that is not random.
-      key: identifies the work of `parse` and `transform`. The disk cache uses this key.
-      check_map: features before and after a user's function, its option -> None. Raises InfeedError if the batches
-        cannot be used.
-    """
-
-    parse: Callable[[tf.Tensor], Batch]
-    transform: Callable[[Batch], Batch]
+    parse: Callable[[tf.Tensor], Batch]  # serialized records, string [batch] -> dict of raw features
+    transform: Callable[[Batch], Batch]  # raw features -> (features, label)
+    # (features, label), step number int64 [], workers -> (features, label), changed at random and normalized. The input
+    # is the worker's part of the global batch.
     augment: Callable[[Batch, tf.Tensor, WorkerContext], Batch] | None = None
+    # (features, label) -> (features, label), the part of `augment` that is not random.
     normalise: Callable[[Batch], Batch] | None = None
-    key: str = ""
+    key: str = ""  # identifies the work of `parse` and `transform`. The disk cache uses this key.
+    # Features before and after a user's function, its option -> None. Raises InfeedError if the batches cannot be used.
     check_map: Callable[[Mapping[str, Any], Mapping[str, Any], str], None] = lambda before, after, where: None
 
 
 @dataclass(frozen=True)
 class BuildContext:
-    """Context of a stage.
-
-    Attributes:
-      batch: the batch, and the worker that builds the pipeline.
-      training: whether this is training data (endless, shuffled) or evaluation data (complete, in order, once).
-      readers: the workers that share the reading. If rows are kept, each worker reads all rows, and the workers share
-        the row numbers instead.
-      start_step: in training, number of the first batch.
-    """
+    """Context of a stage."""
 
     shards: tuple[ShardFile, ...]
-    batch: GlobalBatch
-    training: bool
+    batch: GlobalBatch  # the batch, and the worker that builds the pipeline
+    training: bool  # whether this is training data (endless, shuffled) or evaluation data (complete, in order, once)
     functions: BatchFunctions
+    # The workers that share the reading. If rows are kept, each worker reads all rows, and the workers share the row
+    # numbers instead.
     readers: WorkerContext
-    start_step: int
+    start_step: int  # in training, number of the first batch
 
     @cached_property
     def ranges(self) -> tuple[RecordRange, ...]:

@@ -15,19 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchRecords:
-    """Batch blocks of records: string [block] -> string [batch].
+    """Batch blocks of records: string [block] -> string [batch]."""
 
-    Attributes:
-      size: records gathered in one call, over all workers.
-      reason: reason for this size.
-      drop_remainder: whether to drop a short last batch. Endless training data has none.
-      batches: number of training batches in one call. `SplitBatches` splits them.
-    """
-
-    size: int
-    reason: str
-    drop_remainder: bool = False
-    batches: int = 1
+    size: int  # records gathered in one call, over all workers
+    reason: str  # for this size
+    drop_remainder: bool = False  # whether to drop a short last batch. Endless training data has none.
+    batches: int = 1  # number of training batches in one call. `SplitBatches` splits them.
 
     name = "batch"
 
@@ -135,8 +128,7 @@ class NormaliseImages:
 class PadBatches:
     """Pad the last short batch with weight 0: (features, label) -> (features, label, weight float32 [batch]).
 
-    Raises:
-      InfeedError: a feature is not a dense number of a fixed shape.
+    Raises InfeedError if a feature is not a dense number of a fixed shape.
     """
 
     size: int
@@ -153,11 +145,9 @@ class PadBatches:
 
         for name, spec in before.element_spec[0].items():
             if not is_static_number(spec):
-                raise InfeedError(
-                    f"feature {name!r} is not a dense number of a fixed shape: {spec}",
-                    where="static shapes",
-                    do="convert the feature in Transform: look words up in a vocabulary, pad lists",
-                )
+                what = f"feature {name!r} is not a dense number of a fixed shape: {spec}"
+                do = "convert the feature in Transform: look words up in a vocabulary, pad lists"
+                raise InfeedError(what, where="static shapes", do=do)
         size = context.batch.part
         return context.mapped(before, lambda *batch: pad_batch(batch, size))
 

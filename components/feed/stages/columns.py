@@ -60,17 +60,11 @@ class LoadColumns:
 
 @dataclass(frozen=True)
 class CacheColumns:
-    """Keep columns in files under `cache_dir`. Later trainings on the same data reuse the files.
+    """Keep columns in files under `cache_dir`. Later trainings on the same data reuse the files."""
 
-    Attributes:
-      cache_dir: a local folder.
-      kept_bytes: estimated size of the columns.
-      decoded: whether the columns hold decoded features or serialized records.
-    """
-
-    cache_dir: str
-    kept_bytes: float
-    decoded: bool = True
+    cache_dir: str  # a local folder
+    kept_bytes: float  # estimated size of the columns
+    decoded: bool = True  # whether the columns hold decoded features or serialized records
 
     name = "disk"
 
@@ -97,21 +91,13 @@ class CacheColumns:
 
 @dataclass(frozen=True)
 class GatherShuffled:
-    """Gather endless full training batches.
+    """Gather endless full training batches."""
 
-    Attributes:
-      size: rows of a global batch.
-      batches: batches gathered in one call. `SplitBatches` splits them.
-      window: rows shuffled together; None for all.
-      weights: sampling weights; None uses each row once per epoch.
-      bucket_by: feature whose rows have similar lengths in each batch; None for any rows.
-    """
-
-    size: int
-    batches: int = 1
-    window: Window | None = None
-    weights: SamplingWeights | None = None
-    bucket_by: str | None = None
+    size: int  # rows of a global batch
+    batches: int = 1  # batches gathered in one call. `SplitBatches` splits them.
+    window: Window | None = None  # rows shuffled together; None for all
+    weights: SamplingWeights | None = None  # sampling weights; None uses each row once per epoch
+    bucket_by: str | None = None  # feature whose rows have similar lengths in each batch; None for any rows
 
     name = "gather"
 
@@ -241,8 +227,7 @@ def _groups(columns: Columns, weights: SamplingWeights | None, context: BuildCon
 def _lengths(columns: Columns, name: str, context: BuildContext) -> npt.NDArray[np.int64]:
     """Return the length of each row of a feature, int64 [rows].
 
-    Raises:
-      InfeedError: there is no such feature, or all rows have one length.
+    Raises InfeedError if there is no such feature, or all rows have one length.
     """
     import tensorflow as tf
 

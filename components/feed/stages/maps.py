@@ -20,18 +20,12 @@ Call = Callable[[Any, Any, Any], dict[str, Any]]  # features, seeds, number of t
 
 @dataclass(frozen=True)
 class MapFeatures:
-    """Call a user's function on the features of every batch; the label and the weight pass by.
+    """Call a user's function on the features of every batch; the label and the weight pass by."""
 
-    Attributes:
-      option: `map_examples` or `map_batches`.
-      given: the option's value.
-      earlier: the stages of this kind before this one.
-    """
-
-    option: str
-    given: MapFunction
+    option: str  # `map_examples` or `map_batches`
+    given: MapFunction  # the option's value
     training: bool = True
-    earlier: tuple[MapFeatures, ...] = ()
+    earlier: tuple[MapFeatures, ...] = ()  # the stages of this kind before this one
 
     @property
     def name(self) -> str:

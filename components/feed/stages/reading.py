@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from infeed.components.dataset.files import tensorflow_opens
@@ -17,6 +18,7 @@ from infeed.components.feed.sampling import SamplingWeights, apportion
 from infeed.components.feed.shards import RecordRange, check_files
 from infeed.components.feed.stages.base import BuildContext, EpochReader
 from infeed.components.feed.tfrecords import stored_blocks
+from infeed.components.units import counted
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -28,9 +30,8 @@ _READ_BUFFER_BYTES = 8 << 20
 class VerifyFiles:
     """Raise InfeedError if a file that this worker reads is missing, damaged or replaced.
 
-    Attributes:
-      cache_dir: folder that records the verified files.
-      weights: weights of the splits, if the workers share each split separately.
+    `cache_dir` records the verified files. `weights` are those of the splits, if the workers share each split
+    separately.
     """
 
     cache_dir: str
@@ -58,7 +59,7 @@ class ListShards:
 
     @property
     def does(self) -> str:
-        return f"lists {_count(self.shards)} in order"
+        return f"lists {counted(self.shards, 'shard')} in order"
 
     def apply(self, before: None, context: BuildContext) -> tf.data.Dataset:
         import tensorflow as tf
@@ -78,39 +79,37 @@ class PermuteShards:
 
     @property
     def does(self) -> str:
-        return f"permutes {_count(self.shards)} by seed and epoch" + (
-            ", those of each split by themselves" if self.weights else ""
-        )
+        separately = ", those of each split by themselves" if self.weights else ""
+        return f"permutes {counted(self.shards, 'shard')} by seed and epoch{separately}"
 
     def apply(self, before: None, context: BuildContext) -> list[EpochReader]:
+        import tensorflow as tf
+
+        def permuted(ranges: Sequence[RecordRange], epoch: tf.Tensor) -> tf.data.Dataset:
+            # Dataset.shuffle adds TensorFlow's global seed, and fails in a function if that seed is 0.
+            order = tf.random.experimental.stateless_shuffle(tf.range(len(ranges)), context.derive_seed(epoch, 0))
+            return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(field, order) for field in _tensors(ranges)))
+
         splits = context.ranges_of_splits(self.weights) if self.weights else [context.ranges]
-        return [_permuted(ranges, context) for ranges in splits]
+        return [partial(permuted, ranges) for ranges in splits]
 
 
 @dataclass(frozen=True)
 class ReadShards:
-    """Read files in their order.
+    """Read files in their order."""
 
-    Attributes:
-      readers: shards read in parallel.
-      block: records in a block.
-      longest: records of the longest shard.
-      reason: reason for the number of readers.
-      advice: what to do about shards of uneven sizes, if they are.
-    """
-
-    readers: int
-    block: int
-    longest: int
-    reason: str
-    advice: str = ""
+    readers: int  # shards read in parallel
+    block: int  # records in a block
+    longest: int  # records of the longest shard
+    reason: str  # for the number of readers
+    advice: str = ""  # what to do about shards of uneven sizes, if they are
 
     name = "read"
 
     @property
     def does(self) -> str:
-        order = "and in the order of the files"
-        return f"reads {_count(self.readers)} at a time, in blocks of {self.block:,} records {order}"
+        blocks = f"in blocks of {self.block:,} records and in the order of the files"
+        return f"reads {counted(self.readers, 'shard')} at a time, {blocks}"
 
     @property
     def in_a_row(self) -> int:
@@ -134,13 +133,13 @@ class InterleaveShards:
 
     @property
     def does(self) -> str:
-        return f"interleaves {_count(self.readers)} at a time, in blocks of {self.block:,} records"
+        return f"interleaves {counted(self.readers, 'shard')} at a time, in blocks of {self.block:,} records"
 
     def apply(self, before: list[EpochReader], context: BuildContext) -> list[EpochReader]:
-        return [self._reader(files, context) for files in before]
+        def blocks(files: EpochReader, epoch: tf.Tensor) -> tf.data.Dataset:
+            return _read(files(epoch), context, self.readers, self.block, in_a_row=1)
 
-    def _reader(self, files: EpochReader, context: BuildContext) -> EpochReader:
-        return lambda epoch: _read(files(epoch), context, self.readers, self.block, in_a_row=1)
+        return [partial(blocks, files) for files in before]
 
 
 @dataclass(frozen=True)
@@ -194,25 +193,19 @@ class SampleSplits:
         import tensorflow as tf
 
         number, taken = divmod(context.first_record, self.window)
-        splits = zip(before, self._counts(), context.ranges_of_splits(self.weights), strict=True)
+        counts = apportion(self.weights.weights, self.window)  # records of each split in a window
+        for name, weight, count in zip(self.weights.names, self.weights.weights, counts, strict=True):
+            if weight and not count:
+                what = f"windows of {self.window:,} records hold none of the split {name!r}"
+                do = "give it a larger share, or raise FeedOptions.shuffle_records"
+                raise InfeedError(what, where=self.weights.option, do=do)
+        splits = zip(before, counts, context.ranges_of_splits(self.weights), strict=True)
         parts = [_endless(blocks, count, number, ranges) for blocks, count, ranges in splits if count]
         windows = tf.data.Dataset.zip(tuple(parts)).map(lambda *some: tf.concat(some, axis=0)).enumerate(number)
         # No epoch has the number -1, so no seed is used twice.
         no_epoch = tf.constant(-1, tf.int64)
         shuffled = windows.map(lambda place, records: _shuffled(records, context.derive_seed(no_epoch, place)))
         return _without_first(shuffled, taken)  # string [window]
-
-    def _counts(self) -> list[int]:
-        """Return the number of records of each split in a window."""
-        counts = apportion(self.weights.weights, self.window)
-        for name, weight, count in zip(self.weights.names, self.weights.weights, counts, strict=True):
-            if weight and not count:
-                raise InfeedError(
-                    f"windows of {self.window:,} records hold none of the split {name!r}",
-                    where=self.weights.option,
-                    do="give it a larger share, or raise FeedOptions.shuffle_records",
-                )
-        return counts
 
 
 @dataclass(frozen=True)
@@ -240,17 +233,6 @@ class ReadAhead:
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         return before.prefetch(1)
-
-
-def _permuted(ranges: Sequence[RecordRange], context: BuildContext) -> EpochReader:
-    import tensorflow as tf
-
-    def permuted(epoch: tf.Tensor) -> tf.data.Dataset:
-        # Dataset.shuffle adds TensorFlow's global seed, and fails in a function if that seed is 0.
-        order = tf.random.experimental.stateless_shuffle(tf.range(len(ranges)), context.derive_seed(epoch, 0))
-        return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(field, order) for field in _tensors(ranges)))
-
-    return permuted
 
 
 def _tensors(ranges: Sequence[RecordRange]) -> tuple[tf.Tensor, ...]:
@@ -306,7 +288,3 @@ def _without_first(blocks: tf.data.Dataset, records: int) -> tf.data.Dataset:
         return left - here, block[here:]
 
     return blocks.scan(tf.constant(records, tf.int64), rest) if records else blocks
-
-
-def _count(shards: int) -> str:
-    return "1 shard" if shards == 1 else f"{shards:,} shards"

@@ -1,4 +1,4 @@
-"""`infeed.load`: rows, batches, schema and what is refused. Covers `options` and `columns` as well."""
+"""`infeed.load`: rows, batches, schema and what is refused. Covers `options` as well."""
 
 from __future__ import annotations
 
