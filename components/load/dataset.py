@@ -148,7 +148,21 @@ class LoadedDataset:
     @property
     def plan(self) -> LoadPlan:
         """Plan of the batches. `print(data.plan)` shows each decision and its reason."""
-        return LoadPlan(self._found, self._features, self._options, self.steps_per_epoch)
+        found, features, options = self._found, self._features, self._options
+        return LoadPlan(
+            place=found.place,
+            split=found.split,
+            files=len(found.files),
+            file_bytes=found.bytes,
+            records=features.rows,
+            features=len(features.placed),
+            column_bytes=features.bytes,
+            folder=str(Path(features.entry).parent),
+            batch_size=options.batch_size,
+            seed=options.seed,
+            shuffle=options.shuffle,
+            steps_per_epoch=self.steps_per_epoch,
+        )
 
     @property
     def steps_per_epoch(self) -> int:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -14,9 +13,7 @@ import numpy as np
 from infeed.components.checks import about, as_tuples, at_least, refused, require
 from infeed.components.errors import InfeedError, OptionError
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
-from infeed.components.load.columns import Features
 from infeed.components.load.delivery import Rule
-from infeed.components.load.find import SplitFiles
 from infeed.components.load.order import BatchOrder
 from infeed.components.units import counted, size
 
@@ -99,29 +96,43 @@ class LoadOptions:
             return BatchOrder(rows, batch, self.shuffle, self.start_step, epochs)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class LoadPlan:
-    """Plan of the batches. The printed plan has a line for each decision and its reason."""
+    """Plan of the batches. The printed plan has a line for each decision and its reason.
 
-    found: SplitFiles
-    features: Features
-    options: LoadOptions
+    Attributes:
+      column_bytes: size of the columns in `folder`.
+    """
+
+    place: str
+    split: str
+    files: int
+    file_bytes: int
+    records: int
+    features: int
+    column_bytes: int
+    folder: str
+    batch_size: int
+    seed: int
+    shuffle: bool
     steps_per_epoch: int
 
-    def __repr__(self) -> str:
-        found, features, options = self.found, self.features, self.options
-        order, short = "the order of the files", "the last batch may be short"
-        if options.shuffle:
-            order, short = f"a new order of all rows each epoch, by seed {options.seed}", "whole batches"
-        held = f"{counted(features.rows, 'record')} in {counted(len(found.files), 'file')}, {size(found.bytes)}"
-        kept = f"{size(features.bytes)} of files in {Path(features.entry).parent}"
-        batches = f"{options.batch_size:,} rows at a time, {self.steps_per_epoch:,} batches an epoch"
-        return (
-            f"split {found.split!r} of {found.place}: {held}\n"
-            f"1. decode  reads {counted(len(features.placed), 'feature')} of every record, once: "
-            "batches are gathered from columns\n"
-            f"2. keep    holds them in {kept}, mapped into memory: "
-            "nothing is decoded twice, and memory that others need is given back\n"
-            f"3. order   makes {order}, in {short}: any step of any worker can be made anew\n"
-            f"4. gather  takes {batches}: one call for all numbers of a type, and for several small batches"
+    def describe(self) -> str:
+        order = f"a new order of all rows each epoch, by seed {self.seed}" if self.shuffle else "the order of the files"
+        short = "whole batches" if self.shuffle else "the last batch may be short"
+        return "\n".join(
+            [
+                f"split {self.split!r} of {self.place}: {counted(self.records, 'record')} in "
+                f"{counted(self.files, 'file')}, {size(self.file_bytes)}",
+                f"1. decode  reads {counted(self.features, 'feature')} of every record, once: batches are gathered "
+                "from columns",
+                f"2. keep    holds them in {size(self.column_bytes)} of files in {self.folder}, mapped into memory: "
+                "nothing is decoded twice, and memory that others need is given back",
+                f"3. order   makes {order}, in {short}: any step of any worker can be made anew",
+                f"4. gather  takes {self.batch_size:,} rows at a time, {self.steps_per_epoch:,} batches an epoch: one "
+                "call for all numbers of a type, and for several small batches",
+            ]
         )
+
+    def __str__(self) -> str:
+        return self.describe()
