@@ -12,6 +12,7 @@ from numbers import Number
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
 
@@ -80,7 +81,8 @@ class KerasMetrics(Leaf):
         given = [np.concatenate(parts) for parts in zip(*gathered.waiting, strict=True)]
         for metric, kept in zip(self._metrics, gathered.kept, strict=True):
             metric.reset_states()
-            metric.update_state(*given)
+            # The call is eager. AutoGraph would first translate Keras's own code, for a second and more.
+            tf.autograph.experimental.do_not_convert(metric.update_state)(*given)
             fresh = [np.asarray(weight, np.float64) for weight in metric.get_weights()]
             kept[:] = _added(kept, fresh) if kept else fresh
         return _Gathered(gathered.kept)

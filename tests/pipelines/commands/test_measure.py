@@ -61,7 +61,7 @@ def make_model(units=1):
     return model
 
 def wide():
-    return make_model(3_000_000)
+    return make_model(300_000)
 """
 
 

@@ -74,7 +74,9 @@ def launched(
         options = ("--root", folder / "rehearsal", "--map", "s3://bucket=s3://bucket", "--fail", "Trainer")
         rehearsal = json.loads(infeed("rehearse", "job.yaml", *options, "--json", cwd=project))
         [version] = files.list_folders(f"{ROOT}/serving")
-        again = json.loads(infeed("rehearse", "job.yaml", *options[:-2], "--set", "epochs=2", "--json", cwd=project))
+        unjudged = project / "unjudged.yaml"
+        unjudged.write_text(without_evaluation((project / "job.yaml").read_text()))
+        again = json.loads(infeed("rehearse", unjudged.name, *options[:-2], "--set", "epochs=2", "--json", cwd=project))
         files.copy(f"{ROOT}/serving/{version}", str(folder / version))
         examples = rehearsal["outputs"]["CsvExampleGen"]["examples"][0]["uri"]
         held = [files.relative(file.path, examples) for file in files.list_files(examples, depth=1)]
@@ -99,6 +101,15 @@ def launched(
         here=here,
         there=folder / version,
     )
+
+
+def without_evaluation(job: str) -> str:
+    """Return the job whose only step after the Trainer is InputReport: to evaluate again takes seconds."""
+    spec = yaml.safe_load(job)
+    for name in ("Evaluator", "Pusher"):
+        del spec["root"]["dag"]["tasks"][name]
+    text: str = yaml.safe_dump(spec)
+    return text
 
 
 def first_steps_with_local_examples(job: str) -> str:
@@ -135,8 +146,10 @@ def test_the_artifacts_and_their_metadata_name_the_store(launched: SimpleNamespa
 
 def test_another_number_of_epochs_runs_the_trainer_and_what_follows(launched: SimpleNamespace) -> None:
     states = {node["name"]: node["state"] for node in launched.again["report"]["nodes"]}
-    assert {name for name, state in states.items() if state == "cached"} == {
-        *("CsvExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "Transform")
+    assert states == {
+        "CsvExampleGen-input": "done",
+        **dict.fromkeys(["CsvExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "Transform"], "cached"),
+        **dict.fromkeys(["Trainer", "InputReport"], "done"),
     }
 
 

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.slow
 TEMPLATE = Path(infeed.__file__).parent / "templates" / "tabular"
 # Like an environment without these packages: an import raises ModuleNotFoundError, and `find_spec` finds nothing.
 SCRIPT = """
-import json, sys
+import gc, json, sys
+gc.set_threshold(100_000, 50, 100)  # else a tenth of the time goes into garbage
 for name in ("tfx", "ml_metadata", "kfp"):
     sys.modules[name] = None
 from infeed.pipelines.cli import main
