@@ -12,7 +12,9 @@ pytestmark = pytest.mark.slow
 
 ALONE = "import sys, infeed.components.seams.tensorflow_alone; "
 # Each in a fork of its own of one process, so that none finds what another has loaded.
-FORKED = ALONE + """
+FORKED = (
+    ALONE
+    + """
 import os
 for code in sys.argv[1:]:
     if not (child := os.fork()):
@@ -21,6 +23,7 @@ for code in sys.argv[1:]:
         os._exit(0)
     assert not os.waitpid(child, 0)[1], code
 """
+)
 
 
 def said(*command: str, **environment: str) -> str:
