@@ -53,10 +53,24 @@ def batches(shards, tier, *, class_shares=None, **context):
     return build(plan(shards, spec, options, Machine(2, 1 << 30)), FUNCTIONS, **context)
 
 
-@pytest.mark.parametrize("class_shares", [{}, {"even": 0.25, "odd": 0.75}], ids=["all", "shares"])
-@pytest.mark.parametrize("workers", [WorkerContext(), WorkerContext(0, 2), WorkerContext(1, 2)], ids=str)
-@pytest.mark.parametrize("start_step", [0, 5, 27])
-def test_a_step_gathers_on_its_device_what_the_host_would_hand_over(shards, workers, start_step, class_shares):
+ALL, SHARES = {}, {"even": 0.25, "odd": 0.75}
+
+
+@pytest.mark.parametrize(  # every two of the values meet
+    ("start_step", "workers", "class_shares"),
+    [
+        (0, WorkerContext(), ALL),
+        (0, WorkerContext(0, 2), SHARES),
+        (0, WorkerContext(1, 2), SHARES),
+        (5, WorkerContext(), SHARES),
+        (5, WorkerContext(0, 2), ALL),
+        (5, WorkerContext(1, 2), ALL),
+        (27, WorkerContext(), ALL),
+        (27, WorkerContext(0, 2), ALL),
+        (27, WorkerContext(1, 2), SHARES),
+    ],
+)
+def test_a_step_gathers_on_its_device_what_the_host_would_hand_over(shards, start_step, workers, class_shares):
     told = {"workers": workers, "start_step": start_step, "class_shares": class_shares}
     placed, held = (batches(shards, tier, **told) for tier in ("device", "columns"))
     assert placed.element_spec == held.element_spec

@@ -118,9 +118,6 @@ def picture(spec):
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model
 
-def scene_of(inputs):
-    return {"boxes": inputs["boxes"]}
-
 def segment(spec):
     image = keras.Input(spec.inputs["image"].shape, name="image")
     x = keras.layers.Conv2D(8, 3, padding="same", activation="relu")(image)
@@ -281,6 +278,7 @@ def scenes(once: Callable[..., Path]) -> tuple[Path, list[dict[str, Any]]]:
     """A light rectangle of gray noise in each picture of 16 x 16 pixels, its mask and its box."""
     import tensorflow as tf
 
+    from infeed.components.transform.kinds.clean import Fill
     from infeed.components.transform.kinds.image import DecodeImage
 
     draw, rows = np.random.default_rng(0), []
@@ -297,11 +295,11 @@ def scenes(once: Callable[..., Path]) -> tuple[Path, list[dict[str, Any]]]:
         "boxes": tf.io.FixedLenFeature([4], tf.float32),
     }
     masks = DecodeImage(16, 16, channels=1, column="mask/encoded", output="mask", method="nearest")
+    features = [DecodeImage(16, 16, channels=1), masks, Fill("boxes", 0.0, values="all", length=4)]
 
     def write(folder: Path) -> None:
-        (folder / "user.py").write_text(MODELS)
         write_examples(folder, rows)
-        write_graph(folder / "both", rows, spec, [DecodeImage(16, 16, channels=1), masks], f"{folder}/user.py:scene_of")
+        write_graph(folder / "both", rows, spec, features)
 
     return once("scenes", write), rows
 
@@ -385,7 +383,7 @@ def train_here(place: Path, *args: Any, hyperparameters: Any = None, **options: 
     arguments = fn_args(place, *args, **options)
     (place / "fn_args_0.json").write_text(json.dumps(arguments))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(measure_ceiling.__kwdefaults__, "seconds", 0.1)
+        patch.setitem(measure_ceiling.__kwdefaults__, "seconds", 0.05)
         run_fn(FnArgs(hyperparameters=hyperparameters, **arguments))
     return place
 
@@ -404,15 +402,23 @@ def train(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def classifier(table: tuple[Path, list[dict[str, Any]]], once: Callable[..., Path]) -> Path:
-    """A model of the table's classes, trained for 30 epochs: the folders `model` and `run`."""
+def train_into() -> Callable[..., Path]:
+    """train_into(place, *as in train) -> `place`: for fixtures that several tests share."""
 
-    def write(place: Path) -> None:
+    def run(place: Path, *args: Any, **options: Any) -> Path:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("HOME", str(place))
-            train_here(place, table[0], "class", "table", label="kind", epochs=30)
+            return train_here(place, *args, **options)
 
-    return once("classifier", write)
+    return run
+
+
+@pytest.fixture(scope="session")
+def classifier(
+    table: tuple[Path, list[dict[str, Any]]], train_into: Callable[..., Path], once: Callable[..., Path]
+) -> Path:
+    """A model of the table's classes, trained for 12 epochs: the folders `model` and `run`."""
+    return once("classifier", lambda place: train_into(place, table[0], "class", "table", label="kind", epochs=12))
 
 
 class Started:

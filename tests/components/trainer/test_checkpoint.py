@@ -1,5 +1,6 @@
 """Checkpoints of the training loop on its own; `test_resume` kills a whole training."""
 
+import shutil
 from pathlib import Path
 
 import keras
@@ -68,14 +69,21 @@ def numbers(folder):
     return sorted(int(path.stem.partition("-")[2]) for path in Path(folder).glob("*.index"))
 
 
+@pytest.fixture(scope="module")
+def broken_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("broken")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "_PAUSE", 0)
+        with pytest.raises(BrokenOffError):
+            train(str(folder), Remembers(), Stop(1, 7))
+    return folder
+
+
 @pytest.fixture
-def broken(tmp_path, monkeypatch):
-    """A training of 3 x 10 steps, 4 a call, that broke off after 4 + 4 steps of its second epoch."""
+def broken(broken_once, tmp_path, monkeypatch):
+    """A training of 3 x 10 steps, 4 a call, that broke off after 4 + 4 steps of its second epoch: a copy of its own."""
     monkeypatch.setattr(checkpoint, "_PAUSE", 0)
-    remembers = Remembers()
-    with pytest.raises(BrokenOffError):
-        train(str(tmp_path), remembers, Stop(1, 7))
-    return str(tmp_path)
+    return shutil.copytree(broken_once, str(tmp_path), dirs_exist_ok=True)
 
 
 def test_the_newest_checkpoint_was_written_before_the_call_that_broke_off(broken):

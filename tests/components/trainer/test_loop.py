@@ -115,9 +115,14 @@ def by_rows(**options):
     return model, fitted
 
 
+@pytest.fixture(scope="module")
+def gathered():
+    return by_rows()
+
+
 @pytest.mark.parametrize("options", [{}, {"steps_per_call": 16}, {"max_steps": 13}, {"start_step": 14}])
-def test_steps_that_gather_their_rows_train_as_on_the_batches(options):
-    model, fitted = by_rows(**options)
+def test_steps_that_gather_their_rows_train_as_on_the_batches(options, gathered):
+    model, fitted = by_rows(**options) if options else gathered
     batches = script.row_batches(options.get("start_step", 0)).dataset()
     theirs, _, their_fitted = script.train_ours("one_device", train=batches, **options)
     assert [epoch.steps for epoch in fitted.epochs] == [epoch.steps for epoch in their_fitted.epochs]
@@ -126,7 +131,7 @@ def test_steps_that_gather_their_rows_train_as_on_the_batches(options):
 
 
 def test_the_ceiling_of_steps_that_gather_is_measured_on_constant_rows():
-    _, fitted = by_rows()
+    _, fitted = by_rows()  # of its own: to measure trains on
     assert fitted.train_steps.experimental_get_tracing_count() == 1
     call = next(iter(fitted.train))
     ceiling = script.measure_ceiling(fitted.train_steps, fitted.meter, script.ONE, call, script.BATCH, seconds=0.1)
@@ -152,8 +157,8 @@ def test_mirrored_over_two_devices_trains_to_the_same_weights(mirrored, by_keras
 
 
 @pytest.mark.tfx
-def test_mirrored_replicas_gather_their_own_rows(mirrored):
-    for ours, theirs in zip(mirrored["by_rows"], by_rows()[0].weights, strict=True):
+def test_mirrored_replicas_gather_their_own_rows(mirrored, gathered):
+    for ours, theirs in zip(mirrored["by_rows"], gathered[0].weights, strict=True):
         np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-6)
 
 

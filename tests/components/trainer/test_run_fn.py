@@ -55,7 +55,7 @@ def test_the_transformed_features_come_with_the_label_for_evaluator(table, class
 
 def test_a_regression_answers_with_a_number(table, train, example):
     folder, rows = table
-    model = load(train(folder, "number", "number", label="n", task="regression", epochs=40))
+    model = load(train(folder, "number", "number", label="n", task="regression", epochs=15))
     answer = answers(model, [example({"x": row["x"]}) for row in rows])
     assert np.corrcoef(answer["prediction"], [row["n"] for row in rows])[0, 1] > 0.9
 
@@ -79,8 +79,8 @@ def test_pictures_are_augmented_in_training_and_only_normalised_in_serving(pictu
     import tensorflow as tf
 
     folder, rows = pictures
-    options = {"augment": Augment(shift=1, rotate=5.0, cutout=2), "normalise": Normalise(), "epochs": 10}
-    trained = train(folder, "class", "picture", label="label/text", stage_seconds=0.5, **options)
+    options = {"augment": Augment(shift=1, rotate=5.0, cutout=2), "normalise": Normalise(), "epochs": 5}
+    trained = train(folder, "class", "picture", label="label/text", stage_seconds=0.05, **options)
     profile = json.loads((trained / "run" / "input_profile.json").read_text())
     stages = {one["name"]: one["once"] for one in profile["stages"]}
     assert list(stages)[:1] == ["read"]
@@ -110,7 +110,7 @@ def test_num_steps_ends_training_at_exactly_that_step(table, train):
 def test_half_precision_weights_of_classes_and_a_trace_of_steps_go_together(table, train, example):
     folder, rows = table
     options = {"mixed_precision": "bfloat16", "class_weight": {"big": 1e4}, "profile_steps": [2, 3]}
-    trained = train(folder, "class", "table", label="kind", epochs=40, **options)
+    trained = train(folder, "class", "table", label="kind", epochs=20, **options)
     answer = answers(load(trained), [example({"x": row["x"]}) for row in rows])
     assert answer["probabilities"].dtype.name == "float32"
     told, true = answer["class"].numpy().ravel().tolist(), [row["kind"] for row in rows]
@@ -120,7 +120,7 @@ def test_half_precision_weights_of_classes_and_a_trace_of_steps_go_together(tabl
 
 def test_the_same_seed_gives_the_same_model(table, classifier, train, example):
     serialized = [example({"x": row["x"]}) for row in table[1]]
-    again = train(table[0], "class", "table", label="kind", epochs=30)
+    again = train(table[0], "class", "table", label="kind", epochs=12)
     one, other = (answers(load(trained), serialized)["probabilities"] for trained in (classifier, again))
     np.testing.assert_array_equal(one, other)
 

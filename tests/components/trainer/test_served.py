@@ -28,13 +28,14 @@ PICTURES = {"label": "label/text", "augment": Augment(shift=1), "normalise": Nor
 )
 def test_all_loaders_answer_as_the_fitted_model(request, train, answers_alike, data, graph, model, options):
     folder, rows = request.getfixturevalue(data)
-    place = train(folder, graph, model, callbacks_fn="callbacks", **options)
+    place = train(folder, graph, model, callbacks_fn="callbacks", epochs=1, **options)
     answers_alike(place, rows)
 
 
 def test_half_precision_is_served_as_it_was_fitted(table, train, answers_alike):
     folder, rows = table
-    place = train(folder, "class", TABULAR, label="kind", callbacks_fn="callbacks", mixed_precision="bfloat16")
+    options = {"label": "kind", "epochs": 1, "mixed_precision": "bfloat16"}
+    place = train(folder, "class", TABULAR, callbacks_fn="callbacks", **options)
     answers_alike(place, rows, tolerance=1e-2)  # a step of bfloat16 is 0.004; compiled code rounds less often
 
 

@@ -118,7 +118,7 @@ def test_ragged_ids_are_trained_on_and_served_with_the_numbers_of_the_fitted_wei
 ) -> None:
     import tensorflow as tf
 
-    options = {"label": "verdict", "epochs": 10, "feed": FeedOptions(batch_size=16, tier=tier)}
+    options = {"label": "verdict", "epochs": 5, "feed": FeedOptions(batch_size=16, tier=tier)}
     place = train(folder, "class", f"{folder}/user.py:reader", callbacks_fn="callbacks", **options)
     rows = reviews()
     served = tf.saved_model.load(str(place / "model")).signatures
