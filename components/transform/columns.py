@@ -229,14 +229,18 @@ class TracedPass:
 
     def __init__(self, of: AnalysisPass) -> None:
         self._of = of
-        self._makes = makes = {stream: make for (stream, _), make in of.pending.items()}
+        self._makes = {stream: make for (stream, _), make in of.pending.items()}
+        self._graph: Callable[[Mapping[str, Raw]], list[dict[str, tf.Tensor]]] | None = None
 
-        @tf.function(autograph=False, reduce_retracing=True)
-        def streams(raw: Mapping[str, Raw]) -> list[dict[str, tf.Tensor]]:
-            columns = BatchColumns(raw, of.found)
-            return [_present(make(columns)) for make in makes.values()]
+    def _streams(self, raw: Mapping[str, Raw]) -> list[dict[str, tf.Tensor]]:
+        if self._graph is None:  # traced once, not again for a second batch of another size
+            forms = {name: _of_any_size(one) for name, one in raw.items()}
+            self._graph = tf.function(self._computed, [forms], autograph=False)
+        return self._graph(dict(raw))
 
-        self._streams = streams
+    def _computed(self, raw: Mapping[str, Raw]) -> list[dict[str, tf.Tensor]]:
+        columns = BatchColumns(raw, self._of.found)
+        return [_present(make(columns)) for make in self._makes.values()]
 
     def over(self, batches: Batches) -> Filled:
         """Return the analyses of the rows, if there are any; raise InfeedError if rows have several values, not one."""
@@ -247,7 +251,7 @@ class TracedPass:
         return filled
 
     def _add(self, raw: Mapping[str, Raw], filled: Filled) -> None:
-        made = zip(self._makes, self._streams(dict(raw)), strict=True)
+        made = zip(self._makes, self._streams(raw), strict=True)
         parts = {stream: {name: tensor.numpy() for name, tensor in part.items()} for stream, part in made}
         for stream, need in self._of.pending:
             if (stream, need) not in filled:
@@ -260,6 +264,15 @@ class TracedPass:
                 given = self._makes[stream].keywords
                 of = given.get("feature") or f"column {given['column']!r}"
                 raise InfeedError(error.what, where=f"{of}; {error.where}", do=error.do) from error
+
+
+def _of_any_size(raw: Raw) -> tf.TypeSpec:
+    """Return the type of a column in batches of any number of rows, whose lists have any lengths."""
+    if isinstance(raw, tf.SparseTensor):
+        return tf.SparseTensorSpec([None] * raw.shape.rank, raw.dtype)
+    if isinstance(raw, tf.RaggedTensor):
+        return tf.RaggedTensorSpec([None, *raw.shape[1:]], raw.dtype, raw.ragged_rank, raw.row_splits.dtype)
+    return tf.TensorSpec([None, *raw.shape[1:]], raw.dtype)
 
 
 def reading(batches: Batches) -> Callable[[AnalysisPass], Filled]:

@@ -157,7 +157,7 @@ def write_image(form: str, **options: Any) -> bytes:
 
 
 def write_picture_list() -> bytes:
-    return b"path,label\n" + b"".join(b"%d.png,%s\n" % (n % 4, b"cat dog".split()[n % 2]) for n in range(60))
+    return b"path,label\n" + b"".join(b"%d.png,%s\n" % (n % 4, b"cat dog".split()[n % 2]) for n in range(20))
 
 
 VALID: dict[str, Callable[[], bytes]] = {

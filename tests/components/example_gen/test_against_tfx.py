@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -83,9 +82,10 @@ def test_odd_cells(tmp_path: Path, both: Callable[[str], tuple[Any, Any]]) -> No
 @pytest.mark.skipif(not TAXI.exists(), reason="no taxi data in a folder shared/data beside the checkout")
 def test_taxi_trips(tmp_path: Path, both: Callable[[str], tuple[Any, Any]]) -> None:
     (tmp_path / "in").mkdir()
-    shutil.copy(TAXI, tmp_path / "in")
+    header, *trips = TAXI.read_text().splitlines(keepends=True)
+    (tmp_path / "in" / TAXI.name).write_text("".join([header, *trips[::5]]))
     ours, theirs = both(f"{tmp_path}/in")
-    assert sum(sum(found.values()) for found in ours.values()) == 15_002
+    assert sum(sum(found.values()) for found in ours.values()) == 3_001
     assert ours == theirs
 
 

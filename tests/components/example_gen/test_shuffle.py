@@ -149,7 +149,7 @@ def opened(sizes: Sequence[int], shards: int, folder: Path, monkeypatch: pytest.
 @pytest.mark.slow
 def test_opens_grow_with_the_input_and_no_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {
-        spills: opened([4] * spills, spills // 7, tmp_path / str(spills), monkeypatch) for spills in (100, 1_000, 5_000)
+        spills: opened([4] * spills, spills // 7, tmp_path / str(spills), monkeypatch) for spills in (100, 500, 2_000)
     }
     for counts in found.values():
         assert counts["opens"] > 0

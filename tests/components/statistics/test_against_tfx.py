@@ -28,7 +28,7 @@ def splits(every_type: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
     found = {"train": every_type, "eval": pa.RecordBatch.from_arrays(few.columns[1:], few.schema.names[1:])}
     if TAXI.exists():
         table = pq.read_table(TAXI).combine_chunks()
-        found |= {"taxi": table.to_batches()[0].slice(0, 8_000), "taxi_eval": table.to_batches()[0].slice(8_000, 4_000)}
+        found |= {"taxi": table.to_batches()[0].slice(0, 3_000), "taxi_eval": table.to_batches()[0].slice(8_000, 1_500)}
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,7 @@ def _execute(
     Returns:
       output -> its folder
     """
+    from tfx.components.util import udf_utils
     from tfx.types import channel_utils, standard_artifacts
 
     data = data or folder / "data"
@@ -102,12 +104,25 @@ def _execute(
     if cache:
         inputs["analyzer_cache"] = [_at(standard_artifacts.TransformCache(), cache)]
     component = kind(**{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()}, **options)
-    component._resolve_pip_dependencies(str(folder / "root"))
+    with pytest.MonkeyPatch.context() as patch:
+        package = functools.partial(_packaged, udf_utils.package_user_module_file)
+        patch.setattr(udf_utils, "package_user_module_file", package)
+        component._resolve_pip_dependencies(str(folder / "root"))
     outputs = {name: [_at(channel.type(), folder / name)] for name, channel in component.outputs.items()}
     executor = component.executor_spec.executor_class
     context = executor.Context(beam_pipeline_args=[*beam_pipeline_args], tmp_dir=str(folder / "tmp"), unique_id="1")
     executor(context).Do(inputs, outputs, dict(component.exec_properties))
     return {name: folder / name for name in outputs}
+
+
+_wheels: dict[tuple[str, str], tuple[str, str]] = {}
+
+
+def _packaged(package: Callable[..., tuple[str, str]], name: str, module: str, root: str) -> tuple[str, str]:
+    """TFX's wheel of a module file, which is made once for all runs: that takes pip two seconds."""
+    if (name, module) not in _wheels:
+        _wheels[name, module] = package(name, module, root)
+    return _wheels[name, module]
 
 
 def _at(artifact: Any, folder: Path) -> Any:

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
-from infeed.components.transform.columns import as_column
+from infeed.components.transform.columns import analyze, as_column, reading
+from infeed.components.transform.kinds.scale import ZScore
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -80,3 +81,12 @@ def test_a_row_of_several_values_is_an_error_that_names_the_column() -> None:
 def test_a_fixed_shape_of_several_values_is_an_error_that_names_the_column() -> None:
     with pytest.raises(InfeedError, match=r"column 'embedding' holds \(8,\) values a row"):
         as_column("embedding", tf.zeros([2, 8]), many=False)
+
+
+def test_batches_of_several_sizes_are_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To trace a graph takes seconds where there are many columns."""
+    traced: list[tf.Tensor] = []
+    monkeypatch.setattr(ZScore, "analyzed", lambda feature, column: traced.append(column.values) or column)
+    batches: list[dict[str, tf.SparseTensor]] = [{"fare": ROWS[:size].to_sparse()} for size in (3, 1, 2)]
+    analyze([ZScore("fare")], reading(batches), {})
+    assert len(traced) == 1

@@ -1,4 +1,7 @@
-"""Declared features beside tft's own functions of the same meaning, analyzed on the same rows by tft on Beam."""
+"""Declared features beside tft's own functions of the same meaning, analyzed on the same rows by tft on Beam.
+
+Covers `kinds/text` as well.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from infeed.components.beam_runner import local_runner
+from infeed.components.transform.kinds.clean import LowerCase, Tokens
 from infeed.components.transform.kinds.encode import Bucketize, Hash, OneHot, Vocabulary
 from infeed.components.transform.kinds.scale import MinMax, ZScore
+from infeed.components.transform.kinds.text import BagOfWords
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow]
 
 ROWS = 400
+REVIEWS = [b"Good, good coffee", None, b"the coffee was good", b"", b"bad tea", b"the tea was so so"]
+WORDS = 7  # different ones in all reviews
 RNG = np.random.default_rng(11)
 COLUMNS: Mapping[str, Any] = {
     "age": RNG.normal(40, 12, ROWS).astype(np.float32),
@@ -22,7 +30,9 @@ COLUMNS: Mapping[str, Any] = {
     # Of 30 words most occur equally often as others: the order of those decides.
     "word": np.array([b"word %d" % number for number in RNG.integers(0, 30, ROWS)], object),
     "city": RNG.choice(np.array([b"Basel", b"Bern", b"Chur"], object), ROWS),
+    "review": RNG.choice(np.array(REVIEWS, object), ROWS),
 }
+STEPS = (LowerCase(), Tokens())
 CUT = 13
 FEATURES = [
     ZScore("age"),
@@ -36,6 +46,8 @@ FEATURES = [
     OneHot("city"),
     Hash("word", 7, output="hashed"),
     Bucketize("age", 4, output="bucket"),
+    BagOfWords("review", clean=STEPS, weights="tf_idf"),
+    BagOfWords("review", output="few_words", clean=STEPS, size=4, weights="tf_idf", smooth=False),
 ]
 
 
@@ -46,6 +58,16 @@ def preprocessing_fn(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
     age, word, city = inputs["age"], inputs["word"], inputs["city"]
     index = tft.compute_and_apply_vocabulary
+
+    def weighed(words: int, smooth: bool) -> Any:
+        """[rows, words], without the place that tft keeps for tokens out of the vocabulary."""
+        places, weights = tft.tfidf(index(tokens, top_k=words, num_oov_buckets=1), words + 1, smooth=smooth)
+        cells = tf.stack([places.indices[:, 0], places.values], 1)
+        bags = tf.scatter_nd(cells, weights.values, [places.dense_shape[0], words + 1])
+        return tf.ensure_shape(bags, [None, words + 1])[:, :words]
+
+    texts = tf.strings.regex_replace(tf.strings.lower(inputs["review"][:, 0]), r"\W+", " ")
+    tokens = tf.strings.split(texts).to_sparse()
     return {
         "age": tft.scale_to_z_score(age),
         "trips": tft.scale_to_z_score(inputs["trips"]),
@@ -58,12 +80,15 @@ def preprocessing_fn(inputs: Mapping[str, Any]) -> dict[str, Any]:
         "city": tf.one_hot(index(city, num_oov_buckets=1)[:, 0] + 1, 5),
         "hashed": tft.hash_strings(word, 7) + 1,
         "bucket": tft.bucketize(age, 4, epsilon=0.001) + 1,
+        "review": weighed(WORDS, smooth=True),
+        "few_words": weighed(4, smooth=False),
     }
 
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     """What tft makes of the rows, and its vocabulary."""
+    import apache_beam as beam
     import tensorflow as tf
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
@@ -71,13 +96,16 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     folder = tmp_path_factory.mktemp("tft")
     types = {"f": tf.float32, "i": tf.int64, "O": tf.string}
     spec = {name: tf.io.FixedLenFeature([1], types[column.dtype.kind]) for name, column in COLUMNS.items()}
-    rows = [dict(zip(COLUMNS, ([cell] for cell in row), strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
-    with tft_beam.Context(temp_dir=str(folder)):
-        data = (rows, tft.DatasetMetadata.from_feature_spec(spec))
-        (transformed, _), graph = data | tft_beam.AnalyzeAndTransformDataset(preprocessing_fn)
-        graph | tft_beam.WriteTransformFn(str(folder / "graph"))
-    words = tft.TFTransformOutput(str(folder / "graph")).vocabulary_by_name("word")
-    return {name: np.array([row[name] for row in transformed]) for name in transformed[0]} | {"words": np.array(words)}
+    columns = {name: [b"" if cell is None else cell for cell in cells] for name, cells in COLUMNS.items()}
+    rows = [dict(zip(columns, ([cell] for cell in row), strict=True)) for row in zip(*columns.values(), strict=True)]
+    metadata = tft.DatasetMetadata.from_feature_spec(spec)
+    with local_runner(), beam.Pipeline() as pipeline, tft_beam.Context(temp_dir=str(folder)):
+        analyzed = (pipeline | beam.Create(rows), metadata) | tft_beam.AnalyzeDataset(preprocessing_fn)
+        _ = analyzed | tft_beam.WriteTransformFn(str(folder / "graph"))
+    graph = tft.TFTransformOutput(str(folder / "graph"))
+    raw = {name: tf.constant(cells, types[COLUMNS[name].dtype.kind])[:, tf.newaxis] for name, cells in columns.items()}
+    made = {name: one.numpy() for name, one in graph.transform_raw_features(raw).items()}
+    return made | {"words": np.array(graph.vocabulary_by_name("word"))}
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +122,11 @@ def test_indices_and_vectors_equal_tfts(name: str, ours: Mapping[str, Any], thei
 @pytest.mark.parametrize("name", ["age", "trips", "age_of_city", "age_range", "range_of_city"])
 def test_scaled_numbers_equal_tfts(name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
     np.testing.assert_allclose(ours[name], theirs[name], rtol=2e-5, atol=2e-6)  # tft computes in float32
+
+
+@pytest.mark.parametrize("name", ["review", "few_words"])
+def test_tf_idf_weighs_as_tft_does(name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
+    np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-6)
 
 
 def test_buckets_differ_from_tfts_by_the_error_of_its_sketch(

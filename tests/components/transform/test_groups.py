@@ -16,7 +16,7 @@ from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Power, R
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow]
 
-COLUMNS, ROWS = 20, 40
+COLUMNS, ROWS = 10, 40
 KINDS: dict[str, Callable[[str], Feature]] = {
     "z_score": ZScore,
     "z_score_filled": lambda name: ZScore(name, fill=1.5),
@@ -93,8 +93,8 @@ def test_together_gives_what_each_feature_gives_alone(
 ) -> None:
     from infeed.components.transform import groups
 
-    monkeypatch.setattr(groups, "FEWEST", 8)
-    monkeypatch.setattr(groups, "MOST", 12)
+    monkeypatch.setattr(groups, "FEWEST", 4)
+    monkeypatch.setattr(groups, "MOST", 6)
     columns = columns_of(kind, sparse=sparse)
     features, batch = [KINDS[kind](name) for name in columns], batch_of(columns, sparse=sparse)
     found = found_of(features, columns)

@@ -90,7 +90,7 @@ CELLS = st.one_of(
 ROWS = st.lists(st.lists(CELLS, min_size=2, max_size=2), min_size=1, max_size=14)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)  # of 70 ms each
 @given(rows=ROWS, task_bytes=st.integers(3, 60), line_end=st.sampled_from(["\n", "\r\n", "\r"]), data=st.data())
 def test_a_csv_by_a_sample_is_the_csv_read_whole(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], task_bytes: int, line_end: str, data: st.DataObject

@@ -164,10 +164,15 @@ def test_what_needs_beam_is_done_by_beam_and_said(
         ran.append(True)
 
     monkeypatch.setattr(executor.TransformProcessor, "_RunBeamImpl", on_beam)
-    given = {"preprocessing_fn": f"{TAXI}.preprocessing_fn", "materialize": False, **LEAN, "disable_statistics": False}
+    given = {
+        "preprocessing_fn": f"{PENGUIN}.preprocessing_fn",
+        "materialize": False,
+        **LEAN,
+        "disable_statistics": False,
+    }
     given["stats_options_updater_fn"] = f"{__file__}:sampled"
     with caplog.at_level(logging.INFO):
-        execute(Transform, tmp_path, [{"train": list(trips(3)), "eval": []}], SCHEMA, **given)
+        execute(Transform, tmp_path, [{"train": list(penguins(3)), "eval": []}], OF_PENGUINS, **given)
     assert ran == [True]
     assert "Transform runs on Beam: only TFDV makes such statistics: stats_options.sample_rate is 0.5" in caplog.text
 
@@ -194,8 +199,8 @@ def test_without_a_name_tfx_transforms_on_beam_and_the_log_says_so(
     monkeypatch.setattr(executor.TransformProcessor, "_RunBeamImpl", on_beam)
     take_away(seam)
     with caplog.at_level(logging.WARNING):
-        given = {"preprocessing_fn": f"{TAXI}.preprocessing_fn", "materialize": False, **LEAN}
-        execute(Transform, tmp_path, [{"train": list(trips(3)), "eval": []}], SCHEMA, **given)
+        given = {"preprocessing_fn": f"{PENGUIN}.preprocessing_fn", "materialize": False, **LEAN}
+        execute(Transform, tmp_path, [{"train": list(penguins(3)), "eval": []}], OF_PENGUINS, **given)
     assert ran == [executor.TransformProcessor]
     assert "_taken_away" in caplog.text
     assert "TFX's own executor" in caplog.text
@@ -211,12 +216,12 @@ def test_without_tfxs_hooks_tfx_finds_the_function_and_declared_features_are_ref
     from infeed.components.transform.kinds.clean import Fill
 
     take_away("tfx.USER_FUNCTIONS")
-    given = {"preprocessing_fn": f"{TAXI}.preprocessing_fn", "materialize": False, **LEAN}
-    spans = [{"train": list(trips(3)), "eval": []}]
+    given = {"preprocessing_fn": f"{PENGUIN}.preprocessing_fn", "materialize": False, **LEAN}
+    spans = [{"train": list(penguins(3)), "eval": []}]
     with caplog.at_level(logging.WARNING):
-        made = execute(Transform, tmp_path / "alone", spans, SCHEMA, **given)
+        made = execute(Transform, tmp_path / "alone", spans, OF_PENGUINS, **given)
     assert "_taken_away" in caplog.text
     features = tft.TFTransformOutput(str(made["transform_graph"])).transformed_feature_spec()
-    assert "payment_type_xf" in features
+    assert "body_mass_g_xf" in features
     with pytest.raises(InfeedError, match="_taken_away"):
-        execute(Transform, tmp_path / "beside", spans, SCHEMA, features=[Fill("fare", 0.0)], **given)
+        execute(Transform, tmp_path / "beside", spans, OF_PENGUINS, features=[Fill("body_mass_g", 0.0)], **given)

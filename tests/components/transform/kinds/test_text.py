@@ -1,10 +1,8 @@
-"""Bags of words beside scikit-learn and tft."""
+"""Bags of words beside scikit-learn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -55,44 +53,6 @@ def test_lists_of_categories_are_bags_too(transform: Transform) -> None:
     assert found.tolist() == [[2, 1], [0, 0], [1, 0]]
     numbers = transform({"x": [[7, 7], [8], []]}, [BagOfWords("x", values="all", weights="tf_idf")])["x"]
     np.testing.assert_allclose(numbers, np.array([[1, 0], [0, 1], [0, 0]]) * (1 + np.log(4 / 2)), rtol=1e-6)
-
-
-@pytest.mark.tfx
-def test_tf_idf_weighs_as_tft_does(transform: Transform, tmp_path: Path) -> None:
-    cases: dict[str, tuple[int | None, bool]] = {"all": (None, True), "cut": (4, False)}
-    features = [
-        BagOfWords("x", output=name, clean=STEPS, size=size, weights="tf_idf", smooth=smooth)
-        for name, (size, smooth) in cases.items()
-    ]
-    found, expected = transform({"x": REVIEWS}, features), _of_tft(cases, tmp_path)
-    for name in cases:
-        np.testing.assert_allclose(found[name], expected[name], rtol=1e-6)
-
-
-def _of_tft(cases: Mapping[str, tuple[int | None, bool]], folder: Path) -> dict[str, np.ndarray]:
-    """[rows, words] each, without the place that tft keeps for tokens out of the vocabulary."""
-    import tensorflow as tf
-    import tensorflow_transform as tft
-    import tensorflow_transform.beam as tft_beam
-
-    def weighed(tokens: Any, size: int | None, smooth: bool) -> Any:
-        words = len(counted()[1]) if size is None else size
-        index = tft.compute_and_apply_vocabulary(tokens, top_k=size, num_oov_buckets=1)
-        places, weights = tft.tfidf(index, words + 1, smooth=smooth)
-        cells = tf.stack([places.indices[:, 0], places.values], 1)
-        bags = tf.scatter_nd(cells, weights.values, [places.dense_shape[0], words + 1])
-        return tf.ensure_shape(bags, [None, words + 1])[:, :words]
-
-    def preprocessing_fn(inputs: dict[str, Any]) -> dict[str, Any]:
-        text = tf.strings.regex_replace(tf.strings.lower(inputs["x"]), r"\W+", " ")
-        tokens = tf.strings.split(text).to_sparse()
-        return {name: weighed(tokens, *case) for name, case in cases.items()}
-
-    rows = [{"x": text or b""} for text in REVIEWS]
-    metadata = tft.DatasetMetadata.from_feature_spec({"x": tf.io.FixedLenFeature([], tf.string)})
-    with tft_beam.Context(temp_dir=str(folder)):
-        (transformed, _), _ = (rows, metadata) | tft_beam.AnalyzeAndTransformDataset(preprocessing_fn)
-    return {name: np.array([row[name] for row in transformed]) for name in cases}
 
 
 @pytest.mark.parametrize(

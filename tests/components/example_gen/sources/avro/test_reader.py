@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
@@ -201,7 +200,10 @@ def test_an_array_of_what_takes_no_bytes_is_refused(tmp_path: Path) -> None:
 def test_any_byte_of_a_file_may_be_damaged(tmp_path: Path) -> None:
     path = write(tmp_path, schema_of(n="int", x=["null", "double"], p=PLACE), [{"n": 1, "p": {"name": "a"}}])
     whole = path.read_bytes()
-    for place, bit in itertools.product(range(len(whole)), (0, 6, 7)):
+    text = range(whole.index(b"{"), whole.rindex(b"}"))  # the schema, most of the file
+    for place, bit in ((place, bit) for place in range(len(whole)) for bit in (0, 6, 7)):
+        if place in text and bit != (0, 6, 7)[place % 3]:
+            continue
         path.write_bytes(bytes([*whole[:place], whole[place] ^ 1 << bit, *whole[place + 1 :]]))
         with suppress(InfeedError):
             assert len(list(rows_of(open_(tmp_path)))) == 1
