@@ -54,7 +54,7 @@ def main() -> None:
     reported = list(limited(tasks(given.runs, given.labels), options))
     print(f"all tasks have reported: {peak()}")
     start = time.perf_counter()
-    _, spills = plan_writes(reported, buckets.names, buckets, options)
+    _, spills = plan_writes(reported, buckets.names, buckets, options, place="")
     with tempfile.TemporaryDirectory() as folder:
         for split, found in spills.items():
             list_spills(folder, split, found)
