@@ -139,12 +139,15 @@ class SavedModel:
 
 
 def model_folder(path: str) -> str:
-    """Return the folder of a SavedModel: `path`, or the newest version in it; raise InfeedError if there is none."""
+    """Return the folder of a SavedModel: `path`, or the newest complete version in it, as a push writes its file last.
+
+    Raises InfeedError if there is none.
+    """
     if files.exists(files.join(path, _FILE)):
         return path
     inside = files.list_folders(path) if files.is_folder(path) else []
     versions = sorted((name for name in inside if name.isdigit()), key=int, reverse=True)
-    for folder in (files.join(path, version) for version in versions[:1]):
+    for folder in (files.join(path, version) for version in versions):
         if files.exists(files.join(folder, _FILE)):
             return folder
     raise InfeedError(

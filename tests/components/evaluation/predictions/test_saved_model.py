@@ -64,7 +64,8 @@ def test_an_export_of_the_trainer_says_which_feature_an_argument_takes(tmp_path:
     assert signature({"image/encoded": [b"123", b"1"]})["length"].tolist() == [3, 1]
 
 
-def test_the_newest_version_is_meant(tmp_path: Path) -> None:
+def test_the_newest_version_is_meant_that_has_been_pushed_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "11").mkdir()
     for version in ("9", "10", "temporary"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "saved_model.pb").touch()
