@@ -1,11 +1,10 @@
-"""A small convolutional network for small pictures.
+"""A small convolutional network for small images.
 
-`build_model` is called once, before training. It may return any compiled Keras 3 model whose inputs are named like the
-features of `spec.inputs`: what `features.py` asks for, as the Trainer feeds it.
+The Trainer calls `build_model` once, before training. The function may return any compiled Keras 3 model whose inputs
+have the names in `spec.inputs`, which are the features of `features.py`.
 
-`spec` says all that there is to fit: `inputs`, shapes and dtypes without the batch dimension; `task`; `classes` in the
-order of their indexes; `steps`, how many are planned; and your own `hparams`, which a config sets so:
-`hparams: {learning_rate: 0.001}`
+`spec` describes the data: `inputs` (shapes and dtypes without the batch dimension), `task`, `classes` in the order of
+their indices, `steps` (the planned number), and `hparams`, which the config sets: `hparams: {learning_rate: 0.001}`.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from infeed.components import ModelSpec
 
 
 def build_model(spec: ModelSpec) -> keras.Model:
-    """float32 image [height, width, channels] -> probabilities [classes], compiled."""
+    """Return a compiled model: float32 image [height, width, channels] -> probabilities [classes]."""
     image = keras.Input(spec.inputs["image"].shape, name="image")
     x = image
     filters = 32
-    # Halved until some four pixels are left of the shorter side, so that the depth fits pictures of any size.
+    # Each block halves the image until its shorter side has about four pixels, so the depth fits any image size.
     while min(x.shape[1:3]) > 4:
         x = _block(x, filters)
         x = keras.layers.MaxPooling2D()(x)
         filters = min(2 * filters, 256)
     x = _block(x, filters)
-    # Not Flatten: the mean of each filter needs few weights, and does not mind where in the picture something is.
+    # The mean of each filter needs fewer weights than Flatten, and does not depend on the position in the image.
     x = keras.layers.GlobalAveragePooling2D()(x)
     x = keras.layers.Dropout(0.2)(x)
     output = keras.layers.Dense(len(spec.classes), activation="softmax")(x)
     model = keras.Model({"image": image}, output)
-    # `hparams` are the user's own, from the project's config, and those that a search tries.
+    # `hparams` come from the config, and from the trials of a tuner.
     rate = spec.hparams.get("learning_rate", 2e-3)
     model.compile(
         optimizer=keras.optimizers.Adam(
@@ -44,10 +43,10 @@ def build_model(spec: ModelSpec) -> keras.Model:
 
 
 def _block(x: keras.KerasTensor, filters: int) -> keras.KerasTensor:
-    """Twice a convolution. It has no bias: the normalization after it adds an offset of its own."""
+    """Apply two convolutions, without a bias because the batch normalization adds an offset."""
     for _ in range(2):
         x = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
-        # Keras' momentum of 0.99 needs hundreds of steps before evaluation sees the right mean.
+        # With Keras' default of 0.99, the moving mean is wrong for the first hundreds of steps.
         x = keras.layers.BatchNormalization(momentum=0.9)(x)
         x = keras.layers.ReLU()(x)
     return x

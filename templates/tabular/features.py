@@ -1,10 +1,10 @@
-"""What becomes of each column, decided from a survey of the data.
+"""The features of a table, chosen by a survey of the data.
 
-A survey looks at the rows before anything is ingested. What you know better goes into `OWN`, and the survey decides the
-other columns. A list of your own needs no survey at all: `return [ZScore("age"), Vocabulary("city"), Label("bought")]`.
+The survey reads the rows before ingest, and proposes features for each column. `OWN` replaces these proposals. A fixed
+list needs no survey: `return [ZScore("age"), Vocabulary("city"), Label("bought")]`.
 
-This file is read together with the config, before TensorFlow is loaded, so that you hear of a mistake within seconds.
-Hence it does not import Keras, and the model has a file of its own.
+The command reads this file with the config, before it loads TensorFlow, so that it reports a mistake within seconds.
+For the same reason this file does not import Keras, and the model is in a separate file.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 from infeed.components import Feature, Label, Vocabulary, ZScore
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
-# Column -> the features to make of it, in place of those that are proposed; an empty list leaves the column out.
+# Column -> its features, which replace the proposed ones. An empty list skips the column.
 #   "age": [ZScore("age")]
 #   "income": [Bucketize("income", buckets=10), Log("income", output="log_income")]
 #   "city": [Vocabulary("city", size=1000)]
-#   "rooms": [Fill("rooms", 0)], the number as it is
+#   "rooms": [Fill("rooms", 0)]  # unscaled
 #   "customer": []
 OWN: Mapping[str, Sequence[Feature]] = {}
 
-# Of each number the model gets an encoding with so many places, unless more columns than MOST_ENCODED hold numbers.
+# Each number is encoded in PLACES intervals, unless the table has more than MOST_ENCODED columns of numbers.
 PLACES, MOST_ENCODED = 64, 128
-# Whole numbers of more values than PLACES, which so many rows share on average, are words as well. The model can learn
-# then what is special about each value, such as a day or a shop.
+# A column of integers also becomes a vocabulary if it has more than PLACES values, and at least SHARED rows for each on
+# average. The model can then learn a weight for each value, such as a day or a shop.
 SHARED, MOST_WORDS = 8, 2_000
 
 
@@ -53,24 +53,24 @@ def features(survey: TableSurvey) -> list[Feature]:
 
 
 def _are_words(column: ColumnSurvey, survey: TableSurvey) -> bool:
-    """Whether single values of a whole number are worth a weight of their own."""
+    """Return whether a column of integers also becomes a vocabulary."""
     is_number = column.type == "int" and any(type(feature) is ZScore for feature in column.features)
     return is_number and PLACES < (column.distinct or 0) <= min(MOST_WORDS, survey.rows // SHARED)
 
 
 def hparams(survey: TableSurvey) -> dict[str, Any]:
-    """Return the boundaries of encoded numbers, and the scale of the label, so that a regression starts from the mean.
+    """Return the boundaries of encoded numbers, and for a regression the scale of the label.
 
-    `build_model` finds them in `spec.hparams`, and takes `units`, `embedding_width` and `learning_rate` from there too.
+    `build_model` reads these values from `spec.hparams`, as well as `units`, `embedding_width` and `learning_rate`.
     """
     label = {"label_mean": survey.label.mean, "label_std": survey.label.std} if survey.task == "regression" else {}
     return {"boundaries": boundaries(survey), "places": PLACES, **label}
 
 
 def boundaries(survey: TableSurvey) -> dict[str, list[float]]:
-    """Quantiles of each column that becomes a ZScore, scaled likewise, by the name of the feature.
+    """Return the scaled quantiles of each column that becomes a ZScore, by the name of the feature.
 
-    A wider table gets none: its columns are too many for so many weights each.
+    A table with more than MOST_ENCODED such columns gets none, because the encodings would need too many weights.
     """
     columns = {column.name: column for column in survey.columns}
     scaled = [feature for feature in features(survey) if type(feature) is ZScore and feature.values == "one"]

@@ -1,11 +1,11 @@
-"""A dense network over scaled numbers, piecewise linear encodings of them, and embedded words.
+"""A dense network of scaled numbers, their piecewise linear encodings, and embedded words.
 
-`build_model` is called once, before training. It may return any compiled Keras 3 model whose inputs are named like the
-features of `spec.inputs`: what `features.py` asks for, as the Trainer feeds it.
+The Trainer calls `build_model` once, before training. The function may return any compiled Keras 3 model whose inputs
+have the names in `spec.inputs`, which are the features of `features.py`.
 
-`spec` says all that there is to fit: `inputs`, shapes and dtypes without the batch dimension; `vocabulary_sizes`, how
-many words each feature has that is an index of words; `task`; `classes` in the order of their indexes; and your own
-`hparams`; and `steps`, how many are planned.
+`spec` describes the data: `inputs` (shapes and dtypes without the batch dimension), `vocabulary_sizes` (number of words
+of each vocabulary feature), `task`, `classes` in the order of their indices, `hparams`, and `steps` (the planned
+number).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from infeed.components import ModelSpec
 
 
 def build_model(spec: ModelSpec) -> keras.Model:
-    """Build and compile a model of inputs [n], float32 or int64, for probabilities [classes] or a number [1]."""
-    # The keys name the inputs. Keras refuses an input of the name of a layer or operation, such as `dense` or `mean`.
+    """Return a compiled model: inputs [n], float32 or int64 -> probabilities [classes] or a number [1]."""
+    # The keys name the inputs, because Keras rejects an input named like a layer or operation, such as `dense`.
     inputs = {name: keras.Input(tensor.shape, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()}
     words = {name: size for name, size in spec.vocabulary_sizes.items() if spec.inputs[name].dtype.is_integer}
     numbers = [column for name, column in inputs.items() if name not in words]
@@ -30,11 +30,12 @@ def build_model(spec: ModelSpec) -> keras.Model:
         *_embed(inputs, words, spec.hparams.get("embedding_width")),
     ]
     x = keras.layers.Concatenate()(columns) if len(columns) > 1 else columns[0]
-    # `hparams` are the user's own, from the project's config, and those that a search tries.
+    # `hparams` come from the config, and from the trials of a tuner.
     for units in spec.hparams.get("units", (256, 128)):
         x = keras.layers.Dense(units, activation="relu")(x)
         x = keras.layers.Dropout(0.1)(x)
-    model = keras.Model([inputs], _head(x, spec))  # in a list, else Keras asks for inputs that have the keys as names
+    # In a list, because Keras expects the inputs of a dict to be named like its keys.
+    model = keras.Model([inputs], _head(x, spec))
     rate = spec.hparams.get("learning_rate", 2e-3)
     model.compile(
         optimizer=keras.optimizers.Adam(
@@ -49,16 +50,16 @@ def build_model(spec: ModelSpec) -> keras.Model:
 def _encode(
     inputs: Mapping[str, keras.KerasTensor], boundaries: Mapping[str, Sequence[float]], places: int
 ) -> list[keras.KerasTensor]:
-    """Piecewise linear encodings of numbers, each mapped to 8 values by weights of its own.
+    """Return piecewise linear encodings of numbers, each mapped to 8 values by separate weights.
 
-    After Y. Gorishniy and others, "On Embeddings for Numerical Features in Tabular Deep Learning" (2022): place j of an
-    encoding grows from 0 to 1 between boundaries j and j + 1, so that the network can treat each range differently.
+    Place j of an encoding grows from 0 to 1 between boundaries j and j + 1, so that the network can treat each range
+    differently (Y. Gorishniy and others, "On Embeddings for Numerical Features in Tabular Deep Learning", 2022).
     """
     names = [name for name in boundaries if name in inputs and inputs[name].shape == (None, 1)]
     if not names:
         return []
-    # Columns of few values have few boundaries. The places after the last one stay 0: no number reaches infinity. Their
-    # number is fixed, so that a later run, whose columns have other boundaries, can start from this one's weights.
+    # Columns of few values have few boundaries. The places after the last boundary stay 0, because no number reaches
+    # infinity. The number of places is fixed, so that a later run with other boundaries can start from these weights.
     places = max(places, *(len(boundaries[name]) - 1 for name in names))
     low = np.full((len(names), places), np.finfo("float32").max, "float32")
     width = np.ones_like(low)
@@ -76,17 +77,17 @@ def _encode(
 def _embed(
     inputs: Mapping[str, keras.KerasTensor], sizes: Mapping[str, int], width: int | None
 ) -> list[keras.KerasTensor]:
-    """Embeddings of words, of several in a row the mean. Columns of one width share a table, in rows of their own.
+    """Return embeddings of words, and the mean embedding of a column with several words in a row.
 
-    A thousand columns of words would otherwise be a thousand layers, which take minutes to build.
+    Columns of equal width share one embedding table, because Keras takes minutes to build a thousand layers.
     """
     alike: dict[tuple[int, ...], list[str]] = {}
     for name, size in sizes.items():
-        # Half as wide as there are words: a column of two words needs no more, and more than 32 seldom help a table.
+        # The width is half the number of words, and at most 32, because wider embeddings seldom help a table.
         alike.setdefault((width or min(32, 1 + size // 2), *inputs[name].shape[1:]), []).append(name)
     embedded = []
     for (dimensions, *_), names in alike.items():
-        # Index 0 is a missing value and the last one a word not seen in training, hence two rows more than words.
+        # Index 0 is a missing value, and the last index an unknown word, so there are two rows more than words.
         rows = np.array([sizes[name] + 2 for name in names])
         first = (np.cumsum(rows) - rows)[:, np.newaxis]
         indices = keras.ops.stack([inputs[name] for name in names], axis=1) + first  # [batch, columns, words in a row]
@@ -98,6 +99,6 @@ def _embed(
 def _head(x: keras.KerasTensor, spec: ModelSpec) -> keras.KerasTensor:
     if spec.task == "classification":
         return keras.layers.Dense(len(spec.classes), activation="softmax")(x)
-    # Scaled like the label, so that training starts at its mean and has not to find that first.
+    # The output has the scale of the label, so that training starts from its mean.
     scale = spec.hparams.get("label_std") or 1.0
     return keras.layers.Rescaling(scale, spec.hparams.get("label_mean", 0.0))(keras.layers.Dense(1)(x))

@@ -1,10 +1,10 @@
-"""What becomes of the sentences, decided from a survey of the data.
+"""The features of sentences, chosen by a survey of the data.
 
-A survey looks at the rows before anything is ingested, and tells which columns hold sentences. A list of your own needs
-no survey at all: `return [sentence("review"), Label("stars")]`.
+The survey reads the rows before ingest, and finds the columns that hold sentences. A fixed list needs no survey:
+`return [sentence("review"), Label("stars")]`.
 
-This file is read together with the config, before TensorFlow is loaded, so that you hear of a mistake within seconds.
-Hence it does not import Keras, and the model has a file of its own.
+The command reads this file with the config, before it loads TensorFlow, so that it reports a mistake within seconds.
+For the same reason this file does not import Keras, and the model is in a separate file.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any
 from infeed.components import Feature, InfeedError, Label, LowerCase, StripAccents, Tokens, Vocabulary
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
-# The columns to read, such as ("title", "review"); none named: all that hold sentences.
+# Columns to read, such as ("title", "review"). If empty, all columns that hold sentences.
 TEXTS: Sequence[str] = ()
 
-# Words, then pairs of neighbors, for "not good" says something else than "not" and "good".
+# Words, then pairs of neighbors, because "not good" means something else than "not" and "good".
 STEPS = (LowerCase(), StripAccents(), Tokens(ngrams=(1, 2)))
-# Of a row; words come first, so that a longer text loses its pairs before its words.
+# Indices of a row. Words come first, so that a longer text loses its pairs before its words.
 LENGTH = 128
-# The most frequent words and pairs. Those that occur once teach nothing, but share an index, which stands for all that
-# the model will meet later and has never seen.
+# The vocabulary has the SIZE most frequent words and pairs. Rarer ones share the index of unknown words, which the
+# model thereby learns.
 SIZE, MIN_COUNT = 20_000, 2
 
 
 def features(survey: TableSurvey) -> list[Feature]:
     """Return word indices of each text, and the label. Add features of other columns, such as `ZScore("age")`.
 
-    The survey has the `rows`, the `task`, the `label` with its `classes`, and `columns`, of which each has a `name`,
-    its `type` and the `features` that `infer_features` proposes for it.
+    The survey has the `rows`, the `task`, the `label` with its `classes`, and `columns`. Each column has a `name`, a
+    `type`, and the `features` that `infer_features` proposes.
     """
     texts = TEXTS or [column.name for column in survey.columns if _holds_sentences(column)]
     if not texts:
@@ -45,7 +45,7 @@ def features(survey: TableSurvey) -> list[Feature]:
 
 
 def sentence(column: str) -> Feature:
-    """int64 [LENGTH], filled up by 0. With the extra `text`, `Subwords` may take its place: see README.md."""
+    """Return a feature of word indices: int64 [LENGTH], padded with 0. README.md shows `Subwords` instead."""
     return Vocabulary(column, size=SIZE, min_count=MIN_COUNT, clean=STEPS, length=LENGTH)
 
 
@@ -54,8 +54,8 @@ def _holds_sentences(column: ColumnSurvey) -> bool:
 
 
 def hparams(survey: TableSurvey) -> dict[str, Any]:
-    """Return the scale of the label, so that a regression starts from the mean instead of 0.
+    """Return the scale of the label for a regression, so that training starts from its mean.
 
-    `build_model` finds them in `spec.hparams`, and takes `width` and `learning_rate` from there too.
+    `build_model` reads these values from `spec.hparams`, as well as `width` and `learning_rate`.
     """
     return {"label_mean": survey.label.mean, "label_std": survey.label.std} if survey.task == "regression" else {}
