@@ -171,7 +171,7 @@ def check_labels(options: object, name: str, labels: Mapping[str, str]) -> None:
 
 
 def _check_name(options: object, name: str) -> None:
-    do = "use the object's name in Kubernetes: lower-case letters, digits, - and ."
+    do = "use the object's name in Kubernetes: lower-case letters, digits, '-' and '.'"
     require(_NAME.fullmatch(getattr(options, name)), options, name, do)
 
 
