@@ -100,8 +100,8 @@ def split_names(root: str) -> list[str]:
 def flat_manifest(path: str) -> tuple[str, Manifest] | None:
     """Return the folder of flat TFRecord files and a manifest counted from their framing. None if there are none.
 
-    `path` is a folder, of which only TFRecord files are read, or one TFRecord file. Raises InfeedError if a file is
-    truncated or corrupt.
+    `path` is a TFRecord file, or a folder of TFRecord files, where other files are skipped. Raises InfeedError if a
+    file is truncated or corrupt.
     """
     root, by_split = flat_files(path)
     shards = sorted(file for found in by_split.values() for file in found)

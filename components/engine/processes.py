@@ -74,9 +74,9 @@ class Processes(Engine):
     def _give(
         self, function: Callable[[A], B], rest: Iterator[A], given: deque[tuple[A, _Future]]
     ) -> tuple[A, _Future] | None:
-        """Give each worker up to two items, of which one waits. Return the item that this process shall do.
+        """Submit up to two items to each worker. Return the item for this process, or None.
 
-        That item is chosen before those that wait, so that of two items a worker does not get both.
+        This process chooses its item before workers get a second one, so that two items go to two processes.
         """
         workers, own = self._workers.count, None
         busy = sum(not future.done() for _, future in given)

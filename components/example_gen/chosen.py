@@ -16,7 +16,7 @@ MISSING = "a required value is missing"
 
 
 def choose_rows(batch: pa.RecordBatch, options: IngestOptions, place: str, bad_rows: BadRows) -> pa.RecordBatch:
-    """Return the rows that pass the filter, and report those that lack a required value as bad rows of `place`.
+    """Return the rows that pass the filter. Report rows without a required value as bad rows of `place`.
 
     `batch` has all columns of the input, written or not. Raises InfeedError if a column is missing, the filter does not
     fit, or a bad row is not allowed.

@@ -75,7 +75,7 @@ def with_class_weights(batches: Batches, weights: Sequence[float]) -> Batches:
 def balanced(rows: Ints, classes: Sequence[str]) -> tuple[float, ...]:
     """Return weights that give all classes the same total weight and keep the total weight of all rows.
 
-    `rows` are counts, int64 [classes]. Without class names, labels are numbers, and only those that occur are classes.
+    `rows` are counts, int64 [classes]. Without class names, labels are numbers, and each number that occurs is a class.
     Raise InfeedError if a named class has no rows.
     """
     if classes and not rows.all():

@@ -26,7 +26,7 @@ _SHOWN = 30  # columns in the table; the prompt accepts the name of any column
 def decided(project: Project, given: Mapping[str, Any], *, may_ask: bool = True) -> PipelineConfig:
     """Resolve the config of a project. If the label is missing, ask for it on a terminal.
 
-    `given` are fields of `Overrides`. Nobody may be asked if the output is for a program.
+    `given` are fields of `Overrides`. The command asks nothing if its output is for a program.
 
     Raises:
       InfeedError: see `resolve`. If the label is missing and nobody can answer, the error suggests a command line.

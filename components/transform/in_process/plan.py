@@ -29,7 +29,7 @@ class UnknownNodesError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """An analysis of which everything is known except the rows."""
+    """An analysis that lacks only the rows."""
 
     graph: Graph  # the function, traced
     assets: Mapping[str, str]  # file name of each asset, by name of the asset

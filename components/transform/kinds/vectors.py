@@ -211,7 +211,7 @@ def _lines(file: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _parsed(block: list[bytes], first: int, width: int, path: str) -> tuple[list[bytes], Floats]:
-    """Split lines, of which the first is vector `first`, into words, which may contain spaces, and their vectors."""
+    """Split lines into words and their vectors. The first line is vector `first`, and words may contain spaces."""
     words, numbers = list[bytes](), list[bytes]()
     for number, line in enumerate(block, first):
         if (spaces := line.count(b" ")) < width:
