@@ -30,7 +30,7 @@ check: setup  ## lint, strict types, walls, and the quick tests that need no TFX
 	$(BIN)/codespell
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/mypy benchmarks
+	$(BIN)/mypy benchmarks scripts
 	$(BIN)/lint-imports --no-logo
 	$(PYTEST) -n 2 -m $(QUICK) --hypothesis-profile=quick
 

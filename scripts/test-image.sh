@@ -147,7 +147,7 @@ copy_tests() {
 # The tests on top of the image, in a layer that goes away again.
 build_suite() {
     cat >"$scratch/suite/Dockerfile" <<-END
-	FROM $image
+	FROM $image AS suite
 	USER 0
 	RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.crt,target=/run/secrets/ca.crt \\
 	    pip freeze --exclude tfx-infeed >/tmp/stack.txt && \\
@@ -156,16 +156,7 @@ build_suite() {
 	WORKDIR /home/app/suite
 	USER 1000
 	END
-    "$python" - "$scratch/suite" "$suite" "$scratch" <<-'END' || return
-	import pathlib, subprocess, sys
-	from infeed.pipelines.image.build import pip_secrets
-	from infeed.pipelines.containers import Build, find_engine
-	context, tag, scratch = sys.argv[1:]
-	build = Build(context, tag, target="", secrets=pip_secrets(pathlib.Path(scratch)))
-	done = subprocess.run(find_engine().build(build), capture_output=True, text=True)
-	print(done.stdout[-3000:] + done.stderr[-3000:] if done.returncode else "", end="")
-	sys.exit(done.returncode)
-	END
+    "$python" scripts/build_suite.py "$scratch/suite" "$suite" "$scratch"
 }
 
 # Runs a command as the image's own user, without the lock that processes it leaves behind would hold.

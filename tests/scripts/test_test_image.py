@@ -17,7 +17,7 @@ TOOLS = (
 PASSED, FAILED, NOT_MADE = 0, 1, 77
 BANNER = "THE IMAGE WAS NOT TESTED"
 
-# What is given with -c names the engine, what is read from stdin compares the code and builds the suite, -m rehearses.
+# What is given with -c names the engine, what is read from stdin compares the code, -m rehearses.
 PYTHON = '#!/bin/sh\n[ "$1" != "{fails}" ] || exit 1\n[ "$1" != -c ] || {{ [ -e "{bin}/docker" ] && echo docker; }}\n'
 
 
@@ -91,6 +91,12 @@ def test_an_image_of_other_code_is_not_tested(with_docker: Machine) -> None:
     done = with_docker.run()
     assert (done.returncode, "HOLDS OTHER CODE" in done.stdout) == (FAILED, True)
     assert "running the tests" not in done.stdout
+
+
+def test_tests_that_cannot_be_added_are_a_failure(with_docker: Machine) -> None:
+    with_docker.python(fails="scripts/build_suite.py")
+    done = with_docker.run()
+    assert (done.returncode, "THE TESTS CANNOT BE ADDED" in done.stdout) == (FAILED, True)
 
 
 def test_an_image_that_cannot_be_built_is_a_failure(with_docker: Machine) -> None:
