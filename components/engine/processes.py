@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import types
 from collections import deque
@@ -122,6 +124,7 @@ class _Pool:
         pays = bool(imports) and count > 1 and sys.platform == "linux"  # this process has to wait for the server
         self._started = _ForkedWorkers(imports) if pays else _SpawnedWorkers()
         self._pool: ProcessPoolExecutor | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None  # a killed process, and a fork, removes nothing
 
     def submit(self, function: Callable[[A], B], item: A) -> _Future:
         call = pickle.dumps((function, item))  # a call that cannot be unpickled is an error, not the death of a worker
@@ -129,7 +132,9 @@ class _Pool:
             with suppress(BrokenProcessPool):
                 return self._pool.submit(_call, call)
             self._pool.shutdown()
-        self._pool = ProcessPoolExecutor(self.count, self._started, _prepare, (self.count + 1, dict(os.environ)))
+        self._scratch = self._scratch or tempfile.TemporaryDirectory(prefix="infeed-workers-")
+        environment = os.environ | {"TMPDIR": self._scratch.name}
+        self._pool = ProcessPoolExecutor(self.count, self._started, _prepare, (self.count + 1, environment))
         return self._pool.submit(_call, call)
 
     def close(self, *, kill: bool) -> None:
@@ -137,6 +142,8 @@ class _Pool:
             worker.kill()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
 
 class _SpawnedWorkers(SpawnContext):
@@ -214,6 +221,7 @@ def _listed(result: Any) -> Any:
 def _prepare(processes: int, environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)  # a server that forks has that of its start
+    tempfile.tempdir = environment["TMPDIR"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process, and the parent handles it
     with suppress(OSError):  # where memory is short, Linux shall kill a worker, whose item is retried, not the parent
         Path("/proc/self/oom_score_adj").write_text(_KILL_FIRST)
@@ -222,9 +230,10 @@ def _prepare(processes: int, environment: dict[str, str]) -> None:
         os.environ.setdefault(name, threads)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
+        threading.Thread(target=_end_after, args=(parent, environment["TMPDIR"]), daemon=True).start()
 
 
-def _end_after(parent: Any) -> None:
+def _end_after(parent: Any, scratch: str) -> None:
     parent.join()
+    shutil.rmtree(scratch, ignore_errors=True)  # a killed parent does not remove it
     os._exit(1)

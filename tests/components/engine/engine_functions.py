@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,6 +46,14 @@ def twice(item: Item) -> Iterator[int]:
 
 def process(item: Item) -> int:
     return os.getpid()
+
+
+def temporary_file(item: Item) -> tuple[int, str]:
+    """As AutoGraph writes them: to be removed when the process ends, which a fork leaves out."""
+    time.sleep(0.1)  # so that each process has one
+    with tempfile.NamedTemporaryFile(delete=False) as file:
+        atexit.register(Path(file.name).unlink, missing_ok=True)
+    return os.getpid(), file.name
 
 
 def add(one: float, other: float) -> float:

@@ -92,6 +92,15 @@ def test_workers_have_the_environment_of_now_and_not_of_the_servers_start(
         assert {pid for pid, _ in found} > {os.getpid()}
 
 
+def test_temporary_files_of_workers_end_with_them(functions: ModuleType, imports: tuple[str, ...]) -> None:
+    with Processes(3, imports) as engine:
+        files = dict(engine.map(functions.temporary_file, [functions.Item(number) for number in range(6)]))
+    own = files.pop(os.getpid())
+    assert files
+    assert not any(Path(file).exists() for file in files.values())
+    Path(own).unlink()
+
+
 def test_the_first_error_arrives_as_it_was_raised(functions: ModuleType) -> None:
     with pytest.raises(InfeedError, match="3 is too large") as raised, Processes(2) as engine:
         list(engine.map(functions.refuse_from_three, [functions.Item(number) for number in range(9)]))
@@ -127,12 +136,20 @@ def test_workers_end_with_their_parent(
     script: Callable[..., list[str]], tmp_path: Path, ending: signal.Signals
 ) -> None:
     (started := tmp_path / "started").mkdir()
-    parent = subprocess.Popen(script("wait", started), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    (temporary := tmp_path / "temporary").mkdir()
+    parent = subprocess.Popen(
+        script("wait", started),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"TMPDIR": str(temporary)},
+    )
     wait_until(lambda: len(list(started.iterdir())) == 3)
+    assert list(temporary.glob("infeed-*"))
     parent.send_signal(ending)
     parent.wait(60)
     for child in started.iterdir():
         wait_until(lambda child=child: not alive(int(child.name)))  # type: ignore[misc]
+    assert not list(temporary.glob("infeed-*"))
 
 
 def test_a_failure_ends_its_own_workers_and_no_other_child_of_the_caller(functions: ModuleType) -> None:
