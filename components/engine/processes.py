@@ -132,7 +132,8 @@ class _Pool:
             with suppress(BrokenProcessPool):
                 return self._pool.submit(_call, call)
             self._pool.shutdown()
-        self._scratch = self._scratch or tempfile.TemporaryDirectory(prefix="infeed-workers-")
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="infeed-workers-", ignore_cleanup_errors=True)
         environment = os.environ | {"TMPDIR": self._scratch.name}
         self._pool = ProcessPoolExecutor(self.count, self._started, _prepare, (self.count + 1, environment))
         return self._pool.submit(_call, call)
