@@ -38,6 +38,7 @@ _KEEPING = (LoadColumns, CacheColumns, CacheRecords)
 TURNS = 7
 _FEWEST_TURNS = 5  # that show a spread
 _OF_MEMORY = 2  # turns
+_MOST_WAITS, _WAIT_SECONDS, _SETTLED_BYTES = 50, 0.01, 1 << 20
 _MOST_BYTES = 64 << 20  # of files whose rows a measurement keeps in memory once more
 _WINDOW = 10_000  # records
 _HOST = "CPU:0"
@@ -224,7 +225,7 @@ class _Loop:
 
         The memory of the process counts, and that of TensorFlow's allocator, which keeps large blocks.
         """
-        resident, held, peak = machine.reset_peak_memory(), 0, 0
+        resident, held, peak = _settled_memory(), 0, 0
         with suppress(ValueError):  # an allocator that does not count
             tf.config.experimental.reset_memory_stats(_HOST)
             held = tf.config.experimental.get_memory_info(_HOST)["current"]
@@ -253,6 +254,17 @@ class _Loop:
         if isinstance(last, tf.SparseTensor):
             return last.dense_shape[0]
         return tf.shape(last, tf.int64)[0] if last.shape.rank != 0 else tf.constant(1, tf.int64)
+
+
+def _settled_memory() -> int | None:
+    """Reset the peak, once TensorFlow has given back the memory of former iterators, which it does in the background."""
+    resident = machine.reset_peak_memory()
+    for _ in range(_MOST_WAITS):
+        time.sleep(_WAIT_SECONDS)
+        before, resident = resident, machine.reset_peak_memory()
+        if before is None or resident is None or before - resident < _SETTLED_BYTES:
+            break
+    return resident
 
 
 def _cost(loop: _Loop, taken: Sequence[tuple[float, float]], before: Sequence[tuple[float, float]] | None) -> StageCost:

@@ -102,7 +102,7 @@ def _run(
     if not from_node and (last := same_run(config, made_of)):
         _log.info("nothing has changed since the last run: return its cached results without loading TFX")
         return last.report(on_change), last.outcome
-    with importing(), _no_garbage_collection():
+    with importing(), _less_garbage_collection():
         from tfx.dsl.components.common.resolver import Resolver
 
         from infeed.pipelines.local.outcome import read_outcome
@@ -165,13 +165,17 @@ def _checkpoint(config: PipelineConfig) -> int:
 
 
 @contextlib.contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Pause garbage collection during imports: imported objects stay alive, and collecting cost 1.5 of 14 s."""
+def _less_garbage_collection() -> Iterator[None]:
+    """Pause garbage collection during imports, whose objects stay alive, and let it run less often from then on.
+
+    Of 14 s of CPU, collecting cost 1.5 s during imports; afterwards another 1.2 of 18 s, most of it for graphs in use.
+    """
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
+        gc.set_threshold(100_000)
         gc.enable()
 
 
