@@ -40,7 +40,8 @@ class Processes(Engine):
     process does items itself.
 
     An error or Ctrl-C kills the workers. If this process is killed, they exit. If a worker dies, the items that may
-    have killed it are retried one by one, finished results are kept, and workers do all items from then on.
+    have killed it are retried one by one, finished results are kept, and workers do all items from then on. An item
+    that crashes this process ends it, as with one process.
 
     Args:
       count: number of processes, at least 2.

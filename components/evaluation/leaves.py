@@ -134,6 +134,9 @@ class ErrorMoments(_Sums):
         pairs = flat(self.subject.pairs(batch))
         return (error_moments.row_moments(pairs.labels, pairs.predictions, pairs.weights, self.combiner.center),)
 
+    def example(self) -> Any:
+        return self.combiner.create_accumulator()
+
     def results(self, total: Any) -> dict[Any, Any]:
         return dict(self.combiner.extract_output(total))
 

@@ -105,6 +105,7 @@ def measure(evaluation: Evaluation, call: Measuring, ranges: Sequence[ShardRange
 
     Raises:
       BeyondError: what only TFX's own executor can do.
+      ValueError: there are no ranges.
       InfeedError: no examples, a column that there is not, a slice without rows, a baseline of another label.
     """
     found: Measurement = engine.reduce(call, ranges, functools.partial(merge, evaluation.config))

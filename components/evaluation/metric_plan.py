@@ -12,11 +12,11 @@ from numbers import Number
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
 
 # isort: split
+import tensorflow as tf
 from tensorflow_model_analysis.api import types
 from tensorflow_model_analysis.metrics import metric_specs, metric_types
 from tensorflow_model_analysis.utils import model_util

@@ -257,7 +257,7 @@ class _Loop:
 
 
 def _settled_memory() -> int | None:
-    """Reset the peak, once TensorFlow has given back the memory of former iterators, which it does in the background."""
+    """Reset the peak after TensorFlow has given back the memory of former iterators: it does so in the background."""
     resident = machine.reset_peak_memory()
     for _ in range(_MOST_WAITS):
         time.sleep(_WAIT_SECONDS)

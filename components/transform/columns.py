@@ -235,12 +235,11 @@ class TracedPass:
     def _streams(self, raw: Mapping[str, Raw]) -> list[dict[str, tf.Tensor]]:
         if self._graph is None:  # traced once, not again for a second batch of another size
             forms = {name: _of_any_size(one) for name, one in raw.items()}
-            self._graph = tf.function(self._computed, [forms], autograph=False)
+            compute = partial(
+                _computed, self._of.found, [*self._makes.values()]
+            )  # without `self`: no cycle of references
+            self._graph = tf.function(compute, [forms], autograph=False)
         return self._graph(dict(raw))
-
-    def _computed(self, raw: Mapping[str, Raw]) -> list[dict[str, tf.Tensor]]:
-        columns = BatchColumns(raw, self._of.found)
-        return [_present(make(columns)) for make in self._makes.values()]
 
     def over(self, batches: Batches) -> Filled:
         """Return the analyses of the rows, if there are any; raise InfeedError if rows have several values, not one."""
@@ -264,6 +263,11 @@ class TracedPass:
                 given = self._makes[stream].keywords
                 of = given.get("feature") or f"column {given['column']!r}"
                 raise InfeedError(error.what, where=f"{of}; {error.where}", do=error.do) from error
+
+
+def _computed(found: Mapping[Need, Any], makes: Sequence[_Make], raw: Mapping[str, Raw]) -> list[dict[str, tf.Tensor]]:
+    columns = BatchColumns(raw, found)
+    return [_present(make(columns)) for make in makes]
 
 
 def _of_any_size(raw: Raw) -> tf.TypeSpec:

@@ -169,7 +169,9 @@ class Feature(Step):
       column: raw column.
       output: name of the transformed feature. None uses the column's name.
       key: column of one value a row. Constants are those of the rows with the same key.
-      clean, values, length: see `Prepared`.
+      clean: cleaning steps to apply first.
+      values: "one" value a row; lists with constants of "all" values; or lists with constants "by_position".
+      length: number of values in each row, if it is the same for all rows and not one.
       shared: options that features of one kind must share to be computed together. None computes each alone.
     """
 

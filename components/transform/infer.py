@@ -44,12 +44,18 @@ _FORMATS = ("iso", *(day + time for day in _DAYS for time in _TIMES))
 
 
 class Proposal(NamedTuple):
-    """The features of one column."""
+    """The features of one column.
+
+    Attributes:
+      features: proposed features. Empty if the column is skipped.
+      reason: reason for the proposal.
+      advice: how to make the column more useful, or "".
+    """
 
     column: str
-    features: tuple[Feature, ...]  # proposed features. Empty if the column is skipped
-    reason: str  # reason for the proposal
-    advice: str = ""  # how to make the column more useful, or ""
+    features: tuple[Feature, ...]
+    reason: str
+    advice: str = ""
 
 
 class TextLook(NamedTuple):
@@ -83,6 +89,7 @@ def infer_features(
     Args:
       schema: column -> type in a tf.Example, "int", "float" or "bytes".
       statistics: statistics of the training rows, by column. A column without statistics is empty.
+      label: the label column.
       task: task of the label. None: see `infer_task`.
     """
     names = _Names(schema, label)

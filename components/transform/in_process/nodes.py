@@ -197,7 +197,7 @@ _DOES: Mapping[str, Callable[..., Any]] = {
     "CreateSavedModel": lambda node, context, *bindings: _Bound(
         context.graph, bindings, node.output_signature, context.reading
     ),
-    "ApplySavedModel": lambda node, context, bound, rows: Pass(bound.phase, rows.dataset),
+    "ApplySavedModel": lambda node, context, bound, rows: Pass(bound.phase, rows.dataset, ()),
     "ExtractFromDict": _extract,
     "Flatten": lambda node, context, *values: _repeated(
         lambda: itertools.chain.from_iterable(value.elements() for value in values)

@@ -142,7 +142,7 @@ class Pass:
 
     phase: Phase
     dataset: Any
-    keys: Sequence[str] = ()
+    keys: Sequence[str]
 
     def want(self, make: Callable[[], Sink]) -> Value:
         return self.phase.want(self.dataset, self.keys, make)

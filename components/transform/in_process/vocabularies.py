@@ -96,9 +96,9 @@ class LabelMeans:
     def merge(self, other: LabelMeans) -> None:
         self.accumulators.merge(other.accumulators)
 
-    def add_pairs(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+    def add_pairs(self, means: Iterable[tuple[Any, Any]]) -> None:
         new = _means_combiner(self.weighted).create_accumulator
-        for token, more in pairs:
+        for token, more in means:
             self.accumulators.put(token, _add_means(self.accumulators.get(token, new), more, self.weighted))
 
     def elements(self) -> Repeatable:

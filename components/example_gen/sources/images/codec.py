@@ -124,21 +124,13 @@ def check_size(height: int, width: int, channels: int, path: str, most_mb: int) 
 
 
 def rewrite(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tuple[bytes | bytearray, ImageHeader]:
-    """Decode and resize an image, and return its raw or re-encoded pixels. Raises InfeedError if it is unfit."""
+    """Decode and resize an image, and return its raw or re-encoded pixels.
+
+    Raises InfeedError for a damaged image, and for pixels of more than `most_mb` megabytes or that 8 bits cannot hold.
+    """
     _return_freed_pixels()
     try:
-        with open_image(io.BytesIO(data)) as image:
-            header = _header_of(image, path)
-            height, width = max((header.height, header.width), options.size or (0, 0), key=math.prod)
-            check_size(height, width, header.channels, path, most_mb)
-            image.load()
-            # The output has no orientation tag, so apply the tag to the pixels.
-            is_turned = image.getexif().get(_ORIENTATION, 1) != 1
-            upright = ImageOps.exif_transpose(image) if is_turned else image  # exif_transpose copies every image
-            pixels = _to_8_bits(upright, path, options)
-            if options.size is not None:
-                height, width = options.size
-                pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)  # averages when it shrinks
+        header, pixels = _decoded(data, path, options, most_mb)
     except UnidentifiedImageError as error:
         raise InfeedError("not an image", where=path, do=_DO) from error
     except UNREADABLE as error:
@@ -156,6 +148,23 @@ def _return_freed_pixels() -> None:
     """Make glibc return large blocks to the system. Otherwise it keeps hundreds of megabytes."""
     with suppress(AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BLOCK)
+
+
+def _decoded(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tuple[ImageHeader, Image.Image]:
+    """Return the header of the file, and 8-bit pixels; the images in between are freed on return."""
+    with open_image(io.BytesIO(data)) as image:
+        header = _header_of(image, path)
+        height, width = max((header.height, header.width), options.size or (0, 0), key=math.prod)
+        check_size(height, width, header.channels, path, most_mb)
+        image.load()
+        # The output has no orientation tag, so apply the tag to the pixels.
+        is_turned = image.getexif().get(_ORIENTATION, 1) != 1
+        upright = ImageOps.exif_transpose(image) if is_turned else image  # exif_transpose copies every image
+        pixels = _to_8_bits(upright, path, options)
+        if options.size is not None:
+            height, width = options.size
+            pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)  # averages when it shrinks
+        return header, pixels
 
 
 @contextmanager
