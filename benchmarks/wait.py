@@ -218,7 +218,7 @@ def _trained(strategy: Any, batches: Any, delay: float) -> Any:
     from infeed.components.trainer import loop
 
     model, fed = _model(strategy), batches.map(_late(delay)) if delay else batches
-    schedule = loop.Schedule(WORKERS_BATCH, DELAYED_STEPS, steps_per_call=1, epochs=EPOCHS)
+    schedule = loop.Schedule(batch_size=WORKERS_BATCH, steps_per_epoch=DELAYED_STEPS, steps_per_call=1, epochs=EPOCHS)
     fitted = loop.fit(model, strategy, fed, batches.take(1), schedule)
     ceiling = loop.measure_ceiling(fitted.train_steps, fitted.meter, strategy, next(iter(batches)), WORKERS_BATCH)
     profile = InputProfile(

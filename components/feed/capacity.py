@@ -57,8 +57,9 @@ class Machine:
             while not folder.exists():
                 folder = folder.parent
             disk += shutil.disk_usage(folder).free
-        memory, free = machine.memory_bytes(cgroup), _free_device_bytes(accelerators(devices))
-        return cls(machine.cpus(cgroup), memory, disk, free)
+        free = _free_device_bytes(accelerators(devices))
+        memory = machine.memory_bytes(cgroup)
+        return cls(cpus=machine.cpus(cgroup), memory_bytes=memory, disk_bytes=disk, device_bytes=free)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Memory-mapped columns of a split, packed by type, with access to rows by number.
 
 Numeric features of one type and with a fixed number of values share an array, so one `np.take` gathers a batch of all
-of them. The file format is that of the feed's tier `disk`.
+of them. The file format is that of the feed's tier `disk`. Which columns there are is a matter of the whole dataset.
 """
 
 from __future__ import annotations
@@ -242,7 +242,8 @@ def _spec_of(feature: SpilledFeature, declared: Column | None) -> tuple[FeatureS
     varies = feature.least < feature.most or not feature.most
     is_single = feature.most <= 1
     if declared is not None:
-        varies, is_single = varies or declared.shape is None or declared.nulls > 0, declared.shape == (1,)
+        varies = varies or declared.shape is None or declared.nulls > 0
+        is_single = declared.shape == (1,)
     shape: tuple[int, ...] | None
     if varies:
         shape = () if is_single and feature.kind == "float32" else None

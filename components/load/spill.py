@@ -124,8 +124,8 @@ def spill_records(
 ) -> tuple[dict[str, SpilledFeature], list[int]]:
     """Read all records once, and return the features sorted by name and the number of records in each file.
 
-    `wanted` are the names of the features, None for all. Raises InfeedError if a file is corrupt, a record is not a
-    tf.Example, or a feature changes its type.
+    `wanted` are the names of the features, None for all; `threads` is as in `decoded_blocks`. Raises InfeedError if a
+    file is corrupt, a record is not a tf.Example, or a feature changes its type.
     """
     return _read_features(paths, lambda number, kind: SpilledFeature(kind, stem=f"{folder}/{number}"), wanted, threads)
 
@@ -174,9 +174,10 @@ class DecodedBlock(NamedTuple):
 
 
 def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator[DecodedBlock]:
-    """Decode all records of the files in order, by one thread per core. Memory holds one block per thread and one more.
+    """Decode all records of the files in order. Memory holds one block for each thread and one more.
 
-    Raises InfeedError if a file is corrupt, a record is not a tf.Example, or a feature has two types.
+    `threads` is their number; None for one a core, within a bound. Raises InfeedError if a file is corrupt, a record is
+    not a tf.Example, or a feature has two types.
     """
 
     def blocks() -> Iterator[tuple[int, int, RecordBlock]]:

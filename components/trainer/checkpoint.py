@@ -188,8 +188,9 @@ class Checkpoints(keras.callbacks.Callback):
         self._step.assign(self._progress.done)
         remembered: dict[str, Any] = {}
         for i, one in enumerate(self._remembering()):
-            names = [name for name in vars(one) if not name.startswith("_") and name != "params"]  # which Keras sets
-            remembered[str(i)] = {name: vars(one)[name] for name in names if plain(vars(one)[name])}
+            public = {name: value for name, value in vars(one).items() if not name.startswith("_")}
+            public.pop("params", None)  # which Keras sets
+            remembered[str(i)] = {name: value for name, value in public.items() if plain(value)}
         self._memory.assign(pack({**remembered, _FINISHED: finished}))
         number = self._progress.done + finished  # in the place of no earlier one
         try:

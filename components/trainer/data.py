@@ -153,8 +153,8 @@ def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: 
         if not training:
             return _usable_rows(packed, label, *weight)
         # Neither -1 nor NaN may reach a loss.
-        wrong = f"a training record has no label {graph.label}, or a class that Transform did not see; "
-        label = _asserted(label, tf.reduce_all(_is_usable(label)), f"{wrong}take such records out")
+        wrong = f"a training record has no label {graph.label}, or a class that Transform did not see; take it out"
+        label = _asserted(label, tf.reduce_all(_is_usable(label)), wrong)
         return packed, label, *weight
 
     def normalise_batch(batch: Labeled) -> Labeled:

@@ -181,7 +181,10 @@ def gather_seconds(measured: Sequence[float], strategy: tf.distribute.Strategy) 
     A process that schedules the steps of all workers has measured all of them.
     """
     replicas = strategy.num_replicas_in_sync
-    if is_coordinated(strategy) or replicas == 1 or replicas == (here := len(strategy.extended.worker_devices)):
+    if is_coordinated(strategy) or replicas == 1:
+        return list(measured)
+    here = len(strategy.extended.worker_devices)  # which TensorFlow's default strategy refuses to tell
+    if replicas == here:
         return list(measured)
     (own,) = measured
     return [one / 1e6 for one in all_gather(round(1e6 * own), strategy)[::here]]

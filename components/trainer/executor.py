@@ -53,7 +53,8 @@ class TrainerExecutor(GenericExecutor):
 def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: str) -> None:
     """Raise InfeedError unless exactly one of several alternative arguments of a component is given.
 
-    `ways` are the arguments by name; an empty value is not given. `what` is what they define, `choices` their purposes.
+    `ways` are the arguments by name; an empty value is not given. `what` is what they define; `choices` names them
+    with their purposes, for the error.
     """
     given = [name for name, value in ways.items() if value]
     if len(given) != 1:
@@ -63,9 +64,10 @@ def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: s
 
 
 def config_of(options: TrainOptions, examples: types.BaseChannel | None, **functions: str) -> dict[str, Any]:
-    """Return the entries of `custom_config` that carry the options, and whether the channel of examples is transformed.
+    """Return the entries of `custom_config` that carry the options.
 
-    `functions` are further user functions, by the option that names each.
+    Whether the examples are transformed shows in their channel. `functions` are further user functions, by the option
+    that names each.
     """
     settings = options.to_dict()
     if isinstance(examples, OutputChannel) and examples.output_key == "transformed_examples":

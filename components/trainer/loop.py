@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -44,7 +45,7 @@ _ATTEMPTS = 3  # to measure a floor that is not above what it is taken from
 STEPS_PER_CALL = 16  # makes a step of a tiny model about four times cheaper than 1 does; more gained little
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
     """Sizes of a training."""
 
@@ -89,6 +90,7 @@ def fit(
       checkpoints: writes checkpoints, and restores that of `start_step`, where `train` has to start.
       per_worker: functions that make the batches of each worker, if this process schedules the steps of others. `train`
         and `evaluation` are then the data of worker 0.
+      observers: receive the pace of the training.
     """
     batch_size, steps_per_epoch, max_steps = schedule.batch_size, schedule.steps_per_epoch, schedule.max_steps
     if not keras_seam.STEPS.usable():
@@ -96,7 +98,7 @@ def fit(
         watched = [*callbacks, ReportPace(batch_size, max_steps, observers=observers)]
         return _fit_plain(model, strategy, train, evaluation, schedule, watched)
     per_call = min(schedule.steps_per_call, steps_per_epoch)
-    progress = Progress.resumed(start_step, steps_per_epoch, per_call, max_steps or float("inf"))
+    progress = Progress.resumed(start_step, steps_per_epoch, per_call, max_steps or math.inf)
     prepare(model, strategy, train.element_spec)
     rows = train if isinstance(train, RowBatches) else None
     handed = rows.handed(per_call) if rows else endless(train)
@@ -160,7 +162,7 @@ def _fit_plain(
     )
 
     def stop(batch: int, logs: Any = None) -> None:
-        if max_steps and int(model.optimizer.iterations) >= max_steps:
+        if int(model.optimizer.iterations) >= (max_steps or math.inf):
             model.stop_training = True
 
     history = model.fit(

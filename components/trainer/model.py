@@ -22,8 +22,13 @@ from infeed.components.trainer.model_inputs import ModelInputs, feed_by_name, in
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.trainer.packing import Packing
 
-_KINDS = ("binary", "binary_focal", "categorical", "categorical_focal", "sparse_categorical")
-_CROSSENTROPIES = tuple(f"{kind}_crossentropy" for kind in _KINDS)
+_CROSSENTROPIES = (
+    "binary_crossentropy",
+    "binary_focal_crossentropy",
+    "categorical_crossentropy",
+    "categorical_focal_crossentropy",
+    "sparse_categorical_crossentropy",
+)
 
 
 @dataclass(frozen=True)

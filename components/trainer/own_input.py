@@ -37,15 +37,20 @@ def make_input(
     The arguments and errors are those of `make_feed`. `num_steps` is the length of an epoch if neither the function nor
     its dataset defines one. Raise InfeedError if the function returns unusable data.
     """
-    function, batch, given = options.input_fn, options.feed.batch(workers), None
-    if function:
-        part, signature = batch.part, _signature(graph, options, batch.part if training else None)
-        spec = InputSpec(tuple(patterns), graph.path, training, part, workers, batch.seed, options.hparams, signature)
-        given = call_input_fn(function, spec)
-    if not function or given is None:
+
+    def of_examples() -> Feed:
         return make_feed(
             patterns, graph, options, training=training, num_steps=num_steps, runs=runs, devices=devices, packed=True
         )
+
+    function, batch = options.input_fn, options.feed.batch(workers)
+    if not function:
+        return of_examples()
+    part, signature = batch.part, _signature(graph, options, batch.part if training else None)
+    spec = InputSpec(tuple(patterns), graph.path, training, part, workers, batch.seed, options.hparams, signature)
+    given = call_input_fn(function, spec)
+    if given is None:
+        return of_examples()
 
     def make(_: WorkerContext, start_step: int) -> tf.data.Dataset:
         batches = dataset_of(given, spec, start_step)

@@ -25,8 +25,8 @@ OWN: Mapping[str, Sequence[Feature]] = {}
 
 # Each number is encoded in PLACES intervals, unless the table has more than MOST_ENCODED columns of numbers.
 PLACES, MOST_ENCODED = 64, 128
-# A column of integers also becomes a vocabulary if it has more than PLACES values, and at least SHARED rows for each on
-# average. The model can then learn a weight for each value, such as a day or a shop.
+# A column of integers also becomes a vocabulary if it has more than PLACES values, at most MOST_WORDS, and at least
+# SHARED rows for each on average. The model can then learn a weight for each value, such as a day or a shop.
 SHARED, MOST_WORDS = 8, 2_000
 
 

@@ -85,7 +85,8 @@ def train_ours(strategy, *, dropout=0.0, start_step=0, compiled=None, train=None
         model = build(dropout, **(compiled or {}))
     train = train or data().repeat().skip(start_step)
     sizes = {"steps_per_call": 4, "epochs": EPOCHS, "max_steps": None}
-    schedule = loop.Schedule(BATCH, STEPS, **{name: options.pop(name, size) for name, size in sizes.items()})
+    given = {name: options.pop(name, size) for name, size in sizes.items()}
+    schedule = loop.Schedule(batch_size=BATCH, steps_per_epoch=STEPS, **given)
     fitted = loop.fit(model, strategy, train, data(), schedule, start_step=start_step, **options)
     return model, strategy, fitted
 
