@@ -70,6 +70,7 @@ class Engine:
         self,
         context: str,
         tag: str,
+        *,
         arguments: Mapping[str, str],
         secrets: Mapping[str, str],
         labels: Mapping[str, str],

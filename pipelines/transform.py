@@ -191,7 +191,10 @@ class Why:
 
 
 def explain(analyzed: Analyzed, name: str) -> Why:
-    """Explain a feature, if it exists. This reads the rows twice: for extreme values, and for the outputs."""
+    """Explain a feature. Reads the rows twice: for extreme values, and for the outputs.
+
+    Raises InfeedError if there is no such feature.
+    """
     feature = analyzed.feature(name)
     found = [analyzed.found[feature.stream, need] for need in feature.needs]
     facts: list[Fact] = []

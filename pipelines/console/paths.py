@@ -145,7 +145,7 @@ def _check_possible(folder: str, *below: str, where: str) -> str:
             os.lstat(os.path.join(folder, *below))
     except OSError as error:
         raise InfeedError(f"{folder!r}: {error.strerror}", where=where, do="name another place") from error
-    longest = os.pathconf(there, "PC_NAME_MAX")
+    longest = os.pathconf(there, "PC_NAME_MAX") if missing else 0
     for encoded in map(os.fsencode, missing):
         if len(encoded) > longest:
             what = f"a name of {len(encoded)} bytes, more than {longest}"

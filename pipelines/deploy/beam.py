@@ -111,7 +111,11 @@ class Portable:
             require(address is None or _ADDRESS.fullmatch(address), self, name, "use HOST:PORT")
 
     def portable_flags(self, master: str, uber_jar: str) -> list[Flag]:
-        """Return the options for the place of jobs and of their Python, from the options of this kind of cluster."""
+        """Return the options for the place of jobs and of their Python, from the options of this kind of cluster.
+
+        `master` is the option for the URL of the cluster, `uber_jar` the one that sends the jar of the job
+        server there.
+        """
         if self.job_endpoint:
             place = [(f"--job_endpoint={self.job_endpoint}", "job server of the same Beam as the image's")]
         else:

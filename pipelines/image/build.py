@@ -155,7 +155,10 @@ def _build(
     if options.runner:
         arguments |= {"BEAM_SDK": beam_sdk(), "WORKER_USER": _WORKER_USERS.get(options.runner, "1000")}
         target = "worker"
-    ended = follow(engine.build(str(context), options.tag, arguments, pip_secrets(scratch), labels, target))
+    command = engine.build(
+        str(context), options.tag, arguments=arguments, secrets=pip_secrets(scratch), labels=labels, target=target
+    )
+    ended = follow(command)
     if not ended.status:
         return
     if all(step.startswith(("FROM", "ARG")) for step in ended.steps):

@@ -165,10 +165,10 @@ def keeping_last_run(root: str, metadata: str) -> Iterator[None]:
         write_json(dataclasses.replace(last, metadata=_digest_of_file(metadata)), _file(root))
 
 
-def write_json(options: Any, path: Path) -> None:
+def write_json(value: Any, path: Path) -> None:
     """Write a dataclass as JSON. The file appears once it is complete."""
     unfinished = path.with_suffix(f".{os.getpid()}.tmp")
-    unfinished.write_text(json.dumps(schema.to_plain(options), indent=1))
+    unfinished.write_text(json.dumps(schema.to_plain(value), indent=1))
     unfinished.rename(path)
 
 

@@ -147,7 +147,10 @@ def rows(
     settings: Mapping[str, Any],
     trained: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Iterator[Batch]:
-    """Yield batches of the columns of `specs`, converted to their types; for the options see `open_as_trained`."""
+    """Yield batches of the columns of `specs`, converted to their types.
+
+    `inputs` are files and folders of files. For the options see `open_as_trained`.
+    """
     for path in (path for given in inputs for path in _tables_of(given)):
         if is_picture(path):
             do = f"give a table, such as a CSV or Parquet file, with the columns {', '.join(sorted(specs))}"

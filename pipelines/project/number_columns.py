@@ -214,7 +214,10 @@ def _is_pair(column: NumberColumn) -> bool:
 
 
 def _settle(column: NumberColumn, decimal: str | None, commas: bool) -> NumberColumn:
-    """Return the column with the format that other columns, of one `decimal`, its unit or the delimiter suggest."""
+    """Return the column with the format that other columns, its unit or the delimiter suggest.
+
+    `decimal` is the decimal separator of the columns that are certain; `commas` is whether others are common here.
+    """
     formats = column.formats
     if len(formats) == 1:
         return replace(column, safe=decimal == "," or not (commas and _is_pair(column)))

@@ -61,6 +61,7 @@ def survey_table(
     """Survey a table, a file or a folder of files, in one pass.
 
     Args:
+      label: None if it is not chosen yet.
       task: task of the label. None infers it: text and up to 20 distinct integers are classes.
       keep: columns to keep even if they give the label away.
       withhold: whether to propose no feature of other columns that certainly give the label away.

@@ -36,7 +36,10 @@ class Pod:
         return (self.folder and local_path(uri, self.folder)) or uri
 
     def download(self, inputs: Mapping[str, Sequence[Artifact]]) -> None:
-        """Download the first artifact of each input, as the launcher does. Raises InfeedError if it fails."""
+        """Download the first artifact of each input, as the launcher does.
+
+        Raises InfeedError for an artifact that is not in the store.
+        """
         for key, found in inputs.items():
             for artifact in found[:1]:
                 path = self.path(artifact.uri)

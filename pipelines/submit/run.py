@@ -37,9 +37,6 @@ _ENDINGS = {
     "left": Text("stopped waiting; the run continues on the cluster, and its page can stop it"),
     "unknown": Text("lost contact with the run, which continues on the cluster", style="bold yellow"),
 }
-# Of a cron expression: the form of a field, and the bounds of minute, hour, day, month and day of week.
-_FIELD = re.compile(r"[\w*/,-]+")
-_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 _EXITS = {"failed": EXIT_FAILED, "cancelled": EXIT_FAILED, "unknown": EXIT_LOST, "left": EXIT_INTERRUPTED}
 
 
@@ -226,6 +223,11 @@ class RunSchedule:
     id: str
     name: str
     link: str
+
+
+# Of a cron expression: the form of a field, and the bounds of minute, hour, day, month and day of week.
+_FIELD = re.compile(r"[\w*/,-]+")
+_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
 
 def check_cron(expression: str) -> str:

@@ -77,8 +77,11 @@ def test_with_buildah_an_image_that_is_not_there_ends_as_with_docker(engines):
     ],
 )
 def test_a_build_is_given_arguments_secrets_and_labels(engine, begins):
-    given = ({"BASE": "debian"}, {"pip.conf": "/etc/pip.conf"}, {"a": "b c"}, "steps")
-    assert Engine(engine).build("folder", "taxi:1", *given) == [
+    arguments, secrets, labels = {"BASE": "debian"}, {"pip.conf": "/etc/pip.conf"}, {"a": "b c"}
+    command = Engine(engine).build(
+        "folder", "taxi:1", arguments=arguments, secrets=secrets, labels=labels, target="steps"
+    )
+    assert command == [
         *begins,
         "--build-arg=BASE=debian",
         "--secret=id=pip.conf,src=/etc/pip.conf",
