@@ -19,7 +19,8 @@ run: setup  ## digits to a pushed model: the image pipeline on real data
 	@$(BIN)/infeed run image
 
 test: setup  ## all tests
-	$(PYTEST) -n 4 # on two cores: the long tests wait for processes that they start
+	$(PYTEST) -n 2 -m $(QUICK)
+	$(PYTEST) -n 4 -m "tfx or slow" # on two cores: the long tests wait for processes that they start
 
 test-image: setup  ## the same tests inside the container image, on TFX 1.21; builds it first
 	@scripts/test-image.sh

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.summaries import ExactSum, QuantileSketch, sums_of_floats, sums_of_ints
+from infeed.components.dataset.statistics.summaries import ExactSum, QuantileSketch, sums_by_group, sums_of_floats, sums_of_ints
 from infeed.components.transform.keyed_runs import KeyedRuns
 from infeed.components.transform.tally import Tally, pairs
 
@@ -48,6 +48,12 @@ class Analysis:
         self.sample += values[: _SAMPLE - len(self.sample)].tolist()
         if len(values):
             self._add(values)
+
+    @classmethod
+    def add_groups(cls: type[A], analyses: Sequence[A], values: Array, starts: Array) -> None:
+        """Add a group of values to each analysis. The groups lie one after the other, from `starts` on; none is empty."""
+        for analysis, part in zip(analyses, np.split(values, starts[1:]), strict=True):
+            analysis.add(part)
 
     def merge(self: A, other: A) -> A:
         """Add the rows of `other`, which follow these rows, and return self."""
@@ -104,15 +110,27 @@ class Moments(Analysis):
     def deviation(self) -> float:
         return math.sqrt(self.variance)
 
+    @classmethod
+    def add_groups(cls, analyses: Sequence[Moments], values: Array, starts: Array) -> None:
+        least, most = np.minimum.reduceat(values, starts).tolist(), np.maximum.reduceat(values, starts).tolist()
+        sizes = np.diff(starts, append=len(values)).tolist()
+        sums = sums_by_group(values, starts)
+        for one, start, size, *found in zip(analyses, starts.tolist(), sizes, sums, least, most, strict=True):
+            one.count += size
+            if (lacking := _SAMPLE - len(one.sample)) > 0:
+                one.sample += values[start : start + min(size, lacking)].tolist()
+            one._take(*found)
+
     def _add(self, values: Array) -> None:
         sums = sums_of_floats(values) if values.dtype == np.float32 else sums_of_ints(values)
+        self._take(sums, values.min().item(), values.max().item())
+
+    def _take(self, sums: tuple[ExactSum, ExactSum], least: float, most: float) -> None:
         self.sum, self.squares = self.sum + sums[0], self.squares + sums[1]
-        self.least = min(self.least, values.min().item())
-        self.most = max(self.most, values.max().item())
+        self.least, self.most = min(self.least, least), max(self.most, most)
 
     def _merge(self, other: Moments) -> None:
-        self.sum, self.squares = self.sum + other.sum, self.squares + other.squares
-        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
+        self._take((other.sum, other.squares), other.least, other.most)
 
     def _fill(self, column: ColumnStatistics) -> bool:
         self.sum, self.squares = column.total, column.squares
@@ -223,7 +241,7 @@ class ByKey(Generic[A]):
     """
 
     def __init__(self, kind: type[A], folder: str = "", secret: bytes | None = None) -> None:
-        self._new = partial(kind, folder)
+        self._kind, self._folder = kind, folder
         self.overall = kind(folder)  # of all values
         self.of: KeyedRuns[A] = KeyedRuns(folder, kind.merge, None if folder else sys.maxsize, secret)
 
@@ -240,14 +258,14 @@ class ByKey(Generic[A]):
     def add(self, values: Array, keys: Array, missing: int = 0, rows: int = 0) -> None:
         """Add the values [n] of a batch with their keys: bytes, as objects [n]."""
         self.overall.add(values, missing, rows)
+        if not len(values):
+            return
         coded = pa.array(keys, pa.large_binary()).dictionary_encode()
         codes = coded.indices.to_numpy(zero_copy_only=False)
-        ends = np.cumsum(np.bincount(codes, minlength=len(coded.dictionary)))
-        parts = np.split(values[np.argsort(codes, kind="stable")], ends[:-1])
-        for key, part in zip(coded.dictionary.to_pylist(), parts, strict=False):
-            analysis = self.of.get(key, self._new)
-            analysis.add(part)
-            self.of.put(key, analysis)
+        sizes = np.bincount(codes)
+        of = {key: self.of.get(key, partial(self._kind, self._folder)) for key in coded.dictionary.to_pylist()}
+        self._kind.add_groups([*of.values()], values[np.argsort(codes, kind="stable")], np.cumsum(sizes) - sizes)
+        self.of.update(of)
 
     def merge(self, other: ByKey[A]) -> ByKey[A]:
         """Add the rows of `other`, which follow these rows, and return self."""

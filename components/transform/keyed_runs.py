@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -60,7 +60,11 @@ class KeyedRuns(Generic[V]):
 
     def put(self, key: Any, value: V) -> None:
         """Set the value of a key, in place of the value that `get` returned."""
-        self._held[key] = value
+        self.update({key: value})
+
+    def update(self, values: Mapping[Any, V]) -> None:
+        """Set the values of keys, in place of those that `get` returned."""
+        self._held.update(values)
         if len(self._held) < self._check_at:
             return
         sample = list(itertools.islice(self._held.items(), 0, None, max(1, len(self._held) // _SAMPLE)))

@@ -16,9 +16,10 @@ sketches. With at most 2,048 distinct values it is exact, and independent of the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,14 +59,26 @@ class ExactSum:
 
 def sums_of_ints(values: Ints) -> tuple[ExactSum, ExactSum]:
     """Return the sum of the values and the sum of their squares."""
-    total = squares = 0
-    for chunk in _chunks(values):
-        total += _sum(chunk)
-        high, low = chunk >> _HALF, chunk & _LOW
-        squares += _sum_unsigned(low.view(np.uint64) ** np.uint64(2))
-        if high.any():
-            squares += (_sum(high * high) << 2 * _HALF) + (_sum(high * low) << (_HALF + 1))
-    return ExactSum(total), ExactSum(squares)
+    sums = [_sums(chunk, np.sum) for chunk in _chunks(values)]
+    return ExactSum(sum(total for total, _ in sums)), ExactSum(sum(squares for _, squares in sums))
+
+
+def sums_by_group(values: Numbers, starts: Ints) -> Iterator[tuple[ExactSum, ExactSum]]:
+    """Yield the sum and the sum of the squares of each group: finite float32, or int64.
+
+    Args:
+      values: [n], n at most 2^24, the groups one after the other.
+      starts: index of the first value of each group, ascending.
+    """
+    is_float = values.dtype == np.float32
+    if (scaled := _as_ints(values) if is_float else (values, 0)) is None:
+        yield from map(sums_of_floats, np.split(values, starts[1:]))
+        return
+    ints, scale = scaled
+    total_scale = _FLOAT_SCALE if is_float else 0
+    totals, squares = _sums(ints, partial(np.add.reduceat, indices=starts))
+    for total, square in zip(totals << (total_scale - scale), squares << 2 * (total_scale - scale), strict=True):
+        yield ExactSum(total, total_scale), ExactSum(square, 2 * total_scale)
 
 
 def sums_of_floats(values: Floats) -> tuple[ExactSum, ExactSum]:
@@ -93,7 +106,7 @@ def _as_ints(values: Floats) -> tuple[Ints, int] | None:
     sizes = np.abs(values)
     smallest = sizes.min(initial=np.inf, where=sizes > 0)
     if np.isinf(smallest):
-        return np.zeros(0, np.int64), _FLOAT_SCALE
+        return np.zeros(len(values), np.int64), _FLOAT_SCALE
     scale = min(_FRACTION_BITS + 1 - math.frexp(smallest)[1], _FLOAT_SCALE)
     if math.frexp(sizes.max())[1] + scale >= _BITS:
         return None
@@ -116,12 +129,18 @@ def _binned(exponents: Ints, parts: Ints, power: int) -> int:
     return sum(int(sums[exponent]) << (power * int(exponent)) for exponent in np.flatnonzero(sums))
 
 
-def _sum(values: Ints) -> int:
-    return (int((values >> _HALF).sum()) << _HALF) + int((values & _LOW).sum())
+def _sums(values: Ints, add: Callable[[npt.NDArray[Any]], Any]) -> tuple[Any, Any]:
+    """Return the sums of values and of squares that `add` makes: integers of Python, or arrays of them."""
 
+    def exact(of: npt.NDArray[Any]) -> Any:
+        half = of.dtype.type(_HALF)
+        return (add(of >> half).astype(object) << _HALF) + add(of & of.dtype.type(_LOW)).astype(object)
 
-def _sum_unsigned(values: npt.NDArray[np.uint64]) -> int:
-    return (int((values >> np.uint64(_HALF)).sum()) << _HALF) + int((values & np.uint64(_LOW)).sum())
+    high, low = values >> _HALF, values & _LOW
+    squares = exact(low.view(np.uint64) ** np.uint64(2))
+    if high.any():
+        squares += (exact(high * high) << 2 * _HALF) + (exact(high * low) << (_HALF + 1))
+    return exact(values), squares
 
 
 def _chunks(values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:

@@ -4,9 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +35,13 @@ with Processes(3, sys.argv[3:]) as engine:
 def imports(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """Modules for a server to import, of which workers are forks."""
     return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder whose path is short: sockets of Python's server lie in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -133,10 +141,9 @@ def test_the_callers_main_file_is_not_run_again(script: Callable[..., list[str]]
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_their_parent(
-    script: Callable[..., list[str]], tmp_path: Path, ending: signal.Signals
+    script: Callable[..., list[str]], tmp_path: Path, temporary: Path, ending: signal.Signals
 ) -> None:
     (started := tmp_path / "started").mkdir()
-    (temporary := tmp_path / "temporary").mkdir()
     parent = subprocess.Popen(
         script("wait", started),
         stdout=subprocess.DEVNULL,
