@@ -18,7 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.summaries import ExactSum, QuantileSketch, sums_by_group, sums_of_floats, sums_of_ints
+from infeed.components.dataset.statistics.summaries import (
+    ExactSum,
+    QuantileSketch,
+    sums_by_group,
+    sums_of_floats,
+    sums_of_ints,
+)
 from infeed.components.transform.keyed_runs import KeyedRuns
 from infeed.components.transform.tally import Tally, pairs
 
@@ -51,7 +57,7 @@ class Analysis:
 
     @classmethod
     def add_groups(cls: type[A], analyses: Sequence[A], values: Array, starts: Array) -> None:
-        """Add a group of values to each analysis. The groups lie one after the other, from `starts` on; none is empty."""
+        """Add a group of values to each analysis: they lie one after the other, from `starts` on, and none is empty."""
         for analysis, part in zip(analyses, np.split(values, starts[1:]), strict=True):
             analysis.add(part)
 

@@ -19,12 +19,17 @@ import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
+
 from infeed.components.checks import check_fields, require
-from infeed.components.transform.analyses import Analysis
+from infeed.components.errors import InfeedError
+from infeed.components.transform.analyses import Analysis, ByKey, is_word
 from infeed.components.unique_names import UniqueNames
 
 Values = Literal["one", "all", "by_position"]
 _SEPARATOR = b"\x1f"  # ends the number in front of a word, which has none itself
+_FEW_KEYS = 1 << 16  # a table of more is a file, because a graph holds 2 GB
+_MOST_BYTES = 3 << 29  # of constants in a graph
 _LONGEST = 60  # characters of a vocabulary's name that its file keeps; each has up to 4 bytes
 
 
@@ -68,6 +73,7 @@ class Tables:
         self.held: list[Any] = []  # by the module that is saved
         self._folder = folder
         self._files = UniqueNames()
+        self._bytes = 0  # of constants in the graph
 
     def vocabulary(self, name: str, words: Sequence[bytes], tokens: Any) -> Any:
         """int64 like `tokens`: the place of each in `words`, else -1. The words become the asset called `name`.
@@ -103,11 +109,32 @@ class Tables:
         whole_line, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
         return self._look(lambda: tf.lookup.TextFileInitializer(path, tf.string, whole_line, tf.int64, number), tokens)
 
+    def constants_by_key(self, found: ByKey[Any], constants: Callable[[Any], Sequence[float]], of: Any) -> Any:
+        """Return float64 [n, k]: the constants of each key in the strings `of`, or of all values if it is unknown."""
+        keys = found.keys
+        numbers = np.fromiter(itertools.chain.from_iterable(map(constants, found.in_order)), np.float64)
+        self._hold(numbers.nbytes)
+        return tf.gather(tf.constant(numbers.reshape(len(keys) + 1, -1)), self.places(keys, of) + 1)
+
     def places(self, keys: Sequence[bytes], of: Any) -> Any:
-        """Return int64 like the strings `of`: the index of each in `keys`, or -1. The table is part of the graph."""
+        """Return int64 like the strings `of`: the index of each in `keys`, or -1.
+
+        The table is part of the graph, or an asset if there are many keys.
+        """
         if not keys:
             return tf.fill(tf.shape(of), tf.constant(-1, tf.int64))
-        return self._look(lambda: tf.lookup.KeyValueTensorInitializer(keys, range(len(keys)), tf.string, tf.int64), of)
+        if len(keys) > _FEW_KEYS and all(map(is_word, keys)):
+            return self._lines(self._write_lines(self._file_name("keys"), keys), of)
+        self._hold(sum(map(len, keys)) + 8 * len(keys))
+        numbers = np.arange(len(keys))
+        return self._look(lambda: tf.lookup.KeyValueTensorInitializer(keys, numbers, tf.string, tf.int64), of)
+
+    def _hold(self, size: int) -> None:
+        """Count the bytes of a constant. Raises InfeedError if the graph cannot be saved with it."""
+        self._bytes += size
+        if self._bytes > _MOST_BYTES:
+            what = f"the features have {self._bytes / 1e9:.1f} GB of constants by key, and a graph holds 2 GB"
+            raise InfeedError(what, where="the transform graph", do="use a key with fewer different values")
 
     def _look(self, content: Callable[[], Any], tokens: Any) -> Any:
         with tf.init_scope():  # else each call of the graph would fill the table again

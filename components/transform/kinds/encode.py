@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from infeed.components.checks import as_tuples, at_least, refused, require
 from infeed.components.errors import InfeedError
 from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Quantiles, as_word
@@ -214,8 +216,7 @@ class Bucketize(Prepared):
         buckets = self.cardinality() - 1
         fractions = [number / buckets for number in range(1, buckets)]
         if not self.edges and isinstance(found[0], ByKey):
-            rows = tf.constant([one.at(fractions) for one in found[0].in_order], tf.float64)
-            boundaries = tf.gather(rows, tables.places(found[0].keys, column.keys) + 1)  # [n, buckets - 1]
+            boundaries = tables.constants_by_key(found[0], lambda one: one.at(fractions), column.keys)
             index = tf.reduce_sum(tf.cast(values[:, tf.newaxis] >= boundaries, tf.int64), axis=1)
         else:
             boundaries = tf.constant(self.edges or found[0].at(fractions), tf.float64)
@@ -244,9 +245,10 @@ class CountEncoding(Prepared):
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         counts = {as_word(value): number for value, number in found[0].counts.items()}
         divisor = max(1, found[0].count) if self.share else 1
-        known = tf.constant([0.0, *(counts[word] / divisor for word in sorted(counts))], tf.float32)
-        place = tables.places(sorted(counts), as_strings(column))
-        return tf.where(column.present, tf.gather(known, place + 1), 0.0)
+        words = sorted(counts)
+        known = np.array([0.0, *(counts[word] / divisor for word in words)], np.float32)
+        place = tables.places(words, as_strings(column))
+        return tf.where(column.present, tf.gather(tf.constant(known), place + 1), 0.0)
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,7 @@ class Scaled(Prepared):
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         if not isinstance(found[0], ByKey):
             return self._scaled(column, *(tf.constant(number, tf.float64) for number in self._checked(found[0])))
-        rows = tf.constant([self.constants(one) for one in found[0].in_order], tf.float64)
-        of_values = tf.gather(rows, tables.places(found[0].keys, column.keys) + 1)
+        of_values = tables.constants_by_key(found[0], self.constants, column.keys)
         return self._scaled(column, *tf.unstack(of_values, axis=1))
 
     def apply_together(

@@ -6,6 +6,7 @@ Covers `feature` as well, whose classes say what is asked of them.
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,22 @@ def test_each_key_has_an_analysis_of_its_own() -> None:
     assert by_key.keys == [b"a", b"b"]
     assert [one.mean for one in by_key.in_order] == [4.75, 10.0, 3.0]
     assert by_key.overall.rows == 4
+
+
+@pytest.mark.parametrize("kind", [Moments, Quantiles, Frequencies])
+def test_an_analysis_by_key_is_that_of_the_rows_of_the_key(kind: type[Analysis], tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    keys = np.array([b"%d" % key for key in draw.integers(0, 300, 1000)], object)
+    by_key = ByKey(kind, str(tmp_path), b"secret")
+    for part in np.array_split(np.arange(1000), 7):
+        by_key.add(FLOATS[part], keys[part], rows=len(part))
+    assert by_key.keys == sorted(set(keys))
+    for key, found in by_key.of.items():
+        expected = filled(kind, FLOATS[keys == key], 1)
+        assert (found.count, found.sample) == (expected.count, expected.sample)
+        told = [vars(one) for one in (found, expected)]
+        for name in ("sum", "squares", "least", "most", "counts"):
+            assert told[0].get(name) == told[1].get(name)
 
 
 def test_features_of_the_same_values_share_what_is_counted() -> None:

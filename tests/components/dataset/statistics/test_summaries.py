@@ -13,6 +13,7 @@ from infeed.components.dataset.statistics.summaries import (
     CAPACITY,
     QuantileSketch,
     StoredRun,
+    sums_by_group,
     sums_of_floats,
     sums_of_ints,
 )
@@ -112,6 +113,15 @@ def test_a_sum_of_integers_is_pythons(values: list[int]) -> None:
     total, squares = sums_of_ints(np.array(values, np.int64))
     assert total.fraction == sum(values)
     assert squares.fraction == sum(value**2 for value in values)
+
+
+@given((FLOATS | NEAR | INTS).filter(len), st.sets(st.integers(1, 60)))
+def test_the_sums_of_groups_are_those_of_each(values: list[float], cuts: set[int]) -> None:
+    is_float = any(isinstance(value, float) for value in values)
+    array = np.array(values, np.float32 if is_float else np.int64)
+    starts = np.array([0, *sorted(cut for cut in cuts if cut < len(values))])
+    of_one = sums_of_floats if is_float else sums_of_ints
+    assert list(sums_by_group(array, starts)) == [of_one(part) for part in np.split(array, starts[1:])]
 
 
 @given(FLOATS, st.randoms(), st.integers(0, 60))

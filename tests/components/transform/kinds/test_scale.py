@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from sklearn.preprocessing import PowerTransformer, RobustScaler
 
 from infeed.components.errors import InfeedError
+from infeed.components.transform.analyses import ByKey, Moments
+from infeed.components.transform.feature import Tables
 from infeed.components.transform.kinds.clean import FillWith
 from infeed.components.transform.kinds.scale import (
     Cycle,
@@ -117,6 +120,19 @@ def test_each_key_has_its_own_constants_and_others_those_of_all(transform: Trans
         assert (scaled["range"][city == CITY, 0].min(), scaled["range"][city == CITY, 0].max()) == (0.0, 1.0)
     (unseen,) = transform(columns, [ZScore("age", key="city")], served={"age": [1003.0], "city": [b"Genf"]})["age"]
     assert unseen[0] == pytest.approx((1003.0 - AGE.astype(np.float64).mean()) / AGE.std(), abs=1e-4)
+
+
+def test_more_keys_than_a_graph_should_hold_are_looked_up_in_a_file(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    keys = np.array([b"%d" % key for key in range(70_000)], object)
+    by_key = ByKey(Moments)
+    for value in (0.0, 2.0):
+        by_key.add(np.arange(70_000, dtype=np.float32) + np.float32(value), keys)
+    tables = Tables(str(tmp_path))
+    found = tables.constants_by_key(by_key, lambda one: (one.mean, one.count), tf.constant(["7", "69999", "unseen"]))
+    assert found.numpy().tolist() == [[8, 2], [70_000, 2], [35_000.5, 140_000]]
+    assert [len(file.read_bytes().splitlines()) for file in tmp_path.iterdir()] == [70_000]
 
 
 def test_lists_are_scaled_over_all_values_or_by_position(transform: Transform) -> None:
