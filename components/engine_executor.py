@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
 import importlib
 import logging
+import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -54,11 +56,13 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
         return context
 
     def temporary_folder(self) -> str:
-        """Return the folder of this execution that TFX removes, or a new one if TFX has given none."""
+        """Return the folder that TFX removes after this execution, or one that this process removes at its end."""
         try:
             return self._given.get_tmp_path()  # type: ignore[no-any-return]
         except RuntimeError:
-            return tempfile.mkdtemp()
+            folder = tempfile.mkdtemp()
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            return folder
 
     def leave_to_tfx(self, component: str, what: str, reason: object, *arguments: Any) -> None:
         """Fall back to the executor of a package in `tfx.components`, on the runner in the options, and log a warning.

@@ -6,8 +6,10 @@ checkpoints have to leave this one.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import shutil
 import tempfile
 from dataclasses import dataclass
 
@@ -28,10 +30,14 @@ class CheckpointMirror:
 
     @classmethod
     def of(cls, folder: str) -> CheckpointMirror | None:
-        """Copy the checkpoints of `folder` to this machine. Return None if TensorFlow can open the folder."""
+        """Copy the checkpoints of `folder` to this machine, where they stay until this process ends.
+
+        Return None if TensorFlow can open the folder.
+        """
         if not folder.startswith(_SCHEMES):
             return None
         mirror = cls(folder.rstrip("/"), tempfile.mkdtemp(prefix="infeed-checkpoints-"))
+        atexit.register(shutil.rmtree, mirror.local, ignore_errors=True)
         if files.exists(mirror.remote):
             _log.info("downloading checkpoints from %s", mirror.remote)
             files.copy(mirror.remote, mirror.local)
