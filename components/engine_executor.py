@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import copy
 import importlib
 import logging
-import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -60,9 +58,7 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
         try:
             return self._given.get_tmp_path()  # type: ignore[no-any-return]
         except RuntimeError:
-            folder = tempfile.mkdtemp()
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
-            return folder
+            return files.folder_until_exit("infeed-execution-")
 
     def leave_to_tfx(self, component: str, what: str, reason: object, *arguments: Any) -> None:
         """Fall back to the executor of a package in `tfx.components`, on the runner in the options, and log a warning.

@@ -5,14 +5,11 @@ The name of the archive is its digest, so that a step runs the files that were c
 
 from __future__ import annotations
 
-import atexit
 import gzip
 import hashlib
 import io
 import os
-import shutil
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
@@ -53,8 +50,7 @@ def enter() -> None:
     archive is missing, damaged, too large, or holds more than files below its folder.
     """
     if place := os.environ.pop(VARIABLE, None):
-        folder = tempfile.mkdtemp(prefix="infeed-project-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        folder = files.folder_until_exit("infeed-project-")
         unpack(_download(place), folder, place)
         os.chdir(folder)
 

@@ -10,13 +10,16 @@ under its final name. `rename` copies within the store and deletes.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import fnmatch
 import functools
 import os
 import posixpath
 import re
+import shutil
 import stat as stat_module
+import tempfile
 import uuid
 from collections.abc import Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -304,6 +307,13 @@ def remove(path: str) -> None:
             system.delete_dir(inner)
     elif kind != fs.FileType.NotFound:
         system.delete_file(inner)
+
+
+def folder_until_exit(prefix: str) -> str:
+    """Create a local temporary folder, which this process removes when it exits."""
+    folder = tempfile.mkdtemp(prefix=prefix)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def copy(source: str, target: str) -> None:

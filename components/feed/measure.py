@@ -38,7 +38,7 @@ _KEEPING = (LoadColumns, CacheColumns, CacheRecords)
 TURNS = 7
 _FEWEST_TURNS = 5  # that show a spread
 _OF_MEMORY = 2  # turns
-_MOST_WAITS, _WAIT_SECONDS, _SETTLED_BYTES = 50, 0.01, 1 << 20
+_MOST_WAITS, _WAIT_SECONDS, _SETTLED_BYTES = 50, 0.01, 1 << 20  # memory has settled if a wait frees fewer bytes
 _MOST_BYTES = 64 << 20  # of files whose rows a measurement keeps in memory once more
 _WINDOW = 10_000  # records
 _HOST = "CPU:0"
@@ -257,7 +257,7 @@ class _Loop:
 
 
 def _settled_memory() -> int | None:
-    """Reset the peak after TensorFlow has given back the memory of former iterators: it does so in the background."""
+    """Reset the peak after TensorFlow has freed the memory of former iterators, which happens in the background."""
     resident = machine.reset_peak_memory()
     for _ in range(_MOST_WAITS):
         time.sleep(_WAIT_SECONDS)

@@ -7,12 +7,9 @@ error, or skips corrupt records before training if `FeedOptions.skip_corrupt` is
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import posixpath
 import re
-import shutil
-import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -231,8 +228,7 @@ def without_corrupt(shards: Sequence[ShardFile], limit: int) -> tuple[tuple[Shar
         raise InfeedError(what, where="; ".join(map(str, corrupt[:5])), do=do)
     if not corrupt:
         return tuple(shards), ()
-    folder = tempfile.mkdtemp(prefix="infeed-sound-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = files.folder_until_exit("infeed-sound-")
     sound = [
         _copy(shard, bad, f"{folder}/{number}-{files.name(shard.path)}") if bad else shard
         for number, (shard, bad) in enumerate(zip(shards, found, strict=True))

@@ -55,7 +55,7 @@ class Target:
 
     option: str  # `map_examples` or `map_batches`
     given: MapFunction  # the option's value
-    digest: str  # digest of the user's files. If the digest changes, the function is imported again.
+    digest: str  # of the user's files; a worker imports the function again after a change
 
     @classmethod
     def of(cls, option: str, given: MapFunction) -> Target:

@@ -1,7 +1,7 @@
 """Memory-mapped columns of a split, packed by type, with access to rows by number.
 
 Numeric features of one type and with a fixed number of values share an array, so one `np.take` gathers a batch of all
-of them. The file format is that of the feed's tier `disk`. Which columns there are is a matter of the whole dataset.
+of them. The file format is that of the feed's tier `disk`. All splits have the same columns.
 """
 
 from __future__ import annotations

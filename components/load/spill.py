@@ -176,8 +176,8 @@ class DecodedBlock(NamedTuple):
 def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator[DecodedBlock]:
     """Decode all records of the files in order. Memory holds one block for each thread and one more.
 
-    `threads` is their number; None for one a core, within a bound. Raises InfeedError if a file is corrupt, a record is
-    not a tf.Example, or a feature has two types.
+    `threads` is the number of threads; None uses one per core, up to a bound. Raises InfeedError if a file is corrupt,
+    a record is not a tf.Example, or a feature has two types.
     """
 
     def blocks() -> Iterator[tuple[int, int, RecordBlock]]:

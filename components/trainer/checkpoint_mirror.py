@@ -6,11 +6,8 @@ checkpoints have to leave this one.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-import shutil
-import tempfile
 from dataclasses import dataclass
 
 from infeed.components.dataset import files
@@ -36,8 +33,7 @@ class CheckpointMirror:
         """
         if not folder.startswith(_SCHEMES):
             return None
-        mirror = cls(folder.rstrip("/"), tempfile.mkdtemp(prefix="infeed-checkpoints-"))
-        atexit.register(shutil.rmtree, mirror.local, ignore_errors=True)
+        mirror = cls(folder.rstrip("/"), files.folder_until_exit("infeed-checkpoints-"))
         if files.exists(mirror.remote):
             _log.info("downloading checkpoints from %s", mirror.remote)
             files.copy(mirror.remote, mirror.local)

@@ -183,7 +183,7 @@ def gather_seconds(measured: Sequence[float], strategy: tf.distribute.Strategy) 
     replicas = strategy.num_replicas_in_sync
     if is_coordinated(strategy) or replicas == 1:
         return list(measured)
-    here = len(strategy.extended.worker_devices)  # which TensorFlow's default strategy refuses to tell
+    here = len(strategy.extended.worker_devices)  # raises under TensorFlow's default strategy
     if replicas == here:
         return list(measured)
     (own,) = measured

@@ -66,8 +66,8 @@ def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: s
 def config_of(options: TrainOptions, examples: types.BaseChannel | None, **functions: str) -> dict[str, Any]:
     """Return the entries of `custom_config` that carry the options.
 
-    Whether the examples are transformed shows in their channel. `functions` are further user functions, by the option
-    that names each.
+    The key of the channel says whether the examples are transformed. `functions` are further user functions, by the
+    option that names each.
     """
     settings = options.to_dict()
     if isinstance(examples, OutputChannel) and examples.output_key == "transformed_examples":

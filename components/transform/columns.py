@@ -235,9 +235,8 @@ class TracedPass:
     def _streams(self, raw: Mapping[str, Raw]) -> list[dict[str, tf.Tensor]]:
         if self._graph is None:  # traced once, not again for a second batch of another size
             forms = {name: _of_any_size(one) for name, one in raw.items()}
-            compute = partial(
-                _computed, self._of.found, [*self._makes.values()]
-            )  # without `self`: no cycle of references
+            # A method would make a cycle of references, which keeps the constants until garbage is collected.
+            compute = partial(_computed, self._of.found, [*self._makes.values()])
             self._graph = tf.function(compute, [forms], autograph=False)
         return self._graph(dict(raw))
 

@@ -29,7 +29,7 @@ from infeed.components.unique_names import UniqueNames
 Values = Literal["one", "all", "by_position"]
 _SEPARATOR = b"\x1f"  # ends the number in front of a word, which has none itself
 _FEW_KEYS = 1 << 16  # a table of more is a file, because a graph holds 2 GB
-_MOST_BYTES = 3 << 29  # of constants in a graph
+_MOST_BYTES = 3 << 29  # of constants in a graph, beside all else that it holds
 _LONGEST = 60  # characters of a vocabulary's name that its file keeps; each has up to 4 bytes
 
 
@@ -65,15 +65,16 @@ class Tables:
 
     Args:
       folder: folder for vocabulary files until the graph is saved.
+      most_bytes: bytes of constants that the graph may hold.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, most_bytes: int = _MOST_BYTES) -> None:
         self.assets: dict[str, str] = {}  # name -> name of its file
         self.copied: list[str] = []  # paths of assets that no table of the graph reads
         self.held: list[Any] = []  # by the module that is saved
         self._folder = folder
         self._files = UniqueNames()
-        self._bytes = 0  # of constants in the graph
+        self._bytes, self._most_bytes = 0, most_bytes  # of constants in the graph
 
     def vocabulary(self, name: str, words: Sequence[bytes], tokens: Any) -> Any:
         """int64 like `tokens`: the place of each in `words`, else -1. The words become the asset called `name`.
@@ -130,11 +131,11 @@ class Tables:
         return self._look(lambda: tf.lookup.KeyValueTensorInitializer(keys, numbers, tf.string, tf.int64), of)
 
     def _hold(self, size: int) -> None:
-        """Count the bytes of a constant. Raises InfeedError if the graph cannot be saved with it."""
+        """Count the bytes of a constant. Raises InfeedError if the graph is too large with the constant."""
         self._bytes += size
-        if self._bytes > _MOST_BYTES:
-            what = f"the features have {self._bytes / 1e9:.1f} GB of constants by key, and a graph holds 2 GB"
-            raise InfeedError(what, where="the transform graph", do="use a key with fewer different values")
+        if self._bytes > self._most_bytes:
+            what = f"constants of keys and values take {self._bytes:,} bytes, more than {self._most_bytes:,}"
+            raise InfeedError(what, where="the transform graph", do="use a key or a column with fewer different values")
 
     def _look(self, content: Callable[[], Any], tokens: Any) -> Any:
         with tf.init_scope():  # else each call of the graph would fill the table again

@@ -63,7 +63,7 @@ class KeyedRuns(Generic[V]):
         self.update({key: value})
 
     def update(self, values: Mapping[Any, V]) -> None:
-        """Set the values of keys, in place of those that `get` returned."""
+        """Set the value of each key, as `put` does."""
         self._held.update(values)
         if len(self._held) < self._check_at:
             return

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,13 @@ def test_remove_takes_files_folders_and_nothing(tmp_path: Path) -> None:
     for name in ("file", "folder", "never was"):
         files.remove(f"{tmp_path}/{name}")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_temporary_folder_ends_with_its_process() -> None:
+    code = "from infeed.components.dataset import files; print(files.folder_until_exit('infeed-test-'))"
+    folder = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert Path(folder).name.startswith("infeed-test-")
+    assert not Path(folder).exists()
 
 
 def test_rename_makes_the_folder_and_replaces(tmp_path: Path) -> None:

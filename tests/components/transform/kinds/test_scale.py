@@ -135,6 +135,15 @@ def test_more_keys_than_a_graph_should_hold_are_looked_up_in_a_file(tmp_path: Pa
     assert [len(file.read_bytes().splitlines()) for file in tmp_path.iterdir()] == [70_000]
 
 
+def test_more_constants_than_a_graph_holds_are_refused(tmp_path: Path) -> None:
+    by_key = ByKey(Moments)
+    by_key.add(np.arange(100, dtype=np.float32), np.array([b"%d" % key for key in range(100)], object))
+    tables = Tables(str(tmp_path), most_bytes=1_000)
+    with pytest.raises(InfeedError, match="1,616 bytes") as raised:
+        tables.constants_by_key(by_key, lambda one: (one.mean, one.count), ["7"])
+    assert raised.value.where == "the transform graph"
+
+
 def test_lists_are_scaled_over_all_values_or_by_position(transform: Transform) -> None:
     rows = [[1.0, 100.0], [3.0], [], [5.0, 300.0]]
     everything = np.array([1, 100, 3, 5, 300], float)
