@@ -118,8 +118,10 @@ class _Child:
 
     def kill(self) -> None:
         self._process.kill()
-        with suppress(OSError):
-            self._process.communicate()
+        self._process.wait()
+        for pipe in (self._requests, self._replies):  # the garbage collector may have closed them
+            with suppress(OSError):
+                pipe.close()
 
     def died_of(self) -> str:
         """Wait for the exit of a child whose pipe is closed. Returns the signal's name or the exit status."""

@@ -111,3 +111,11 @@ def test_a_limit_can_be_raised_for_the_next_call() -> None:
 def test_what_a_reader_prints_is_no_part_of_its_answer() -> None:
     assert call_apart(os.system, "echo noise", where="a.parquet", memory=MEMORY) == 0
     assert call_apart(list, (1, 1), where="a.parquet", memory=MEMORY) == [1, 1]
+
+
+def test_a_child_can_be_killed_after_the_garbage_collector_closed_its_pipes() -> None:
+    child = reader_process._Child()
+    child._requests.close()
+    child._replies.close()
+    child.kill()
+    assert not child.is_alive
