@@ -159,7 +159,8 @@ def decoded_type(column: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(column):
         return column.value_type
     if example_types.is_list(column) and pa.types.is_dictionary(column.value_type):
-        return pa.list_(column.value_type.value_type)
+        is_fixed = pa.types.is_fixed_size_list(column)
+        return pa.list_(column.value_type.value_type, column.list_size if is_fixed else -1)
     return column
 
 
@@ -248,9 +249,13 @@ def _without_dictionary(column: pa.Array) -> pa.Array:
         return column
     if not example_types.is_list(column.type):
         return column.dictionary_decode()
-    counts = example_types.item_counts(column)
-    offsets = pa.array(np.append(0, np.cumsum(counts)), pa.int32())
-    lists = pa.ListArray.from_arrays(offsets, items.dictionary_decode())
+    if pa.types.is_fixed_size_list(column.type):
+        size = column.type.list_size
+        values = column.values.slice(column.offset * size, len(column) * size)  # those of nulls as well
+        lists = pa.FixedSizeListArray.from_arrays(values.dictionary_decode(), size)
+    else:
+        offsets = pa.array(np.append(0, np.cumsum(example_types.item_counts(column))), pa.int32())
+        lists = pa.ListArray.from_arrays(offsets, items.dictionary_decode())
     return pc.if_else(column.is_valid(), lists, pa.scalar(None, lists.type)) if column.null_count else lists
 
 

@@ -62,13 +62,13 @@ def decode_groups(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Bat
     path = what.path
     with _open(path) as file:
         metadata, names = file.metadata, set(wanted).intersection(schemas.flatten_schema(file.schema_arrow).names)
-        groups = [metadata.row_group(group) for group in what.groups]
-        chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+        of_groups = [metadata.row_group(group) for group in what.groups]
+        chunks = [group.column(number) for group in of_groups for number in range(group.num_columns)]
         chunks = [chunk for chunk in chunks if is_under_any(chunk.path_in_schema, names)]
         # The sizes do not cover repeated values, so the number of values counts if it is larger.
-        size = sum(group.total_byte_size for group in groups)
+        size = sum(group.total_byte_size for group in of_groups)
         size = max(size, columnar.NUMBER * sum(chunk.num_values for chunk in chunks), 1)
-        rows = min(max(1, limits.block * sum(group.num_rows for group in groups) // size), _ROWS_PER_BLOCK)
+        rows = min(max(1, limits.block * sum(group.num_rows for group in of_groups) // size), _ROWS_PER_BLOCK)
         packed = _dictionary_columns(file, what, names)
         stored = sum(chunk.total_compressed_size for chunk in chunks)
         whole = not files.is_local(path) and stored <= _STORE_READ_AHEAD_OF_ALL
@@ -78,9 +78,12 @@ def decode_groups(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Bat
         columnar.reading_errors("Parquet", where),
     ):
         first_row = what.first_row
-        for batch in file.iter_batches(rows, list(what.groups), sorted(names), use_threads=False):
-            yield from columnar.cut(schemas.flatten_batch(batch), limits, path, first_row)
-            first_row += batch.num_rows
+        # Arrow cannot build a nested column from the dictionaries of several row groups, so each is read by itself.
+        is_nested = not set(packed).issubset(file.schema_arrow.names)
+        for groups in [[group] for group in what.groups] if is_nested else [list(what.groups)]:
+            for batch in file.iter_batches(rows, groups, sorted(names), use_threads=False):
+                yield from columnar.cut(schemas.flatten_batch(batch), limits, path, first_row)
+                first_row += batch.num_rows
 
 
 def _dictionary_columns(file: pq.ParquetFile, what: RowGroups, names: set[str]) -> list[str]:

@@ -159,6 +159,49 @@ def test_lists_of_repeated_texts_come_back_with_their_nulls(tmp_path: Path) -> N
     assert [row for batch in batches for row in batch.column(0).to_pylist()] == rows
 
 
+WORDS = [f"w{number % 7}" if number % 5 else None for number in range(100)]
+TAGS = [None if number % 11 == 0 else [f"w{number % 7}"] * (number % 3) for number in range(100)]
+NESTED = {
+    "list": pa.array(TAGS),
+    "large list": pa.array(TAGS, pa.large_list(pa.large_string())),
+    "fixed list": pa.array([[f"w{number % 7}", "x"] for number in range(100)], pa.list_(pa.string(), 2)),
+    "list of dictionary": pa.ListArray.from_arrays(pa.array(TAGS).offsets, pa.array(TAGS).values.dictionary_encode()),
+    "struct": pa.array([{"a": word} if number % 4 else None for number, word in enumerate(WORDS)]),
+    "struct of dictionary": pa.StructArray.from_arrays([pa.array(WORDS).dictionary_encode()], ["a"]),
+    "struct of list": pa.array([{"a": tags} if number % 4 else None for number, tags in enumerate(TAGS)]),
+    "struct of struct": pa.array([{"a": {"b": word}} for word in WORDS]),
+}
+# A dictionary beyond its limit of bytes is followed by plain pages.
+PAST_DICTIONARY = {"dictionary_pagesize_limit": 4, "write_batch_size": 3}
+ENCODINGS: list[dict[str, Any]] = [{}, {"use_dictionary": False}, PAST_DICTIONARY]
+
+
+@pytest.mark.parametrize("rows", [7, 100])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("nesting", NESTED)
+def test_nested_text_comes_back_from_any_row_groups(
+    tmp_path: Path, nesting: str, encoding: dict[str, Any], rows: int
+) -> None:
+    column = NESTED[nesting]
+    table = pa.table({"c": column, "word": WORDS})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=rows, **encoding)
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions())
+    assert len(opened.tasks) == 1
+    (nested, words) = ([*column] for column in zip(*(row.values() for row in rows_of(opened)), strict=True))
+    expected = column.to_pylist()
+    for name in opened.schema.names[0].split(".")[1:]:
+        expected = [value and value[name] for value in expected]
+    assert (nested, words) == (expected, WORDS)
+
+
+def test_lists_of_repeated_texts_are_cut_by_what_they_decode_to_in_each_row_group(tmp_path: Path) -> None:
+    tags = pa.ListArray.from_arrays(list(range(0, 1_001, 2)), dictionary(["a" * 30_000, "b"], [0, 1] * 500))
+    pq.write_table(pa.table({"tags": tags}), tmp_path / "a.parquet", row_group_size=250)
+    batches = read_all(tmp_path, IngestOptions(block_bytes=1 << 20))
+    assert max(batch.nbytes for batch in batches) < 1.2 * (1 << 20)
+    assert pa.Table.from_batches(batches).column("tags").to_pylist() == tags.to_pylist()
+
+
 def test_a_column_of_arrows_dictionary_type_is_read_as_text(tmp_path: Path) -> None:
     words = pa.array(["a", None, "b", "a"]).dictionary_encode()
     pq.write_table(pa.table({"word": words}), tmp_path / "a.parquet")
