@@ -42,7 +42,7 @@ def to_torch(batches: Iterator[Any], device: Any = None) -> Iterator[Any]:
     torch = required("torch")
 
     def tensor(array: Any) -> Any:
-        shared = torch.from_numpy(array if array.flags.writable else array.copy())  # Arrow's arrays are read-only
+        shared = torch.from_numpy(array if array.flags.writeable else array.copy())  # Arrow's arrays are read-only
         return shared if device is None else shared.to(device, non_blocking=True)
 
     return (mapped(batch, tensor) for batch in batches)
