@@ -52,9 +52,10 @@ _EXTRAS = {
 }
 
 
-class InfeedError(Exception):
+class InfeedError(ValueError):
     """Invalid input, invalid options, or a missing capability of the machine. Never a bug of this package.
 
+    Also a ValueError, which TFX raises for such errors and callers of TFX catch.
     The command line prints the error without a traceback and exits with code 2.
 
     Args:
@@ -99,11 +100,8 @@ class ReadFailedError(InfeedError):
         return (_rebuild, (self.what, self.where, self.do, ReadFailedError))
 
 
-class OptionError(InfeedError, ValueError):
-    """An invalid `option`; empty if the error is about several. `schema.read` adds the place in the file.
-
-    Also a ValueError, because pydantic expects one from `__post_init__`.
-    """
+class OptionError(InfeedError):
+    """An invalid `option`; empty if the error is about several. `schema.read` adds the place in the file."""
 
     def __init__(self, what: str, *, where: str, do: str, option: str = "") -> None:
         super().__init__(what, where=where, do=do)

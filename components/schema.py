@@ -154,6 +154,9 @@ def _validated(kind: Any, text: bytes) -> tuple[Any, list[_Problem]]:
         return _adapter(kind).validate_json(b"[%b]" % text)[0], []
     except ValidationError as error:
         problems = [_Problem.of(kind, one) for one in error.errors(include_url=False)]
+        for cause in (one.cause for one in problems):
+            if isinstance(cause, InfeedError) and not isinstance(cause, OptionError):
+                raise cause from None  # it names its place
         words = {one.path: one.words for one in problems if one.words}
         return None, [dataclasses.replace(one, words=words.get(one.path, "")) for one in problems]
 

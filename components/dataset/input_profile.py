@@ -267,6 +267,8 @@ def read_profile(path: str) -> InputProfile:
             "infeed.components.datasets(fn_args, ...) or fn_args.data_accessor"
         )
         raise InfeedError(f"the model run has no {files.name(path)}", where=path, do=do) from error
+    except InfeedError:
+        raise
     except ValueError as error:  # not JSON, not UTF-8, or not a profile
         do = "run the Trainer again. If the Trainer wrote this file, please report a bug"
         raise InfeedError(f"cannot read the input profile: {error}", where=path, do=do) from error

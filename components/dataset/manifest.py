@@ -140,6 +140,8 @@ class Manifest:
         except FileNotFoundError:
             do = "use the folder of a complete dataset"
             raise InfeedError("there is no manifest.json", where=root, do=do) from None
+        except InfeedError:
+            raise
         except ValueError as error:
             raise InfeedError(f"cannot read the manifest: {error}", where=path, do="write the dataset again") from error
 

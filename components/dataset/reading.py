@@ -73,6 +73,8 @@ def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
         if kept.source == source:
             return kept
         raise ValueError("the count belongs to other files")
+    except InfeedError:
+        raise
     except ValueError as error:
         _log.warning("the cached count %s is damaged, counting records again: %s", path, error)
     except OSError:
@@ -265,9 +267,9 @@ def first_examples(root: str, manifest: Manifest, split: str, count: int) -> lis
     if split not in manifest.splits:
         raise InfeedError(f"there is no split {split!r}", where=root, do=f"use one of {', '.join(manifest.splits)}")
     shards = (shard.expected(root) for shard in manifest.splits[split].shards)
-    first = itertools.islice(itertools.chain.from_iterable(map(_records, shards)), count)
+    found = list(itertools.islice(itertools.chain.from_iterable(map(_records, shards)), count))
     try:
-        return [decode_example(record) for record in first]
+        return [decode_example(record) for record in found]
     except ValueError:
         return []
 

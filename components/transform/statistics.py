@@ -89,6 +89,8 @@ def write_raw(
             for found in tables_of(list(splits), map_fn=map_fn)
         )
         table = add([none, *tables])
+    except InfeedError:
+        raise
     except ValueError as error:
         raise InfeedError(str(error), where="the Examples of Transform", do="give a column one type in all") from error
     outputs = labels.PRE_TRANSFORM_OUTPUT_STATS_PATH_LABEL, labels.PRE_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL

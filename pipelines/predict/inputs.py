@@ -123,6 +123,8 @@ def _read(path: str) -> bytes | str:
             size = image.width * image.height * len(image.getbands()) >> 20
     except UnidentifiedImageError:
         return "it is not a picture"
+    except InfeedError:
+        raise
     except (OSError, SyntaxError, ValueError) as error:
         return f"it cannot be read: {error}"
     if size >= MAX_ROW_MB:

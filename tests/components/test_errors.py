@@ -111,3 +111,9 @@ def test_what_is_not_installed_is_named(monkeypatch, module, said):
 def test_a_module_that_no_extra_brings_is_the_users_own_matter():
     with pytest.raises(ModuleNotFoundError, match="no_such_module"), naming_extras():
         import no_such_module  # noqa: F401
+
+
+def test_callers_of_tfx_catch_an_error_as_a_value_error() -> None:
+    with pytest.raises(ValueError, match="is not an image"):
+        raise ERRORS[0]
+    assert isinstance(pickle.loads(pickle.dumps(ERRORS[0])), ValueError)

@@ -120,6 +120,8 @@ class TableStatistics:
             return stored.table()
         except FileNotFoundError:
             return None
+        except InfeedError:
+            raise
         except ValueError as error:
             do = "remove the file, so that the columns are read again"
             raise InfeedError(f"cannot read the statistics: {error}", where=path, do=do) from error
@@ -346,6 +348,8 @@ class _Unread:
                     found = add(itertools.islice(read, len(self.parts[shard.file]))).collapse()
                     keep_statistics(found, _key_of_shard(shard), cache)
                 total += found
+        except InfeedError:
+            raise
         except ValueError as error:
             do = "write all shards with one type for each feature"
             raise InfeedError(str(error), where=self.root, do=do) from error
@@ -387,6 +391,8 @@ def _read_range(part: ShardRange) -> TableStatistics:
             gatherer.add(len(block), {**_untyped(block), **cells})
             progress.count("examples read", len(block))
         return gatherer.statistics().collapse()
+    except InfeedError:
+        raise
     except ValueError as error:
         do = "write tf.Examples, with one type for each feature"
         raise InfeedError(str(error), where=part.place, do=do) from error

@@ -71,6 +71,8 @@ def open_delta(root: str, patterns: Patterns, options: IngestOptions, delta: Del
             raise InfeedError(what, where=root, do=do)
         names = [field["name"] for field in json.loads(table.schema().to_json())["fields"]]
         listed = _files_of(table, root)
+    except InfeedError:
+        raise
     except (deltalake.exceptions.DeltaError, ValueError, OSError) as error:
         what = f"cannot read the Delta table: {_COLOR.sub('', str(error))}"
         raise InfeedError(what, where=root, do="check the table and the version") from error

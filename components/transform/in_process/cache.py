@@ -72,8 +72,9 @@ def _manifest(span: str) -> Mapping[bytes, int]:
     path = files.join(span, _MANIFEST)
     if not files.exists(path):
         return {}
+    content = files.read_bytes(path)
     try:
-        numbers = _Plain(io.BytesIO(files.read_bytes(path))).load()
+        numbers = _Plain(io.BytesIO(content)).load()
     except (pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, AttributeError) as error:
         _log.warning("the analyzer cache in %s is damaged, so the span is analyzed again: %s", span, error)
         return {}

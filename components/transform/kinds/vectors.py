@@ -173,6 +173,8 @@ def _read_numpy(path: str, words: str | None, size: int | None) -> WordVectors:
     with files.open_input(path) as file:
         try:
             vectors = np.load(file, allow_pickle=False)
+        except InfeedError:
+            raise
         except ValueError as error:
             raise InfeedError(f"not an array of numbers: {error}", where=path, do="write it with numpy.save") from error
     if vectors.ndim != 2 or not np.issubdtype(vectors.dtype, np.floating):

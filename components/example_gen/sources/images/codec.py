@@ -97,6 +97,8 @@ def read_header(file: BinaryIO, path: str) -> ImageHeader:
     try:
         with open_image(file) as image:
             return _header_of(image, path)
+    except InfeedError:
+        raise
     except UNREADABLE as error:
         raise InfeedError("not an image", where=path, do=_DO) from error
 
@@ -131,6 +133,8 @@ def rewrite(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tupl
     _return_freed_pixels()
     try:
         header, pixels = _decoded(data, path, options, most_mb)
+    except InfeedError:
+        raise
     except UnidentifiedImageError as error:
         raise InfeedError("not an image", where=path, do=_DO) from error
     except UNREADABLE as error:

@@ -128,6 +128,16 @@ def test_records_that_are_no_examples_are_an_error(tmp_path: Path) -> None:
         statistics_of(str(tmp_path), "train", cache_dir=str(tmp_path / "cache"))
 
 
+def test_a_corrupt_record_keeps_its_place(tmp_path: Path) -> None:
+    write(tmp_path, TABLE)
+    [shard] = Path(names.split_dir(str(tmp_path), "train")).iterdir()
+    shard.write_bytes(shard.read_bytes()[:-3])
+    with pytest.raises(InfeedError) as raised:
+        statistics_of(str(tmp_path), "train", cache_dir=str(tmp_path / "cache"))
+    assert "record" in raised.value.where
+    assert "type" not in raised.value.do
+
+
 def test_a_feature_of_two_types_is_an_error(tmp_path: Path) -> None:
     shards = [pa.RecordBatch.from_pydict({"x": pa.array([value])}) for value in (1, "a")]
     write(tmp_path, *shards)
