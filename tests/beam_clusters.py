@@ -17,6 +17,7 @@ COUNTING = "beam_clusters.CountingRunner"  # `--runner` of pipelines that are to
 # The service tells workers its host's full name, which in a container may lead nowhere.
 _SERVICE = "import runpy, socket; socket.getfqdn = lambda *_: 'localhost'; "
 _SERVICE += "runpy.run_module('{}', run_name='__main__', alter_sys=True)"
+THREADED = "beam_clusters.ThreadedRunner"  # `--runner` that works on several pieces at once in this process
 COUNTS = "INFEED_TEST_PIPELINES"  # variable: the file to which CountingRunner adds a line for each pipeline
 
 
@@ -110,10 +111,19 @@ def spark(folder: Path, processes: int = 2) -> Iterator[list[str]]:
 
 
 def __getattr__(name: str) -> Any:
-    """`CountingRunner`, made when it is asked for: Beam takes seconds to load."""
-    if name != "CountingRunner":
+    """`CountingRunner` and `ThreadedRunner`, made when they are asked for: Beam takes seconds to load."""
+    if name not in ("CountingRunner", "ThreadedRunner"):
         raise AttributeError(name)
+    from apache_beam.options.pipeline_options import DirectOptions
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    class ThreadedRunner(FnApiRunner):  # type: ignore[misc]
+        """What Spark, Flink and Dataflow do with several slots of one process."""
+
+        def run_pipeline(self, pipeline: Any, options: Any) -> Any:
+            direct = options.view_as(DirectOptions)
+            direct.direct_num_workers, direct.direct_running_mode = 4, "multi_threading"
+            return super().run_pipeline(pipeline, options)
 
     class CountingRunner(FnApiRunner):  # type: ignore[misc]
         def run_pipeline(self, *arguments: Any, **named: Any) -> Any:
@@ -121,7 +131,7 @@ def __getattr__(name: str) -> Any:
                 file.write("pipeline\n")
             return super().run_pipeline(*arguments, **named)
 
-    return CountingRunner
+    return {"CountingRunner": CountingRunner, "ThreadedRunner": ThreadedRunner}[name]
 
 
 def _free_port() -> int:

@@ -246,6 +246,12 @@ def portable_options(
 
 
 @pytest.fixture(scope="session")
+def threaded_options(beam_clusters: ModuleType) -> list[str]:
+    """Options of Beam's that name a runner on four threads of this process."""
+    return [f"--runner={beam_clusters.THREADED}"]
+
+
+@pytest.fixture(scope="session")
 def spark_options(beam_clusters: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """Options of Beam's that name a Spark cluster, on machines that have Java and the packages."""
     if not shutil.which("java") or not all(map(find_spec, ("pyspark", "beam_pyspark_runner"))):

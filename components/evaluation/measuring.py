@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -47,10 +48,19 @@ class Evaluation:
         return self.report is not None or plan_of(self.config).needs_pairs
 
 
-@functools.lru_cache(maxsize=2)
+class _Plans(threading.local):
+    """Plans of this thread. Keras' metrics in a plan hold the state of a batch, and a worker may measure on threads."""
+
+    def __init__(self) -> None:
+        self.of = functools.lru_cache(maxsize=2)(lambda config: MetricPlan.of(EvalConfig.FromString(config)))
+
+
+_plans = _Plans()
+
+
 def plan_of(config: bytes) -> MetricPlan:
-    """The plan of a serialized eval config, made once in a process; see `MetricPlan.of`."""
-    return MetricPlan.of(EvalConfig.FromString(config))
+    """Return the plan of a serialized eval config, which this thread makes once; see `MetricPlan.of`."""
+    return _plans.of(config)
 
 
 @functools.lru_cache(maxsize=2)

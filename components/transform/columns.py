@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -231,13 +232,15 @@ class TracedPass:
         self._of = of
         self._makes = {stream: make for (stream, _), make in of.pending.items()}
         self._graph: Callable[[Mapping[str, Raw]], list[dict[str, tf.Tensor]]] | None = None
+        self._lock = threading.Lock()
 
     def _streams(self, raw: Mapping[str, Raw]) -> list[dict[str, tf.Tensor]]:
-        if self._graph is None:  # traced once, not again for a second batch of another size
-            forms = {name: _of_any_size(one) for name, one in raw.items()}
-            # A method would make a cycle of references, which keeps the constants until garbage is collected.
-            compute = partial(_computed, self._of.found, [*self._makes.values()])
-            self._graph = tf.function(compute, [forms], autograph=False)
+        with self._lock:  # threads of a worker share the graph
+            if self._graph is None:  # traced once, not again for a second batch of another size
+                forms = {name: _of_any_size(one) for name, one in raw.items()}
+                # A method would make a cycle of references, which keeps the constants until garbage is collected.
+                compute = partial(_computed, self._of.found, [*self._makes.values()])
+                self._graph = tf.function(compute, [forms], autograph=False)
         return self._graph(dict(raw))
 
     def over(self, batches: Batches) -> Filled:

@@ -155,12 +155,17 @@ def _child(where: str, memory: int) -> Iterator[_Child]:
         allowed = error.args[0] if isinstance(error, _OutOfMemoryError) else 0
         raise _out_of_memory(allowed, memory, where) from error
     except InfeedError:
-        _idle.append(child)
+        _keep(child)
         raise
     except BaseException:  # after Ctrl-C as well, the child would go on reading
         child.kill()
         raise
-    _idle.append(child)
+    _keep(child)
+
+
+def _keep(child: _Child) -> None:
+    with _lock:  # or a thread that removes dead children would lose this one
+        _idle.append(child)
 
 
 def _out_of_memory(allowed: int, wanted: int, where: str) -> InfeedError:

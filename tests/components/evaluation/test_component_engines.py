@@ -83,6 +83,22 @@ def test_a_named_runner_and_processes_evaluate_the_same_and_this_process_opens_n
     assert by_two == near
 
 
+def test_threads_of_one_process_measure_the_same(
+    run: Callable[..., dict[str, bytes]], many: Any, threaded_options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from infeed.components.evaluation import metric_plan
+
+    monkeypatch.setattr(metric_plan, "_ROWS", 1)  # Keras is called for each shard
+    folder = Path(many.uri, "Split-eval")
+    for path in sorted(folder.iterdir()):
+        for copy in range(9):
+            shutil.copy(path, folder / f"{copy}-{path.name}")
+    near = run("near")
+    assert len(list(folder.iterdir())) == 60
+    assert run("once", *threaded_options) == near
+    assert run("twice", *threaded_options) == near
+
+
 def test_what_only_tfx_computes_is_left_to_it_wherever_it_is_found_out(
     many: Any,
     model: Any,

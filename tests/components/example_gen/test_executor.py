@@ -236,9 +236,9 @@ def test_a_large_csv_is_read_in_spans_and_its_bad_rows_set_aside(tmp_path: Path)
     assert '"line": 602' in bad
 
 
-def trips(folder: Path) -> str:
+def trips(folder: Path, files: int = 3) -> str:
     folder.mkdir()
-    for number in range(3):
+    for number in range(files):
         rows = "".join(f"{row},{row * number / 7},w{row % 5}\n" for row in range(500))
         (folder / f"{number}.csv").write_text(f"id,fare,word\n{rows}")
     return str(folder)
@@ -274,6 +274,20 @@ def test_every_engine_writes_the_same(
     assert f"reads 3 tasks, 29 kB, {place}: " in caplog.text
     assert written["far"] == written["near"]
     assert {"manifest.json", "statistics-train.json"} <= written["far"].keys()
+
+
+@pytest.mark.slow
+def test_threads_of_one_process_write_the_same(tmp_path: Path, threaded_options: list[str]) -> None:
+    from infeed.components.example_gen.executor import Executor
+
+    source, written = trips(tmp_path / "in", files=40), []
+    for name, given in (("near", []), ("once", threaded_options), ("twice", threaded_options)):
+        context = Executor.Context(beam_pipeline_args=given)
+        execute(lambda context=context: Executor(context), tmp_path / name, properties(source))
+        here = tmp_path / name
+        written.append({str(path.relative_to(here)): path.read_bytes() for path in here.rglob("*.*")})
+    assert written[1:] == [written[0]] * 2
+    assert {"manifest.json", "statistics-train.json"} <= written[0].keys()
 
 
 def test_a_source_of_ones_own_is_read_in_this_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -71,6 +72,19 @@ def test_a_named_runner_reads_the_examples_and_this_process_none(
     assert any("/Split-train/" in path for path in opened_data())
     assert set(far) == {"Split-train", "Split-eval"}
     assert far == near
+
+
+def test_so_do_threads_of_this_process(
+    examples: Any, tmp_path: Path, forget: Callable[[], None], threaded_options: list[str]
+) -> None:
+    train = Path(examples.uri, "Split-train")
+    for path in sorted(train.iterdir()):
+        for copy in range(9):
+            shutil.copy(path, train / f"{copy}-{path.name}")
+    near = described(examples, tmp_path / "near", [])
+    for name in ("once", "twice"):
+        forget()
+        assert described(examples, tmp_path / name, threaded_options) == near
 
 
 def test_so_does_a_dask_cluster(

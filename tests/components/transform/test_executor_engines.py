@@ -127,6 +127,17 @@ def test_a_named_runner_and_processes_transform_the_same_and_this_process_opens_
     assert sum("transformed_examples" in name for name in near) == 6
 
 
+@pytest.mark.parametrize("kind", ["declared", "own"])
+def test_threads_of_one_process_transform_the_same(
+    kind: str, transform: Transform, own: Mapping[str, Any], threaded_options: list[str]
+) -> None:
+    options = own if kind == "own" else declared()
+    many = [{"train": records(seed, 30), "eval": records(seed + 100, 3)} for seed in range(30)]
+    near = transform(spans=many, **options)
+    assert differing(near, transform(*threaded_options, spans=many, **options)) == []
+    assert differing(near, transform(*threaded_options, spans=many, **options)) == []
+
+
 def test_more_keys_than_are_held_travel_through_files_and_give_the_same(
     transform: Transform, portable_options: list[str]
 ) -> None:

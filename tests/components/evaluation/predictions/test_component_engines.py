@@ -30,6 +30,26 @@ def test_a_named_runner_predicts_and_this_process_opens_no_examples(
     assert len(_written(near)) == 3
 
 
+@pytest.mark.parametrize("output_format", ["parquet", "prediction_log"])
+def test_threads_of_one_process_predict_the_same(
+    run: Run,
+    channels: dict[str, Any],
+    make_dataset: Callable[..., str],
+    threaded_options: list[str],
+    output_format: str,
+) -> None:
+    from infeed.components import BulkInferrer
+
+    rows = {"x": [row / 7 for row in range(400)], "id": [f"row {row}" for row in range(400)]}
+    (examples,) = channels["examples"].get()
+    examples.uri = make_dataset(rows, 40)
+    near, _ = run(BulkInferrer, "near", output_format=output_format)
+    for name in ("once", "twice"):
+        threaded, _ = run(BulkInferrer, name, *threaded_options, output_format=output_format)
+        assert _written(threaded) == _written(near)
+    assert len(_written(near)) == 41
+
+
 def test_processes_predict_the_same(run: Run) -> None:
     from infeed.components import BulkInferrer
 
