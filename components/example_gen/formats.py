@@ -14,6 +14,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import OpenedSource, Patterns, is_companion
+from infeed.components.example_gen.sources.file_kinds import kind_of
 from infeed.components.example_gen.sources.record_values import with_values
 
 _SOURCES = "infeed.components.example_gen.sources"
@@ -28,7 +29,8 @@ _TO_PARQUET = "convert it to Parquet, for example by pandas' to_parquet, or to C
 _UNPACK = "extract it. CSV, JSON Lines, and text files may be compressed with gzip or zstd"
 PICTURES = (".bmp", ".gif", ".webp", ".tif", ".tiff", ".heic", ".avif")
 NOT_READ = {  # suffixes of known formats that are not supported, with the remedy
-    ".json": "convert it to JSON Lines, for example by pandas' to_json(FILE, orient='records', lines=True)",
+    ".json": "if it holds one object a line, add --format jsonl. Otherwise write a line for each object, for example "
+    "with jq -c '.[]'",
     **dict.fromkeys((".xlsx", ".xls", ".ods", ".orc", ".pkl"), _TO_PARQUET),
     **dict.fromkeys((".mat", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata"), _TO_PARQUET),
     **dict.fromkeys((".zip", ".tar.gz", ".tgz", ".bz2", ".xz", ".7z", ".rar"), _UNPACK),
@@ -203,6 +205,8 @@ def guess_format(source: str) -> str:
     if not shown:
         if files.is_folder(source):
             inputs.check_irregular(source, {None: "*"}, "fail")
+        elif files.exists(source) and (known := kind_of(source)):
+            raise UnknownFormatError(f"this is {known.name}", where=source, do=known.remedy(source))
         raise UnknownFormatError(
             "the format is unknown",
             where=source,

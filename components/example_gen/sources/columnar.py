@@ -25,6 +25,7 @@ from infeed.components.dataset.shards import Part
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, conform
+from infeed.components.example_gen.sources.file_kinds import not_a
 from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
@@ -134,8 +135,7 @@ def opening_errors(form: str, path: str) -> Iterator[None]:
     except (InfeedError, MemoryError):
         raise
     except (OSError, pa.ArrowException) as error:
-        what = f"not {form}, or truncated: {error}"
-        raise InfeedError(what, where=path, do="write the file again, or remove it") from error
+        raise not_a(form, path, str(error)) from error
     except Exception as error:  # a Python extension type runs the code that registered it
         reason = str(error).partition("\n")[0].rstrip(":")
         what = f"a column has a Python extension type, which is unsafe to read: {reason}"

@@ -28,6 +28,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, Patterns, Read
 from infeed.components.example_gen.sources import streams
+from infeed.components.example_gen.sources.file_kinds import NotTextError
 from infeed.components.example_gen.sources.streams import Span, TextBlock
 
 Unit = Literal["line", "file"]
@@ -249,8 +250,11 @@ def _read_texts(refs: FileBlock, form: _TextReading, *, bad_rows: BadRows) -> Ba
     """Yield one row for each file, in batches of about `block_bytes`, and report bad files."""
     texts, kept, size = list[str](), list[FileRef](), 0
     for ref in bounded(refs, form.max_row_mb, bad_rows):
-        data = _decompressed(ref.path, form)
-        reason = "" if streams.is_utf8(data) else f"not {form.encoding} text"
+        try:
+            data = _decompressed(ref.path, form)
+            reason = "" if streams.is_utf8(data) else f"not {form.encoding} text"
+        except NotTextError as error:
+            data, reason = b"", error.what
         if len(data) > form.max_row_mb << 20:
             reason = f"the text takes {inputs.too_large(form.max_row_mb)}"
         if reason:

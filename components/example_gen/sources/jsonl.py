@@ -32,7 +32,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, Findings, OpenedSource, Patterns, Sample
-from infeed.components.example_gen.sources import kinds, sampling, streams
+from infeed.components.example_gen.sources import file_kinds, kinds, sampling, streams
 from infeed.components.example_gen.sources.kinds import MismatchError
 from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
 from infeed.components.example_gen.sources.sampling import Part, PartReader, is_small, parts_of
@@ -101,6 +101,7 @@ def open_sampled_jsonl(
     found = inputs.find(root, patterns)
     if is_small(found):
         return open_jsonl(root, patterns, options, jsonl)
+    inputs.look(found, lambda path: file_kinds.check_lines(path, streams.read_head(path, jsonl.encoding)))
     parts = [
         (split, file, parts_of(file, Span(file.path), jsonl.encoding, options.block_bytes))
         for split, matched in found.items()
@@ -212,6 +213,7 @@ def _flat(batch: pa.RecordBatch, options: JsonlOptions) -> pa.RecordBatch:
 
 def scan(path: str, known: kinds.Object, encoding: str, options: IngestOptions, bad: list[BadRow]) -> list[Span]:
     """Read one file, and find where to cut it. Widens `known` to hold its rows, and adds the first bad row to `bad`."""
+    file_kinds.check_lines(path, streams.read_head(path, encoding))
     bad_rows = BadRows(options.on_bad_row, sys.maxsize)
     cutter = SpanCutter(Span(path), options.block_bytes, streams.LINES)
     for block in _blocks(Span(path), encoding, options):

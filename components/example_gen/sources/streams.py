@@ -32,6 +32,7 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import MAX_ROW_MB
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import AstrayError, BadRow
+from infeed.components.example_gen.sources import file_kinds
 
 A = TypeVar("A")
 _BLOCKS_PER_SPAN = 8  # blocks per task: small enough to balance workers, large enough to amortize a task
@@ -40,6 +41,7 @@ _WINDOW_BYTES = 1 << 16  # first search window for the end of a row. Each furthe
 _LAST_WINDOW_BYTES = 4 << 20  # size after which the best guess is accepted
 _PATIENCE = 1.0  # seconds. Microseconds are usually enough
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_MAGIC_BYTES = 32  # enough for `file_kinds.check_text`
 _BAD_COMPRESSION: tuple[Any, ...] = (EOFError, OSError, zlib.error, isal_zlib.error)
 
 
@@ -299,6 +301,12 @@ def count_lines(data: bytes) -> int:
     return data.count(b"\n") or data.count(b"\r")
 
 
+def read_head(path: str, encoding: str) -> bytes:
+    """Return the first bytes of a file as UTF-8, up to `file_kinds.HEAD_BYTES`, for the checks of its content."""
+    pieces = _pieces(Span(path), encoding, file_kinds.HEAD_BYTES)
+    return next(pieces, b"").removeprefix(codecs.BOM_UTF8)
+
+
 def one_batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
@@ -314,18 +322,23 @@ def is_utf8(data: bytes) -> bool:
 
 def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
     with files.open_input(span.path, ahead=True, stop=span.stop) as file:
-        magic, reader = file.read(len(_ZSTD)), cast(Any, file)
+        magic, reader = file.read(_MAGIC_BYTES), cast(Any, file)
         file.seek(0)
+        if not span.start:
+            file_kinds.check_text(span.path, magic)
         if magic.startswith(_GZIP):
             reader = igzip.IGzipFile(fileobj=file, mode="rb")
-        elif magic == _ZSTD:
+        elif magic.startswith(_ZSTD):
             reader = pa.CompressedInputStream(file, "zstd")
         reader = _Recoder(reader, encoding) if _is_recoded(encoding) else reader
         try:
             _skip(reader, span.start, block_bytes)
             left = float("inf") if span.stop is None else span.stop - span.start
+            first = reader is not file and not span.start
             while left > 0 and (piece := reader.read(int(min(left, block_bytes)))):
-                left -= len(piece)
+                if first:
+                    file_kinds.check_text(span.path, piece, is_compressed=True)
+                left, first = left - len(piece), False
                 yield piece
         except UnicodeError as error:
             what = f"not {encoding} text: {getattr(error, 'reason', error)}"

@@ -53,7 +53,7 @@ def test_the_names_of_files_show_the_format(tmp_path: Path, names: list[str], ki
         (["a.csv", "b.parquet"], r"several formats: csv \(a.csv\), parquet \(b.parquet\)(.|\n)*'.*/\*.csv'"),
         (["x/a.jpg", "x/b.csv"], r"several formats: images \(a.jpg\), csv \(b.csv\)(.|\n)*/\*/\*.jpg'"),
         (["notes.json", "a.tfrecord-00000-of-00002"], r"several formats(.|\n)*/\*.tfrecord\*'"),
-        (["a.json"], r".json files are not supported(.|\n)*a.json(.|\n)*lines=True"),
+        (["a.json"], r".json files are not supported(.|\n)*a.json(.|\n)*--format jsonl"),
         (["a.XLSX"], ".xlsx files are not supported(.|\n)*to_parquet"),
         (["cat/1.webp"], ".webp files are not supported(.|\n)*PNG or JPEG"),
         (["a.csv.zip"], ".zip files are not supported(.|\n)*extract it"),

@@ -24,6 +24,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
 from infeed.components.example_gen.sources.avro.schema import is_empty, to_arrow, without_logical_types
+from infeed.components.example_gen.sources.file_kinds import not_a
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
 _MAGIC = b"Obj\x01"
@@ -97,7 +98,7 @@ def read_header(path: str) -> AvroHeader:
             raise
         except Exception as error:  # decoders raise arbitrary errors on corrupt bytes
             reason = "a corrupt length exceeds memory" if isinstance(error, MemoryError) else repr(error)
-            raise InfeedError(f"not Avro, or truncated: {reason}", where=path, do=_REMEDY) from error
+            raise not_a("Avro", path, reason) from error
 
 
 def read_blocks(what: Blocks, schema: pa.Schema, limits: Limits, *, bad_rows: BadRows) -> Batches:

@@ -24,7 +24,7 @@ from infeed.components.dataset.options import MAX_ROW_MB, IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, Findings, OpenedSource, Patterns, Sample
-from infeed.components.example_gen.sources import sampling, streams
+from infeed.components.example_gen.sources import file_kinds, sampling, streams
 from infeed.components.example_gen.sources.csv.rows import (
     CsvOptions,
     TextRows,
@@ -144,6 +144,8 @@ def read_header(path: str, options: CsvOptions) -> tuple[tuple[str, ...], Span]:
     bounds = row_starts(first.data, options) if first.data else np.zeros(1, np.int64)
     if len(bounds) < 2:
         raise InfeedError("the CSV file is empty: no header line", where=f"{path}, line 1", do=_HEADER)
+    if not options.names:
+        file_kinds.check_table(path, first.data[: file_kinds.HEAD_BYTES])
     found = _cells(first.data[bounds[0] : bounds[1]], options, path)
     if not found[0] and len(found) > 1 and _INDEX not in found:  # pandas writes its index without a name
         found[0] = _INDEX
@@ -278,7 +280,6 @@ _ENCODING = "set the encoding of the file, such as --set encoding=latin-1"
 _STARTS = {  # first bytes of files that are often taken for UTF-8 text
     b"\xff\xfe": "set the encoding of the file: --set encoding=utf-16",
     b"\xfe\xff": "set the encoding of the file: --set encoding=utf-16",
-    b"PK\x03\x04": "extract the ZIP archive, or save the Excel workbook as CSV",
 }
 
 
