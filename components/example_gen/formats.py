@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -139,9 +139,21 @@ def open_patterns(
 
     def finish(one: OpenedSource) -> OpenedSource:
         valued = with_values(replace(one, place=", ".join(asked)), options, partition_feature, every=every)
-        return inputs.with_tasks(inputs.retyped(valued, options), set_aside, left_out)
+        notes = (*left_out, *_alike(valued.schema.names))
+        return inputs.with_tasks(inputs.retyped(valued, options), set_aside, notes)
 
     return inputs.reopenable(opened, finish)
+
+
+def _alike(columns: Sequence[str]) -> Iterator[str]:
+    """Yield a note about each group of columns whose names differ only in case."""
+    groups: dict[str, list[str]] = {}
+    for name in columns:
+        groups.setdefault(name.casefold(), []).append(name)
+    for names in groups.values():
+        if len(names) > 1:
+            shown = " and ".join(map(repr, names))
+            yield f"columns {shown} differ only in case: if they are one column, give it one name in all files"
 
 
 def fingerprint_of(kind: str, queries: Patterns, settings: Mapping[str, Any]) -> str:

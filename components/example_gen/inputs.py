@@ -266,13 +266,13 @@ def check_irregular(root: str, patterns: Patterns, on_bad_row: OnBadRow) -> tupl
 
 
 def with_tasks(opened: OpenedSource, more: Sequence[Task], warnings: tuple[str, ...]) -> OpenedSource:
-    """Add the tasks and warnings of `check_irregular` to a source."""
+    """Add the tasks of `check_irregular`, and warnings, to a source."""
     if not more and not warnings:
         return opened
     orders = range(len(opened.tasks), len(opened.tasks) + len(more))
     added = [dataclasses.replace(task, order=order) for order, task in zip(orders, more, strict=True)]
     read = partial(_read_or_report, read=opened.read)
-    return dataclasses.replace(opened, tasks=(*opened.tasks, *added), read=read, warnings=warnings)
+    return dataclasses.replace(opened, tasks=(*opened.tasks, *added), read=read, warnings=(*opened.warnings, *warnings))
 
 
 def _read_or_report(payload: Any, read: Read, *, bad_rows: BadRows) -> Batches:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,20 @@ def test_booleans_become_words_and_whole_numbers_fractions_if_asked(tmp_path: Pa
         "n": [1, 2, 3],
     }
     assert pa.types.is_float64(batch.schema.field("rooms").type)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_columns_whose_names_differ_in_case_get_a_note(tmp_path: Path, kind: str) -> None:
+    for number, name in enumerate(("airport_fee", "Airport_fee", "fare")):
+        table = pa.table({name: [1.5], "n": [number]})
+        if kind == "parquet":
+            pq.write_table(table, tmp_path / f"{number}.parquet")
+        else:
+            (tmp_path / f"{number}.jsonl").write_text(json.dumps(table.to_pylist()[0]))
+    (note,) = open_source(str(tmp_path), kind, IngestOptions(), {}).warnings
+    assert "'airport_fee' and 'Airport_fee'" in note
+    (tmp_path / f"1.{kind}").unlink()
+    assert not open_source(str(tmp_path), kind, IngestOptions(), {}).warnings
 
 
 def test_a_link_out_of_the_folder_is_refused_unless_allowed(tmp_path: Path) -> None:
