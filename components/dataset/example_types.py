@@ -16,6 +16,7 @@ Nested structs are flattened to columns first; see `schemas`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from infeed.components.errors import InfeedError
 
 INT64_MAX = (1 << 63) - 1
 _FLOAT32 = np.finfo(np.float32)
+_FLOAT64_BITS = 53  # of an integer that float64 represents
 _WHOLE_IN_FLOAT32 = 1 << 24  # float32 represents every integer up to here
 # Largest dates and times that fit into int64 microseconds.
 _LIMITS = {"days": INT64_MAX // 86_400_000_000, "s": INT64_MAX // 1_000_000, "ms": INT64_MAX // 1_000}
@@ -94,6 +96,36 @@ def item_counts(column: pa.Array) -> npt.NDArray[np.int64]:
     else:
         counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     return np.asarray(counts, np.int64)
+
+
+def with_items(column: pa.Array, change: Callable[[pa.Array], pa.Array], to: pa.DataType) -> pa.Array:
+    """Return a list column as the list type `to`, with changed items. `change` returns an item for each item.
+
+    A fixed size of `to` is the one of the column.
+    """
+    if types.is_fixed_size_list(to):
+        size = to.list_size
+        items = column.values.slice(column.offset * size, len(column) * size)  # those of null lists as well
+        lists = pa.FixedSizeListArray.from_arrays(change(items), size)
+    else:
+        of_lists, offset = (pa.LargeListArray, pa.int64()) if types.is_large_list(to) else (pa.ListArray, pa.int32())
+        offsets = pa.array(np.append(0, np.cumsum(item_counts(column))), offset)
+        lists = of_lists.from_arrays(offsets, change(items_of(column)))
+    return pc.if_else(column.is_valid(), lists, pa.scalar(None, lists.type)) if column.null_count else lists
+
+
+def to_float64(integers: pa.Array) -> pa.Array:
+    """Convert integers to float64. An integer between two floats becomes the odd one.
+
+    Rounding to odd leaves a trace of lost digits: float32, which tf.Examples hold, is then always inexact, so that
+    `count_rounded` counts the integer, and is the float32 nearest to the integer.
+    """
+    wide = integers.cast(pa.int64())
+    numbers = value_buffer(wide, np.int64)
+    shift = np.maximum(np.frexp(numbers.astype(np.float64))[1] - _FLOAT64_BITS, 0)
+    odd = (numbers >> shift) | ((numbers >> shift << shift) != numbers)
+    doubles = np.ldexp(odd.astype(np.float64), shift)
+    return pa.array(doubles, mask=wide.is_null().to_numpy(zero_copy_only=False))
 
 
 def rows_of(column: pa.Array, items: npt.ArrayLike) -> npt.NDArray[np.int64]:

@@ -8,8 +8,9 @@ A null struct makes all of its columns null.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ from pyarrow import types
 
 from infeed.components.dataset import example_types
 from infeed.components.errors import InfeedError
+
+_Types = Mapping[pa.DataType, Sequence[str]]  # type of a column -> paths of the files
 
 
 @dataclass(frozen=True)
@@ -88,13 +91,23 @@ def _lists(values: pa.Array, bounds: npt.NDArray[np.int64], missing: pa.BooleanA
     return pa.LargeListArray.from_arrays(offsets, values.drop_null())
 
 
-def unify(found: Sequence[FileSchema], wanted: Callable[[str], bool] = lambda name: True) -> pa.Schema:
+def unify(
+    found: Sequence[FileSchema],
+    wanted: Callable[[str], bool] = lambda name: True,
+    has_values: Callable[[str, str], bool] = lambda path, name: True,
+) -> pa.Schema:
     """Return the flat schema that all files can be read with. Columns that a file lacks are null there.
 
-    Only columns whose flat name is `wanted` are read. Raises InfeedError if a tf.Example cannot hold a type, a name
-    occurs twice, or the types of two files conflict.
+    Args:
+      found: schemas of the files.
+      wanted: whether to read the column of a flat name.
+      has_values: whether a file, given by its path, has a value in the column of a flat name. It is called only if
+        types differ. Types of files without values do not count.
+
+    Raises:
+      InfeedError: a tf.Example cannot hold a type, a name occurs twice, or the types of two files conflict.
     """
-    merged: dict[str, tuple[pa.DataType, str]] = {}
+    merged = dict[str, dict[pa.DataType, list[str]]]()
     for one in found:
         flat = pa.schema([field for field in flatten_schema(one.schema) if wanted(field.name)])
         twice = sorted(name for name, count in Counter(flat.names).items() if count > 1)
@@ -102,14 +115,33 @@ def unify(found: Sequence[FileSchema], wanted: Callable[[str], bool] = lambda na
             raise InfeedError(f"column {twice[0]!r} occurs twice", where=one.path, do="give each column its own name")
         for field in flat:
             _check_type(field, one.path)
-        for field in flat:
-            before, first = merged.get(field.name, (pa.null(), one.path))
-            fitting = _common_type(before, field.type)
-            if fitting is None:
-                what = f"column {field.name!r} is {field.type}, but {before} in {first}"
-                raise InfeedError(what, where=one.path, do="write both files with one type")
-            merged[field.name] = (fitting, first if before == fitting else one.path)
-    return pa.schema([(name, fitting) for name, (fitting, _) in merged.items()])
+            merged.setdefault(field.name, {}).setdefault(field.type, []).append(one.path)
+    return pa.schema([(name, _merged(name, by_type, has_values)) for name, by_type in merged.items()])
+
+
+def _merged(name: str, found: _Types, has_values: Callable[[str, str], bool]) -> pa.DataType:
+    """Return the type that holds a column's values in all files. Raises InfeedError if two types conflict."""
+    if len({example_types.kind_of(one) for one in found}) > 1 or common_type([*found]) is None:
+        some = {one: paths for one, paths in found.items() if any(has_values(path, name) for path in paths)}
+        known = [one for one in found if not types.is_null(example_types.item_type(one))]
+        found = some or {one: found[one] for one in known[:1]} or found
+    common = common_type([*found])
+    if common is None:
+        first, other = next(pair for pair in combinations(found, 2) if common_type(pair) is None)
+        what = f"column {name!r} is {other}, but {first} in {found[first][0]}"
+        raise InfeedError(what, where=found[other][0], do="write both files with one type")
+    return common
+
+
+def has_value(batches: Iterable[pa.RecordBatch], column: str) -> bool:
+    """Return whether a column, given by its flat name, has a value in any batch."""
+    columns = (batch.column(column) for batch in map(flatten_batch, batches) if column in batch.schema.names)
+    return any(_has_value(one) for one in columns)
+
+
+def _has_value(column: pa.Array) -> bool:
+    items = example_types.items_of(column)
+    return len(items) > int(items.null_count)
 
 
 def fill(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -120,8 +152,22 @@ def fill(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     arrays = []
     for name, kind in zip(schema.names, schema.types, strict=True):
         column = columns[name] if name in columns else pa.nulls(batch.num_rows, kind)
-        arrays.append(column if column.type == kind else column.cast(kind))
+        arrays.append(convert(column, kind))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def convert(column: pa.Array, to: pa.DataType) -> pa.Array:
+    """Convert a flat column to a type that `common_type` returns for it."""
+    if column.type == to:
+        return column
+    if example_types.is_list(column.type) and example_types.is_list(to):
+        return example_types.with_items(column, lambda items: convert(items, to.value_type), to)
+    if not _has_value(column):
+        return pa.nulls(len(column), to)
+    if types.is_integer(column.type) and types.is_float64(to):
+        return example_types.to_float64(column)
+    column = column.dictionary_decode() if types.is_dictionary(column.type) else column
+    return column.cast(to, safe=not types.is_timestamp(to))  # fractions of a microsecond are truncated
 
 
 def _check_type(field: pa.Field, path: str) -> None:
@@ -131,25 +177,44 @@ def _check_type(field: pa.Field, path: str) -> None:
         raise InfeedError(error.what, where=f"{path}, column {field.name!r}", do=error.do) from error
 
 
-def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return a type that holds the values of both without loss, or None."""
-    if one == other or types.is_null(other):
-        return one
-    if types.is_null(one):
-        return other
-    if types.is_integer(one) and types.is_integer(other):
-        return None if types.is_uint64(one) or types.is_uint64(other) else pa.int64()
-    if (types.is_float32(one) and types.is_float64(other)) or (types.is_float64(one) and types.is_float32(other)):
-        return pa.float64()
-    for text, large in ((_TEXT, pa.large_string()), (_BINARY, pa.large_binary())):
-        if _without_dictionary(one) in text and _without_dictionary(other) in text:
-            return large
-    return None
+def common_type(found: Sequence[pa.DataType]) -> pa.DataType | None:
+    """Return a type that becomes the same list kind of a tf.Example, and holds the values of all, or None.
+
+    Integers beside floats become floats, as in CSV files.
+    """
+    found = [_without_dictionary(one) for one in found if not types.is_null(one)] or [pa.null()]
+    if all(one == found[0] for one in found):
+        return found[0]
+    if all(map(example_types.is_list, found)):
+        return _common_list(found)
+    return next((common for fit, common in _COMMON if all(map(fit, found))), None)
+
+
+def _common_list(found: Sequence[pa.DataType]) -> pa.DataType | None:
+    items = common_type([one.value_type for one in found])
+    sizes = {one.list_size if types.is_fixed_size_list(one) else None for one in found}
+    (size,) = sizes if len(sizes) == 1 else (None,)
+    return items and (pa.large_list(items) if size is None else pa.list_(items, size))
 
 
 def _without_dictionary(column: pa.DataType) -> pa.DataType:
     return column.value_type if types.is_dictionary(column) else column
 
 
-_TEXT = (pa.string(), pa.large_string())
-_BINARY = (pa.binary(), pa.large_binary())
+def _is_number(column: pa.DataType) -> bool:
+    is_single = types.is_float32(column) or types.is_float64(column)  # Arrow cannot cast float16
+    return bool(is_single or types.is_integer(column) or types.is_decimal(column))
+
+
+def _is_local_time(column: pa.DataType) -> bool:
+    return bool(types.is_date(column) or (types.is_timestamp(column) and column.tz is None))
+
+
+_COMMON: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
+    (lambda one: types.is_integer(one) or types.is_boolean(one), pa.int64()),
+    (_is_number, pa.float64()),
+    (_is_local_time, pa.timestamp("us")),
+    (lambda one: types.is_timestamp(one) and one.tz is not None, pa.timestamp("us", "UTC")),
+    (lambda one: types.is_string(one) or types.is_large_string(one), pa.large_string()),
+    (lambda one: example_types.kind_of(one) == "bytes" and not example_types.is_list(one), pa.large_binary()),
+)

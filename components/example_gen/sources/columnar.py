@@ -96,15 +96,26 @@ def open_columnar(
         layout: FileLayout = call_apart(reader.read_layout, path, limits.block, where=path, memory=memory)
         return layout
 
+    def has_values(path: str, column: str) -> bool:
+        what, memory = (reader, groups[path], column, limits), reader.memory(path, limits)
+        return bool(call_apart(_has_values, *what, where=path, memory=memory))
+
     layouts = inputs.look(found, look)
-    unified = _unified([layout.schema for _, _, layout in layouts], columns.columns)
+    groups = {file.path: layout.groups for _, file, layout in layouts}
+    unified = _unified([layout.schema for _, _, layout in layouts], columns.columns, has_values)
     schema = with_numbers(unified, columns.numbers)
     read = partial(read_groups, reader=reader, schema=schema, limits=limits, numbers=columns.numbers)
     parts = [(split, file, layout.groups) for split, file, layout in layouts]
     return inputs.of_parts(reader.format, root, schema, parts, read)
 
 
-def _unified(found: Sequence[schemas.FileSchema], kept: Sequence[str] | None) -> pa.Schema:
+def _has_values(reader: Reader, groups: Sequence[RowGroups], column: str, limits: Limits) -> bool:
+    return schemas.has_value((batch for some in groups for batch in reader.decode(some, [column], limits)), column)
+
+
+def _unified(
+    found: Sequence[schemas.FileSchema], kept: Sequence[str] | None, has_values: Callable[[str, str], bool]
+) -> pa.Schema:
     """Return the schema of the columns to keep. The error for an unsupported column names the option to skip it."""
     there = list(dict.fromkeys(name for one in found for name in schemas.flatten_schema(one.schema).names))
     known, names = {top for column in there for top in nesting(column)}, set(kept or ())
@@ -113,7 +124,7 @@ def _unified(found: Sequence[schemas.FileSchema], kept: Sequence[str] | None) ->
             do = f"use some of {', '.join(there[:20])}"
             raise InfeedError(f"there is no column {name!r}", where="columns", do=do)
     try:
-        return schemas.unify(found, lambda column: kept is None or is_under_any(column, names))
+        return schemas.unify(found, lambda column: kept is None or is_under_any(column, names), has_values)
     except InfeedError as error:
         columns, fitting = {field.name: field.type for one in found for field in one.schema}, list[str]()
         for name, kind in columns.items():
@@ -249,14 +260,7 @@ def _without_dictionary(column: pa.Array) -> pa.Array:
         return column
     if not example_types.is_list(column.type):
         return column.dictionary_decode()
-    if pa.types.is_fixed_size_list(column.type):
-        size = column.type.list_size
-        values = column.values.slice(column.offset * size, len(column) * size)  # those of nulls as well
-        lists = pa.FixedSizeListArray.from_arrays(values.dictionary_decode(), size)
-    else:
-        offsets = pa.array(np.append(0, np.cumsum(example_types.item_counts(column))), pa.int32())
-        lists = pa.ListArray.from_arrays(offsets, items.dictionary_decode())
-    return pc.if_else(column.is_valid(), lists, pa.scalar(None, lists.type)) if column.null_count else lists
+    return example_types.with_items(column, pa.DictionaryArray.dictionary_decode, decoded_type(column.type))
 
 
 def nesting(column: str) -> list[str]:

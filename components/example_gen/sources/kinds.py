@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from infeed.components.dataset import example_types
 from infeed.components.dataset.manifest import ColumnType
 
 GIVEN: dict[ColumnType, pa.DataType] = {"int": pa.int64(), "float": pa.float64(), "bytes": pa.string()}
@@ -268,14 +269,16 @@ def of_plain(plain: Any) -> Any:
 
 
 def fit(value: Any, to: JsonKind) -> Any:
-    """Convert integers of float columns to floats, so that Arrow accepts the value."""
+    """Convert integers of float columns to floats, so that Arrow accepts the value; see `example_types.to_float64`."""
     if value is None:
         return None
     if isinstance(to, dict):
         return {name: fit(inner, to[name]) for name, inner in value.items()}
     if isinstance(to, ListOf):
         return [fit(item, to.items) for item in value]
-    return float(value) if to == "float" else value
+    if to != "float":
+        return value
+    return example_types.to_float64(pa.array([value]))[0].as_py() if isinstance(value, int) else value
 
 
 def _in_words(kind: JsonKind) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO, cast
@@ -23,6 +24,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
+from infeed.components.example_gen.sources import kinds
 from infeed.components.example_gen.sources.avro.schema import is_empty, to_arrow, without_logical_types
 from infeed.components.example_gen.sources.file_kinds import not_a
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
@@ -63,9 +65,19 @@ def open_avro(root: str, patterns: Patterns, options: IngestOptions) -> OpenedSo
         inputs.find(root, patterns),
         lambda path: call_apart(plan_file, path, limits.block, where=path, memory=limits.memory),
     )
-    schema = schemas.unify([schemas.FileSchema(header.path, header.arrow) for _, _, (header, _) in seen])
-    parts = [(split, file, blocks) for split, file, (_, blocks) in seen]
+    blocks = {header.path: tasks for _, _, (header, tasks) in seen}
+
+    def has_values(path: str, column: str) -> bool:
+        return bool(call_apart(_has_values, blocks[path], column, limits, where=path, memory=limits.memory))
+
+    found = [schemas.FileSchema(header.path, header.arrow) for _, _, (header, _) in seen]
+    schema = schemas.unify(found, has_values=has_values)
+    parts = [(split, file, tasks) for split, file, (_, tasks) in seen]
     return inputs.of_parts("avro", root, schema, parts, partial(read_blocks, schema=schema, limits=limits))
+
+
+def _has_values(blocks: Sequence[Blocks], column: str, limits: Limits) -> bool:
+    return schemas.has_value((batch for some in blocks for batch in decode_blocks(some, limits)), column)
 
 
 def plan_file(path: str, block_bytes: int) -> tuple[AvroHeader, list[Blocks]]:
@@ -112,15 +124,22 @@ def decode_blocks(what: Blocks, limits: Limits) -> Batches:
     """Yield some blocks in batches of about `limits.block` bytes. Raises InfeedError if a row exceeds `limits.row`."""
     row, header = what.first_row, what.header
     for rows in _read_rows(what, limits.block):
-        try:
-            batch = pa.RecordBatch.from_pylist(rows, schema=header.arrow)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise InfeedError(f"values do not match the Avro schema: {error}", where=header.path, do=_REMEDY) from error
+        batch = _batch(rows, header)
         row += batch.num_rows
         if batch.nbytes > limits.row + limits.block:  # only the last row can be this large
             do = "write the file with smaller values, or raise max_row_mb (--max-row-mb)"
             raise InfeedError(f"a row takes {batch.nbytes >> 20:,} MB", where=f"{header.path}, row {row - 1}", do=do)
         yield batch
+
+
+def _batch(rows: list[dict[str, Any]], header: AvroHeader) -> pa.RecordBatch:
+    try:
+        with suppress(pa.ArrowInvalid):  # an integer that float64 lacks, in a union with floats
+            return pa.RecordBatch.from_pylist(rows, schema=header.arrow)
+        form = kinds.kind_of_arrow(pa.struct(list(header.arrow)))
+        return pa.RecordBatch.from_pylist([kinds.fit(row, form) for row in rows], schema=header.arrow)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InfeedError(f"values do not match the Avro schema: {error}", where=header.path, do=_REMEDY) from error
 
 
 def _read_rows(what: Blocks, block_bytes: int) -> Iterator[list[dict[str, Any]]]:

@@ -68,6 +68,19 @@ def test_feather_is_the_file_format(tmp_path: Path) -> None:
     assert list(rows_of(open_folder(tmp_path))) == [flat(row) for row in ROWS]
 
 
+@pytest.mark.parametrize("compression", [None, "lz4"])
+@pytest.mark.parametrize("write", [write_file, write_stream])
+def test_types_that_drift_are_widened_and_those_without_values_do_not_count(
+    tmp_path: Path, write: Any, compression: str | None
+) -> None:
+    tables = [{"x": [1], "y": [1]}, {"x": [0.5], "y": pa.array([None], pa.string())}, {"x": pa.array([], pa.string())}]
+    for number, columns in enumerate(tables):
+        write(tmp_path / f"{number}.arrow", pa.table(columns), compression=compression)
+    opened = open_folder(tmp_path)
+    assert opened.schema == pa.schema([("x", pa.float64()), ("y", pa.int64())])
+    assert list(rows_of(opened)) == [{"x": 1.0, "y": 1}, {"x": 0.5, "y": None}]
+
+
 def test_a_batch_is_cut_into_blocks(tmp_path: Path) -> None:
     with pa.ipc.new_file(str(tmp_path / "a.arrow"), TABLE.schema) as writer:
         writer.write_table(TABLE)

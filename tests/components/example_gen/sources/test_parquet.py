@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources import parquet
 from infeed.components.example_gen.sources.parquet import ParquetOptions
 
+NOON = dt.datetime(2024, 1, 2, 12)
 ROWS = [
     {"n": number, "text": "" if number % 2 else "x", "trip": {"fare": 0.0 if number % 3 else None, "paid": False}}
     for number in range(1_000)
@@ -84,6 +87,32 @@ def test_files_that_disagree_are_both_named(tmp_path: Path) -> None:
     write(tmp_path, "b.parquet", [{"x": "one"}])
     with pytest.raises(InfeedError, match=r"(?s)'x' is string, but int64 in .*a\.parquet.*where: .*b\.parquet"):
         parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions())
+
+
+@pytest.mark.parametrize("options", [{}, {"write_statistics": False}, {"row_group_size": 1}])
+def test_types_of_files_without_values_do_not_count(tmp_path: Path, options: dict[str, Any]) -> None:
+    whole = pa.array([1, 2**53 + 1])
+    pq.write_table(pa.table({"x": whole, "s": [{"y": 1}] * 2}), tmp_path / "a.parquet", **options)
+    none = pa.array([None, None], pa.float64())  # as pandas writes it
+    pq.write_table(pa.table({"x": none, "s": [{"y": None}] * 2}), tmp_path / "b.parquet", **options)
+    empty = pa.table({"x": pa.array([], pa.string()), "s": pa.array([], pa.struct([("y", pa.list_(pa.string()))]))})
+    pq.write_table(empty, tmp_path / "c.parquet", **options)
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions())
+    assert opened.schema == pa.schema([("x", pa.int64()), ("s.y", pa.int64())])
+    assert [row["x"] for row in rows_of(opened)] == [1, 2**53 + 1, None, None]
+
+
+def test_types_that_drift_are_widened_and_a_lost_digit_is_a_warning(tmp_path: Path, job: Callable[..., Job]) -> None:
+    columns = {
+        "a": [pa.array([2**53 + 1]), pa.array([Decimal("1.25")], pa.decimal128(7, 5)), pa.array([NOON])],
+        "b": [pa.array([0.5]), pa.array([Decimal("8.25")], pa.decimal128(8, 5)), pa.array([NOON], pa.timestamp("ms"))],
+    }
+    for name, arrays in columns.items():
+        pq.write_table(pa.table(dict(zip("xdt", arrays, strict=True))), tmp_path / f"{name}.parquet")
+    opened = parquet.open_parquet(str(tmp_path), {None: "*.parquet"}, IngestOptions(), ParquetOptions())
+    assert list(rows_of(opened)) == [{"x": 2.0**53 + 2, "d": 1.25, "t": NOON}, {"x": 0.5, "d": 8.25, "t": NOON}]
+    manifest = ingest.ingest(opened.tasks, job(opened, IngestOptions()))
+    assert manifest.warnings == ("column 'x': double values rounded to float32: 1",)
 
 
 def test_a_bad_value_is_counted_over_the_file(tmp_path: Path) -> None:

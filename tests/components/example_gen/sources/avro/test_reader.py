@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +15,8 @@ import pytest
 
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen import ingest
+from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources.avro import reader as avro
 from infeed.components.example_gen.sources.avro.schema import to_arrow
@@ -36,6 +38,8 @@ TYPES = [
     (["int", "null"], 0, pa.int32(), 0),
     (["null", "int", "long"], 2**40, pa.int64(), 2**40),
     (["int", "double"], 1.5, pa.float64(), 1.5),
+    (["null", "long", "double"], 2**53 + 1, pa.float64(), 2.0**53 + 2),
+    ({"type": "array", "items": ["long", "float"]}, [2**53 + 1, 0.5], pa.list_(pa.float64()), [2.0**53 + 2, 0.5]),
     ("null", None, pa.null(), None),
     ({"type": "enum", "name": "E", "symbols": ["a", "b"]}, "b", pa.string(), "b"),
     ({"type": "fixed", "name": "F", "size": 2}, b"ab", pa.binary(2), b"ab"),
@@ -113,6 +117,22 @@ def test_files_with_other_columns_are_read_as_one(tmp_path: Path) -> None:
     assert list(rows_of(open_(tmp_path))) == [{"x": 1, "y": None}, {"x": 2**40, "y": ""}]
 
 
+def test_types_that_drift_between_files_are_widened_and_files_without_values_do_not_count(tmp_path: Path) -> None:
+    write(tmp_path, schema_of(x="long", y="long"), [{"x": 2**53 + 1, "y": 2**53 + 1}])
+    write(tmp_path, schema_of(x="double", y=["null", "string"]), [{"x": 0.5, "y": None}], name="b.avro")
+    write(tmp_path, schema_of(x="string", y="double"), [], name="c.avro")
+    opened = open_(tmp_path)
+    assert opened.schema == pa.schema([("x", pa.float64()), ("y", pa.int64())])
+    assert list(rows_of(opened)) == [{"x": 2.0**53 + 2, "y": 2**53 + 1}, {"x": 0.5, "y": None}]
+
+
+def test_a_lost_digit_of_an_integer_beside_floats_is_a_warning(tmp_path: Path, job: Callable[..., Job]) -> None:
+    write(tmp_path, schema_of(x=["long", "double"]), [{"x": value} for value in (1, 0.5, 2**53 + 1)])
+    opened = open_(tmp_path)
+    manifest = ingest.ingest(opened.tasks, job(opened, IngestOptions()))
+    assert manifest.warnings == ("column 'x': double values rounded to float32: 1",)
+
+
 @pytest.mark.parametrize("digits", [10, 50, 90])
 def test_decimals_of_any_size(tmp_path: Path, digits: int) -> None:
     decimal = {"type": "bytes", "logicalType": "decimal", "precision": digits, "scale": 2}
@@ -122,8 +142,8 @@ def test_decimals_of_any_size(tmp_path: Path, digits: int) -> None:
 
 
 def test_files_that_disagree_are_both_named(tmp_path: Path) -> None:
-    write(tmp_path, schema_of(x="int"), [])
-    write(tmp_path, schema_of(x="string"), [], name="b.avro")
+    write(tmp_path, schema_of(x="int"), [{"x": 1}])
+    write(tmp_path, schema_of(x="string"), [{"x": ""}], name="b.avro")
     with pytest.raises(InfeedError, match=r"(?s)'x' is string, but int32 in .*a\.avro.*where: .*b\.avro"):
         open_(tmp_path)
 
