@@ -23,13 +23,14 @@ _MOST_BYTES = 1 << 16  # of the file's content
 
 
 @contextmanager
-def alone(path: Path, *, doing: str, where: str, do: str) -> Iterator[None]:
+def alone(path: Path, *, doing: str, where: str, do: str, wait: bool = False) -> Iterator[None]:
     """Hold the lock on `path`, in an existing folder, in the body, and remove the file afterwards.
 
-    Raise InfeedError if the file cannot be created, or if another process holds the lock. The error names the owner,
-    what it does (`doing`, such as "another run uses this folder"), what it locks (`where`), and the remedy (`do`).
+    If another process holds the lock, wait for it, or raise InfeedError. The error names the owner, what it does
+    (`doing`, such as "another run uses this folder"), what it locks (`where`), and the remedy (`do`). Also raises
+    InfeedError if the file cannot be created.
     """
-    handle = _locked(path, doing, where, do)
+    handle = _locked(path, doing, where, do, wait)
     try:
         os.ftruncate(handle, 0)
         os.pwrite(handle, json.dumps(this_process()).encode(), 0)
@@ -41,7 +42,7 @@ def alone(path: Path, *, doing: str, where: str, do: str) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether another process, or this one, holds the lock on `path`."""
+    """Whether another process, or this one, holds the lock on `path`. False on a file system without locks."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -50,12 +51,14 @@ def is_held(path: Path) -> bool:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError:  # the file system does not support locks, so `alone` goes on without
+        return False
     finally:
         os.close(handle)
     return False
 
 
-def _locked(path: Path, doing: str, where: str, do: str) -> int:
+def _locked(path: Path, doing: str, where: str, do: str, wait: bool) -> int:
     # Not filelock, because some versions keep its file and others empty it.
     while True:
         try:
@@ -64,7 +67,7 @@ def _locked(path: Path, doing: str, where: str, do: str) -> int:
             permit = "choose another folder, or change the permissions"
             raise InfeedError(f"cannot write: {error.strerror}", where=where, do=permit) from error
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
             owner = owner_of(os.pread(handle, _MOST_BYTES, 0))
             os.close(handle)

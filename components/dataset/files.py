@@ -4,8 +4,9 @@ A path is a `str`: a local path or a URI. Other modules handle paths only with `
 any store. Credentials and endpoints are found as the clients of each store find them, including AWS_ENDPOINT_URL_S3,
 AWS_ENDPOINT_URL, and STORAGE_EMULATOR_HOST.
 
-An object store has no folders and no rename. An object becomes visible when its writer closes it, so it is written
-under its final name. `rename` copies within the store and deletes.
+An object store has no folders and no rename. An output is written to a temporary file of this machine first, and
+uploaded when it is complete: closing the stream of an upload would make half an object visible, and pyarrow cannot
+abort one. `rename` copies within the store and deletes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import atexit
 import errno
 import fnmatch
 import functools
+import logging
 import os
 import posixpath
 import re
@@ -47,6 +49,7 @@ _UPLOAD_BYTES = 8 << 20
 _COPIES = 8  # files copied in parallel
 _DEEPEST = 100  # depth of a copied folder
 _EITHER = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_log = logging.getLogger(__name__)
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP}
@@ -236,36 +239,58 @@ def _regular(path: str) -> Iterator[int]:
 def open_output(path: str) -> Iterator[pa.NativeFile]:
     """Open a binary file that becomes visible under its name when it is complete.
 
-    The folder is created if missing. If the body raises an error, no file is left. Raises InfeedError if the disk is
-    full, or permission is denied.
+    The folder is created if missing. If the body raises an error, nothing is written, and an older file stays. Raises
+    InfeedError if the disk is full, permission is denied, or the store fails.
     """
     system, inner = store_of(path)
-    unfinished = inner
-    if not _is_object_store(system):
-        with _permission_errors(path, _NOT_THERE):
-            system.create_dir(posixpath.dirname(inner), recursive=True)
-        # The dot hides the unfinished file from globs, and the random part separates concurrent attempts.
-        unfinished = posixpath.join(posixpath.dirname(inner), f".{name(inner)}.{uuid.uuid4().hex}")
+    output = _uploaded(system, inner) if _is_object_store(system) else _renamed(system, inner, path)
+    with _failed_writes(path), output as file:
+        yield file
+
+
+@contextmanager
+def _failed_writes(path: str) -> Iterator[None]:
+    """Convert errors of a full disk and of stores to InfeedError."""
     try:
-        with _permission_errors(path, _NOT_THERE):
-            # Never compress, whatever the name. Google's client uploads each unbuffered write separately.
-            buffer = _UPLOAD_BYTES if _is_object_store(system) else None
-            stream = system.open_output_stream(unfinished, compression=None, buffer_size=buffer)
-        with stream as file:
-            yield file
-        if unfinished != inner:
-            with _permission_errors(path, _NOT_THERE):
-                system.move(unfinished, inner)
-    except BaseException as error:  # Ctrl-C as well leaves no partial file
-        with suppress(OSError):
-            system.delete_file(unfinished)
-        if isinstance(error, OSError) and error.errno in _FULL:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
             do = "free some space, or write to another place. No partial file is left"
             raise InfeedError(f"cannot write: {os.strerror(error.errno)}", where=path, do=do) from error
         if type(error) is OSError and error.errno is None:  # Arrow's clients raise OSError without a number
             do = "check the address, the network and the credentials of the store, and run again"
             raise InfeedError(f"cannot write the file: {_first_line(error)}", where=path, do=do) from error
         raise
+
+
+@contextmanager
+def _renamed(system: fs.FileSystem, inner: str, path: str) -> Iterator[pa.NativeFile]:
+    """Write to a hidden name in the same folder, and rename the file at the end."""
+    # The dot hides the unfinished file from globs, and the random part separates concurrent attempts.
+    unfinished = posixpath.join(posixpath.dirname(inner), f".{name(inner)}.{uuid.uuid4().hex}")
+    try:
+        with _permission_errors(path, _NOT_THERE):
+            system.create_dir(posixpath.dirname(inner), recursive=True)
+            stream = system.open_output_stream(unfinished, compression=None)  # never compressed, whatever the name
+        with stream as file:
+            yield file
+        with _permission_errors(path, _NOT_THERE):
+            system.move(unfinished, inner)
+    except BaseException:  # Ctrl-C as well leaves no partial file
+        with suppress(OSError):
+            system.delete_file(unfinished)
+        raise
+
+
+@contextmanager
+def _uploaded(system: fs.FileSystem, inner: str) -> Iterator[pa.NativeFile]:
+    """Write to a temporary file of this machine, and upload it at the end."""
+    with tempfile.TemporaryDirectory(prefix="infeed-upload-") as folder:
+        whole = os.path.join(folder, "whole")
+        with pa.OSFile(whole, "wb") as file:
+            yield file
+        # One call of C++ code, which Ctrl-C cannot interrupt. An upload that fails is not completed.
+        fs.copy_files(whole, inner, fs.LocalFileSystem(), system, chunk_size=_UPLOAD_BYTES, use_threads=False)
 
 
 def _first_line(error: BaseException) -> str:
@@ -290,23 +315,82 @@ def write_bytes(path: str, content: bytes) -> None:
 
 
 def rename(source: str, target: str) -> None:
-    """Move a file, replacing `target`. The folder of the target is created if missing."""
+    """Move a file, replacing `target`. The folder of the target is created if missing.
+
+    Raises InfeedError if the disk is full or a store fails.
+    """
     system, old = store_of(source)
     _, new = store_of(target)
-    if not _is_object_store(system):
-        system.create_dir(posixpath.dirname(new), recursive=True)
-    system.move(old, new)
+    with _failed_writes(target):
+        if not _is_object_store(system):
+            system.create_dir(posixpath.dirname(new), recursive=True)
+        system.move(old, new)
 
 
 def remove(path: str) -> None:
     """Remove a file or a folder, if it exists."""
     system, inner = store_of(path)
     kind = _info(path).type
-    if kind == fs.FileType.Directory:
-        with suppress(FileNotFoundError):  # a folder of Google's store vanishes with its content
+    if kind == fs.FileType.NotFound:
+        return
+    try:
+        (system.delete_dir if kind == fs.FileType.Directory else system.delete_file)(inner)
+    except FileNotFoundError:  # a folder of Google's store vanishes with its content
+        pass
+    except OSError:
+        # After a removal, Arrow writes a marker object for the parent folder, which a store may refuse.
+        if not _is_object_store(system) or _info(path).type != fs.FileType.NotFound:
+            raise
+
+
+def remove_if_empty(folder: str) -> None:
+    """Remove the marker objects that removals left in place of an empty folder of a store, and of those above it."""
+    system, inner = store_of(folder)
+    while _is_object_store(system) and "/" in inner:
+        if system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
+            return
+        with suppress(OSError):  # the marker of the folder above may be refused
             system.delete_dir(inner)
-    elif kind != fs.FileType.NotFound:
-        system.delete_file(inner)
+        inner = posixpath.dirname(inner)
+
+
+@contextmanager
+def temporary(path: str) -> Iterator[str]:
+    """Remove a file or a folder after the body. A failed removal is logged, and hides no error of the body."""
+    try:
+        yield path
+    finally:
+        with logged_failures(path):
+            remove(path)
+
+
+@contextmanager
+def logged_failures(path: str) -> Iterator[None]:
+    """Log errors of the system and of stores that the body raises, in place of raising them."""
+    try:
+        yield
+    except (OSError, InfeedError) as error:
+        _log.warning("cannot remove %s: %s", path, error)
+
+
+def sync(folder: str) -> None:
+    """Flush a local folder, with all files and folders in it, to the disk, so that they survive a power loss."""
+    for place, _, inside in os.walk(folder):
+        for path in (*(os.path.join(place, one) for one in inside), place):
+            if not os.path.islink(path):
+                sync_names(path)
+
+
+def sync_names(path: str) -> None:
+    """Flush a file, or the names in a local folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # the file system cannot
+            raise
+    finally:
+        os.close(handle)
 
 
 def folder_until_exit(prefix: str) -> str:
@@ -373,8 +457,17 @@ def store_of(path: str) -> tuple[fs.FileSystem, str]:
     if not is_uri:
         return fs.LocalFileSystem(), os.path.abspath(path)
     authority, _, below = rest.partition("/")
+    _refuse_secrets(scheme, authority)
     system, base = _connect(scheme, authority, endpoint_of(path))
     return system, posixpath.join(base, below).rstrip("/") or base
+
+
+def _refuse_secrets(scheme: str, authority: str) -> None:
+    """Raise InfeedError if a URI has a password, which logs, errors and artifacts would show."""
+    user, at, host = authority.rpartition("@")
+    if at and ":" in user:
+        do = "leave user and password out, and give them as the store's client reads them, such as by its environment"
+        raise InfeedError("the URI contains a password", where=f"{scheme}://***@{host}", do=do)
 
 
 @functools.cache  # creating a client is slow

@@ -8,6 +8,7 @@ holds the lock.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 import uuid
@@ -18,30 +19,33 @@ from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.locks import owner_of, this_process
 
+_log = logging.getLogger(__name__)
 _STALE = 120.0  # seconds: four renewals, with room for clocks that differ
 
 
 @contextmanager
-def alone_on_store(path: str, *, where: str, do: str, renews: float = 30.0, settles: float = 1.0) -> Iterator[None]:
-    """Hold the lock inside the body, and remove the lock object afterwards.
+def alone_on_store(
+    path: str, *, where: str, do: str, renews: float = 30.0, settles: float = 1.0, wait: bool = False
+) -> Iterator[None]:
+    """Hold the lock inside the body, and remove the lock object afterwards, unless another process has taken it over.
 
     The lock protects the folder `where`. It is renewed every `renews` seconds, and two concurrent writers read the same
-    text after `settles` seconds. Raises InfeedError, which names the other process, if that holds the lock. `do` is the
-    remedy.
+    text after `settles` seconds. If another process holds the lock, wait for it, or raise InfeedError, which names the
+    process. `do` is the remedy.
     """
-    held = False
-    with suppress(FileNotFoundError):
-        held = time.time() - files.stat(path).mtime_ns / 1e9 < _STALE
-    _refuse_if(held, path, where, do)
     mine = json.dumps({**this_process(), "token": uuid.uuid4().hex}).encode()
-    files.write_bytes(path, mine)
-    time.sleep(settles)
-    _refuse_if(files.read_bytes(path) != mine, path, where, do)
+    while not _take(path, mine, settles):
+        if not wait:
+            raise InfeedError(f"another process is writing to it{owner_of(_content(path))}", where=where, do=do)
+        time.sleep(settles)
     ended = threading.Event()
 
     def renew() -> None:
         while not ended.wait(renews):
             with suppress(OSError, InfeedError):  # retried three times before the lock is stale
+                if _content(path) != mine:
+                    _log.warning("%s: another process has taken over the lock", path)
+                    return
                 files.write_bytes(path, mine)
 
     renewing = threading.Thread(target=renew, daemon=True)
@@ -51,12 +55,22 @@ def alone_on_store(path: str, *, where: str, do: str, renews: float = 30.0, sett
     finally:
         ended.set()
         renewing.join()
-        files.remove(path)
+        with files.logged_failures(path):
+            if _content(path) == mine:
+                files.remove(path)
 
 
-def _refuse_if(held: bool, path: str, where: str, do: str) -> None:
-    if held:
-        owner = ""
-        with suppress(OSError):  # the owner may have released the lock meanwhile
-            owner = owner_of(files.read_bytes(path))
-        raise InfeedError(f"another process is writing to it{owner}", where=where, do=do)
+def _take(path: str, mine: bytes, settles: float) -> bool:
+    """Return whether this process holds the lock now."""
+    with suppress(FileNotFoundError):
+        if time.time() - files.stat(path).mtime_ns / 1e9 < _STALE:
+            return False
+    files.write_bytes(path, mine)
+    time.sleep(settles)
+    return _content(path) == mine
+
+
+def _content(path: str) -> bytes:
+    with suppress(FileNotFoundError):
+        return files.read_bytes(path)
+    return b""

@@ -169,25 +169,26 @@ def _regroup(plan: WritePlan, job: Job, map_fn: MapFn) -> None:
 @contextmanager
 def transaction(job: Job) -> Iterator[None]:
     """Clear the output folder first, and again if the body fails. The body publishes the dataset."""
-    _clear(job)
+    clear(job.root)
     try:
         yield
     except BaseException:  # Ctrl-C as well leaves no partial dataset
-        _clear(job)
+        with files.logged_failures(job.root):
+            clear(job.root)
         raise
     files.remove(job.temporary)
 
 
-def _clear(job: Job) -> None:
+def clear(root: str) -> None:
     """Remove a dataset. A marker makes it unfinished first, so that a partly removed dataset never looks complete."""
-    if files.exists(files.join(job.root, names.MANIFEST)):
-        files.write_bytes(files.join(job.temporary, "clearing"), b"")
-    for file in files.list_files(job.root):
+    if files.exists(files.join(root, names.MANIFEST)):
+        files.write_bytes(files.join(root, names.UNFINISHED, "clearing"), b"")
+    for file in files.list_files(root):
         if files.name(file.path) in (names.MANIFEST, names.REJECTS) or names.is_statistics(files.name(file.path)):
             files.remove(file.path)
-    splits = [folder for folder in files.list_folders(job.root) if folder.startswith(names.SPLIT_FOLDER)]
+    splits = [folder for folder in files.list_folders(root) if folder.startswith(names.SPLIT_FOLDER)]
     for folder in (*splits, names.UNFINISHED):
-        files.remove(files.join(job.root, folder))
+        files.remove(files.join(root, folder))
 
 
 def _check_options(job: Job) -> None:

@@ -124,36 +124,59 @@ def unfinished(output: str, overwrite: bool) -> Iterator[str]:
     Raises:
       InfeedError: another process is writing to OUTPUT, OUTPUT exists, or permission is denied.
     """
-    if not files.is_local(output):
-        with alone_on_store(files.join(output, _LOCK), where=output, do=_WAIT):
-            check_output(output, overwrite)
-            yield output
-        return
-    with _locked(output) as (path, folder):
-        check_output(output, overwrite)
-        folder.mkdir(exist_ok=True)
-        try:
-            yield str(folder)
-            check_output(output, overwrite)  # a program that ignores the lock may have written there
-            with _os_errors(output):
-                put_folder(str(folder), str(path))
-        finally:
-            files.remove(str(folder))
+    with writing_to(output), replacing(output, overwrite) as folder:
+        yield folder
 
 
 @contextmanager
-def _locked(output: str) -> Iterator[tuple[Path, Path]]:
-    """Lock OUTPUT, repair it after a killed run, and yield (OUTPUT, the folder to write to)."""
-    path = Path(os.path.realpath(output))  # keep a symbolic link, and replace its target
+def writing_to(output: str, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock of OUTPUT, after a repair of what a killed run left there.
+
+    If another process holds it, wait for it, or raise InfeedError.
+    """
+    if not files.is_local(output):
+        try:
+            with alone_on_store(files.join(output, _LOCK), where=output, do=_WAIT, wait=wait):
+                yield
+        finally:
+            with files.logged_failures(output):
+                files.remove_if_empty(output)
+        return
+    path = _place_of(output)
     with _os_errors(output):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except FileExistsError as error:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path.parent)) from error
     lock = path.with_name(f".{path.name}.lock")
-    with alone(lock, doing="another process is writing there", where=output, do=_WAIT):
+    with alone(lock, doing="another process is writing there", where=output, do=_WAIT, wait=wait):
         mend(str(path))
-        yield path, path.with_name(f".{path.name}.unfinished")
+        yield
+
+
+@contextmanager
+def replacing(output: str, overwrite: bool) -> Iterator[str]:
+    """Yield the folder to write to; see `unfinished`. The caller holds the lock."""
+    check_output(output, overwrite)
+    if not files.is_local(output):
+        yield output
+        return
+    folder = _unfinished_of(output)
+    with files.temporary(str(folder)):
+        folder.mkdir(exist_ok=True)
+        yield str(folder)
+        check_output(output, overwrite)  # a program that ignores the lock may have written there
+        with _os_errors(output):
+            put_folder(str(folder), str(_place_of(output)))
+
+
+def _place_of(output: str) -> Path:
+    return Path(os.path.realpath(output))  # keep a symbolic link, and replace its target
+
+
+def _unfinished_of(output: str) -> Path:
+    path = _place_of(output)
+    return path.with_name(f".{path.name}.unfinished")
 
 
 def clean(output: str) -> list[str]:
@@ -163,20 +186,20 @@ def clean(output: str) -> list[str]:
     """
     check_output(output, overwrite=True)
     removed, left = steps.remove_left_scratch(), list[str]()
-    if not files.is_local(output):
-        with alone_on_store(files.join(output, _LOCK), where=output, do=_WAIT):
+    if files.is_local(output) and not _place_of(output).parent.is_dir():
+        return removed
+    with writing_to(output):
+        if files.is_local(output):
+            left = [str(folder)] if (folder := _unfinished_of(output)).exists() else []
+        else:
             whole = files.exists(files.join(output, names.MANIFEST))
             left = [
                 files.join(output, name)
                 for name in files.list_folders(output)
                 if name == names.UNFINISHED or (not whole and name.startswith(names.SPLIT_FOLDER))
             ]
-            for path in left:
-                files.remove(path)
-    elif os.path.isdir(os.path.dirname(os.path.realpath(output))):
-        with _locked(output) as (_, folder):
-            left = [str(folder)] if folder.exists() else []
-            files.remove(str(folder))
+        for path in left:
+            files.remove(path)
     return removed + left
 
 
@@ -192,11 +215,20 @@ def _os_errors(output: str) -> Iterator[None]:
 def put_folder(source: str, target: str) -> None:
     """Rename a folder, replacing the target atomically if the file system can. The old target is removed afterwards.
 
-    If the folder cannot be renamed, OSError is raised, and the target is unchanged.
+    The folder is flushed to the disk before, and its new name before the old target is removed, so that a power loss
+    leaves one of the two whole. If the folder cannot be renamed, OSError is raised, and the target is unchanged.
     """
-    if not os.path.lexists(target):
+    files.sync(source)
+    if os.path.lexists(target):
+        _replace(source, target)
+    else:
         os.rename(source, target)
-        return
+    files.sync_names(os.path.dirname(os.path.abspath(target)))
+    files.remove(source)
+
+
+def _replace(source: str, target: str) -> None:
+    """Swap two folders, in three renames if the file system cannot do it at once."""
     try:
         _exchange(source, target)
     except OSError:  # the kernel or the file system does not support it
@@ -208,7 +240,6 @@ def put_folder(source: str, target: str) -> None:
             os.rename(between, target)
             raise
         os.rename(between, source)
-    files.remove(source)
 
 
 def mend(target: str) -> None:

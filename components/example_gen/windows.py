@@ -27,6 +27,8 @@ from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import Buckets
 from infeed.components.dataset.statistics.table_statistics import add, key_of, tables_of
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.ingest import clear
+from infeed.components.example_gen.local import replacing, writing_to
 
 _COPIES = 8
 _log = logging.getLogger(__name__)
@@ -52,13 +54,22 @@ class SpanWindow:
             state = [source.fingerprint, metadata.version("tfx-infeed"), self.settings]
             key = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
             roots.append(root := files.join(files.absolute(self.spans.cache), f"{number}-{key}"))
-            if files.exists(files.join(root, names.MANIFEST)):
-                _log.info("span %d was ingested before, into %s", number, root)
-            else:
-                _log.info("span %d is ingested into %s", number, root)
-                ingest(pattern, root)
+            _ingest_once(number, pattern, root, ingest)
         merge(roots, target)
         return number
+
+
+def _ingest_once(number: int, pattern: str, root: str, ingest: Callable[[str, str], object]) -> None:
+    """Ingest a span, unless it was ingested before. If another process ingests it now, wait for that process."""
+    manifest = files.join(root, names.MANIFEST)
+    if not files.exists(manifest):
+        with writing_to(root, wait=True):
+            if not files.exists(manifest):
+                _log.info("span %d is ingested into %s", number, root)
+                with replacing(root, overwrite=True) as folder:
+                    ingest(pattern, folder)
+                return
+    _log.info("span %d was ingested before, into %s", number, root)
 
 
 def settings_of(
@@ -84,7 +95,7 @@ def merge(roots: Sequence[str], target: str) -> Manifest:
     manifests = [Manifest.read(root) for root in roots]
     parts = list(zip(roots, manifests, strict=True))
     columns = _merge_columns(parts)
-    files.remove(target)
+    clear(target)
     splits = {name: _merge_shards(name, parts, target) for name in manifests[0].splits}
     for name, split in splits.items():
         if all(files.exists(names.statistics_file(root, name)) for root in roots):

@@ -145,11 +145,8 @@ def write(folder: str, features: Sequence[Feature], examples: Examples, engine: 
 @contextmanager
 def counting_folder(artifact: str) -> Iterator[str]:
     """Create a hidden temporary folder in the artifact, which workers can access like the artifact."""
-    folder = files.join(artifact, ".counts")
-    try:
+    with files.temporary(files.join(artifact, ".counts")) as folder:
         yield folder
-    finally:
-        files.remove(folder)
 
 
 @dataclass(frozen=True)

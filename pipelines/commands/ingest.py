@@ -119,7 +119,8 @@ def command(
     else:
         with show_opening(as_json):
             opening = _opened(source, given)
-        manifest = _write(opening, output, overwrite, as_json, given)
+        with unfinished(output, overwrite) as root:
+            manifest = _write_into(root, opening, as_json, given)
     if executor_input:
         write_shown(executor_input, examples=output)
     seconds = time.perf_counter() - began
@@ -139,29 +140,28 @@ def _ingest_window(
     settings = settings_of(config.source, source, config.ingest, _buckets(config), code)
     with unfinished(output, overwrite) as root:
         SpanWindow(spans, config.data, settings).write(
-            root, lambda pattern, cache: _write(_of_config(_of_span(config, pattern)), cache, True, quiet, given)
+            root, lambda pattern, folder: _write_into(folder, _of_config(_of_span(config, pattern)), quiet, given)
         )
         return Manifest.read(root)
 
 
-def _write(found: _Ingest, output: str, overwrite: bool, quiet: bool, given: Mapping[str, Any]) -> Manifest:
+def _write_into(root: str, found: _Ingest, quiet: bool, given: Mapping[str, Any]) -> Manifest:
     opened, splits, buckets, options = found
-    with unfinished(output, overwrite) as root:
 
-        def attempt(found: OpenedSource) -> Manifest:
-            job = steps.Job.of(found, root=root, splits=splits, buckets=buckets, options=options)
-            if given["runner"]:
-                with _beam_log():
-                    from infeed.components.example_gen.transforms import run_pipeline
+    def attempt(found: OpenedSource) -> Manifest:
+        job = steps.Job.of(found, root=root, splits=splits, buckets=buckets, options=options)
+        if given["runner"]:
+            with _beam_log():
+                from infeed.components.example_gen.transforms import run_pipeline
 
-                    runner, own = given["runner"], given["beam_options"]
-                    named = Named.of([f"--runner={BEAM_RUNNERS.get(runner, runner)}", *own])
-                    run_pipeline(found.tasks, job, lambda: pipeline_on(runner, own), named)
-                    return Manifest.read(root)
-            with show_progress(found, quiet) as listener, choose(work_of(found), processes=given["workers"]) as engine:
-                return steps.ingest(found.tasks, job, map_fn=engine.map, listener=listener)
+                runner, own = given["runner"], given["beam_options"]
+                named = Named.of([f"--runner={BEAM_RUNNERS.get(runner, runner)}", *own])
+                run_pipeline(found.tasks, job, lambda: pipeline_on(runner, own), named)
+                return Manifest.read(root)
+        with show_progress(found, quiet) as listener, choose(work_of(found), processes=given["workers"]) as engine:
+            return steps.ingest(found.tasks, job, map_fn=engine.map, listener=listener)
 
-        return settled(opened, attempt)
+    return settled(opened, attempt)
 
 
 def _opened(source: str, given: Mapping[str, Any]) -> _Ingest:

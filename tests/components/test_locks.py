@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from infeed.components import locks
 from infeed.components.errors import InfeedError
 from infeed.components.locks import alone, is_held
 
@@ -70,3 +73,19 @@ def test_a_place_that_cannot_be_written_is_an_error_with_the_place(tmp_path: Pat
     with pytest.raises(InfeedError, match="No such file") as raised:
         take(tmp_path / "missing" / "lock")
     assert raised.value.where == "there"
+
+
+def test_a_file_system_without_locks_holds_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    (tmp_path / "lock").touch()
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    assert not is_held(tmp_path / "lock")
+
+
+def test_who_waits_gets_the_lock_once_it_is_free(tmp_path: Path) -> None:
+    child = hold(tmp_path / "lock")
+    threading.Timer(0.3, child.kill).start()
+    with alone(tmp_path / "lock", doing="busy", where="there", do="wait", wait=True):
+        assert child.wait(30) == -signal.SIGKILL

@@ -4,7 +4,9 @@ import errno
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +227,103 @@ def test_a_store_that_does_not_answer_is_an_error_with_its_path(
         use("s3://bucket/folder")
     files._connect.cache_clear()
     assert error.value.where.startswith("s3://bucket/folder")
+
+
+def test_a_failed_writer_leaves_the_object_that_was_there_and_shows_no_half(store: str, tmp_path: Path) -> None:
+    files.write_bytes(f"{store}/a", b"good")
+
+    def write_half() -> None:
+        with files.open_output(f"{store}/a") as file:
+            file.write(bytes(20 << 20))  # more than one part of an upload
+            assert files.read_bytes(f"{store}/a") == b"good"
+            raise RuntimeError("worker lost")
+
+    with pytest.raises(RuntimeError, match="worker lost"):
+        write_half()
+    assert files.read_bytes(f"{store}/a") == b"good"
+    assert [file.path for file in files.list_files(store)] == [f"{store}/a"]
+
+
+def test_an_upload_that_a_store_refuses_is_an_error_and_leaves_the_object_that_was_there(
+    s3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write_bytes(f"{s3}/a", b"good")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("AWS Error ACCESS_DENIED during UploadPart operation")
+
+    monkeypatch.setattr(files.fs, "copy_files", refuse)
+    with pytest.raises(InfeedError, match="ACCESS_DENIED") as raised:
+        files.write_bytes(f"{s3}/a", b"new")
+    assert raised.value.where == f"{s3}/a"
+    assert files.read_bytes(f"{s3}/a") == b"good"
+
+
+class MarkerRefused:
+    """A store like S3 that refuses the marker object which Arrow writes for the folder of a removed file."""
+
+    type_name = "s3"
+
+    def __init__(self, stays: bool) -> None:
+        self._local, self._stays = fs.LocalFileSystem(), stays
+
+    def get_file_info(self, path: str) -> fs.FileInfo:
+        return self._local.get_file_info(path)
+
+    def delete_file(self, path: str) -> None:
+        if not self._stays:
+            self._local.delete_file(path)
+        raise OSError("When creating key 'out/': AWS Error ACCESS_DENIED")
+
+    delete_dir = delete_file
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_marker_that_a_store_refuses_is_no_failed_removal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stays: bool
+) -> None:
+    touch(tmp_path, "a")
+    monkeypatch.setattr(files, "store_of", lambda path: (MarkerRefused(stays), path))
+    with pytest.raises(OSError, match="ACCESS_DENIED") if stays else nullcontext():
+        files.remove(f"{tmp_path}/a")
+    assert (tmp_path / "a").exists() is stays
+
+
+def test_no_marker_objects_stay_in_place_of_an_empty_folder(s3: str) -> None:
+    files.write_bytes(f"{s3}/kept/a", b"")
+    files.write_bytes(f"{s3}/kept/one/two/a", b"")
+    files.remove(f"{s3}/kept/one/two/a")
+    files.remove_if_empty(f"{s3}/kept/one/two")
+    assert (files.list_folders(f"{s3}/kept"), len(files.list_files(f"{s3}/kept", depth=9))) == ([], 1)
+
+
+def test_a_failed_removal_of_temporary_files_hides_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: str) -> None:
+        raise OSError("cannot be removed")
+
+    monkeypatch.setattr(files, "remove", refuse)
+    with pytest.raises(RuntimeError, match="the reason"), files.temporary(str(tmp_path)):
+        raise RuntimeError("the reason")
+    assert f"cannot remove {tmp_path}" in caplog.text
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "hdfs", "https", "ftp", "minio", "abfs"])
+def test_a_password_in_a_uri_is_refused_and_shown_nowhere(scheme: str) -> None:
+    password = str(len(scheme) * 123_456_789)
+    for look in (files.exists, files.read_bytes, files.list_files, files.is_local):
+        with pytest.raises(InfeedError, match="password") as raised:
+            look(f"{scheme}://KEY:{password}@host/folder/a")
+        assert raised.value.where == f"{scheme}://***@host"
+        assert password not in "".join(traceback.format_exception(raised.value))
+
+
+def test_files_and_names_of_a_folder_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touch(tmp_path, "a", "below/b")
+    os.symlink("nowhere", tmp_path / "link")
+    flushed: list[str] = []
+    monkeypatch.setattr(files.os, "fsync", lambda handle: flushed.append(os.readlink(f"/proc/self/fd/{handle}")))
+    files.sync(str(tmp_path))
+    inside = ("a", "below", "below/b")
+    assert sorted(flushed) == sorted([str(tmp_path), *(str(tmp_path / one) for one in inside)])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from functools import partial
 
@@ -59,3 +60,27 @@ def test_a_lock_that_is_held_for_long_is_renewed(store: str, monkeypatch: pytest
             time.sleep(0.02)
     assert set(written) == {f"{store}/.lock"}
     assert len(written) >= 3
+
+
+def test_a_lock_that_another_process_took_over_is_neither_renewed_nor_removed(store: str) -> None:
+    with alone(f"{store}/.lock", where=store, renews=2):
+        files.write_bytes(f"{store}/.lock", b"other")  # takes a second in the emulator of Google's store
+        time.sleep(4)  # two renewals
+        assert files.read_bytes(f"{store}/.lock") == b"other"
+    assert files.read_bytes(f"{store}/.lock") == b"other"
+
+
+def test_who_waits_gets_the_lock_once_it_is_free(store: str) -> None:
+    taken: list[str] = []
+
+    def wait() -> None:
+        with alone(f"{store}/.lock", where=store, wait=True):
+            taken.append("second")
+
+    with alone(f"{store}/.lock", where=store):
+        second = threading.Thread(target=wait)
+        second.start()
+        time.sleep(0.3)
+        taken.append("first")
+    second.join(30)
+    assert taken == ["first", "second"]

@@ -454,3 +454,16 @@ def test_killed_while_an_earlier_dataset_is_cleared_what_is_left_of_it_does_not_
         ingest.ingest(opened.tasks, written)
     with pytest.raises(InfeedError, match="not complete"):
         manifest_of(written.root)
+
+
+def test_a_clean_up_that_fails_hides_no_error(monkeypatch: pytest.MonkeyPatch, job: MakeJob) -> None:
+    def refuse(root: str) -> None:
+        raise OSError("the store refuses")
+
+    def fail() -> None:
+        with ingest.transaction(job(table())):
+            monkeypatch.setattr(ingest, "clear", refuse)
+            raise RuntimeError("the reason")
+
+    with pytest.raises(RuntimeError, match="the reason"):
+        fail()

@@ -51,6 +51,24 @@ def test_a_folder_takes_a_free_name_or_that_of_an_empty_folder(tmp_path: Path, b
     assert found(tmp_path) == {"free/a": "new/a", "empty/a": "new/a"}
 
 
+def test_content_and_new_name_are_on_the_disk_before_the_old_folder_goes(
+    tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, "new/a", "old/b")
+    done: list[tuple[str, dict[str, str]]] = []
+
+    def follow(name: str) -> None:
+        real = getattr(files, name)
+        monkeypatch.setattr(files, name, lambda path: (done.append((name, found(tmp_path))), real(path)))
+
+    for name in ("sync", "sync_names", "remove"):
+        follow(name)
+    local.put_folder(f"{tmp_path}/new", f"{tmp_path}/old")
+    before, after = {"new/a": "new/a", "old/b": "old/b"}, {"old/a": "new/a", "new/b": "old/b"}
+    assert done[0] == ("sync", before)
+    assert done[-2:] == [("sync_names", after), ("remove", after)]
+
+
 def test_where_it_fails_what_was_there_is_there(tmp_path: Path, by: str) -> None:
     fill(tmp_path, "old/b")
     with pytest.raises(FileNotFoundError):

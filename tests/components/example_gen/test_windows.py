@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -94,3 +96,34 @@ def test_a_column_of_two_types_is_an_error_that_names_it(tmp_path: Path) -> None
     with pytest.raises(InfeedError, match="'fare' is bytes") as caught:
         merge([str(tmp_path / "1"), str(tmp_path / "2")], str(tmp_path / "out"))
     assert caught.value.where == str(tmp_path / "2")
+
+
+TWO_PROCESSES = """
+import sys, time
+from infeed.components.dataset.spans import Spans
+from infeed.components.example_gen.local import ingest
+from infeed.components.example_gen.windows import SpanWindow
+data, spans, out = sys.argv[1:]
+def ingest_span(pattern, root):
+    print(pattern, flush=True)
+    time.sleep(1)
+    ingest(f"{data}/{pattern}", root, source_options={"header": True}, workers=1)
+sys.stdin.read(1)
+SpanWindow(Spans("span-{SPAN}/*.csv", cache=spans), data, {}).write(out, ingest_span)
+"""
+
+
+@pytest.mark.slow
+def test_of_two_processes_one_ingests_a_span_and_the_other_waits_for_it(tmp_path: Path) -> None:
+    write_span(tmp_path, 1)
+    command = [sys.executable, "-c", TWO_PROCESSES, str(tmp_path), str(tmp_path / "spans")]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    both = [subprocess.Popen([*command, str(tmp_path / f"out-{number}")], **pipes) for number in (1, 2)]
+    for one in both:
+        one.stdin.write("x")
+        one.stdin.flush()
+    ended = [(*one.communicate(), one.returncode) for one in both]
+    assert sorted(ended) == [("", "", 0), ("span-1/*.csv\n", "", 0)]
+    for number in (1, 2):
+        assert Manifest.read(f"{tmp_path}/out-{number}").rows_read == 41
+        assert sum(1 for _ in (tmp_path / f"out-{number}").glob("Split-*/*")) == 2
