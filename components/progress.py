@@ -1,4 +1,4 @@
-"""Report the progress of long steps to listeners in this process.
+"""Report the progress of long steps to listeners in this process, for each step apart.
 
 Plain functions call `count` or `report`. Without a listener, both are nearly free.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from infeed.components import units
@@ -17,47 +18,71 @@ from infeed.components import units
 _SECONDS = 0.5  # minimum time between reports of counts
 _SECONDS_TO_FORECAST = 5.0  # shorter steps do not say how long they take
 _Listener = TypeVar("_Listener", bound=Callable[[str, bool], None])
-_listeners: list[Callable[[str, bool], None]] = []
-_counts: Counter[str] = Counter()
-_lock = threading.Lock()
-_reported = 0.0
-_place = ""
-_parts: Parts | None = None
+
+
+class _Step:
+    """The counts of one step, and who listens to them. Threads of the step count together."""
+
+    def __init__(self, listeners: Sequence[Callable[[str, bool], None]]) -> None:
+        self.listeners = listeners
+        self.counts = Counter[str]()
+        self.place = ""
+        self.parts: Parts | None = None
+        self._lock = threading.Lock()
+        self._reported = 0.0
+
+    def report(self, words: str, is_result: bool) -> None:
+        for listener in self.listeners:
+            listener(words, is_result)
+
+    def count(self, what: str, more: int) -> None:
+        with self._lock:
+            self.counts[what] += more
+            now = time.monotonic()
+            if now - self._reported < _SECONDS:
+                return
+            self._reported = now
+        self.report(self.counted(what), True)
+
+    def counted(self, what: str) -> str:
+        counted = f"{self.counts[what]:,} {what} {self.place}".rstrip()
+        return ", ".join(filter(None, (counted, str(self.parts or ""))))
+
+
+_step: ContextVar[_Step | None] = ContextVar("step", default=None)  # two threads, or two programs, do not mix
 
 
 @contextmanager
 def listening(listener: _Listener) -> Iterator[_Listener]:
-    """Call `listener(words, is_result)` at each change in the body. Counts start at 0.
+    """Call `listener(words, is_result)` at each change in the body, by this thread. Counts start at 0.
 
-    `is_result` means that the text is worth showing after the step.
+    `is_result` means that the text is worth showing after the step. Listeners of an enclosing body hear it, too.
     """
-    global _parts
-    _counts.clear()
-    _parts = None
-    place("")
-    _listeners.append(listener)
+    outer = _step.get()
+    step = _Step((*(outer.listeners if outer else ()), listener))
+    token = _step.set(step)
     try:
         yield listener
-        if _counts:
-            _parts = None
-            report(_counted(next(reversed(_counts))), is_result=True)
+        if step.counts:
+            step.parts = None
+            step.report(step.counted(next(reversed(step.counts))), True)
     finally:
-        _listeners.remove(listener)
+        _step.reset(token)
 
 
 def is_heard() -> bool:
-    return bool(_listeners)
+    return _step.get() is not None
 
 
 def report(words: str, *, is_result: bool = False) -> None:
-    for listener in tuple(_listeners):
-        listener(words, is_result)
+    if step := _step.get():
+        step.report(words, is_result)
 
 
 def place(where: str) -> None:
     """Set where the step runs, such as "on 4 processes". Reports append it to the counts."""
-    global _place
-    _place = where
+    if step := _step.get():
+        step.place = where
 
 
 class Parts:
@@ -71,10 +96,10 @@ class Parts:
         self._done, self._started = 0, time.monotonic()
 
     def __iter__(self) -> Iterator[Any]:
-        global _parts
         for result in self._results:
             self._done += 1
-            _parts = self
+            if step := _step.get():
+                step.parts = self
             yield result
 
     def __str__(self) -> str:
@@ -89,25 +114,14 @@ class Parts:
 @contextmanager
 def counting() -> Iterator[Counter[str]]:
     """Yield the counts of the body, for a process that sends them to another one."""
-    _counts.clear()
+    counts = Counter[str]()
     with listening(lambda words, is_result: None):
-        yield _counts
+        yield counts
+        if step := _step.get():
+            counts.update(step.counts)
 
 
 def count(what: str, more: int) -> None:
-    """Add to a count, such as "rows read", and report it at most twice a second."""
-    global _reported
-    if not _listeners:
-        return
-    with _lock:
-        _counts[what] += more
-        now = time.monotonic()
-        if now - _reported < _SECONDS:
-            return
-        _reported = now
-    report(_counted(what), is_result=True)
-
-
-def _counted(what: str) -> str:
-    counted = f"{_counts[what]:,} {what} {_place}".rstrip()
-    return ", ".join(filter(None, (counted, str(_parts or ""))))
+    """Add to a count, such as "rows read", and report it at most twice a second. Does nothing without a listener."""
+    if step := _step.get():
+        step.count(what, more)

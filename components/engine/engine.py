@@ -65,10 +65,13 @@ class Engine(abc.ABC):
         return None
 
     def __enter__(self) -> Engine:
+        _open.append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        _held.clear()
+        _open.remove(self)
+        if not _open:  # an engine inside another leaves what that one holds
+            _held.clear()
 
 
 class Here(Engine):
@@ -141,5 +144,6 @@ class WithSetUp(Generic[S, A, B]):
         return WithSetUp(function, self.set_up, self._key)
 
 
+_open: list[Engine] = []  # engines of this process whose work is not done
 _held: dict[str, Any] = {}  # result of `set_up` in this process
 _lock = threading.Lock()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import logging
 import math
 import secrets
 import threading
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 B = TypeVar("B")
+_log = logging.getLogger(__name__)
 _READERS = 32  # threads. A small read from an object store takes tens of milliseconds
 _PULSE = 10.0  # seconds between the signs of life of a process whose workers wait for it
 _SILENCE = 120.0  # seconds without one, after which workers give up
@@ -67,14 +69,12 @@ class OnBeam(Engine):
             return
         self._end_announced()
         results = self._results()
-        try:
+        with files.temporary(results.folder):
             with _worker_errors(results, self.named.runner):
                 pipeline = self._make_pipeline()
                 _spread(_created(pipeline, numbered), _Call(self._imports, function, results))
                 Running(pipeline, self.named, results.answer).wait()
             yield from results.read_all(len(numbered))
-        finally:
-            files.remove(results.folder)
 
     def announce(self, passes: Sequence[Iterable[Any]], /) -> None:
         self._announced = [given for items in passes if (given := list(items))]
@@ -171,20 +171,24 @@ class _Passes:
 
     def close(self, *, interrupted: bool = False) -> None:
         """End the workers that wait, and remove all results."""
-        for results in self._results[self._number + 1 :]:
-            results.write_later(None)
-        if self._running and not interrupted:
-            self._running.join()
-        self._closed.set()
-        if self._pulse.is_alive():
-            self._pulse.join()
-        files.remove(self._folder)
+        with files.temporary(self._folder):
+            with suppress(OSError, InfeedError):  # workers give up when the signs of life end
+                for results in self._results[self._number + 1 :]:
+                    results.write_later(None)
+            self._closed.set()
+            if self._running and not interrupted:
+                self._running.join()
+            if self._pulse.is_alive():
+                self._pulse.join()
 
     def _beat(self) -> None:
         count = 0
         while not self._closed.wait(_PULSE):
             count += 1
-            self._results[0].write_pulse(count)
+            try:
+                self._results[0].write_pulse(count)
+            except Exception as error:  # of any client of a store. The next may succeed before the workers give up
+                _log.warning("the sign of life for the workers failed: %s", error)
 
 
 def _created(pipeline: beam.Pipeline, numbered: list[tuple[int, Any]]) -> Any:

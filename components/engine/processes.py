@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import secrets
 import shutil
 import signal
 import sys
@@ -13,7 +14,7 @@ import threading
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from itertools import islice
@@ -30,6 +31,8 @@ A = TypeVar("A")
 B = TypeVar("B")
 _Future = Future[tuple[Any, dict[str, int]]]  # (result, counts for `progress`)
 _AHEAD = 4  # results of each process that wait for the oldest one, which bounds memory
+_POOLS = "concurrent.futures.process"
+_LOOK = 1.0  # seconds between two looks at the threads of the pool
 _KILL_FIRST = "500"  # counts like half of the machine's memory
 
 
@@ -95,7 +98,7 @@ class Processes(Engine):
 
     def _result(self, function: Callable[[A], B], item: A, future: _Future) -> B:
         try:
-            result, counts = future.result()
+            result, counts = self._workers.result(future)
         except BrokenProcessPool:
             self._works = False  # what has killed a worker must not kill this process, too
             result, counts = self._retry_alone(function, item)
@@ -105,7 +108,7 @@ class Processes(Engine):
 
     def _retry_alone(self, function: Callable[[A], B], item: A) -> tuple[Any, dict[str, int]]:
         try:
-            return self._alone.submit(function, item).result()
+            return self._alone.result(self._alone.submit(function, item))
         except BrokenProcessPool as error:
             do = "use fewer processes or smaller blocks, and run again: the usual cause is a lack of memory"
             where = str(getattr(item, "place", ""))
@@ -125,7 +128,9 @@ class _Pool:
         pays = bool(imports) and count > 1 and sys.platform == "linux"  # this process has to wait for the server
         self._started = _ForkedWorkers(imports) if pays else _SpawnedWorkers()
         self._pool: ProcessPoolExecutor | None = None
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None  # a killed process, and a fork, removes nothing
+        self._managers = set[threading.Thread]()  # of the pool, which passes items to workers
+        # Created by the workers and removed by this process or the last of them, however this process ends.
+        self._scratch = os.path.join(tempfile.gettempdir(), f"infeed-workers-{secrets.token_hex(8)}")
 
     def submit(self, function: Callable[[A], B], item: A) -> _Future:
         call = pickle.dumps((function, item))  # a call that cannot be unpickled is an error, not the death of a worker
@@ -133,19 +138,45 @@ class _Pool:
             with suppress(BrokenProcessPool):
                 return self._pool.submit(_call, call)
             self._pool.shutdown()
-        if self._scratch is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="infeed-workers-", ignore_cleanup_errors=True)
-        environment = os.environ | {"TMPDIR": self._scratch.name}
-        self._pool = ProcessPoolExecutor(self.count, self._started, _prepare, (self.count + 1, environment))
-        return self._pool.submit(_call, call)
+        environment = os.environ | {"TMPDIR": self._scratch}
+        before = set(threading.enumerate())
+        try:
+            pool = ProcessPoolExecutor(self.count, self._started, _prepare, (self.count + 1, environment))
+            future = pool.submit(_call, call)
+        except (RuntimeError, OSError) as error:  # no more threads, processes or memory
+            self._pool = None  # it cannot be shut down
+            raise _cannot_start(error) from error
+        self._pool = pool
+        self._managers = {one for one in set(threading.enumerate()) - before if type(one).__module__ == _POOLS}
+        return future
+
+    def result(self, future: _Future) -> tuple[Any, dict[str, int]]:
+        """Wait for a result. Raises InfeedError if it cannot come, because the pool's own threads could not start."""
+        while not wait([future], _LOOK).done:
+            if self._managers and not any(one.is_alive() for one in self._managers) and not future.done():
+                raise _cannot_start("can't start new thread")
+        return future.result()
 
     def close(self, *, kill: bool) -> None:
-        for worker in self._started.started if kill else ():
+        if kill:
+            self._kill()
+        try:
+            if self._pool is not None:
+                self._pool.shutdown(cancel_futures=True)
+        except BaseException:  # Ctrl-C while a worker stands still
+            self._kill()
+            raise
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _kill(self) -> None:
+        for worker in self._started.started:
             worker.kill()
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-        if self._scratch is not None:
-            self._scratch.cleanup()
+
+
+def _cannot_start(error: object) -> InfeedError:
+    do = "allow more threads, processes or memory (ulimit -u, ulimit -v, limits of the container), or use one process"
+    return InfeedError(f"cannot start worker processes: {error}", do=do)
 
 
 class _SpawnedWorkers(SpawnContext):
@@ -223,7 +254,7 @@ def _listed(result: Any) -> Any:
 def _prepare(processes: int, environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)  # a server that forks has that of its start
-    tempfile.tempdir = environment["TMPDIR"]
+    scratch = tempfile.tempdir = environment["TMPDIR"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process, and the parent handles it
     with suppress(OSError):  # where memory is short, Linux shall kill a worker, whose item is retried, not the parent
         Path("/proc/self/oom_score_adj").write_text(_KILL_FIRST)
@@ -232,7 +263,8 @@ def _prepare(processes: int, environment: dict[str, str]) -> None:
         os.environ.setdefault(name, threads)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_end_after, args=(parent, environment["TMPDIR"]), daemon=True).start()
+        threading.Thread(target=_end_after, args=(parent, scratch), daemon=True).start()
+    os.makedirs(scratch, mode=0o700, exist_ok=True)
 
 
 def _end_after(parent: Any, scratch: str) -> None:

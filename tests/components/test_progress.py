@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from infeed.components import progress
@@ -11,7 +13,6 @@ from infeed.components import progress
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     clock = iter(range(1_000))
     monkeypatch.setattr(progress.time, "monotonic", lambda: 1_000 + 0.2 * next(clock))
-    monkeypatch.setattr(progress, "_reported", 0.0)
     return []
 
 
@@ -45,7 +46,6 @@ def test_words_that_are_no_result_are_marked(heard: list[tuple[str, bool]]) -> N
 def test_finished_parts_forecast_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     now, heard = [0.0], list[str]()
     monkeypatch.setattr(progress.time, "monotonic", lambda: 1_000 + now[0])
-    monkeypatch.setattr(progress, "_reported", 0.0)
 
     def read(part: int) -> int:
         now[0] += 3
@@ -67,3 +67,34 @@ def test_nobody_listens() -> None:
     progress.count("rows read", 1)
     progress.report("exporting the model")
     assert not progress.is_heard()
+
+
+def test_two_threads_do_not_mix_their_counts() -> None:
+    both, ended = threading.Barrier(2, timeout=30), {}
+
+    def work(what: str) -> None:
+        heard: list[str] = []
+        with progress.listening(lambda words, is_result: heard.append(words)):
+            both.wait()
+            progress.count(what, 3)
+            both.wait()
+        ended[what] = heard
+
+    threads = [threading.Thread(target=work, args=(what,)) for what in ("rows read", "shards written")]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert {what: set(heard) for what, heard in ended.items()} == {
+        "rows read": {"3 rows read"},
+        "shards written": {"3 shards written"},
+    }
+
+
+def test_a_step_inside_another_counts_alone_and_both_listeners_hear_it() -> None:
+    outer: list[str] = []
+    with progress.listening(lambda words, is_result: outer.append(words)):
+        progress.count("rows read", 5)
+        with progress.listening(lambda words, is_result: None):
+            progress.count("rows read", 2)
+    assert outer == ["5 rows read", "2 rows read", "2 rows read", "5 rows read"]

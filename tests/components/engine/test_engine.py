@@ -35,3 +35,14 @@ def test_a_worker_sets_up_once() -> None:
         assert list(engine.map(call, "abc")) == [(1, "a"), (1, "b"), (1, "c")]
     with Here() as engine:  # what was set up is gone with the engine
         assert list(engine.map(call, "d")) == [(2, "d")]
+
+
+def test_an_engine_inside_another_leaves_what_that_one_has_set_up() -> None:
+    made: list[int] = []
+    call = WithSetUp(lambda one, item: item, lambda: made.append(1))
+    with Here() as outer:
+        assert list(outer.map(call, "a")) == ["a"]
+        with Here() as inner:
+            assert list(inner.map(str, [1])) == ["1"]
+        assert list(outer.map(call, "b")) == ["b"]
+    assert made == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from infeed.components.beam_runner import Named
+from infeed.components.dataset import files
+from infeed.components.engine import on_beam
 from infeed.components.engine.engine import Here
 from infeed.components.engine.on_beam import OnBeam
 from infeed.components.errors import InfeedError
@@ -102,8 +105,6 @@ def test_errors_of_a_later_pass_and_between_passes_end_the_pipeline(
 def test_workers_give_up_if_the_process_that_they_wait_for_shows_no_life(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from infeed.components.engine import on_beam
-
     monkeypatch.setattr(on_beam, "_SILENCE", 0.0)
     results = on_beam._Results(str(tmp_path), b"key").of_pass(1)
     for pulse in (False, True):  # removed with the results, or no longer written
@@ -152,3 +153,24 @@ def test_a_result_that_is_not_here_asks_for_a_shared_folder(tmp_path: Path) -> N
     with pytest.raises(InfeedError) as raised:
         _Results(str(tmp_path), b"key").read(0, 7)
     assert raised.value.where == f"{tmp_path}/0-7"
+
+
+def test_signs_of_life_go_on_after_one_that_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_beam, "_PULSE", 0.01)
+    results, written = on_beam._Results(str(tmp_path), b"key"), threading.Event()
+    passes = on_beam._Passes([[1], [2]], results, Named("runner"))
+    real = files.write_bytes
+
+    def write(path: str, content: bytes) -> None:
+        if content in (b"1", b"2"):
+            raise OSError("the store does not answer") if content == b"1" else InfeedError("disk full", do="free some")
+        real(path, content)
+        written.set()
+
+    monkeypatch.setattr(files, "write_bytes", write)
+    passes._pulse.start()
+    assert written.wait(30)
+    passes.close()
+    assert not tmp_path.exists()

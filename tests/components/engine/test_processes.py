@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from types import ModuleType
 import pytest
 
 from infeed.components import progress
+from infeed.components.engine import processes
 from infeed.components.engine.engine import Here, WithSetUp
 from infeed.components.engine.processes import Processes
 from infeed.components.errors import InfeedError
@@ -180,3 +182,54 @@ def wait_until(true: Callable[[], bool]) -> None:
             return
         time.sleep(0.05)
     raise AssertionError("waited for a minute in vain")
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_threads_that_cannot_start_are_an_error_and_no_wait(
+    functions: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    """The first thread of the pool passes items to workers, and the second writes them into a pipe."""
+    real, started = threading.Thread.start, []
+
+    def start(thread: threading.Thread) -> None:
+        started.append(thread)
+        if len(started) > threads:
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    engine = Processes(3)
+    with pytest.raises(InfeedError, match="can't start new thread"), engine:
+        list(engine.map(functions.process, [functions.Item(number) for number in range(9)]))
+    monkeypatch.undo()
+    for worker in engine._workers._started.started:
+        worker.join(30)
+        assert worker.exitcode == -signal.SIGKILL
+
+
+def test_ctrl_c_at_the_end_kills_a_worker_that_stands_still(functions: ModuleType, tmp_path: Path) -> None:
+    engine = Processes(2)
+    [worker] = {*engine.map(functions.meet, [functions.Item(number, str(tmp_path)) for number in range(2)])} - {
+        os.getpid()
+    }
+    os.kill(worker, signal.SIGSTOP)
+    threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        engine._workers.close(kill=False)
+    [process] = engine._workers._started.started
+    process.join(30)
+    assert process.exitcode == -signal.SIGKILL
+
+
+def test_no_folder_is_made_before_a_worker_runs(
+    functions: ModuleType, monkeypatch: pytest.MonkeyPatch, temporary: Path
+) -> None:
+    """A process that is killed before its workers run leaves nothing."""
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(processes, "_prepare", functions.stand_still)
+    pool = Processes(2)._workers
+    try:
+        pool.submit(functions.process, functions.Item(0))
+        assert list(temporary.glob("infeed-*")) == []
+    finally:
+        pool.close(kill=True)
