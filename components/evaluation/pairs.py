@@ -112,13 +112,14 @@ def _chosen(pairs: Pairs, sub_key: Any) -> Pairs:
         raise BeyondError(f"metrics are of {sub_key}")
     if classes < k:
         raise ValueError(f"the {k} likeliest classes are asked for, and the model knows {classes}")
-    likeliest = np.argsort(-pairs.predictions, axis=1, kind="stable")[:, :k]
+    # TFMA's own call, so that equal predictions and NaN are ranked as TFMA ranks them. The k-th likeliest is the first.
+    likeliest = np.argpartition(pairs.predictions, -k, axis=1)[:, -k:]
     if sub_key.k is None:
         predictions = np.full(pairs.predictions.shape, -np.inf)
         np.put_along_axis(predictions, likeliest, np.take_along_axis(pairs.predictions, likeliest, 1), 1)
         return replace(pairs, predictions=predictions)
     labels, predictions = (
-        np.take_along_axis(of_classes, likeliest[:, [k - 1]], 1)
+        np.take_along_axis(of_classes, likeliest[:, [0]], 1)
         for of_classes in (dense_labels(pairs), pairs.predictions)
     )
     return replace(pairs, labels=labels, predictions=predictions)

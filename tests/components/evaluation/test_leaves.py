@@ -9,7 +9,6 @@ import functools
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -123,8 +122,7 @@ def test_the_likeliest_classes_are_chosen_as_tfma_does() -> None:
 
     from infeed.components.evaluation.pairs import Pairs, Subject, flat
 
-    drawn = observed(slice(0, ROWS))
-    rows = {"": replace(drawn, predictions=drawn.predictions + np.float32([0, 1 / 64, 1 / 32]))}  # no two are equal
+    rows = {"": observed(slice(0, ROWS))}  # many rows have equal predictions
     for sub_key in (metric_types.SubKey(class_id=2), metric_types.SubKey(k=2), metric_types.SubKey(top_k=2)):
         found = flat(Subject("", sub_key, weighted=True).pairs(rows))
         for row in range(ROWS):
@@ -140,3 +138,68 @@ def test_the_likeliest_classes_are_chosen_as_tfma_does() -> None:
             assert [tuple(np.asarray(part).item() for part in one) for one in expected] == list(
                 zip(mine.labels.tolist(), mine.predictions.tolist(), mine.weights.tolist(), strict=True)
             )
+
+
+@functools.cache
+def leaf_of(name: str, *, k: int = 0, top_k: int = 0) -> Any:
+    """The leaf of a metric of the k-th likeliest class, or of the likeliest `top_k`."""
+    import tfx.components  # noqa: F401 - before TFMA
+
+    # isort: split
+    import tensorflow_model_analysis as tfma
+    from tensorflow_model_analysis.proto import config_pb2
+
+    from infeed.components.evaluation.metric_plan import MetricPlan
+
+    chosen = {"k_list": {"values": [k]}} if k else {"top_k_list": {"values": [top_k]}}
+    metric = tfma.MetricConfig(class_name=name, config=json.dumps(METRICS.get(name, {})))
+    metrics = tfma.MetricsSpec(metrics=[metric], binarize=config_pb2.BinarizationOptions(**chosen))
+    config = tfma.EvalConfig(model_specs=[tfma.ModelSpec()], metrics_specs=[metrics])
+    (leaf,) = MetricPlan.of(tfma.utils.update_eval_config_with_defaults(config)).leaves
+    return leaf
+
+
+def by_tfma(leaf: Any, labels: Any, predictions: Any) -> Any:
+    from tensorflow_model_analysis.metrics import metric_types
+
+    total = leaf.combiner.create_accumulator()
+    for label, prediction in zip(labels, predictions, strict=True):
+        row = metric_types.StandardMetricInputs(labels=label, predictions=prediction, example_weights=np.array(1.0))
+        total = leaf.combiner.add_input(total, row)
+    return leaf.combiner.extract_output(total)
+
+
+def by_ours(leaf: Any, labels: Any, predictions: Any) -> Any:
+    from infeed.components.evaluation.pairs import Observed
+
+    return leaf.results(leaf.total(leaf.terms({"": Observed(len(labels), labels, predictions, None)})))
+
+
+@pytest.mark.parametrize("name", ["AUC", "ConfusionMatrixAtThresholds"])
+@given(data=st.data())
+@settings(max_examples=60)
+def test_of_the_likeliest_classes_counts_are_those_of_tfma(name: str, data: st.DataObject) -> None:
+    """Equal predictions are frequent: a saturated softmax gives many exact zeros. NaN is an error of both, or none."""
+    rows, classes = data.draw(st.integers(1, 6)), data.draw(st.integers(2, 24))
+    values = st.sampled_from([0.0, 0.2, 0.5, 1.0, *data.draw(st.sampled_from([[], [np.nan]]))])
+    kind = data.draw(st.sampled_from([np.float32, np.float64]))
+    predictions = np.array(data.draw(st.lists(values, min_size=rows * classes, max_size=rows * classes)), kind)
+    predictions = predictions.reshape(rows, classes)
+    labels = np.array(data.draw(st.lists(st.integers(0, classes - 1), min_size=rows, max_size=rows))).reshape(-1, 1)
+    leaf = leaf_of(name, **{data.draw(st.sampled_from(["k", "top_k"])): data.draw(st.integers(1, min(classes, 4)))})
+    try:
+        expected = by_tfma(leaf, labels, predictions)
+    except ValueError:
+        with pytest.raises(ValueError, match="the model predicts NaN"):
+            by_ours(leaf, labels, predictions)
+    else:
+        (found,), (wanted,) = by_ours(leaf, labels, predictions).values(), expected.values()
+        assert repr(found) == repr(wanted)  # NaN is not equal to itself
+
+
+@pytest.mark.parametrize(("prediction", "tp"), [([0.2, 1, 1, 0.2], 0), ([0.2, 1, 0.9, 0.2], 1)])
+def test_of_two_equally_likely_classes_tfma_s_is_chosen(prediction: list[float], tp: int) -> None:
+    (entries,) = by_ours(
+        leaf_of("ConfusionMatrixAtThresholds", k=1), np.array([[1]]), np.array([prediction], np.float32)
+    ).values()
+    assert (entries[0.5].matrix.tp, entries[0.5].matrix.fp) == (tp, 1 - tp)
