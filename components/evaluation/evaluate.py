@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from numbers import Number
 from typing import Any
 
@@ -24,11 +25,20 @@ from tensorflow_model_analysis.writers import metrics_plots_and_validations_writ
 from infeed.components import limits
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
-from infeed.components.dataset.ranges import record_ranges
+from infeed.components.dataset.ranges import ShardRange, record_ranges
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.engine.choice import Cluster, Work, choose, counting
+from infeed.components.engine.engine import Engine
 from infeed.components.errors import InfeedError
-from infeed.components.evaluation.measuring import Evaluation, Measurement, measure, measuring, metrics_of, plan_of
+from infeed.components.evaluation.measuring import (
+    Evaluation,
+    Measurement,
+    check_classes,
+    measure,
+    measuring,
+    metrics_of,
+    plan_of,
+)
 from infeed.components.evaluation.metric_plan import Metrics
 from infeed.components.evaluation.model_report.findings import ModelFindings
 from infeed.components.evaluation.model_report.options import ModelReport
@@ -107,16 +117,16 @@ def evaluate(
     if reason := tfma_seam.EVALUATION.available():
         raise BeyondError(reason)
     evaluation = _evaluation(eval_config, roots, models, report)
-    plan_of(evaluation.config)  # raises BeyondError before any example is read
+    try:
+        plan_of(evaluation.config)
+    except BeyondError:
+        _check_before_tfx(eval_config, evaluation, folders, cluster)
+        raise
     ranges = record_ranges(folders, counting(cluster))
     if not ranges:
         where = ", ".join(folders)
         raise InfeedError("there are no examples to evaluate on", where=where, do="name a split that has some")
-    size, imports = sum(part.bytes for part in ranges), ["infeed.components.evaluation.measuring"]
-    alone = "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
-    per_process = limits.EVALUATE_BYTES, limits.TENSORFLOW_MEMORY
-    work = Work("evaluates", len(ranges), size, *per_process, alone=alone, imports=imports)
-    with choose(work, cluster) as engine:
+    with _engine("evaluates", ranges, cluster) as engine:
         call = measuring(evaluation)
         found = measure(evaluation, call, ranges, engine)
         # In this process, with the models that it may have loaded already.
@@ -131,6 +141,23 @@ def evaluate(
         lines = tuple(_metric_lines(sliced[0][1], thresholds, report.metrics))
         ModelPage(findings, split, blessed, lines, _slices(sliced, report.metrics)).write(output)
     return verdict if thresholds else None
+
+
+def _engine(does: str, ranges: Sequence[ShardRange], cluster: Cluster | None) -> Engine:
+    size, imports = sum(part.bytes for part in ranges), ["infeed.components.evaluation.measuring"]
+    alone = "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
+    per_process = limits.EVALUATE_BYTES, limits.TENSORFLOW_MEMORY
+    return choose(Work(does, len(ranges), size, *per_process, alone=alone, imports=imports), cluster)
+
+
+def _check_before_tfx(
+    eval_config: Any, evaluation: Evaluation, folders: Sequence[str], cluster: Cluster | None
+) -> None:
+    """Check the labels if metrics are of single classes: TFX's own executor would fail with an error of Beam's."""
+    if any(spec.HasField("binarize") or spec.HasField("aggregate") for spec in eval_config.metrics_specs):
+        ranges = record_ranges(folders, counting(cluster))
+        with suppress(BeyondError), _engine("checks the labels of", ranges, cluster) as engine:
+            check_classes(evaluation, ranges, engine)
 
 
 def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Measurement]) -> ModelFindings:

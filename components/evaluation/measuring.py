@@ -22,7 +22,7 @@ from infeed.components.evaluation.metric_plan import MetricPlan, Metrics
 from infeed.components.evaluation.model_report.collected import Collected
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.models import EvaluatedModel, ModelAnswer, feature_values
-from infeed.components.evaluation.pairs import Array, Observed
+from infeed.components.evaluation.pairs import Array, Observed, is_unknown, unknown_class
 from infeed.components.evaluation.predictions.batches import Batch, batches_of
 from infeed.components.evaluation.slices import SliceKey, SliceSpec, slice_rows
 
@@ -127,6 +127,29 @@ def measure(evaluation: Evaluation, call: Measuring, ranges: Sequence[ShardRange
     return found
 
 
+def check_classes(evaluation: Evaluation, ranges: Sequence[ShardRange], engine: Engine) -> None:
+    """Raise InfeedError for a label that a model has no class for, which TFMA's own combiners do not name.
+
+    What this package cannot read is a BeyondError.
+    """
+    load = functools.partial(load_models, evaluation)
+    for _ in engine.map(WithSetUp(functools.partial(_check_range, evaluation), load), ranges):
+        pass
+
+
+def _check_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part: ShardRange) -> None:
+    for batch in batches_of(part, evaluation.most_rows, evaluation.most_bytes):
+        for model in models:
+            observed = model.observe(batch, model.answer(batch, predict=True), pairs=True)
+            assert observed.labels is not None, "pairs are asked for"
+            assert observed.predictions is not None, "pairs are asked for"
+            classes = observed.predictions.shape[1]
+            if (row := unknown_class(observed.labels, classes)) is not None:
+                what = is_unknown(observed.labels[row, 0], classes)
+                do = "leave such rows out, correct the label, or train a model that knows the class"
+                raise InfeedError(what, where=f"{batch.where(row)}, {model.spec.label_key!r}", do=do)
+
+
 def metrics_of(evaluation: Evaluation, found: Measurement) -> list[tuple[SliceKey, Metrics]]:
     """The metrics of each slice, all rows first, then by column and value."""
     plan = plan_of(evaluation.config)
@@ -156,7 +179,7 @@ def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part
             terms = [leaf.terms(observed) for leaf in plan.leaves]
         except ValueError as error:
             do = "choose metrics that fit the label and the model"
-            raise InfeedError(str(error), where="eval_config.metrics_specs", do=do) from error
+            raise InfeedError(str(error), where=f"eval_config.metrics_specs, {batch.where()}", do=do) from error
         rows = len(batch.records)
         found.rows += rows
         slices = slice_rows(specs, rows, functools.partial(feature_values, batch, answers))

@@ -83,8 +83,23 @@ def dense_labels(pairs: Pairs) -> Array:
         raise BeyondError(f"a row has {pairs.labels.shape[1]} labels and {pairs.predictions.shape[1]} predictions")
     from tensorflow_model_analysis.metrics import metric_util
 
+    classes = pairs.predictions.shape[1]
+    if (row := unknown_class(pairs.labels, classes)) is not None:  # TFMA takes -2 as the last class
+        raise ValueError(is_unknown(pairs.labels[row, 0], classes))
     found: Array = metric_util.one_hot(pairs.labels, pairs.predictions)
     return found
+
+
+def unknown_class(labels: Array, classes: int) -> int | None:
+    """Return the first row whose class number the model does not have; -1 is a class that training rows lack."""
+    if labels.shape[1] != 1 or classes < 2:
+        return None
+    outside = (labels[:, 0] < -1) | (labels[:, 0] >= classes)
+    return int(outside.argmax()) if outside.any() else None
+
+
+def is_unknown(label: object, classes: int) -> str:
+    return f"a label is {label}, a class that the model does not know: it predicts {classes} classes, from 0"
 
 
 def fractional(pairs: Pairs) -> tuple[Array, Array]:
@@ -119,7 +134,6 @@ def _chosen(pairs: Pairs, sub_key: Any) -> Pairs:
         np.put_along_axis(predictions, likeliest, np.take_along_axis(pairs.predictions, likeliest, 1), 1)
         return replace(pairs, predictions=predictions)
     labels, predictions = (
-        np.take_along_axis(of_classes, likeliest[:, [0]], 1)
-        for of_classes in (dense_labels(pairs), pairs.predictions)
+        np.take_along_axis(of_classes, likeliest[:, [0]], 1) for of_classes in (dense_labels(pairs), pairs.predictions)
     )
     return replace(pairs, labels=labels, predictions=predictions)

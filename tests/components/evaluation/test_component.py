@@ -213,6 +213,36 @@ def test_a_class_that_the_model_does_not_know_is_an_error(
         run(eval_config(one))
 
 
+@pytest.mark.parametrize("number", [3, 5, -2])
+@pytest.mark.parametrize(
+    "of_classes",
+    [
+        {"aggregate": {"micro_average": True, "class_weights": {"0": 1.0}}},  # which TFX's executor computes
+        {"binarize": {"k_list": {"values": [1]}}},
+    ],
+    ids=["by TFX", "here"],
+)
+def test_a_label_that_the_model_never_saw_is_an_error_before_tfx_s_executor_starts(
+    number: int,
+    of_classes: Mapping[str, Any],
+    trees: pa.RecordBatch,
+    write_examples: Callable[..., Any],
+    eval_config: Callable[..., Any],
+    metric: Callable[..., Any],
+    run: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    ages = trees.column("age").to_pylist()
+    ages[70] = number
+    place = trees.schema.get_field_index("age")
+    columns = [*trees.columns[:place], pa.array(ages), *trees.columns[place + 1 :]]
+    examples = write_examples(tmp_path / "examples", pa.RecordBatch.from_arrays(columns, names=trees.schema.names))
+    config = eval_config({"metrics": [metric("Precision")], **of_classes}, label_key="age")
+    with pytest.raises(InfeedError, match=f"a label is {number}.*it predicts 3 classes") as raised:
+        run(config, examples=examples)
+    assert ("record 30, 'age'" if "aggregate" in of_classes else "records 0 to 79") in raised.value.where
+
+
 def test_a_column_that_the_manifest_does_not_know_is_an_error_at_once() -> None:
     from infeed.components.evaluation.measuring import _check_columns
     from infeed.components.evaluation.predictions.batches import Batch
