@@ -9,9 +9,10 @@ The proposals are a starting point: statistics show the content of a column, not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import islice
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
@@ -33,7 +34,9 @@ _IDENTIFIER_SHARE = 0.5
 _MIN_IDENTIFIERS = 100
 _FEW_VALUES, _FEW_SHARE = 10, 0.1  # of fewer values than both, one split may hold all
 _MIN_NUMBERED = 20  # in fewer rows, numbers may be those from the first to the last by chance
-_SAMPLE = 1_000  # different values of a text that are looked at
+SAMPLE = 1_000  # different values of a text that are looked at
+OWN_VALUE = "nearly every row has its own value"
+_GIVE_VALUES = "give some of its values: infer_features(..., values={column: values})"
 _WORDS_OF_A_SENTENCE = 4
 _MOST = 0.8
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d.*)?")
@@ -81,6 +84,8 @@ def infer_features(
     statistics: Mapping[str, ColumnStatistics],
     label: str | None = None,
     task: Task | None = None,
+    values: Mapping[str, Sequence[bytes]] = MappingProxyType({}),
+    keep: Collection[str] = (),
 ) -> list[Proposal]:
     """Return one proposal for each column, in the order of the schema.
 
@@ -91,6 +96,9 @@ def infer_features(
       statistics: statistics of the training rows, by column. A column without statistics is empty.
       label: the label column.
       task: task of the label. None: see `infer_task`.
+      values: text column -> different values of some rows, at random, which show sentences, dates and codes. Without
+        them, the counted values do. Beyond 10,000 different values, statistics count only frequent ones, or none.
+      keep: text columns to read as sentences, rather than to skip, if nearly every row has its own value.
     """
     names = _Names(schema, label)
     proposals = []
@@ -104,7 +112,7 @@ def infer_features(
         elif found.lengths.maximum > 1:
             proposals.append(_of_lists(found, names))
         elif found.type == "bytes":
-            proposals.append(_of_text(found, names))
+            proposals.append(_of_text(found, names, values.get(column) or counted_values(found), column in keep))
         else:
             scaled = ZScore(column, output=names.of(column))
             proposals.append(Proposal(column, (scaled,), "it holds numbers: scaled"))
@@ -189,19 +197,26 @@ def _of_lists(column: ColumnStatistics, names: _Names) -> Proposal:
     return Proposal(name, (), f"its rows hold {lists}", "say how many of them to keep: ZScore(values=..., length=...)")
 
 
-def _of_text(column: ColumnStatistics, names: _Names) -> Proposal:
-    name, look = column.name, look_at([value for value, _ in islice(column.counts.items(), _SAMPLE)])
+def counted_values(column: ColumnStatistics) -> list[bytes]:
+    """Return some of the counted values, the most frequent first."""
+    return [value for value, _ in islice(column.counts.items(), SAMPLE)]
+
+
+def _of_text(column: ColumnStatistics, names: _Names, values: Sequence[bytes], keep: bool) -> Proposal:
+    name, look = column.name, look_at(values)
     if look.looks == "dates" and look.format:
         return Proposal(name, _of_dates(name, look, names), f"it holds dates such as {look.example}: their parts")
     different = column.counts.distinct + column.counts.uncounted
     if different <= max(_MIN_IDENTIFIERS, values_in(column) * _IDENTIFIER_SHARE):
         word = Vocabulary(name, output=names.of(name), size=MAX_VOCABULARY)
         return Proposal(name, (word,), "it holds words: each has an index", look.advice)
-    if look.looks == "sentences" or column.counts.uncounted > values_in(column) / 2:
+    if keep or look.looks == "sentences" or column.counts.uncounted > values_in(column) / 2:
         steps = (LowerCase(), Tokens())
         words = Vocabulary(name, output=names.of(name), size=MAX_VOCABULARY, clean=steps, length=MAX_WORDS)
         return Proposal(name, (words,), f"it holds sentences: the first {MAX_WORDS} words of each have indices")
-    reason = f"{look.example!r} in it is no number" if look.looks == "numbers" else "nearly every row has its own value"
+    if not values:
+        return Proposal(name, (), "its values are too many to be counted", _GIVE_VALUES)
+    reason = f"{look.example!r} in it is no number" if look.looks == "numbers" else OWN_VALUE
     return Proposal(name, (), reason, look.advice)
 
 

@@ -54,7 +54,7 @@ class Settings:
       on_bad_row, bad_row_limit: the same settings as under `ingest`, at the top level of the file.
       resize: resize method for pictures: stretch (the default) ignores the aspect ratio, fit pads with black, crop cuts
         off the margins.
-      keep: column to learn from even if it gives the label away.
+      keep: column to learn from even if it gives the label away, or is a text that differs in nearly every row.
       strict: stop if a column gives the label away, or if other splits repeat rows of train.
       task: kind of prediction; by default the label column decides.
       root: folder for all outputs; by default `runs/NAME`.

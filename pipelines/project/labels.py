@@ -76,7 +76,7 @@ def label_needed(table: Table, path: str, label: str | None, numbers: Collection
             f"--label {quote(targets[0])} --columns {quote(columns)}"
         )
         return LabelNeededError(what, where=path, do=do, candidates=())
-    found = candidates(table.columns, table.statistics()[0], numbers)
+    found = candidates(table.columns, table.statistics()[0], table.sampled_values(), numbers)
     likely = [one for one in found if one.reasons][:_LIKELY]
     what = "no label is given" if label is None else f"there is no column {label!r} to learn"
     flag = f", such as --label {quote(likely[0].name)}" if likely else " by --label"
@@ -95,11 +95,14 @@ def label_needed(table: Table, path: str, label: str | None, numbers: Collection
 
 
 def candidates(
-    columns: Sequence[Column], found: Mapping[str, ColumnStatistics], numbers: Collection[str] = ()
+    columns: Sequence[Column],
+    found: Mapping[str, ColumnStatistics],
+    values: Mapping[str, Sequence[bytes]],
+    numbers: Collection[str] = (),
 ) -> list[Candidate]:
     """Return the columns that could be the label, the likeliest first, without lists and useless columns."""
     lists = {column.name for column in columns if column.is_list}
-    proposed = infer_features({column.name: found[column.name].type for column in columns}, found)
+    proposed = infer_features({column.name: found[column.name].type for column in columns}, found, values=values)
     useful = [one.column for one in proposed if (one.features or one.column in numbers) and one.column not in lists]
     weighed = []
     for column in (found[name] for name in useful):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components.dataset.statistics.cells import MISSING, Cells, concat
+from infeed.components.dataset.statistics.cells import MAX_BYTES, MISSING, Cells, concat
 
 ROWS = 32_768
 _KEY, _FILE = "\0key", "\0file"  # names that no column of a file has
@@ -39,6 +39,15 @@ class Sample:
     def of_file(self, number: int) -> Sample:
         """Return the sample with this file number for all rows."""
         return replace(self, files=np.full(len(self), number, np.int64))
+
+    def different(self, column: str, most: int) -> list[bytes]:
+        """Return up to `most` different values of a text column, of rows from all parts of the table."""
+        cells = self.cells.get(column)
+        if cells is None or cells.kind != "bytes":
+            return []
+        values = cells.values.filter(pa.array(cells.byte_lengths <= MAX_BYTES)).unique()  # type: ignore[union-attr]
+        places = np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).round().astype(np.int64))
+        return values.take(pa.array(places)).to_pylist()  # type: ignore[no-any-return]
 
     def below(self, threshold: float) -> Sample:
         """Return the rows with keys below the threshold."""

@@ -20,7 +20,6 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function, passes
 from infeed.components.dataset.splits import ByColumns, ByName, SplitBy
-from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import default_settings
@@ -96,7 +95,7 @@ def survey_table(
     found, rejected = table.statistics()
     others = {name: one for name, one in written.items() if name not in numbers}
     advice = {name: one.advice(source, settings, may_miss=name != label) for name, one in others.items()}
-    surveyed, of_label = _surveys(table.columns, found, label, advice), found[label]
+    surveyed, of_label = _surveys(table, label, advice, keep), found[label]
     target = surveyed.pop(label)
     learned = task or infer_task(of_label)
     _check_task(target, learned, names, path)
@@ -304,13 +303,12 @@ def _check_task(label: ColumnSurvey, learned: Task, names: Sequence[str], path: 
         raise InfeedError(what, where=where, do=do)
 
 
-def _surveys(
-    columns: Sequence[Column], found: Mapping[str, ColumnStatistics], label: str, advice: Mapping[str, str]
-) -> dict[str, ColumnSurvey]:
+def _surveys(table: Table, label: str, advice: Mapping[str, str], keep: Collection[str]) -> dict[str, ColumnSurvey]:
     """Describe each column, and propose features for each except the label; `advice` replaces the proposal's."""
-    lists = {column.name: column.is_list for column in columns}
-    surveyed = {}
-    for proposal in infer_features({name: column.type for name, column in found.items()}, found, label):
+    lists = {column.name: column.is_list for column in table.columns}
+    found, surveyed = table.statistics()[0], {}
+    types, values = {name: column.type for name, column in found.items()}, table.sampled_values()
+    for proposal in infer_features(types, found, label, values=values, keep=keep):
         name, of = proposal.column, found[proposal.column]
         surveyed[name] = ColumnSurvey(
             name=of.name,

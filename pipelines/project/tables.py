@@ -47,6 +47,7 @@ from infeed.components.example_gen.chosen import MISSING, choose_columns, choose
 from infeed.components.example_gen.formats import TABLES, default_settings
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, check_limit
 from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, settled, shifted
+from infeed.components.transform.infer import SAMPLE
 from infeed.pipelines.config import Source
 from infeed.pipelines.project.cell_shapes import CellShapes, shapes_of
 from infeed.pipelines.project.samples import ROWS, Sample, Sampler, from_bytes, merge, to_bytes
@@ -254,6 +255,10 @@ class Table:
     def sample(self) -> Sample:
         """Return a sample of the rows, by file index in `files`, without columns that have no type."""
         return self._found.sample
+
+    def sampled_values(self) -> dict[str, list[bytes]]:
+        """Return different values of each text column, of rows at random."""
+        return {column.name: self.sample().different(column.name, SAMPLE) for column in self.columns}
 
     def shapes(self) -> Mapping[str, CellShapes]:
         """Return the shapes of the cells of each text column."""

@@ -38,8 +38,9 @@ def features(survey: TableSurvey) -> list[Feature]:
         others = ", ".join(f"{c.name} ({c.useless})" if c.useless else c.name for c in survey.columns)
         raise InfeedError(
             f"none of the columns holds sentences: {others or 'there is no other column'}",
-            where="features.py",
-            do="name those to read in TEXTS, keep one that is left out by --keep, or use the template tabular",
+            where=f"columns beside the label {survey.label.name!r}",
+            do="read a column of text that is left out by --keep COLUMN, name columns in TEXTS of features.py in a "
+            "project of your own (infeed new text), or use the template tabular",
         )
     return [*map(sentence, texts), Label(survey.label.name, task=survey.task)]
 

@@ -12,7 +12,7 @@ import pytest
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.features import features_from_json, features_to_json
-from infeed.components.transform.infer import MAX_VOCABULARY, Proposal, infer_features, infer_task, look_at
+from infeed.components.transform.infer import MAX_VOCABULARY, OWN_VALUE, Proposal, infer_features, infer_task, look_at
 from infeed.components.transform.kinds.clean import LowerCase, Tokens
 from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.encode import Vocabulary
@@ -79,7 +79,7 @@ def test_numbers_are_scaled_and_words_have_indices() -> None:
 def test_more_rows_than_values_that_are_counted_one_by_one() -> None:
     assert proposal(np.arange(25_000)).reason == "it numbers the rows"
     assert proposal(RNG.permutation(25_000) * 3).features == (ZScore("x", output="x"),)
-    assert proposal([f"id {n}" for n in range(25_000)]).reason == "nearly every row has its own value"
+    assert "too many" in proposal([f"id {n}" for n in range(25_000)]).reason
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,34 @@ def test_sentences_become_words() -> None:
     [feature] = proposal([f"the plot of film {n} was thin" for n in range(200)]).features
     assert feature == Vocabulary("x", output="x", size=MAX_VOCABULARY, clean=(LowerCase(), Tokens()), length=64)
     assert proposal(["the same four words", "or another four words"] * 50).reason == "it holds words: each has an index"
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([f"I liked film {n} very much" for n in range(12_000)], "it holds sentences"),
+        (
+            [f"2024-01-{1 + n % 28:02} {n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}" for n in range(12_000)],
+            "it holds dates",
+        ),
+        ([f"id{n}" for n in range(12_000)], OWN_VALUE),
+        ([*map(str, range(12_000)), "n/a"], "'n/a' in it is no number"),
+    ],
+)
+def test_values_of_some_rows_show_what_more_values_than_are_counted_mean(values: list[str], reason: str) -> None:
+    found = statistics(x=values)
+    assert not len(found["x"].counts.values)
+    some = [value.encode() for value in (*values[::100], values[-1])]
+    [by_values] = infer_features({"x": "bytes"}, found, values={"x": some})
+    assert reason in by_values.reason
+
+
+def test_texts_of_which_each_row_has_its_own_are_kept_as_sentences() -> None:
+    found = statistics(x=[f"title{n}" for n in range(300)])
+    [skipped] = infer_features({"x": "bytes"}, found)
+    [kept] = infer_features({"x": "bytes"}, found, keep=["x"])
+    assert (skipped.reason, skipped.features) == (OWN_VALUE, ())
+    assert isinstance(kept.features[0].steps[1], Tokens)
 
 
 def test_texts_too_long_to_be_counted_are_sentences() -> None:

@@ -66,3 +66,12 @@ def test_a_sample_comes_back_from_its_file() -> None:
 def test_a_damaged_file_is_an_error(damaged: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         from_bytes(damaged)
+
+
+def test_different_values_come_from_all_parts_of_a_table() -> None:
+    texts = [f"t{i // 2}" for i in range(1_000)]
+    sampler = Sampler("t")
+    sampler.add(1_000, {"t": Cells.of(pa.array(texts)), "n": Cells.of(pa.array(range(1_000)))})  # type: ignore[dict-item]
+    found = sampler.sample().different("t", 5)
+    assert found == [b"t0", b"t125", b"t250", b"t374", b"t499"]
+    assert sampler.sample().different("n", 5) == sampler.sample().different("none", 5) == []

@@ -274,3 +274,22 @@ def test_pictures_that_are_all_rejected_are_no_matter_of_the_filter(tmp_path: Pa
     with pytest.raises(InfeedError, match="every row is rejected") as raised:
         survey_images(str(tmp_path), IngestOptions(max_row_mb=1, on_bad_row="reject"))
     assert raised.value.where.endswith("a.png")
+
+
+@pytest.mark.parametrize("rows", [9_000, 12_000])
+def test_more_values_than_are_counted_do_not_change_what_a_column_is(tmp_path, rows):
+    days = (f"2024-01-01 {i // 3600:02}:{i // 60 % 60:02}:{i % 60:02}" for i in range(rows))
+    cells = ((f"film {i} was very good", day, f"u{i}x", "ab"[i % 2]) for i, day in enumerate(days))
+    survey = surveyed(tmp_path, [("text", "at", "code", "y"), *cells])
+    kinds = {
+        column.name: [type(step).__name__ for one in column.features for step in one.steps] for column in survey.columns
+    }
+    assert "Tokens" in kinds["text"]
+    assert "DatePart" in kinds["at"]
+    assert (kinds["code"], survey.left_out) == ([], {"code": "nearly every row has its own value"})
+
+
+def test_a_text_that_is_kept_is_read_as_words(tmp_path):
+    path = table(tmp_path, [("code", "y"), *((f"u{i}x", "ab"[i % 2]) for i in range(300))])
+    [code] = survey_table(path, "y", keep=["code"]).columns
+    assert (len(code.features), code.useless) == (1, "")
