@@ -7,7 +7,7 @@ only. A number that a threshold separates perfectly may be an honest measurement
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ _SORTED = 0.998  # `CrossTable.neighbored` is kind to rows at boundaries
 _LINEAR = 0.99999  # R squared
 _SMOOTH = 0.999  # R squared
 _LEAST_ROWS = 20
+# Share of the rows. Of hundreds of classes, some have one value in all their few rows by chance.
+_MATERIAL = 0.02
 _ASKED_ROWS = 200  # an honest measurement may divide fewer rows without a mistake
 _CATEGORIES = 50  # a text of more different values names something
 _FEW_CATEGORIES = 10  # of more, each may stand for one class by nature
@@ -34,6 +36,7 @@ _CHANCE = 1e-6  # that filled rows all fall into one class
 _COLLISIONS = 5  # equal values that random numbers of the same range would have, and identifiers have not
 _CHANGES = 0.02  # of the different values, at which the class may change in a column that is sorted by class
 _AT_RANDOM = 0.6  # of the changes of class that a random order has
+_PURE = 2 * _NEARLY_ALL - 1  # gain of such a score
 _EVEN = 1e-9
 _ROUNDED = 1e-3
 _ITEM_BYTES = 4 << 20  # of texts and lists that are looked into
@@ -63,26 +66,40 @@ class _Classes:
         self._rows = np.bincount(self._labels)
 
     def leak_of(self, column: CodedColumn) -> Leak | None:
-        gain, of_class = self._largest_gain(column.present)
-        if _score(gain) >= _FILLED:
-            return Leak(f"it is filled {self._shares(column.present, of_class)}", _score(gain))
-        return self._by_values(column) or self._partly_filled(column)
+        return _surest(self._findings(column))
 
-    def _by_values(self, column: CodedColumn) -> Leak | None:
-        if 2 * np.count_nonzero(column.present) < len(column.present):
-            return None  # what few rows hold predicts few rows
+    def _findings(self, column: CodedColumn) -> Iterator[Leak | None]:
+        yield self._filled(column)
+        if 2 * np.count_nonzero(column.present) >= len(column.present):  # what few rows hold predicts few rows
+            yield from self._by_values(column)
+        yield self._partly_filled(column)
+
+    def _by_values(self, column: CodedColumn) -> Iterator[Leak | None]:
         if column.is_list:
-            return self._in_items(column)
-        if self._is_noise(column):
-            return None
+            yield self._in_items(column)
+        if column.is_list or self._is_noise(column):
+            return
         table = CrossTable.of(column.numbers, self._labels[column.present], len(self._rows))
-        return (
-            self._copied(column, table)
-            or self._one_value(column, table)
-            or self._decided(column, table)
-            or (self._named(column) or self._in_items(column) if column.is_text else None)
-            or self._sorted(column, table)
-        )
+        yield self._copied(column, table)
+        yield self._one_value(column, table)
+        yield self._decided(column, table)
+        if column.is_text:
+            yield self._named(column)
+            yield self._in_items(column)
+        yield self._sorted(column, table)
+        yield self._divided(column, table)
+
+    def _filled(self, column: CodedColumn) -> Leak | None:
+        """Detect cells that are filled for one class only."""
+        gain, of_class = self._largest_gain(column.present)
+        if _score(gain) < _FILLED:
+            return None
+        words = f"it is filled {self._shares(column.present, of_class)}"
+        return Leak(words, _score(gain), self._are_many([of_class]))
+
+    def _are_many(self, classes: Sequence[int]) -> bool:
+        """Return whether the rows of these classes are a material share; of two classes, one shows the other."""
+        return len(self._rows) == 2 or bool(self._rows[classes].sum() >= _MATERIAL * len(self._labels))
 
     def _is_noise(self, column: CodedColumn) -> bool:
         """Return whether classes alternate in the order of the numbers nearly as often as at random."""
@@ -117,12 +134,15 @@ class _Classes:
         values[column.present] = column.numbers
         whole = table if column.present.all() else CrossTable.of(values, self._labels, len(self._rows))
         gain, value, of_class = whole.purest()
-        if _score(gain) < _NEARLY_ALL:
+        given = whole.given_away(_PURE).tolist()
+        if gain < _PURE:
             value = int(table.of_value.argmax())
             gain, of_class = self._largest_gain(values == value)
-        if _score(gain) < _NEARLY_ALL or value == column.different:
+            given = [of_class]
+        if gain < _PURE or value == column.different:
             return None
-        return Leak(f"it is {column.shown(value)} {self._shares(values == value, of_class)}", _score(gain))
+        words = f"it is {column.shown(value)} {self._shares(values == value, of_class)}{_and_others(given)}"
+        return Leak(words, _score(gain), self._are_many(given))
 
     def _decided(self, column: CodedColumn, table: CrossTable) -> Leak | None:
         """Detect words that each belong to one class, several to the same class."""
@@ -160,13 +180,15 @@ class _Classes:
         rows, items = found
         once = np.unique(items.numbers * len(self._labels) + rows)
         item, row = once // len(self._labels), once % len(self._labels)
-        gain, value, of_class = CrossTable.within(item, self._labels[row], self._rows).purest()
-        if _score(gain) < _NEARLY_ALL or len(row) == 0:
+        table = CrossTable.within(item, self._labels[row], self._rows)
+        gain, value, of_class = table.purest()
+        if gain < _PURE or len(row) == 0:
             return None
+        given = table.given_away(_PURE).tolist()
         has = np.zeros(len(self._labels), bool)
         has[row[item == value]] = True
-        words = f"{items.shown(value)} is in it {self._shares(has, of_class)}"
-        return Leak(words, _score(gain), sure=column.is_list)
+        words = f"{items.shown(value)} is in it {self._shares(has, of_class)}{_and_others(given)}"
+        return Leak(words, _score(gain), sure=column.is_list and self._are_many(given))
 
     def _sorted(self, column: CodedColumn, table: CrossTable) -> Leak | None:
         """Detect values that a few thresholds divide into the classes."""
@@ -180,6 +202,18 @@ class _Classes:
         if column.is_time or _identifies(column):
             return Leak(words, score)
         return Leak(words, score, sure=False) if len(self._labels) >= _ASKED_ROWS and not column.is_text else None
+
+    def _divided(self, column: CodedColumn, table: CrossTable) -> Leak | None:
+        """Detect a threshold that divides one class from the others."""
+        if (column.is_text and not column.is_time) or len(self._labels) < _ASKED_ROWS:
+            return None
+        gain, value, of_class, is_below = table.divided()
+        if gain < _PURE or not self._are_many([of_class]):
+            return None
+        has = np.zeros(len(self._labels), bool)
+        has[column.present] = column.numbers <= value if is_below else column.numbers >= value
+        limit = f"below {column.shown(value + 1)}" if is_below else f"at least {column.shown(value)}"
+        return Leak(f"it is {limit} {self._shares(has, of_class)}", _score(gain), sure=False)
 
     def _partly_filled(self, column: CodedColumn) -> Leak | None:
         """Detect cells that are filled in a part of one class, and in no other."""
@@ -195,7 +229,8 @@ class _Classes:
     def _shares(self, has: npt.NDArray[np.bool_], of_class: int) -> str:
         mine, name = self._labels == of_class, self._label.shown(of_class)
         within, outside = float(has[mine].mean()), float(has[~mine].mean())
-        return f"in {within:.1%} of the rows of {name} and in {outside:.1%} of the others"
+        number = "" if self._are_many([of_class]) else f"{self._rows[of_class]:,} "
+        return f"in {within:.1%} of the {number}rows of {name} and in {outside:.1%} of the others"
 
 
 class _Quantity:
@@ -253,6 +288,20 @@ def _identifies(column: CodedColumn) -> bool:
         return False
     span = float(values.max()) - float(values.min()) + 1
     return rows * rows / (2 * span) >= _COLLISIONS
+
+
+def _surest(findings: Iterable[Leak | None]) -> Leak | None:
+    """Return the first finding that is certain, or the first one."""
+    unsure: Leak | None = None
+    for leak in findings:
+        if leak and leak.sure:
+            return leak
+        unsure = unsure or leak
+    return unsure
+
+
+def _and_others(classes: Sequence[int]) -> str:
+    return f", and another value for each of {len(classes) - 1:,} other classes" if len(classes) > 2 else ""
 
 
 def _score(gain: float) -> float:

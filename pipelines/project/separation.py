@@ -58,11 +58,42 @@ class CrossTable:
 
         A value that no row of the class has is not a pair: see `gains` for a value that all other classes have.
         """
-        others, outside = self.of_value[self.values] - self.rows, self.of_class.sum() - self.of_class
-        gain = self.weights - others / np.maximum(outside, 1)[self.classes]
-        gain[~_judged(self.of_class)[self.classes]] = 0.0
+        gain = self._gain
         best = int(gain.argmax()) if len(gain) else 0
         return (float(gain[best]), int(self.values[best]), int(self.classes[best])) if len(gain) else (0.0, 0, 0)
+
+    def given_away(self, gain: float) -> Ints:
+        """Return the classes that some value predicts with at least this gain; see `purest`."""
+        return np.unique(self.classes[self._gain >= gain])
+
+    @cached_property
+    def _gain(self) -> Floats:
+        return self._gains(self.rows, self.of_value[self.values])
+
+    def _gains(self, own: Ints, every: Ints) -> Floats:
+        """Return the gain for each pair's class of a property that `own` rows of the class and `every` row have."""
+        outside = np.maximum(self.of_class.sum() - self.of_class, 1)[self.classes]
+        gain = own / np.maximum(self.of_class, 1)[self.classes] - (every - own) / outside
+        return np.where(_judged(self.of_class)[self.classes], gain, 0.0)
+
+    def divided(self) -> tuple[float, int, int, bool]:
+        """Return gain, value and class of the best threshold, and whether the class is at or below the value.
+
+        If not, the class is at or above the value.
+        """
+        if not len(self.rows):
+            return 0.0, 0, 0, True
+        order = np.lexsort((self.values, self.classes))
+        upto = np.cumsum(self.rows[order])
+        starts = np.flatnonzero(np.diff(self.classes[order], prepend=-1))
+        before = np.repeat((upto - self.rows[order])[starts], np.diff(np.append(starts, len(order))))
+        own, every = np.empty(len(order), np.int64), np.cumsum(self.of_value)[self.values]
+        own[order] = upto - before
+        below = self._gains(own, every)
+        above = -self._gains(own - self.rows, every - self.of_value[self.values])
+        best, is_below = (below, True) if below.max() >= above.max() else (above, False)
+        place = int(best.argmax())
+        return float(best[place]), int(self.values[place]), int(self.classes[place]), is_below
 
     def owners(self, share: float) -> list[tuple[int, int]]:
         """Return (class, value) pairs in which the value covers at least this share of the class."""

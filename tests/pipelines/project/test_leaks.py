@@ -136,6 +136,51 @@ def test_of_three_classes_one_may_be_given_away() -> None:
     assert "2 times" in found["order_id"].why
 
 
+def test_one_small_class_of_many_takes_no_column_away() -> None:
+    random = np.random.default_rng(1)
+    label = np.repeat(np.arange(300), random.integers(10, 30, 300))
+    small, rows = label == 7, len(label)
+    words = random.choice(["oil", "ink", "bronze", "paper"], (rows, 3))
+    columns = {
+        "title": np.where(small, "At dusk", [f"{' '.join(three)} {i % 900}" for i, three in enumerate(words)]),
+        "filled": some(random.normal(size=rows), small),
+        "tags": [["dusk"] if one else [three[0]] for one, three in zip(small, words, strict=True)],
+        "y": label,
+    }
+    found = leaks(columns)
+    assert {name: leak.sure for name, leak in found.items()} == dict.fromkeys(["title", "filled", "tags"], False)
+    assert all(f"{small.sum()} rows of 7" in leak.why for leak in found.values())
+
+
+@pytest.mark.parametrize(("share", "sure"), [(0.01, False), (0.05, True)])
+def test_a_column_is_sure_to_leak_if_it_gives_a_material_share_of_the_rows_away(share: float, sure: bool) -> None:
+    random = np.random.default_rng(2)
+    label = np.where(random.random(4_000) < share, 9, random.integers(0, 9, 4_000))
+    assert leaks({"filled": some(label, label == 9), "y": label})["filled"].sure == sure
+
+
+def test_many_small_classes_with_values_of_their_own_are_a_material_share() -> None:
+    random = np.random.default_rng(3)
+    label = np.repeat(np.arange(100), 20)
+    known = np.where(label < 50, label, 1_000 + random.integers(0, 5, 2_000))
+    assert leaks({"known": known, "y": label})["known"].sure
+    assert not leaks({"known": np.where(label < 1, label, known + 5_000), "y": label}).keys() - {"known"}
+
+
+def test_a_number_that_a_threshold_divides_is_reported_with_it() -> None:
+    """As the cycles of a test: 45 of them mean that nothing was found, and some are not written down."""
+    random = np.random.default_rng(4)
+    label = np.where(random.random(8_000) < 0.06, "positive", "negative")
+    label[:27] = "invalid"
+    below = (label == "positive") & (random.random(8_000) < 0.996)
+    cycles = some(np.where(below, random.uniform(20, 44.9, 8_000), 45.0), random.random(8_000) < 0.98)
+    minutes = np.where(below, random.uniform(20, 45, 8_000), random.uniform(45, 60, 8_000))
+    found = leaks({"cycles": cycles, "minutes": minutes, "y": label})
+    assert [leak.sure for leak in found.values()] == [False, False]
+    assert "below 45 in" in found["cycles"].why
+    assert all("rows of 'positive' and in 0.0% of the others" in leak.why for leak in found.values())
+
+
 def test_a_user_whose_rows_are_all_of_one_class_does_not_sort_the_table() -> None:
     random = np.random.default_rng(0)
     user = random.integers(0, 200, 2_000)

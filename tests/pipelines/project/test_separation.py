@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infeed.pipelines.project.separation import CrossTable, gains, smooth
 
@@ -58,3 +60,20 @@ def test_a_smooth_curve_is_predicted_by_neighbours_and_noise_is_not() -> None:
     assert smooth(x, np.sin(x / 50)) > 0.999
     assert smooth(x, np.random.default_rng(0).normal(size=500)) < 0.2
     assert smooth(x // 2, np.repeat(np.arange(250.0), 2)) == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2)), min_size=40, max_size=80))
+def test_the_best_threshold_is_that_of_trying_all(rows: list[tuple[int, int]]) -> None:
+    values = np.unique([value for value, _ in rows], return_inverse=True)[1].reshape(-1)
+    labels = np.array([label for _, label in rows])
+    of_class = np.bincount(labels, minlength=3)
+    tried = [
+        gains(has, labels, of_class)[one]
+        for limit in range(values.max() + 1)
+        for has in (values <= limit, values >= limit)
+        for one in np.unique(labels[values == limit])
+    ]
+    gain, value, one, is_below = CrossTable.of(values, labels, 3).divided()
+    assert gain == pytest.approx(max(tried))
+    has = values <= value if is_below else values >= value
+    assert gains(has, labels, of_class)[one] == pytest.approx(gain)
