@@ -15,6 +15,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.clean import LowerCase, Tokens
@@ -28,7 +30,7 @@ Looks = Literal["", "sentences", "dates", "amounts", "numbers"]
 MAX_VOCABULARY = 10_000  # a rarer word is seen too seldom to learn an embedding from
 MAX_WORDS = 64  # of a text or list that are kept
 MAX_PLACES = 256  # of a list of numbers, each scaled by itself
-MAX_INTEGER_CLASSES = 20  # an integer label with at most so many values is a class, with more a quantity
+MAX_INTEGER_CLASSES = 20  # a label of whole numbers with at most so many values is a class, with more a quantity
 # A text of which more than half of the values are different names rows; it does not describe them.
 _IDENTIFIER_SHARE = 0.5
 _MIN_IDENTIFIERS = 100
@@ -120,10 +122,19 @@ def infer_features(
 
 
 def infer_task(label: ColumnStatistics) -> Literal["classification", "regression"]:
-    """Return "classification" for text and up to 20 distinct integers, else "regression"."""
+    """Return "classification" for text and up to 20 distinct whole numbers, else "regression"."""
     if label.type == "bytes":
         return "classification"
-    return "classification" if label.type == "int" and label.counts.distinct <= MAX_INTEGER_CLASSES else "regression"
+    few = label.counts.distinct <= MAX_INTEGER_CLASSES and are_whole(label)
+    return "classification" if few else "regression"
+
+
+def are_whole(column: ColumnStatistics) -> bool:
+    """Return whether all counted numbers are whole, as 1.0 is. False if a column of floats has too many to count."""
+    if column.type != "float":
+        return column.type == "int"
+    values = np.asarray(column.counts.values)
+    return column.counts.exact and bool((values == np.floor(values)).all())
 
 
 def values_in(column: ColumnStatistics) -> int:

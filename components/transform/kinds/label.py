@@ -29,7 +29,8 @@ class Label(Feature):
 
     Attributes:
       task: "classification" gives the int64 index of the class. The vocabulary asset named like the column lists the
-        classes in the order of their index: strings by their bytes, whole numbers by size. "regression" gives float32.
+        classes in the order of their index: strings by their bytes, whole numbers by size. Floats such as 1.0 count as
+        whole numbers; pandas writes them if a cell is empty. "regression" gives float32.
         "multilabel" expects lists of classes and gives float32 [batch, classes], with 1 for each class of the row.
       missing: "error" stops Transform if training rows lack a label, and reports their number. "mark" lets them pass.
     """
@@ -47,7 +48,7 @@ class Label(Feature):
 
     @property
     def takes(self) -> tuple[str, ...]:
-        return ("int", "float") if self.task == "regression" else ("int", "bytes")
+        return ("int", "float") if self.task == "regression" else ("int", "float", "bytes")
 
     @property
     def values(self) -> Values:  # type: ignore[override]
@@ -68,9 +69,12 @@ class Label(Feature):
             )
         if self.task == "regression":
             return tf.where(column.present, tf.cast(column.values, tf.float32), math.nan)
-        classes, tokens = self.classes(found[0]), as_strings(column)
-        index = tables.vocabulary(self.output_name, classes, tokens)
-        index = tf.where(column.present, index, -1)
+        classes, whole = self.classes(found[0]), column.present
+        if column.values.dtype.is_floating:
+            whole = tf.logical_and(whole, tf.equal(column.values, tf.floor(column.values)))
+            column = column._replace(values=tf.cast(column.values, tf.int64))
+        index = tables.vocabulary(self.output_name, classes, as_strings(column))
+        index = tf.where(whole, index, -1)
         return index if self.task == "classification" else tf.one_hot(index, len(classes), dtype=tf.float32)
 
     def shape(self, column: FlatColumn, result: Any) -> Any:
@@ -78,7 +82,13 @@ class Label(Feature):
 
     def classes(self, found: Frequencies) -> list[bytes]:
         """Return the values of the training rows in index order."""
-        values = [as_word(value) for value in sorted(value for value in found.counts if value != b"")]
+        given = sorted(value for value in found.counts if value != b"")
+        for value in given:
+            if isinstance(value, float) and not value.is_integer():
+                what = f"column {self.column!r} holds the label {value}, and a class has no fraction"
+                do = "write the classes as whole numbers or as words, or use task='regression'"
+                raise InfeedError(what, where=_SPLIT, do=do)
+        values = [as_word(value) for value in given]
         if not values:
             do = "check that this is the label's column, and that the split has rows"
             raise InfeedError(f"column {self.column!r} holds no labels", where=_SPLIT, do=do)

@@ -157,6 +157,9 @@ def test_lists_of_categories_and_of_as_many_numbers() -> None:
         (["no", "yes"] * 20, "classification"),
         ([0, 1] * 20, "classification"),
         (list(range(40)), "regression"),
+        ([0.0, 1.0, math.nan] * 20, "classification"),
+        ([float(n % 20) for n in range(60)], "classification"),
+        ([float(n % 21) for n in range(63)], "regression"),
         ([0.5, 1.0], "regression"),
     ],
 )

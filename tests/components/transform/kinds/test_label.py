@@ -27,6 +27,19 @@ def test_a_quantity_is_the_number_itself(transform: Transform) -> None:
     assert transform({"y": [1.5, 2.5]}, [Label("y", "regression")])["y"].tolist() == [1.5, 2.5]
 
 
+def test_floats_that_are_whole_are_classes_as_their_integers_are(transform: Transform, tmp_path: Any) -> None:
+    given: dict[str, Any] = {"y": [10.0, 2.0, float("nan"), -0.0, 2.0]}
+    made = transform(given, [Label("y", missing="mark")])["y"]
+    assert made.tolist() == [2, 1, -1, 0, 1]
+    served = transform({"y": [0.0, 1.0]}, [Label("y")], served={"y": [1.0, 0.5, 7.0]})["y"]
+    assert served.tolist() == [1, -1, -1]
+
+
+def test_a_class_with_a_fraction_is_an_error(transform: Transform) -> None:
+    with pytest.raises(InfeedError, match=r"holds the label 0\.5"):
+        transform({"y": [0.5, 1.0]}, [Label("y")])
+
+
 def test_several_classes_a_row_are_one_vector(transform: Transform) -> None:
     made = transform({"y": [[b"a", b"c"], [], [b"b"], [b"a"]]}, [Label("y", "multilabel")])["y"]
     assert made.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0], [1, 0, 0]]
