@@ -120,7 +120,7 @@ class TableSurvey:
     classes: tuple[str, ...] = ()  # names of the classes in order of their index; empty for a regression
     class_rows: tuple[int, ...] = ()  # rows of each class
     rejected: int = 0  # bad rows, which are counted nowhere else
-    unlabeled: int = 0  # rejected rows without a label
+    unlabeled: int = 0  # rows that are left out because they have no label, which are counted nowhere else
     words: tuple[str, ...] = ()  # boolean columns that keep their words, true and false
     patterns: Mapping[str, str] = field(default_factory=dict)  # file pattern of each split that has its own files
     groups: tuple[Group, ...] = ()  # columns that name groups of rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -55,7 +56,9 @@ class IngestOptions:
       fractions: integer columns to write as floats.
       words: boolean columns to write as the words true and false. Other boolean columns become 1 and 0.
       required: column that must have a value. A row with a null, NaN, infinity or empty list there is a bad row.
+      labeled: column without which a row is left out, and counted as filtered. An empty text counts as missing, too.
       columns: columns to write. None writes all. The filter, the splits and the balance may use other columns.
+      drop: column not to write. The filter, the splits and the balance may use the column.
       filter: rows to keep, for example `fare > 0 and company in ["A", "B"]`. An expression, or
         `package.module:function`, which maps a record batch to a boolean array. A null does not pass.
       balance: oversampling or undersampling by label.
@@ -79,7 +82,9 @@ class IngestOptions:
     fractions: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
+    labeled: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
     filter: str | None = None
     balance: Balance | None = None
     on_bad_row: OnBadRow = "fail"
@@ -92,7 +97,7 @@ class IngestOptions:
     spans: Spans | None = None
 
     def __post_init__(self) -> None:
-        as_tuples(self, "columns", "fractions", "words", "required")
+        as_tuples(self, "columns", "drop", "fractions", "labeled", "words", "required")
         check_fields(self)
         at_least(self, 1 << 10, "block_bytes")
         if self.columns is not None:
@@ -101,6 +106,10 @@ class IngestOptions:
         if self.shuffle_seed is None and any(self.strata):
             what = "shuffle_seed is None, but rows of a label are divided at random"
             raise refused(self, "shuffle_seed", "set a shuffle_seed, or leave out ByLabel and balance", what)
+
+    def written(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the columns to write, of an input with columns of these names."""
+        return tuple(name for name in self.columns or names if name not in self.drop)
 
     @property
     def gzip_level(self) -> int | None:

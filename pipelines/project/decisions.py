@@ -6,11 +6,13 @@ Every skipped column gets a note. The config overrides decisions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Any, get_args
 
 from infeed.components import schema
 from infeed.components.errors import InfeedError
 from infeed.components.transform.feature import Feature
+from infeed.components.transform.infer import are_whole
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.pipelines.config import Blessing, Metric
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Survey, TableSurvey
@@ -152,7 +154,8 @@ def notes(
         yield from _of_table(survey, data, features, function)
     if survey.rejected:
         what = ("picture" if isinstance(survey, ImageSurvey) else "row") + "s" * (survey.rejected > 1)
-        unlabeled = f"; {survey.unlabeled:,} of them without a label" if survey.unlabeled else ""
+        missing = survey.unlabeled if isinstance(survey, ImageSurvey) else 0
+        unlabeled = f"; {missing:,} of them without a label" if missing else ""
         yield "bad rows", f"{survey.rejected:,} {what} rejected, in rejected.jsonl beside the examples{unlabeled}"
     yield "judged by", why(survey, blessing)
 
@@ -163,6 +166,9 @@ def _of_table(survey: TableSurvey, data: str, features: Sequence[Feature], funct
         yield "left out", f"{pattern}: no {survey.label.name} to score a model by; use it with `infeed predict`"
     if survey.beside:
         yield "left out", f"{_listed(survey.beside)}: the name contains no split"
+    if survey.unlabeled:
+        rows = f"{survey.unlabeled:,} row{'s' * (survey.unlabeled > 1)}"
+        yield "left out", f"{rows} without a label: --required {quote(survey.label.name)} makes them an error"
     yield "label", _label(survey)
     if survey.numbers_remark:
         yield "numbers", survey.numbers_remark
@@ -211,7 +217,9 @@ def _label(survey: TableSurvey) -> str:
         return "; ".join(words for words in (f"{label.name}: {_classes(survey)}", label.advice) if words)
     words = f"{label.name}: a quantity, {label.mean:.4g} on average, deviation {label.std:.4g}"
     if label.distinct is not None and label.distinct <= _MAX_QUANTITY_CLASSES:
-        return f"{words}; its {label.distinct} values may be classes: then write them as whole numbers or words"
+        whole = label.statistics is not None and are_whole(label.statistics)
+        way = "use --task classification" if whole else "write them as whole numbers or words"
+        return f"{words}; its {label.distinct} values may be classes: then {way}"
     return words
 
 

@@ -23,7 +23,7 @@ Column = Annotated[str, Placeholder("COLUMN")]
 Columns = Annotated[tuple[str, ...], Placeholder("COLUMN")]
 
 RULES = ("split_by", "split_salt", "split_label", "split_time", "cut", "split_name")
-_LISTS = ("split", "split_by", "cut", "columns", "balance_split", "required")
+_LISTS = ("split", "split_by", "cut", "columns", "drop", "balance_split", "required")
 _NEEDS = {"cut": "split_time", "split_salt": "split_by"}
 _ALSO = {"splits": "split", "cuts": "cut"}  # names in the Python API
 
@@ -59,6 +59,7 @@ class IngestSettings:
     cut: Annotated[tuple[str, ...], Placeholder("TIME")] = ()
     split_name: Column | None = None
     columns: Annotated[tuple[str, ...] | None, Placeholder("A,B,...")] = None
+    drop: Columns = ()
     filter: Annotated[str | None, Placeholder("EXPRESSION")] = None
     required: Columns = ()
     balance: Column | None = None

@@ -14,7 +14,7 @@ from infeed.components import schema
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.csv.reader import without_header
-from infeed.components.transform.infer import MAX_INTEGER_CLASSES, infer_features, is_number
+from infeed.components.transform.infer import MAX_INTEGER_CLASSES, are_whole, infer_features, is_number
 from infeed.pipelines.project.tables import Column, Table
 from infeed.pipelines.surveys import sample_of
 
@@ -69,11 +69,10 @@ def label_needed(table: Table, path: str, label: str | None, numbers: Collection
     targets = [part.strip() for part in (label or "").split(",")]
     if len(targets) > 1 and set(targets) <= set(names):
         what = f"{label!r} names {len(targets)} columns, and a model learns one"
-        inputs = [name for name in names if name not in targets]
-        columns = ",".join([*inputs, targets[0]]) if len(inputs) <= _SHOWN else "..."
+        drop = " ".join(f"--drop {quote(name)}" for name in targets[1:])
         do = (
-            f"run once for each of {', '.join(map(repr, targets))}, with --columns that leave the others out: "
-            f"--label {quote(targets[0])} --columns {quote(columns)}"
+            f"run once for each of {', '.join(map(repr, targets))}, and drop the others: "
+            f"--label {quote(targets[0])} {drop}"
         )
         return LabelNeededError(what, where=path, do=do, candidates=())
     found = candidates(table.columns, table.statistics()[0], table.sampled_values(), numbers)
@@ -108,7 +107,11 @@ def candidates(
     for column in (found[name] for name in useful):
         counts = column.counts
         named = _NAMES.fullmatch(column.name) is not None
-        few = column.type != "float" and 2 <= counts.distinct <= MAX_INTEGER_CLASSES and not column.missing
+        few = (
+            (column.type == "bytes" or are_whole(column))
+            and 2 <= counts.distinct <= MAX_INTEGER_CLASSES
+            and not column.missing
+        )
         signs = (
             (named, _BY_NAME, "its name"),
             (column.name == columns[-1].name, _BY_PLACE, "the last column"),

@@ -63,7 +63,7 @@ class LeaksInUse:
             return f"{gives}; it stays because no other column is left to learn from"
         place = f"do not use it in {self.function}" if self.function else "take it out of the features"
         if self.by_survey:
-            place = "leave it out: --columns names the columns to use"
+            place = f"leave it out: --drop {quote(column.name)}"
         return f"{gives}; unless it is known at prediction time, {place}"
 
 

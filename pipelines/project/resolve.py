@@ -32,7 +32,7 @@ from infeed.pipelines.project.ingest_settings import IngestSettings, over, read_
 from infeed.pipelines.project.leak_notes import LeaksInUse, check_spread, spread_notes
 from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
 from infeed.pipelines.project.splits import shares_of, splits_note, stratified, trained_on
-from infeed.pipelines.project.survey import survey_images, survey_table
+from infeed.pipelines.project.survey import survey_images, survey_table, with_label
 from infeed.pipelines.surveys import (
     IMAGE_COLUMNS,
     LABEL_OF_PICTURES,
@@ -103,8 +103,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     survey = _survey(source, data, named, given, settings, source_options, ingest)
     if isinstance(survey, TableSurvey):
         label = survey.label.name
-        required = tuple(dict.fromkeys((*ingest.required, label)))
-        ingest = dataclasses.replace(ingest, required=required, words=survey.words)
+        ingest = dataclasses.replace(with_label(ingest, label), words=survey.words)
         if numbers := {**source_options.get("numbers", {}), **survey.numbers}:
             source_options = {**source_options, "numbers": numbers}
     else:

@@ -64,7 +64,8 @@ class CrossTable:
 
     def given_away(self, gain: float) -> Ints:
         """Return the classes that some value predicts with at least this gain; see `purest`."""
-        return np.unique(self.classes[self._gain >= gain])
+        found: Ints = np.unique(self.classes[self._gain >= gain])
+        return found
 
     @cached_property
     def _gain(self) -> Floats:

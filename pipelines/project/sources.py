@@ -187,12 +187,9 @@ def _listed(root: str, options: IngestOptions) -> Layout:
 
 
 def set_aside(rows: int) -> str:
-    """Return the remedy for rows without a label."""
+    """Return the remedy for bad rows without a label."""
     limit = f" --bad-row-limit {rows}" if rows > IngestOptions().bad_row_limit else ""
-    return (
-        f"leave them out: --on-bad-row reject{limit} (in a config ingest: {{on_bad_row: reject}}) sets them aside in "
-        "rejected.jsonl"
-    )
+    return f"set them aside in rejected.jsonl: --on-bad-row reject{limit} (in a config ingest: {{on_bad_row: reject}})"
 
 
 def _split_folders(root: str) -> dict[str, str]:

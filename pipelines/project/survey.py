@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from shlex import quote
 from types import MappingProxyType
 from typing import Any
 
@@ -27,7 +28,8 @@ from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, 
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec
-from infeed.components.transform.infer import MAX_INTEGER_CLASSES, infer_features, infer_task
+from infeed.components.transform.analyses import as_word
+from infeed.components.transform.infer import MAX_INTEGER_CLASSES, are_whole, infer_features, infer_task
 from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.image import Resize
 from infeed.pipelines.config import EVAL, TEST, Source
@@ -72,11 +74,12 @@ def survey_table(
     by_name = find_split_files(path, source)
     bare = _without_label(path, label, source, settings, options, by_name) if label else [EVAL, TEST]
     patterns = by_name.without(bare).patterns
-    opened = partial(Table, path, source, options=_with_label(options, label), patterns=patterns)
+    opened = partial(Table, path, source, options=_counting(options, label), patterns=patterns)
     table = opened(settings)
     names = [column.name for column in table.columns]
     if label is not None and label in table.names and label not in names:
-        raise InfeedError(f"the label {label!r} is not among the columns", where="columns", do="add it to the columns")
+        where, do = ("--drop", "leave it there out") if label in options.drop else ("columns", "add it to the columns")
+        raise InfeedError(f"the label {label!r} is not among the columns", where=where, do=do)
     if label is None or label not in names:
         raise label_needed(table, path, label, read_as(number_columns(table.shapes(), source, settings)))
     if unknown := [name for name in keep if name not in names]:
@@ -84,7 +87,7 @@ def survey_table(
         raise InfeedError(what, where=path, do="name a column of the table in --keep, or keep in the config")
     if any(column.name == label and column.type == "bool" for column in table.columns):
         options = replace(options, words=(label,))  # so that the classes are named true and false, not 1 and 0
-        opened = partial(Table, path, source, options=_with_label(options, label), patterns=patterns)
+        opened = partial(Table, path, source, options=_counting(options, label), patterns=patterns)
         table = opened(settings)
     written = number_columns(table.shapes(), source, settings)
     numbers = read_as(written)
@@ -98,6 +101,9 @@ def survey_table(
     surveyed, of_label = _surveys(table, label, advice, keep), found[label]
     target = surveyed.pop(label)
     learned = task or infer_task(of_label)
+    if table.unlabeled and not target.rows:
+        what = f"none of the {table.unlabeled:,} rows has a label"
+        raise InfeedError(what, where=f"{path}, column {label!r}", do="name a column that has values: --label COLUMN")
     _check_task(target, learned, names, path)
     sample, splits, times = table.sample().cells, table.sampled_splits(), _times(table.columns, surveyed)
     leaks = find_leaks(sample, label, learned, times)
@@ -110,10 +116,10 @@ def survey_table(
         target,
         learned,
         target.rows,
-        classes=tuple(v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v, _ in counts),
+        classes=tuple(as_word(value).decode("utf-8", "replace") for value, _ in counts),
         class_rows=tuple(rows for _, rows in counts),
         rejected=rejected,
-        unlabeled=table.incomplete[label],
+        unlabeled=table.unlabeled,
         words=options.words,
         groups=find_groups(sample, label, learned, {n: found[n] for n in surveyed if n not in times}, splits),
         repeats=find_repeats(sample, {n: found[n] for n, column in surveyed.items() if column.features}, splits),
@@ -146,11 +152,16 @@ def _lacks(opened: OpenedSource, label: str) -> bool:
     return label not in opened.schema.names or pa.types.is_null(opened.schema.field(label).type)
 
 
-def _with_label(options: IngestOptions, label: str | None) -> IngestOptions:
-    """Make rows without a label bad rows. If none is allowed, count them first for the error."""
-    if label is None or options.on_bad_row == "fail":
-        return options
-    return replace(options, required=(*options.required, label))
+def with_label(options: IngestOptions, label: str) -> IngestOptions:
+    """Leave out rows without a label, unless the label is required."""
+    return options if label in options.required else replace(options, labeled=(label,))
+
+
+def _counting(options: IngestOptions, label: str | None) -> IngestOptions:
+    """Leave out rows without a label. If the label is required and no bad row is allowed, count them for the error."""
+    if label in options.required and options.on_bad_row == "fail":
+        return replace(options, required=tuple(name for name in options.required if name != label))
+    return options if label is None else with_label(options, label)
 
 
 def _divided_by(column: ColumnSurvey, rule: SplitBy | None) -> ColumnSurvey:
@@ -223,7 +234,7 @@ def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = 
         channels=channels,
         most=most,
         rejected=rejected,
-        written=options.columns or tuple(IMAGE_COLUMNS),
+        written=options.written(IMAGE_COLUMNS),
         repeats=find_repeated_pictures([image for image, _ in sized], layout.splits),
         resize=resize,
     )
@@ -282,12 +293,13 @@ def _check_task(label: ColumnSurvey, learned: Task, names: Sequence[str], path: 
         raise single_values_needed(label.name, names, path)
     if label.missing:
         what = f"{label.missing:,} of {label.rows:,} rows have no label"
-        raise InfeedError(what, where=where, do=set_aside(label.missing))
+        do = f"leave them out: without --required {quote(label.name)}; or {set_aside(label.missing)}"
+        raise InfeedError(what, where=where, do=do)
     if label.distinct == 1 and label.rows > 1:
         raise InfeedError("every row has the same label", where=where, do="name a column whose values differ")
     if learned == "regression" and label.type == "bytes":
         raise InfeedError("a text cannot be a quantity", where=where, do=label.advice or "use --task classification")
-    if learned == "classification" and label.type == "float":
+    if learned == "classification" and label.statistics and label.type != "bytes" and not are_whole(label.statistics):
         do = "write the classes as whole numbers or as words, or use --task regression"
         raise InfeedError("a class cannot be a number with a fraction", where=where, do=do)
     distinct = label.distinct or 0  # None is more than are counted

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -43,7 +42,7 @@ from infeed.components.dataset.statistics.table_statistics import (
 from infeed.components.engine.choice import Work, choose
 from infeed.components.engine.engine import Tree
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.chosen import MISSING, choose_columns, choose_rows
+from infeed.components.example_gen.chosen import choose_columns, choose_rows, complete, passing, with_label
 from infeed.components.example_gen.formats import TABLES, default_settings
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, check_limit
 from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, settled, shifted
@@ -79,9 +78,10 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Shapes:
-    """The shapes of the cells of each text column."""
+    """The shapes of the cells of each text column, and the number of rows that are left out without a label."""
 
     columns: Mapping[str, CellShapes]
+    unlabeled: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +92,7 @@ class _Found:
     sample: Sample = field(default_factory=lambda: merge([]))
     shapes: Mapping[str, CellShapes] = field(default_factory=dict)
     rejected: int = 0
+    unlabeled: int = 0  # rows that `IngestOptions.labeled` leaves out
 
     def __add__(self, other: _Found) -> _Found:
         return _Found(
@@ -99,6 +100,7 @@ class _Found:
             merge([self.sample, other.sample], 2 * ROWS),
             _united(self.shapes, other.shapes),
             self.rejected + other.rejected,
+            self.unlabeled + other.unlabeled,
         )
 
 
@@ -107,7 +109,6 @@ class _Part:
     """The result of one task. The line of `last_bad` is counted from the start of the task."""
 
     found: _Found
-    incomplete: Counter[str]
     findings: Findings | None = None
     last_bad: BadRow | None = None
 
@@ -125,10 +126,13 @@ class _ReadTask:
         path = _path_of(task)
         bad_rows = BadRows(self.options.on_bad_row, self.options.bad_row_limit, relative=True)
         sampler, gatherer = Sampler(f"{path} {number}" if number else path, self.rows), Gatherer()
-        bad, shapes = list[BadRow](), dict[str, CellShapes]()
+        bad, shapes, unlabeled = list[BadRow](), dict[str, CellShapes](), 0
         try:
             for batch in self.source.read(task.payload, bad_rows=bad_rows):
-                block = choose_columns(choose_rows(batch, self.options, path, bad_rows), self.options)
+                passed = passing(batch, self.options)
+                labeled = with_label(passed, self.options)
+                unlabeled += passed.num_rows - labeled.num_rows
+                block = choose_columns(complete(labeled, self.options, path, bad_rows), self.options)
                 cells = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}
                 typed = {name: one for name, one in cells.items() if one is not None}
                 gatherer.add(block.num_rows, typed)
@@ -138,9 +142,8 @@ class _ReadTask:
         except AstrayError:
             bad_rows.found = Findings(astray=True)
         bad += bad_rows.take()
-        incomplete = Counter(row.column for row in bad if row.column and row.reason == MISSING)
-        found = _Found(gatherer.statistics().collapse(), sampler.sample(), shapes, len(bad))
-        return _Part(found, incomplete, bad_rows.found, bad[-1] if bad else None)
+        found = _Found(gatherer.statistics().collapse(), sampler.sample(), shapes, len(bad), unlabeled)
+        return _Part(found, bad_rows.found, bad[-1] if bad else None)
 
 
 class Table:
@@ -155,7 +158,6 @@ class Table:
     Attributes:
       columns: chosen columns of all files, in order.
       names: names of all columns.
-      incomplete: rejected rows without a value in a required column, by column. Known with the statistics.
       left_out: columns that an example cannot hold, with reasons.
 
     Raises:
@@ -173,8 +175,9 @@ class Table:
         self._open = partial(open_table, source=source, settings=settings, options=options)
         self._path, self._options, self._patterns = path, options, patterns
         self._source, self._settings = source, settings
-        chosen = [options.filter, options.required, options.columns, options.words, dict(patterns)]
-        how = json.dumps([source, dict(settings), *chosen], sort_keys=True, default=str)
+        rows = [options.filter, options.required, options.labeled]
+        columns = [options.columns, options.drop, options.words]
+        how = json.dumps([source, dict(settings), *rows, *columns, dict(patterns)], sort_keys=True, default=str)
         self._read_as = [metadata.version("tfx-infeed"), how]
         if options.filter and is_function(options.filter):
             self._read_as.append(user_code.digest(options.filter, "filter"))
@@ -187,7 +190,6 @@ class Table:
             look = None
         added = self._open_added(look) if look else None
         self._known, self._added = (None, {}) if added is None else (look, added)
-        self.incomplete: Counter[str] = Counter()
         if self._known:
             self._set_columns(self._known.columns, self._known.left_out)
         else:
@@ -200,7 +202,7 @@ class Table:
         self.names = tuple(column.name for column in every)
         check_named(self.names, self._options)
         taken = {column.name: column for column in every}
-        self.columns = tuple(taken[name] for name in self._options.columns or taken)
+        self.columns = tuple(taken[name] for name in self._options.written(taken))
 
     @cached_property
     def _whole(self) -> OpenedSource:
@@ -252,6 +254,11 @@ class Table:
         none = {column.name: ColumnStatistics.none(column.name, "bytes", found.rows) for column in self.columns}
         return {**none, **found.columns}, self._found.rejected
 
+    @property
+    def unlabeled(self) -> int:
+        """Number of rows that are left out because they have no label."""
+        return self._found.unlabeled
+
     def sample(self) -> Sample:
         """Return a sample of the rows, by file index in `files`, without columns that have no type."""
         return self._found.sample
@@ -272,7 +279,8 @@ class Table:
         statistics = add([of_file.statistics for of_file in parts]).collapse()
         sample = merge([one.sample.of_file(number) for number, one in enumerate(parts)])
         shapes = reduce(_united, [of_file.shapes for of_file in parts], dict[str, CellShapes]())
-        found = _Found(statistics, sample, shapes, sum(one.rejected for one in parts))
+        rejected, unlabeled = sum(one.rejected for one in parts), sum(one.unlabeled for one in parts)
+        found = _Found(statistics, sample, shapes, rejected, unlabeled)
         if not found.rejected:
             if len(self._files) > 1:
                 self._keep(self._files, found)
@@ -296,7 +304,6 @@ class Table:
         """Read each file, assuming the types of `whole`. Raises OtherKindsError if those of the sample were wrong."""
         self._whole = whole
         self._set_columns(_columns(whole.schema), whole.left_out)
-        self.incomplete.clear()
         if whole.sample is None:
             return self._read_files()
         try:
@@ -313,9 +320,11 @@ class Table:
         by_path = {file.path: file for file in of}
         chosen = (task for task in source.tasks if _path_of(task) in by_path)
         tasks = [(task, number) for _, group in groupby(chosen, key=_path_of) for number, task in enumerate(group)]
+        # The survey reports a label that is no column, with the columns and their values.
+        labeled = tuple(name for name in self._options.labeled if name in self.names)
         read = _ReadTask(
             replace(source, tasks=(), reopen=None, sample=None),
-            self._options,
+            replace(self._options, labeled=labeled),
             max(_LEAST_SAMPLED, 2 * ROWS // max(len(tasks), 1)),
         )
         found, findings = dict.fromkeys(of, _Found()), list[tuple[int, Findings | None]]()
@@ -323,18 +332,16 @@ class Table:
         with choose(work) as engine:
             parts = zip(tasks, engine.map(read, tasks), strict=True)
             for path, group in groupby(parts, key=lambda pair: _path_of(pair[0][0])):
-                tree = Tree[_Part](lambda one, two: _Part(one.found + two.found, one.incomplete + two.incomplete))
+                tree = Tree[_Found](lambda one, two: one + two)
                 for (task, _), part in group:
                     rejected += part.found.rejected
                     findings.append((task.order, part.findings))
                     if part.last_bad:
                         line = shifted(part.last_bad, line_offsets(findings).get(task.order, 0))
                         check_limit(rejected, self._options.bad_row_limit, line.where)
-                    tree.add(part)
+                    tree.add(part.found)
                 of_file = tree.result()
-                statistics = of_file.found.statistics.collapse()
-                found[by_path[path]] = replace(of_file.found, statistics=statistics)
-                self.incomplete.update(of_file.incomplete)
+                found[by_path[path]] = replace(of_file, statistics=of_file.statistics.collapse())
         if source.sample:
             check_found([one for _, one in findings if one], source.sample)
         return found
@@ -345,8 +352,9 @@ class Table:
         if statistics is None:
             return None
         try:
-            shapes = schema.read_json(_Shapes, files.read_bytes(_place(f"shapes-{key}.json"))).columns
-            return _Found(statistics, from_bytes(files.read_bytes(_place(f"sample-{key}.arrow"))), shapes)
+            beside = schema.read_json(_Shapes, files.read_bytes(_place(f"shapes-{key}.json")))
+            sample = from_bytes(files.read_bytes(_place(f"sample-{key}.arrow")))
+            return _Found(statistics, sample, beside.columns, unlabeled=beside.unlabeled)
         except (OSError, ValueError):  # there is none, or it is damaged
             return None
 
@@ -356,7 +364,7 @@ class Table:
             keep_statistics(found.statistics, key, _cache())
             with suppress(OSError, InfeedError):  # where the folder cannot be written
                 files.write_bytes(_place(f"sample-{key}.arrow"), to_bytes(found.sample))
-            _write(_place(f"shapes-{key}.json"), _Shapes(found.shapes))
+            _write(_place(f"shapes-{key}.json"), _Shapes(found.shapes, found.unlabeled))
 
     def _key(self, of: Sequence[files.FileStat]) -> str:
         return _digest([*self._read_as, repr(self._every), *map(repr, of)])
@@ -368,6 +376,7 @@ def check_named(names: Collection[str], options: IngestOptions) -> None:
     by = rule.columns if isinstance(rule, ByColumns) else (rule.column,) if rule else ()
     asked = {
         "columns to keep": options.columns or (),
+        "columns to drop": options.drop,
         "required columns": options.required,
         f"split by {rule.how}" if rule else "": by,
         "balance": (options.balance.label,) if options.balance else (),

@@ -100,7 +100,17 @@ CASES = {
 }
 # Text that is no path. A new parameter that is one has a type of `console/paths.py`, and a case above.
 NO_PATHS = {
-    *("--balance", "--balance-split", "--base", "--beam-option", "--columns", "--cut", "--delimiter", "--endpoint"),
+    *(
+        "--balance",
+        "--balance-split",
+        "--base",
+        "--beam-option",
+        "--columns",
+        "--cut",
+        "--delimiter",
+        "--drop",
+        "--endpoint",
+    ),
     *(
         "--exclude",
         "--executor-input",

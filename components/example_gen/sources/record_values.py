@@ -40,9 +40,11 @@ def with_values(
     Raises:
       InfeedError: no record has a feature of that name, no record is a tf.Example, or columns are to be left out.
     """
-    if opened.serialized and options.columns is not None:
-        what = f"columns is {', '.join(options.columns)}, but records are written unchanged"
-        raise InfeedError(what, where=opened.place, do="leave out columns; to choose features, read them in the feed")
+    for name in ("columns", "drop"):
+        if opened.serialized and (chosen := getattr(options, name)):
+            what = f"{name} is {', '.join(chosen)}, but records are written unchanged"
+            do = f"leave out {name}; to choose features, list them in the config, or read them in the feed"
+            raise InfeedError(what, where=opened.place, do=do)
     wanted = None if every else _wanted(options, partition_feature)
     if not opened.serialized or wanted == set():
         return opened
@@ -78,7 +80,7 @@ def _wanted(options: IngestOptions, partition_feature: str | None) -> set[str] |
     by = options.split_by
     split = by.columns if isinstance(by, ByColumns) else (by.column,) if by else ()
     others = (partition_feature, options.balance and options.balance.label)
-    return {*filtered, *split, *options.required, *(name for name in others if name)}
+    return {*filtered, *split, *options.required, *options.labeled, *(name for name in others if name)}
 
 
 @dataclass

@@ -71,3 +71,25 @@ def test_columns_are_written_in_the_order_that_they_are_named_in() -> None:
         choose_columns(BATCH, IngestOptions(columns=("y",)))
     with pytest.raises(InfeedError, match="'y'"):
         chosen(required=("y",))
+
+
+@pytest.mark.parametrize(
+    ("labeled", "rows"),
+    [(("text",), [1, 4]), (("number",), [1]), (("list",), [1, 4]), (("nothing",), []), (("x", "list"), [1, 4])],
+)
+def test_rows_without_a_label_are_left_out_and_are_no_bad_rows(labeled: tuple[str, ...], rows: list[int]) -> None:
+    assert chosen(BadRows("fail"), labeled=labeled) == rows
+
+
+def test_dropped_columns_are_not_written() -> None:
+    options = IngestOptions(drop=("list", "x"))
+    assert choose_columns(BATCH, options).schema.names == ["text", "number", "nothing"]
+    chosen_and_dropped = IngestOptions(columns=("text", "x"), drop=("x",))
+    assert choose_columns(BATCH, chosen_and_dropped).schema.names == ["text"]
+
+
+@pytest.mark.parametrize(("drop", "word"), [(("txt",), "'txt'"), (tuple(BATCH.schema.names), "every column")])
+def test_columns_that_cannot_be_dropped_are_reported(drop: tuple[str, ...], word: str) -> None:
+    with pytest.raises(InfeedError, match=word) as raised:
+        choose_columns(BATCH, IngestOptions(drop=drop))
+    assert "drop" in raised.value.where

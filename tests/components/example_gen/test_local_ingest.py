@@ -35,6 +35,14 @@ def test_by_default_two_rows_of_three_are_for_training(table, tmp_path):
     assert list(ingest(table, str(tmp_path / "out")).splits) == ["train", "eval"]
 
 
+def test_rows_without_a_label_are_accounted_for_as_filtered(tmp_path):
+    (tmp_path / "t.csv").write_text("a,y\n1,\n2,p\n3,q\n,p\n,\n6,\n")
+    options = IngestOptions(labeled=("y",), required=("a",), on_bad_row="reject")
+    written = ingest(tmp_path / "t.csv", tmp_path / "out", splits={"all": 1}, options=options)
+    assert (written.rows_read, written.filtered, written.rejected.rows) == (6, 3, 1)
+    assert written.splits["all"].records == 2
+
+
 @pytest.mark.parametrize("pattern", ["*.parquet", "empty.parquet"])
 def test_an_input_without_rows_is_named(tmp_path, pattern):
     pq.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "empty.parquet")

@@ -17,7 +17,7 @@ def test_a_second_label_is_refused() -> None:
     assert given.exit_code == 2
     assert "--label" in given.output
     assert "a, b" in given.output
-    assert "--columns" in given.output
+    assert "--drop" in given.output
 
 
 @pytest.mark.parametrize(

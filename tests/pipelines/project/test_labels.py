@@ -65,5 +65,5 @@ def test_a_label_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
 def test_several_targets_are_a_run_each_without_the_others(tmp_path: Path) -> None:
     error = label_needed(table(tmp_path, "x,a,b c,z", MANY, MANY, MANY, FEW), "t.csv", "a, b c")
     assert "2 columns" in error.what
-    assert "--label a --columns x,z,a" in error.do
+    assert "--label a --drop 'b c'" in error.do
     assert "there is no column" in label_needed(table(tmp_path, "x,a", MANY, MANY), "t.csv", "a,b").what

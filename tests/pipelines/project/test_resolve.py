@@ -198,7 +198,7 @@ def test_a_wrong_setting_is_told_before_anything_starts(project, line, message):
         ("features: [", "features: 3  # [", r"features is 3(.|\n)*write a list of features there"),
         ("column: x}", "column: xx}", "no column 'xx' in the data; did you mean 'x'"),
         ("label: y\n", "label: z\n", "there is no column 'z' to learn"),
-        ("label: y\n", "label: [x, y]\n", r"names 2 columns(.|\n)*--label x --columns"),
+        ("label: y\n", "label: [x, y]\n", r"names 2 columns(.|\n)*--label x --drop y"),
         (", {kind: label, column: y}", "", "no feature makes a label of 'y'"),
         ("column: x}", "column: word}", "ZScore needs whole numbers or .*, but column 'word' holds text"),
         ("kind: z_score, column: x}", "kind: fill, column: x, value: 0.5}", "Fill needs numbers with fractions, but"),
@@ -252,16 +252,39 @@ def test_bad_rows_are_set_aside_where_that_is_asked_and_told(project):
         resolved(project)
 
 
-def test_rows_without_a_label_are_counted_or_set_aside(tmp_path):
-    rows = "x,y\n" + "".join(f"{i},{'' if i % 10 == 0 else 'ab'[i % 2]}\n" for i in range(200))
+GAPS = "x,y\n" + "".join(f"{i},{'' if i % 10 == 0 else 'ab'[i % 2]}\n" for i in range(200))
+
+
+def test_rows_without_a_label_are_left_out_and_counted(tmp_path):
+    config = of_template(tmp_path, GAPS)
+    assert (config.survey.rows, config.survey.rejected, config.survey.unlabeled) == (180, 0, 20)
+    assert (config.ingest.required, config.ingest.labeled) == ((), ("y",))
+    assert "20 rows without a label" in dict(config.notes)["left out"]
+
+
+def test_a_required_label_makes_rows_without_it_bad_rows(tmp_path):
     with pytest.raises(InfeedError, match="20 of 200 rows have no label") as raised:
-        of_template(tmp_path, rows)
+        of_template(tmp_path, GAPS, ingest={"required": ("y",)})
     assert "--on-bad-row reject" in raised.value.do
-    assert "fill" not in raised.value.do
-    config = of_template(tmp_path, rows, ingest={"on_bad_row": "reject"})
-    assert (config.survey.rows, config.survey.rejected, config.survey.unlabeled) == (180, 20, 20)
-    assert config.ingest.required == ("y",)
-    assert "20 of them without a label" in dict(config.notes)["bad rows"]
+    config = of_template(tmp_path, GAPS, ingest={"required": ("y",), "on_bad_row": "reject"})
+    assert (config.survey.rows, config.survey.rejected, config.survey.unlabeled) == (180, 20, 0)
+    assert (config.ingest.required, config.ingest.labeled) == (("y",), ())
+
+
+def test_dropped_columns_are_neither_surveyed_nor_learned_from(tmp_path):
+    rows = "x,copy,y\n" + "".join(f"{i % 7},{'ab'[i % 2]},{'ab'[i % 2]}\n" for i in range(200))
+    config = of_template(tmp_path, rows, ingest={"drop": ("copy",)})
+    assert [column.name for column in config.survey.columns] == ["x"]
+    assert config.ingest.written(["x", "copy", "y"]) == ("x", "y")
+    assert "label leak" not in dict(config.notes)
+
+
+@pytest.mark.parametrize(("drop", "word"), [("y", "label 'y'"), ("copi", "did you mean 'copy'")])
+def test_a_column_that_cannot_be_dropped_is_reported(tmp_path, drop, word):
+    rows = "x,copy,y\n" + "".join(f"{i % 7},{'ab'[i % 2]},{'ab'[i % 2]}\n" for i in range(200))
+    with pytest.raises(InfeedError, match=word) as raised:
+        of_template(tmp_path, rows, ingest={"drop": (drop,)})
+    assert "drop" in raised.value.where
 
 
 def test_the_settings_of_ingest_stand_in_the_file_and_the_command_line_wins(project):
@@ -497,8 +520,10 @@ def test_a_table_without_a_header_line_says_how_to_name_its_columns(tmp_path):
 
 
 def test_a_quantity_of_two_values_may_be_classes(tmp_path):
-    notes = of_template(tmp_path, "age,y\n" + "1,0.0\n3,1.0\n7,1.0\n" * 10).notes
+    notes = of_template(tmp_path, "age,y\n" + "1,0.5\n3,1.0\n7,1.0\n" * 10).notes
     assert any("its 2 values may be classes" in words for _, words in notes)
+    notes = of_template(tmp_path, "age,y\n" + "1,0.0\n3,1.0\n7,1.0\n" * 10, task="regression").notes
+    assert any("--task classification" in words for _, words in notes)
 
 
 def test_a_table_of_text_is_refused_at_once_with_what_to_do(tmp_path):

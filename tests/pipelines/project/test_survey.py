@@ -7,6 +7,7 @@ from PIL import Image
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.local import ingest
+from infeed.pipelines.project import tables
 from infeed.pipelines.project.survey import survey_images, survey_table
 
 
@@ -59,6 +60,7 @@ def test_columns_are_typed_counted_and_measured(tmp_path):
     [
         (["no", "yes", "no", "no"], "classification", 0.75),
         ([0, 1, 2, 1], "classification", 0.5),
+        (["1.0", "0.0", "", "1.0"], "classification", 2 / 3),  # as pandas writes 0 and 1 beside an empty cell
         ([0.5, 1.5, 2.5, 3.5], "regression", 1.25),  # a quantity: the guess is the mean, its error the variance
     ],
 )
@@ -66,6 +68,18 @@ def test_the_task_is_told_from_the_label(tmp_path, labels, task, guess):
     survey = surveyed(tmp_path, [("x", "y"), *zip("abcd", labels, strict=True)])
     assert survey.task == task
     assert survey.guess == pytest.approx(guess)
+
+
+def test_whole_floats_are_named_as_their_integers(tmp_path):
+    survey = surveyed(tmp_path, [("x", "y"), *((i, f"{i % 11}.0") for i in range(44))])
+    assert survey.classes == tuple(map(str, range(11)))
+    assert survey.label.type == "float"
+
+
+def test_many_whole_floats_are_classes_if_asked(tmp_path):
+    rows = [("x", "y"), *((i, f"{i % 30}.0") for i in range(90))]
+    assert surveyed(tmp_path, rows).task == "regression"
+    assert len(surveyed(tmp_path, rows, task="classification").classes) == 30
 
 
 def test_an_integer_with_many_values_is_a_quantity(tmp_path):
@@ -157,8 +171,24 @@ def test_classes_are_counted_in_the_order_of_their_index(tmp_path):
 
 
 def test_what_is_no_number_counts_as_missing(tmp_path):
-    with pytest.raises(InfeedError, match="2 of 4 rows have no label"):
-        surveyed(tmp_path, [("x", "y"), (1, "nan"), (2, 3.5), (3, "inf"), (4, 1.5)])
+    survey = surveyed(tmp_path, [("x", "y"), (1, "nan"), (2, 3.5), (3, "inf"), (4, 1.5)])
+    assert (survey.rows, survey.unlabeled) == (2, 2)
+
+
+def test_an_empty_text_is_no_label(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(f'{{"x": {i}, "y": {y}}}\n' for i, y in enumerate(['""', '"a"', "null", '"b"', '"a"'])))
+    survey = survey_table(str(path), "y", source="jsonl")
+    assert (survey.classes, survey.class_rows, survey.unlabeled) == (("a", "b"), (2, 1), 2)
+
+
+@pytest.mark.parametrize("workers_bytes", [0, 1 << 40])
+def test_rows_without_a_label_are_counted_again_from_the_cache(tmp_path, monkeypatch, workers_bytes):
+    monkeypatch.setattr(tables, "CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(tables, "_KEPT_BYTES", workers_bytes)
+    rows = [("x", "y"), *((i, "" if i % 5 else "ab"[i % 2]) for i in range(100))]
+    path = table(tmp_path, rows)
+    assert [survey_table(path, "y").unlabeled for _ in range(2)] == [80, 80]
 
 
 def test_a_folder_of_files_is_one_table(tmp_path):
@@ -174,7 +204,7 @@ def test_a_folder_of_files_is_one_table(tmp_path):
     [
         ([("x", "y"), (1, 2)], "z", None, "there is no column 'z' to learn(.|\n)*--label(.|\n)*'x', 'y'"),
         ([("x", "y")], "y", None, "the CSV file has no rows"),
-        ([("x", "y"), (1, ""), (2, 3)], "y", None, "1 of 2 rows have no label(.|\n)*column 'y'"),
+        ([("x", "y"), (1, ""), (2, "")], "y", None, "none of the 2 rows has a label(.|\n)*column 'y'"),
         ([("x", "y"), (1, 5), (2, 5)], "y", None, "every row has the same label"),
         ([("x", "y"), (1, "a"), (2, "b")], "y", "regression", "a text cannot be a quantity"),
         ([("x", "y"), (1, 0.5), (2, 1.5)], "y", "classification", "a class cannot be a number with a fraction"),
