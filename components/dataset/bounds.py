@@ -1,9 +1,14 @@
-"""Check that links in a data folder do not lead to files outside the folder."""
+"""Find paths outside a data folder: those that data name, and links that lead there.
+
+Links are followed, as TFX, tf.data and torchvision do: who makes a link chooses where it leads. Data chosen by others,
+such as a list of pictures, may name only paths inside their folder.
+"""
 
 from __future__ import annotations
 
 import os
 import posixpath
+from collections.abc import Iterable
 
 from infeed.components.errors import InfeedError
 
@@ -12,36 +17,52 @@ ALLOW = "allow_outside (--allow-outside)"
 
 
 class FolderBounds:
-    """The bounds of a data folder, local or of a store. The folder may be a link, because the user named it."""
+    """The bounds of a data folder, local or of a store, for the paths that its data name."""
 
     def __init__(self, root: str, *, allow: bool = False) -> None:
         self._allow = allow
-        self._is_local = _is_local(root)
-        self._root = os.path.realpath(root.removeprefix(_FILE)) if self._is_local else root.rstrip("/")
-        self._folders: dict[str, str] = {}  # folder -> real path, cached because few folders hold many files
+        self._roots = tuple(f"{one(root).rstrip('/')}/" for one in (_absolute, _real))
 
     def outside(self, path: str) -> str:
-        """Return the real path of `path` if it is outside the folder and not allowed, or ""."""
-        if self._allow:
-            return ""
-        if not self._is_local:
-            scheme, sign, inner = path.partition("://")
-            place = f"{scheme}{sign}{posixpath.normpath(inner)}" if sign else path
-        elif not _is_local(path):
-            place = path
-        else:
-            folder, name = os.path.split(path.removeprefix(_FILE))
-            if folder not in self._folders:
-                self._folders[folder] = os.path.realpath(folder)
-            place = os.path.join(self._folders[folder], name)
-            place = os.path.realpath(place) if os.path.islink(place) or name in ("..", ".") else place
-        return "" if place.startswith(self._root.rstrip("/") + "/") else place
+        """Return the absolute form of a path that is outside the folder and not allowed, or "". Links are inside."""
+        # Behind a link, `..` is the folder that holds the link's target.
+        place = (_real if ".." in path.split("/") else _absolute)(path)
+        return "" if self._allow or place.startswith(self._roots) else place
 
-    def check(self, path: str, allow: str = f"trust the folder: {ALLOW}") -> None:
-        """Raise InfeedError if a path leads outside the folder. `allow` is the remedy that permits reading the file."""
+    def check(self, path: str) -> None:
+        """Raise InfeedError if a path is outside the folder."""
         if place := self.outside(path):
-            do = f"replace the link by the file, remove the link, or {allow}"
-            raise InfeedError(f"the link leads out of the data folder, to {place!r}", where=path, do=do)
+            do = f"move the file into the folder, or trust its data: {ALLOW}"
+            raise InfeedError(f"the path leads out of the data folder, to {place!r}", where=path, do=do)
+
+
+def count_leading_out(root: str, paths: Iterable[str]) -> int:
+    """Return how many local paths below `root` reach a file outside `root` by a link. 0 in a store."""
+    if not _is_local(root):
+        return 0
+    below = f"{_real(root).rstrip('/')}/"
+    real: dict[str, str] = {}  # folder -> real path, cached because few folders hold many files
+
+    def leads_out(path: str) -> bool:
+        folder, name = os.path.split(path.removeprefix(_FILE))
+        if folder not in real:
+            real[folder] = os.path.realpath(folder)
+        place = os.path.join(real[folder], name)
+        return not (os.path.realpath(place) if os.path.islink(place) else place).startswith(below)
+
+    return sum(map(leads_out, paths))
+
+
+def _absolute(path: str) -> str:
+    if _is_local(path):
+        return os.path.abspath(path.removeprefix(_FILE))
+    scheme, sign, inner = path.partition("://")
+    return f"{scheme}{sign}{posixpath.normpath(inner)}"
+
+
+def _real(path: str) -> str:
+    """Return an absolute path without links."""
+    return os.path.realpath(path.removeprefix(_FILE)) if _is_local(path) else _absolute(path)
 
 
 def _is_local(path: str) -> bool:

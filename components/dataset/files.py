@@ -522,6 +522,13 @@ def _permission_errors(path: str, also: Set[int] = frozenset()) -> Iterator[None
         raise InfeedError(os.strerror(error.errno), where=path, do=do) from error
 
 
+def _is_loop(folder: str, info: fs.FileInfo) -> bool:
+    """Return whether a folder in `folder` is a link to `folder` or to a folder above it, which holds no other files."""
+    if info.type != fs.FileType.Directory or not os.path.islink(path := posixpath.join(folder, info.base_name)):
+        return False
+    return f"{os.path.realpath(folder)}/".startswith(f"{os.path.realpath(path).rstrip('/')}/")
+
+
 def _children(folder: str) -> list[fs.FileInfo]:
     system, inner = store_of(folder)
     if system.type_name != "gcs":
@@ -534,7 +541,7 @@ def _children(folder: str) -> list[fs.FileInfo]:
         if listed and len(listed) != len(found):  # Arrow omits dangling links
             missing = sorted(set(listed) - {info.base_name for info in found})
             found += [fs.FileInfo(posixpath.join(inner, one), fs.FileType.NotFound) for one in missing]
-        return found
+        return [info for info in found if not (listed and _is_loop(inner, info))]
     # Arrow lists only folders with marker objects in Google's store, so list their content instead.
     below = system.get_file_info(fs.FileSelector(inner, allow_not_found=True, recursive=True))
     names = {info.path: info.path[len(inner) + 1 :].partition("/")[0] for info in below}

@@ -64,12 +64,12 @@ class IngestOptions:
       balance: oversampling or undersampling by label.
       on_bad_row: stop at the first bad row (fail), or write bad rows to `rejected.jsonl` (reject).
       bad_row_limit: maximum number of rejected rows.
-      compat: how to write an empty cell. "tfx" writes an empty list, byte for byte like TFX's CsvExampleGen. "none"
-        omits the feature, as `FixedLenFeature` with a default requires.
+      compat: how to write an empty cell or a null. "tfx" writes an empty list, byte for byte like TFX's ExampleGens.
+        "none" omits the feature, as `FixedLenFeature` with a default requires.
       block_bytes: bytes of input to hold in memory at a time.
       max_row_mb: maximum size of a decoded row or image in megabytes. Larger rows are errors, larger files bad rows.
         Readers use a few times as much memory.
-      allow_outside: allow links and image lists in the data to lead to files outside its folder.
+      allow_outside: allow lists of images and logs of tables to name files outside their folder. Links are followed.
       statistics: whether to gather column statistics into `statistics-SPLIT.json`.
       spans: spans of the input that an ExampleGen reads. None if the input has no spans.
     """

@@ -131,7 +131,7 @@ def open_patterns(
     own = options_of(kind, settings, where)
     place = (patterns,) if found.is_query else (root, patterns)
     if not found.is_query:
-        inputs.check_inside(root, patterns, allow_outside=options.allow_outside)
+        inputs.log_links(root, patterns)
     set_aside, left_out = ([], ()) if found.is_query else inputs.check_irregular(root, patterns, options.on_bad_row)
     open_place = _member(found, (sampled and found.sampled) or found.open)
     opened: OpenedSource = open_place(*place, options, *([own] if own else []))

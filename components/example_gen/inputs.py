@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from infeed.components.dataset import example_types, files, schemas
-from infeed.components.dataset.bounds import FolderBounds
+from infeed.components.dataset.bounds import count_leading_out
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions, OnBadRow
 from infeed.components.errors import InfeedError
 from infeed.components.units import counted
 
+_log = logging.getLogger(__name__)
 _SHOWN = 300  # characters of a bad row
 _NO_TEXT = re.compile("not .* text")  # matches the reason of a row that the encoding cannot decode
 # Files beside the data of Hugging Face's `save_to_disk`, of TFDS, and of this package.
@@ -235,13 +237,11 @@ class Sample:
     merge: Callable[[Sequence[Findings]], Any]
 
 
-def check_inside(root: str, patterns: Patterns, *, allow_outside: bool) -> None:
-    """Raise InfeedError if a link among the matched files leads out of `root`. A file named without wildcards may."""
-    bounds = FolderBounds(root, allow=allow_outside)
-    for pattern in patterns.values():
-        for file in files.glob(root, pattern):
-            if file.path != files.join(root, pattern):
-                bounds.check(file.path)
+def log_links(root: str, patterns: Patterns) -> None:
+    """Log how many of the matched files are reached by links that lead out of `root`."""
+    paths = [file.path for pattern in patterns.values() for file in files.glob(root, pattern)]
+    if outside := count_leading_out(root, paths):
+        _log.info("%d of %d files of %s are links that lead out of it", outside, len(paths), root)
 
 
 def check_irregular(root: str, patterns: Patterns, on_bad_row: OnBadRow) -> tuple[list[Task], tuple[str, ...]]:

@@ -6,14 +6,13 @@ import contextlib
 import io
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from infeed.components.dataset import example_types, files, names
-from infeed.components.dataset.bounds import FolderBounds
 from infeed.components.dataset.options import MAX_ROW_MB, IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import batches_of, input_shards, known_columns
@@ -97,17 +96,11 @@ def _pictures_of(given: str) -> list[str]:
             raise InfeedError(what, where=given, do="give PNG or JPEG files, or a folder of them")
         return [given]
     below = [file.path for file in files.list_files(given, depth=_DEPTH) if not files.is_hidden(file.path)]
-    found = [path for path in below if is_picture(path)]
-    _check_inside(given, found)
+    dangling = [one.path for one in files.find_irregular(given, "/".join("*" * (_DEPTH + 1))) if one.is_link]
+    found = sorted(path for path in [*below, *dangling] if is_picture(path))
     if not found:
         raise InfeedError("the folder has no pictures", where=given, do="give a folder of PNG or JPEG files")
     return found
-
-
-def _check_inside(folder: str, paths: Iterable[str]) -> None:
-    bounds = FolderBounds(folder)
-    for path in paths:
-        bounds.check(path, allow="name the file itself")
 
 
 def _read(path: str) -> bytes | str:
@@ -137,7 +130,6 @@ def _tables_of(given: str) -> list[str]:
     if not files.is_folder(given) or table_kind(given):
         return [given]
     found = [file.path for file in files.glob(given, "*") if not is_companion(file.path)]
-    _check_inside(given, found)
     if not found:
         raise InfeedError("the folder has no files", where=given, do="give files, or a folder of them")
     return found

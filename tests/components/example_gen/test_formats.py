@@ -181,17 +181,32 @@ def test_columns_whose_names_differ_in_case_get_a_note(tmp_path: Path, kind: str
     assert not open_source(str(tmp_path), kind, IngestOptions(), {}).warnings
 
 
-def test_a_link_out_of_the_folder_is_refused_unless_allowed(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/a.csv").write_text("x\n1\n")
-    (tmp_path / "secret.csv").write_text("x\n2\n")
-    (tmp_path / "data/b.csv").symlink_to(tmp_path / "secret.csv")
-    with pytest.raises(InfeedError) as raised:
-        open_source(str(tmp_path / "data"), "csv", IngestOptions(), {})
-    assert raised.value.where == f"{tmp_path}/data/b.csv"
-    assert "secret.csv" in raised.value.what
-    assert len(open_source(str(tmp_path / "data"), "csv", IngestOptions(allow_outside=True), {}).tasks) == 2
+def test_links_out_of_the_folder_are_followed_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for folder in ("data", "cache"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{folder}.csv").write_text("x\n1\n")
+    for name in ("b.csv", "c.csv"):
+        (tmp_path / "data" / name).symlink_to(f"../cache/{'cache.csv' if name == 'b.csv' else '../data/data.csv'}")
+    with caplog.at_level("INFO"):
+        assert len(open_source(str(tmp_path / "data"), "csv", IngestOptions(), {}).tasks) == 3
+    assert [record.args for record in caplog.records] == [(1, 3, str(tmp_path / "data"))]
+    caplog.clear()
     assert len(open_source(str(tmp_path / "data/b.csv"), "csv", IngestOptions(), {}).tasks) == 1
+    (tmp_path / "data/b.csv").unlink()
+    assert len(open_source(str(tmp_path / "data"), "csv", IngestOptions(), {}).tasks) == 2
+    assert not caplog.records
+
+
+def test_a_loop_of_links_ends(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    (tmp_path / "self").symlink_to(tmp_path)
+    for pattern in ("", "/*.csv", "/{*.csv,*/*.csv}"):
+        assert len(open_source(f"{tmp_path}{pattern}", "csv", IngestOptions(), {}).tasks) == 1
+    assert formats.guess_format(str(tmp_path)) == "csv"
+    (tmp_path / "b.csv").symlink_to("b.csv")
+    with pytest.raises(InfeedError, match="dangling") as raised:
+        open_source(str(tmp_path), "csv", IngestOptions(), {})
+    assert raised.value.where == str(tmp_path / "b.csv")
 
 
 def test_the_folder_of_a_tfds_dataset_is_read_without_the_files_that_describe_it(tmp_path: Path) -> None:

@@ -121,6 +121,17 @@ def test_pictures_are_looked_for_below_a_folder_and_what_is_none_is_told(tmp_pat
     assert batch.wrong == {1: "it is a TIFF picture; convert it to PNG or JPEG", 2: "it is not a picture"}
 
 
+def test_links_to_pictures_are_followed_and_a_dangling_one_is_told(tmp_path: Path) -> None:
+    Image.new("RGB", (2, 2)).save(tmp_path / "stored.png")
+    (tmp_path / "in/deep").mkdir(parents=True)
+    (tmp_path / "in/deep/a.png").symlink_to("../../stored.png")
+    (tmp_path / "in/deep/b.png").symlink_to("not-fetched.png")
+    (tmp_path / "in/deep/loop").symlink_to("../../in")
+    batch = only(pictures([str(tmp_path / "in")]))
+    assert batch.names == [f"{tmp_path}/in/deep/{name}.png" for name in "ab"]
+    assert (len(batch.cells[IMAGE]), list(batch.wrong)) == (1, [1])
+
+
 def test_a_picture_of_very_many_pixels_is_refused_before_a_model_decodes_it(tmp_path: Path) -> None:
     Image.new("1", (2, 2)).save(tmp_path / "a.png")
     head = (tmp_path / "a.png").read_bytes()

@@ -391,3 +391,17 @@ def test_a_csv_may_not_name_pictures_outside_of_its_folder_unless_allowed(tmp_pa
     assert len(reader.find_images(str(path), allow_outside=True).images) == 2
     bad_rows = BadRows("reject", 10)
     assert len(reader.find_images(str(path), bad_rows).images) == 1
+    (tmp_path / "data/link.png").symlink_to("../secret.png")
+    path.write_text("path,label\na.png,x\nlink.png,y\n")
+    assert len(reader.find_images(str(path)).images) == 2
+
+
+@pytest.mark.parametrize("what", ["pictures", "classes"])
+def test_links_to_pictures_and_to_class_folders_are_followed(tmp_path: Path, what: str) -> None:
+    for name in "ab":
+        save(tmp_path / f"store/{name}/1.png")
+        (tmp_path / "data" / (name if what == "pictures" else "")).mkdir(parents=True, exist_ok=True)
+        link = f"{name}/1.png" if what == "pictures" else name
+        (tmp_path / "data" / link).symlink_to(tmp_path / "store" / link)
+    assert [row["label"] for row in rows(str(tmp_path / "data"), "*/*")] == [0, 1]
+    assert [one.text for one in reader.find_images(str(tmp_path / "data")).images] == ["a", "b"]
