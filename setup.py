@@ -166,5 +166,5 @@ setup(
         "tf": TENSORFLOW,
         "tfx": STACK + PIPELINES,
     },
-    entry_points={"console_scripts": ["infeed = infeed.pipelines.cli:main"]},
+    entry_points={"console_scripts": ["infeed = infeed.__main__:main"]},
 )

@@ -64,7 +64,10 @@ _ATTRIBUTE = re.compile(r"^  (\w+(?:, \w+)*): (.*(?:\n    .*)*)", re.MULTILINE)
 
 @functools.cache
 def help_of(kind: Any) -> Mapping[str, str]:
-    """Return the description of each option, from `Attributes:` in the docstring of its dataclass."""
+    """Return the description of each option, from `Attributes:` in the docstring of its dataclass.
+
+    Empty in `python -OO`, which drops docstrings.
+    """
     _, _, attributes = (inspect.getdoc(kind) or "").partition("\nAttributes:\n")
     found = _ATTRIBUTE.findall(attributes)
     return {name: " ".join(text.split()) for names, text in found for name in names.split(", ")}

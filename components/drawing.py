@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from infeed.components.plain_text import plain
 from infeed.components.units import counted, number, percent, seconds, size
 
 if TYPE_CHECKING:
@@ -74,7 +75,17 @@ def render(package: str, template: str, **values: Any) -> str:
 
     loaders = [jinja2.PackageLoader(package, package_path=""), jinja2.FileSystemLoader(Path(__file__).parent)]
     environment = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(loaders), autoescape=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.ChoiceLoader(loaders),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {one.__name__: one for one in (counted, number, percent, seconds, size)}
     return environment.get_template(template).render(**values)
+
+
+def _shown(value: Any) -> Any:
+    """Escape control characters in a value of a template. Marked-up text stays marked up."""
+    return type(value)(plain(value)) if isinstance(value, str) else value

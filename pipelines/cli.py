@@ -11,8 +11,8 @@ import click
 
 from infeed.components.errors import InfeedError, naming_extras
 from infeed.components.kubeflow import compiled_with
-from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT, EXIT_CODES, Command
-from infeed.pipelines.console.terminal import echo
+from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT, EXIT_CODES, EXIT_INTERRUPTED, Command, importing
+from infeed.pipelines.console.terminal import echo, escape_unencodable
 
 # In the order of the help. Each `infeed.pipelines.commands.NAME` is imported on use.
 _COMMANDS = (
@@ -32,10 +32,13 @@ class _Commands(click.Group):
         if name not in _COMMANDS:
             return None
         try:
-            with naming_extras():
+            with naming_extras(), importing():
                 return import_module(f"infeed.pipelines.commands.{name}").command  # type: ignore[no-any-return]
         except InfeedError as error:
             return _refusing(name, error)
+        except KeyboardInterrupt:
+            echo("interrupted", err=True)
+            sys.exit(EXIT_INTERRUPTED)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Exit codes"):
@@ -79,4 +82,5 @@ def main() -> None:
     Completion of commands, options and paths, for bash, zsh or fish:
     eval "$(_INFEED_COMPLETE=bash_source infeed)"
     """
+    escape_unencodable()
     compiled_with.warn()  # of a step that runs a command

@@ -21,6 +21,7 @@ from infeed.components.dataset import files, records
 from infeed.components.dataset.files import FileStat
 from infeed.components.errors import InfeedError
 
+_MISSING = "the file is missing"
 _THREADS = 8  # threads mostly wait for a store
 _seen: set[tuple[str, str]] = set()  # (path, mark) of the files verified in this process
 
@@ -68,6 +69,14 @@ def verify(expected: Sequence[Expected], cache_dir: str | None = None) -> None:
             _write(marks, {**kept, **found})
 
 
+def check_size(one: Expected, size: int | None) -> None:
+    """Raise WrongFileError if a file has another size in bytes than the one that was written. None if it is missing."""
+    if size is None:
+        raise WrongFileError(one.path, _MISSING)
+    if size != one.bytes:
+        raise WrongFileError(one.path, f"the file has changed: {size:,} bytes, expected {one.bytes:,}")
+
+
 def remember(written: Iterable[Expected], cache_dir: str) -> None:
     """Record files that this process has just written as verified, so that they are not read back."""
     found = {one.path: _mark(one, files.stat(one.path)) for one in written}
@@ -80,9 +89,8 @@ def _verified(one: Expected, kept: Mapping[str, str]) -> tuple[str, str]:
     try:
         stat = files.stat(one.path)
     except FileNotFoundError:
-        raise WrongFileError(one.path, "the file is missing") from None
-    if stat.size != one.bytes:
-        raise WrongFileError(one.path, f"the file has changed: {stat.size:,} bytes, expected {one.bytes:,}")
+        raise WrongFileError(one.path, _MISSING) from None
+    check_size(one, stat.size)
     mark = _mark(one, stat)
     if (one.path, mark) in _seen or kept.get(one.path) == mark:
         return one.path, mark

@@ -48,6 +48,8 @@ _MARKER_PREFIXES = ("_SUCCESS", "_committed_", "_started_")
 _UPLOAD_BYTES = 8 << 20
 _COPIES = 8  # files copied in parallel
 _DEEPEST = 100  # depth of a copied folder
+# User and password, which may contain slashes, before the host. Digits after a colon are a port.
+_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/:@\[]*:(?!\d+(?:/|$))\S*@", re.IGNORECASE)
 _EITHER = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _log = logging.getLogger(__name__)
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -437,6 +439,18 @@ def absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(path)
 
 
+def masked(text: str) -> str:
+    """Replace users with passwords in URIs of a text by asterisks."""
+    return _PASSWORD.sub(r"\1***@", text)
+
+
+def refuse_password(path: str) -> None:
+    """Raise InfeedError if a path is a URI with a password, which logs, errors and artifacts would show."""
+    if (shown := masked(path)) != path:
+        do = "leave user and password out, and give them as the store's client reads them, such as by its environment"
+        raise InfeedError("the URI contains a password", where=shown, do=do)
+
+
 def tensorflow_opens(path: str) -> bool:
     """Whether TensorFlow reads the path: a local one or gs://. TensorFlow 2.18 and later has no other file system."""
     scheme, is_uri, _ = path.partition("://")
@@ -449,6 +463,7 @@ def is_local(path: str) -> bool:
 
 def store_of(path: str) -> tuple[fs.FileSystem, str]:
     """Return pyarrow's file system of a path, and the path within this file system."""
+    refuse_password(path)
     scheme, is_uri, rest = path.partition("://")
     try:
         path.encode()
@@ -457,17 +472,8 @@ def store_of(path: str) -> tuple[fs.FileSystem, str]:
     if not is_uri:
         return fs.LocalFileSystem(), os.path.abspath(path)
     authority, _, below = rest.partition("/")
-    _refuse_secrets(scheme, authority)
     system, base = _connect(scheme, authority, endpoint_of(path))
     return system, posixpath.join(base, below).rstrip("/") or base
-
-
-def _refuse_secrets(scheme: str, authority: str) -> None:
-    """Raise InfeedError if a URI has a password, which logs, errors and artifacts would show."""
-    user, at, host = authority.rpartition("@")
-    if at and ":" in user:
-        do = "leave user and password out, and give them as the store's client reads them, such as by its environment"
-        raise InfeedError("the URI contains a password", where=f"{scheme}://***@{host}", do=do)
 
 
 @functools.cache  # creating a client is slow

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from infeed.components.dataset import files, names, records
-from infeed.components.dataset.checksums import Expected, verify
+from infeed.components.dataset.checksums import Expected, check_size, verify
 from infeed.components.dataset.decode import Example, decode_example
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
@@ -252,14 +252,26 @@ def inspect(where: str | os.PathLike[str], split: str | None = None, examples: i
 def open_dataset(where: str) -> tuple[str, Manifest] | None:
     """Return the folder that shard paths are relative to, and the manifest. None if the path is not a dataset.
 
-    Raises InfeedError if the path does not exist, or the dataset is not complete or damaged.
+    Raises InfeedError if the path does not exist, the dataset is not complete, or a shard of any split is missing or
+    has another size than the manifest says.
     """
     if not files.exists(where):
         raise InfeedError("no such file or folder", where=where, do="check the path")
     is_split = files.is_folder(where) and names.folder_splits(where)
     if is_split or any(files.exists(files.join(where, mark)) for mark in (names.MANIFEST, names.UNFINISHED)):
-        return where, manifest_of(where)
+        manifest = manifest_of(where)
+        _check_sizes(where, manifest)
+        return where, manifest
     return flat_manifest(where)
+
+
+def _check_sizes(root: str, manifest: Manifest) -> None:
+    """Raise WrongFileError if a shard of any split is missing or has another size than the manifest says."""
+    for name, split in manifest.splits.items():
+        sizes = {file.path: file.size for file in files.list_files(names.split_dir(root, name))}
+        for shard in split.shards:
+            expected = shard.expected(root)
+            check_size(expected, sizes.get(expected.path))
 
 
 def first_examples(root: str, manifest: Manifest, split: str, count: int) -> list[Example]:

@@ -64,7 +64,8 @@ _CELL, _GAP, _CAPTION = 112, 8, 16  # pixels
 def command(dataset: str, chosen: str | None, count: int, sheet: str, as_json: bool) -> None:
     """Show the splits, schema and first examples of a dataset. For pictures, write a contact sheet.
 
-    OUTPUT is a dataset of `infeed ingest`, an Examples artifact, a folder of TFRecord files, or one TFRecord file.
+    OUTPUT is a dataset of `infeed ingest`, an Examples artifact, a folder of TFRecord files, or one TFRecord file. The
+    sizes of all shards are checked, and the checksums of those that are shown.
     """
     opened = open_dataset(dataset)
     if opened is None:

@@ -28,8 +28,8 @@ def flag(kind: Any, name: str, help: str = "", *, default: bool = True) -> Calla
     The first sentence of `help`, by default of the docstring of the dataclass, is shown, with the `default` if wanted.
     """
     hint = hints_of(kind)[name]
-    text = (help or help_of(kind)[name]).partition(". ")[0].rstrip(".").replace("`", "")
-    given: dict[str, Any] = {"help": f"{text[0].upper()}{text[1:]}."}
+    text = (help or help_of(kind).get(name, "")).partition(". ")[0].rstrip(".").replace("`", "")
+    given: dict[str, Any] = {"help": f"{text[:1].upper()}{text[1:]}."}
     value = next(f.default for f in dataclasses.fields(kind) if f.name == name)
     hidden = (None, "", dataclasses.MISSING)
     shown = [one for one in (value if isinstance(value, tuple) else [value]) if one not in hidden and one is not False]

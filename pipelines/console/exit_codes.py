@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from typing import Any
 
 import click
 
+from infeed.components.dataset import files
 from infeed.components.errors import InfeedError, naming_extras
 from infeed.pipelines.console.paths import check_paths
 from infeed.pipelines.console.terminal import echo
@@ -73,11 +75,22 @@ def errors(as_json: bool, debug: bool) -> Iterator[None]:
             do = "give another path, or change its permissions"
             _print(InfeedError(str(raised.strerror), where=str(raised.filename), do=do), as_json)
             sys.exit(EXIT_BAD_INPUT)
+        if isinstance(raised, FileNotFoundError) and _is_cwd_removed():
+            _print(InfeedError("the current folder was removed", do="change to another folder"), as_json)
+            sys.exit(EXIT_BAD_INPUT)
         with tempfile.NamedTemporaryFile("w", prefix="infeed-defect-", suffix=".log", delete=False) as log:
-            log.write("".join(traceback.format_exception(raised)))
-        what = f"this is a defect of infeed: {type(raised).__name__}: {raised}"
+            log.write(files.masked("".join(traceback.format_exception(raised))))
+        what = files.masked(f"this is a defect of infeed: {type(raised).__name__}: {raised}")
         _print(InfeedError(what, where=f"traceback in {log.name}", do="report it with that file"), as_json)
         sys.exit(EXIT_DEFECT)
+
+
+def _is_cwd_removed() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _print(error: InfeedError, as_json: bool) -> None:

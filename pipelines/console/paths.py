@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import click
 from click.shell_completion import CompletionItem
 
+from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import disk
 
@@ -32,6 +33,7 @@ class InputPath(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
         if not path or "\0" in path:
             what = "the path has a NUL character" if path else "the path is empty"
             raise InfeedError(what, where=where, do="name a file or a folder")
+        files.refuse_password(path)
 
 
 class InputFolder(InputPath):

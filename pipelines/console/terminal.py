@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import io
 import logging
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -25,22 +25,23 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-# Control characters except tab and newline, marks of text direction, and surrogates, which represent the bytes of file
-# names that are not UTF-8.
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+from infeed.components.plain_text import plain
+
 _LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _SECONDS_OF_COPY = 0.2  # between two copies of the log to a terminal
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
-def plain(text: str) -> str:
-    r"""Escape the control characters of a text as Python does, for example `\x1b[2J`."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
 def echo(text: str, *, err: bool = False) -> None:
     """Print text with escaped control characters."""
     click.echo(plain(text), err=err)
+
+
+def escape_unencodable() -> None:
+    """Write characters that the encoding of stdout or stderr lacks, such as ASCII, as escapes in place of errors."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # None if it is closed
+            stream.reconfigure(errors="backslashreplace")
 
 
 class Terminal(Console):
@@ -141,10 +142,17 @@ def _copying(path: str | Path, descriptor: int) -> Iterator[None]:
             thread.join()
 
 
+class _PlainFormatter(logging.Formatter):
+    """Escapes control characters, which `cat` of the log would send to the terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(super().format(record))
+
+
 @contextlib.contextmanager
 def _python_logging_to(stream: TextIO) -> Iterator[None]:
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(logging.Formatter(_LINE))
+    handler.setFormatter(_PlainFormatter(_LINE))
     handler.addFilter(_tells_something)
     root, level = logging.getLogger(), logging.getLogger().level
     root.addHandler(handler)

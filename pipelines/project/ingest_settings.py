@@ -97,7 +97,8 @@ class IngestSettings:
             "balance": balance,
             "statistics": not self.no_statistics,
         }
-        return IngestOptions(**{name: getattr(self, name) for name in NAMES if name in help_of(IngestOptions)} | own)
+        alike = {field.name for field in fields(IngestOptions)} & set(NAMES)
+        return IngestOptions(**{name: getattr(self, name) for name in alike} | own)
 
     @property
     def shares(self) -> dict[str, int] | None:
@@ -179,4 +180,4 @@ def _named(name: str, where: str) -> str:
 
 
 NAMES = tuple(f.name for f in fields(IngestSettings))
-HELP = {**help_of(IngestOptions), **help_of(IngestSettings)}  # of each setting
+HELP = {**dict.fromkeys(NAMES, ""), **help_of(IngestOptions), **help_of(IngestSettings)}  # of each setting

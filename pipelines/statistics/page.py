@@ -17,6 +17,7 @@ import numpy as np
 from infeed.components import units
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.histograms import Distribution, Floats, numbers_of
+from infeed.components.drawing import render
 from infeed.components.statistics.comparison import ColumnChange
 from infeed.pipelines.statistics.figures import Figures, label, shown, verdict
 
@@ -201,12 +202,5 @@ def _rows(sides: Iterable[Columns]) -> list[int]:
 
 
 def _render(title: str, titles: Sequence[str], rows: Sequence[int], cards: Sequence[Card], outcome: str) -> str:
-    import jinja2
-
-    loader = jinja2.PackageLoader("infeed.pipelines.statistics", package_path="")
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["percent"] = units.percent
-    template = environment.get_template("page.html.j2")
-    return template.render(title=title, sides=list(zip(titles, rows, strict=True)), cards=cards, outcome=outcome)
+    sides = list(zip(titles, rows, strict=True))
+    return render("infeed.pipelines.statistics", "page.html.j2", title=title, sides=sides, cards=cards, outcome=outcome)

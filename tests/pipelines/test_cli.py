@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -284,3 +286,51 @@ def test_completion_loads_nothing_heavy() -> None:
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["plain,report", "plain,rehearse", "[]"]
+
+
+@pytest.mark.parametrize("module", ["pyarrow_hotfix", "PIL"], ids=["the command line", "a command"])
+def test_ctrl_c_while_modules_are_imported_ends_the_command(tmp_path: Path, module: str) -> None:
+    swallows = "import pathlib, time\nfor name in 'ab':\n    try:\n        pathlib.Path(__file__ + name).touch()\n"
+    (tmp_path / f"{module}.py").write_text(
+        f"{swallows}        time.sleep(60)\n    except BaseException:\n        pass\n"
+    )
+    paths = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "infeed", "inspect", "x"]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, stderr=subprocess.PIPE, text=True) as run:
+        while not (tmp_path / f"{module}.pya").exists():
+            time.sleep(0.01)
+        run.send_signal(signal.SIGINT)
+        assert run.communicate(timeout=60)[1] == "interrupted\n"
+    assert run.returncode == 130
+
+
+def test_commands_work_without_docstrings(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    program = (
+        "from click.testing import CliRunner\n"
+        "from infeed.pipelines.cli import _COMMANDS, main\n"
+        "calls = [[name, '--help'] for name in _COMMANDS] + [['ingest', 'a.csv', 'out', '--on-bad-row', 'reject']]\n"
+        "print([call for call in calls if CliRunner().invoke(main, call).exit_code])\n"
+        "from infeed.components.dataset.manifest import Manifest\n"
+        "print(Manifest.read('out').options['on_bad_row'])"
+    )
+    command = [sys.executable, "-OO", "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\nreject\n", "")
+
+
+def test_names_that_the_encoding_of_the_terminal_lacks_are_escaped(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("größe,y\n1,2\n", encoding="utf-8")
+    assert infeed("ingest", tmp_path / "a.csv", tmp_path / "out", "--split", "all=1").exit_code == 0
+    command = [sys.executable, "-m", "infeed", "inspect", str(tmp_path / "out")]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=ascii_only, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"gr\xf6\xdfe" in done.stdout
+
+
+@pytest.mark.parametrize("words", ["--root s3://KEY:a/bcSECRET@b/x", "--root s3://bucket --run s3://KEY:SECRET@b/x"])
+def test_a_password_in_a_path_is_shown_by_no_command(words: str) -> None:
+    done = infeed("runs", *words.split())
+    assert done.exit_code == 2
+    assert "SECRET" not in done.output

@@ -309,14 +309,31 @@ def test_a_failed_removal_of_temporary_files_hides_no_error(
     assert f"cannot remove {tmp_path}" in caplog.text
 
 
-@pytest.mark.parametrize("scheme", ["s3", "gs", "hdfs", "https", "ftp", "minio", "abfs"])
-def test_a_password_in_a_uri_is_refused_and_shown_nowhere(scheme: str) -> None:
+@pytest.mark.parametrize("scheme", ["s3", "gs", "hdfs", "https", "ftp", "minio", "abfs", "postgresql+psycopg"])
+@pytest.mark.parametrize("user", ["KEY:", "KEY:a/", "KEY:@", ":", "KEY:8020"])
+def test_a_password_in_a_uri_is_refused_and_shown_nowhere(scheme: str, user: str) -> None:
     password = str(len(scheme) * 123_456_789)
     for look in (files.exists, files.read_bytes, files.list_files, files.is_local):
         with pytest.raises(InfeedError, match="password") as raised:
-            look(f"{scheme}://KEY:{password}@host/folder/a")
-        assert raised.value.where == f"{scheme}://***@host"
+            look(f"{scheme}://{user}{password}@host/folder/a")
+        assert raised.value.where == f"{scheme}://***@host/folder/a"
         assert password not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "hdfs://host:8020/user@home/a:b@c",
+        "hdfs://user@host:8020/a",
+        "abfs://container@account.dfs.core.windows.net/a",
+        "s3://bucket/a:b@c",
+        "/data/a:b@c",
+        "http://[::1]:9000/a@b",
+        "file:///a:b@c",
+    ],
+)
+def test_a_path_without_a_password_is_none(path: str) -> None:
+    files.refuse_password(path)
 
 
 def test_files_and_names_of_a_folder_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

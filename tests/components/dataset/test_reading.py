@@ -13,6 +13,7 @@ from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.dataset.reading import check_listed, expected_file, flat_manifest, inspect, manifest_of
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.local import ingest
 
 SHARD = Shard("Split-train/data_tfrecord-00000-of-00001", 3, 100, "0a0b0c0d")
 MANIFEST = Manifest(
@@ -218,3 +219,14 @@ def test_what_is_not_there(tmp_path, where, split, said):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InfeedError, match=said):
         inspect(str(tmp_path / where), split)
+
+
+@pytest.mark.parametrize("damage", ["cut", "missing"])
+def test_a_damaged_shard_of_any_split_is_an_error(tmp_path: Path, damage: str) -> None:
+    (tmp_path / "a.csv").write_text("x\n" + "1\n" * 50)
+    ingest(tmp_path / "a.csv", tmp_path / "out", splits={"train": 1, "eval": 1})
+    [shard] = (tmp_path / "out" / "Split-eval").iterdir()
+    os.truncate(shard, shard.stat().st_size - 1) if damage == "cut" else shard.unlink()
+    with pytest.raises(InfeedError, match="missing" if damage == "missing" else "bytes, expected") as raised:
+        inspect(str(tmp_path / "out"), "train")
+    assert raised.value.where == str(shard)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -151,3 +152,26 @@ def test_a_code_of_some_commands_stands_with_those_that_use_it() -> None:
 def test_each_command_that_ends_with_1_has_its_cause() -> None:
     causes = re.findall(r"^\| `(\w+)[^|]*\|[^|]*\|$", PAGE.partition("Causes of exit code 1")[2], re.MULTILINE)
     assert set(causes) == users("EXIT_FAILED")
+
+
+def test_a_current_folder_that_was_removed_is_bad_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr(os, "getcwd", refuse)
+    with pytest.raises(SystemExit) as ended, errors(False, False):
+        os.path.abspath("a.csv")
+    assert ended.value.code == EXIT_BAD_INPUT
+    assert "current folder" in capsys.readouterr().err
+
+
+def test_passwords_are_in_no_report_of_a_defect(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), errors(False, False):
+        raise RuntimeError("cannot open postgresql://user:SECRET@host/a")
+    said = capsys.readouterr().err
+    log = Path(re.search(r"traceback in (\S+)", said)[1])  # type: ignore[index]
+    assert "postgresql://***@host/a" in said
+    assert "postgresql://***@host/a" in log.read_text()
+    log.unlink()

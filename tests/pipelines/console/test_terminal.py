@@ -142,6 +142,11 @@ def test_the_log_leaves_out_beams_reports_of_its_type_hints_but_not_warnings(tmp
     assert ("any type" in log, "wrong type" in log) == (False, True)
 
 
+def test_the_lines_of_loggers_hold_no_control_characters(tmp_path: Path) -> None:
+    run(OPEN + r"    logging.getLogger('a').warning('column \x1b[31mred\x07')", tmp_path / "run.log")
+    assert r"column \x1b[31mred\x07" in (tmp_path / "run.log").read_text()
+
+
 def test_the_log_makes_its_folder_and_keeps_earlier_runs(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "deep" / "run.log"
     for _ in range(2):

@@ -162,3 +162,9 @@ def test_a_constant_is_one_bar_that_says_its_value(columns: Any) -> None:
 )
 def test_what_cannot_be_drawn_has_no_chart(columns: Any, sides: list[list[Any]]) -> None:
     assert chart_of([columns(x=side)["x"] for side in sides]) is None
+
+
+def test_names_and_values_on_a_page_hold_no_control_characters(columns: Any) -> None:
+    page = split_page("da\x1bta", "train", columns(**{"a\x1b[31mge\x07": [1, 2], "city": ["\u202egnp", "b"]}))
+    assert not re.search("[\x07\x1b\u202e]", page)
+    assert r"a\x1b[31mge\x07" in page

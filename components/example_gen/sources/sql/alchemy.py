@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ def open_database(url: sa.URL) -> Iterator[Database]:
     try:
         with engine.connect() as connection:
             yield SqlAlchemyDatabase(connection)
-    except exc.SQLAlchemyError as error:
+    except (exc.SQLAlchemyError, sqlite3.Warning) as error:  # the second for two statements, before Python 3.12
         raise RefusedError(getattr(error, "orig", None) or error) from None  # its context may contain the URL
     finally:
         engine.dispose()

@@ -228,3 +228,11 @@ def test_the_fingerprint_changes_with_rows_keys_and_query(trips: Execute) -> Non
 def test_what_the_database_refuses(query: str, options: SqlOptions, says: str) -> None:
     with pytest.raises(InfeedError, match=says):
         open_(query, options)
+
+
+@by_sqlalchemy
+@pytest.mark.usefixtures("trips")
+def test_two_statements_in_a_query_are_an_error() -> None:
+    with pytest.raises(InfeedError, match="one statement at a time") as raised:
+        open_("SELECT * FROM trips; SELECT 1", SqlOptions("SQLITE"))
+    assert raised.value.where == "the database of SQLITE"
