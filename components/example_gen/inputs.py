@@ -32,6 +32,7 @@ _NO_TEXT = re.compile("not .* text")  # matches the reason of a row that the enc
 _COMPANIONS = ("dataset_info.json", "state.json", "dataset_dict.json", "features.json", ".labels.txt", "manifest.json")
 _STATISTICS = re.compile(r"statistics-.*\.json")
 _TOO_LARGE = "more than max_row_mb"
+AFTER_QUOTE = "text after a closing quote"  # starts the reason of a CSV row with such text
 A = TypeVar("A")
 Batches = Iterator[pa.RecordBatch]
 ReadFile = Callable[[str], Iterable[pa.RecordBatch]]  # given the path of a file
@@ -55,6 +56,8 @@ class BadRow:
         """The option that helps, as a continuation of an error's remedy. Empty if none does."""
         if _NO_TEXT.fullmatch(self.reason):
             return ", name its encoding, such as --set encoding=latin-1"
+        if self.reason.startswith(AFTER_QUOTE):
+            return ", double the quotes inside cells, name the character that escapes them (--set 'escape=\\')"
         return ", raise max_row_mb (--max-row-mb)" if _TOO_LARGE in self.reason else ""
 
     @property

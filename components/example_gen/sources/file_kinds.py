@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 
-HEAD_BYTES = 1 << 16  # bytes from the start of a file that the checks look at
+HEAD_BYTES = 1 << 12  # bytes from the start of a file that the checks look at
 _SLACK = 32  # bytes: a byte order mark, or a token that the end of the head cuts off
 _SQLITE = "DB=sqlite:///{path} infeed ingest TABLE OUTPUT --format sql --set connection_env=DB"
 _INGEST = "infeed ingest {path} OUTPUT --format {format}"

@@ -286,7 +286,7 @@ def _halves(block: TextBlock) -> tuple[TextBlock, TextBlock]:
     middle = len(block.data) // 2
     cut = block.data.find(b"\n", middle, -1) + 1 or block.data.rfind(b"\n", 0, middle) + 1
     first, second = block.data[:cut], block.data[cut:]
-    line = block.line + first.count(b"\n")
+    line = block.line + streams.count_lines(first)
     return replace(block, data=first), replace(block, data=second, start=block.start + cut, line=line)
 
 

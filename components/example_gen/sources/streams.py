@@ -161,8 +161,11 @@ def whole_lines(data: bytes) -> int:
 
 
 def numbered_lines(block: TextBlock) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, content without line end) of each line. Slow; used for blocks with a bad row."""
-    return enumerate(block.data.removesuffix(b"\n").split(b"\n"), start=block.line)
+    """Yield (number, content without line feed) of each line. Slow; used for blocks with a bad row."""
+    number = block.line
+    for line in block.data.removesuffix(b"\n").split(b"\n"):
+        yield number, line
+        number += count_lines(line + b"\n")
 
 
 def _line_ends(data: bytes) -> npt.NDArray[np.int64]:
@@ -297,8 +300,9 @@ def is_plain(path: str, encoding: str) -> bool:
 
 
 def count_lines(data: bytes) -> int:
-    """Count line ends: CR LF, LF, or CR in files without LF."""
-    return data.count(b"\n") or data.count(b"\r")
+    """Count line ends: CR LF, LF, and CR."""
+    returns = data.count(b"\r")
+    return data.count(b"\n") + (returns - data.count(b"\r\n") if returns else 0)
 
 
 def read_head(path: str, encoding: str) -> bytes:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -287,8 +288,9 @@ def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
     if not streams.is_utf8(row):
         do = next((do for start, do in _STARTS.items() if row.startswith(start)), _ENCODING)
         raise InfeedError(f"not {options.encoding} text: {row[:40]!r}", where=f"{path}, line 1", do=do)
-    quoting = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
-    reader = csv.reader(io.StringIO(row.decode(), newline=""), delimiter=options.delimiter, **quoting)
+    quoting: dict[str, Any] = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
+    how = {"delimiter": options.delimiter, "escapechar": options.escape, "strict": True, **quoting}
+    reader = csv.reader(io.StringIO(row.decode(), newline=""), **how)
     try:
         return next(reader)
     except csv.Error as error:

@@ -15,7 +15,7 @@ from pyarrow import csv as arrow_csv
 from infeed.components.checks import about, as_tuples, refused, require
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import BadRows
+from infeed.components.example_gen.inputs import AFTER_QUOTE, BadRows
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.kinds import GIVEN
 from infeed.components.example_gen.sources.numbers import DECIMALS, THOUSANDS, NumberFormat, formats_of
@@ -23,7 +23,8 @@ from infeed.components.example_gen.sources.streams import RowRules, TextBlock
 from infeed.components.units import counted
 
 _NO_SIGN = '"\r\n'
-_NO_CELL = b"x"  # placeholder for a byte that does not start a cell
+_NO_CELL = b"\x80"  # placeholder for a byte that neither starts nor ends a cell: no option can be this byte
+_SHOWN = 20  # bytes of the text after a quote
 _TAB = ("\\t", "tab", "$'\\t'", "$\\t")  # spellings of a tab in shells and files
 Ints = npt.NDArray[np.int64]
 _LF, _CR = ord("\n"), ord("\r")
@@ -36,6 +37,8 @@ class CsvOptions:
     Attributes:
       delimiter: field delimiter, one ASCII character, for example ';' or 'tab'.
       quote: quote character, doubled inside quoted cells. None treats quotes as text.
+      escape: character before a quote, delimiter or line break that is text, such as '\\' in files of Spark and MySQL.
+        The reader drops it, and keeps the next character as it is: MySQL's null, `\\N`, is the text N.
       header: whether the first line holds column names.
       names: column names in order. Required without a header line, and replaces an existing one.
       nulls: cells that mean null.
@@ -57,6 +60,7 @@ class CsvOptions:
     thousands: str | None = None
     decimal: str = "."
     numbers: Mapping[str, str | None] = field(default_factory=dict)
+    escape: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("names", "nulls"):
@@ -70,6 +74,9 @@ class CsvOptions:
         if self.quote is not None:
             is_quote = _is_sign(self.quote) and self.quote not in f"{self.delimiter}\r\n"
             require(is_quote, self, "quote", "use one character other than the delimiter, or None")
+        if self.escape is not None:
+            is_escape = _is_sign(self.escape) and self.escape not in f"{self.delimiter}{self.quote or ''}\r\n"
+            require(is_escape, self, "escape", "use one character other than the delimiter and the quote, or None")
         if not self.header and not self.names:
             raise refused(self, "names", "set names", "there is no header line and names is not set")
         for name, kind in sorted(self.types.items()):
@@ -109,6 +116,7 @@ class TextRows:
 
 def whole_rows(data: bytes, options: CsvOptions) -> int:
     """Return the number of bytes of whole rows in `data`, which starts with a row."""
+    data = _visible(data, options)
     end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1  # the last CR may be half of a CR LF
     if options.quote is None or options.quote.encode() not in data:
         return end
@@ -123,6 +131,7 @@ def whole_rows(data: bytes, options: CsvOptions) -> int:
 
 def row_ends(data: bytes, options: CsvOptions) -> Ints:
     """Return the offsets after each line end outside quotes. `data` starts with a row."""
+    data = _visible(data, options)
     ends = _line_ends(data)
     if options.quote is not None and options.quote.encode() in data:
         ends = ends[np.searchsorted(find_toggles(data, options), ends) % 2 == 0]
@@ -131,6 +140,7 @@ def row_ends(data: bytes, options: CsvOptions) -> Ints:
 
 def row_starts(data: bytes, options: CsvOptions) -> Ints:
     """Return the start of each row, without blank lines, and the end of the last row."""
+    data = _visible(data, options)
     ends = row_ends(data, options)
     starts: Ints = np.concatenate([[0], ends[ends < len(data)]]).astype(np.int64)
     text = np.frombuffer(data, np.uint8)
@@ -138,36 +148,85 @@ def row_starts(data: bytes, options: CsvOptions) -> Ints:
     return np.append(kept, len(data))
 
 
+def _visible(data: bytes, options: CsvOptions) -> bytes:
+    """Replace each escape and the byte after it, so that they neither quote nor separate cells. Keeps the length."""
+    if options.escape is None or options.escape.encode() not in data:
+        return data
+    text = np.frombuffer(data, np.uint8).copy()
+    places = np.flatnonzero(text == ord(options.escape))
+    numbers = np.arange(len(places))
+    first_of_run = np.where(np.diff(places, prepend=-2) > 1, numbers, 0)
+    active = places[(numbers - np.maximum.accumulate(first_of_run)) % 2 == 0]  # `\\\\` is an escaped backslash
+    text[active] = text[np.minimum(active + 1, len(text) - 1)] = ord(_NO_CELL)
+    return text.tobytes()
+
+
 def check_closed(block: TextBlock, options: CsvOptions, lines_before: Callable[[], int] | None = None) -> None:
-    """Raise InfeedError if a quote is never closed, since the rest of the file would be one cell."""
-    toggles = find_toggles(block.data, options)
+    """Raise InfeedError if a quote is never closed, or an escape ends the file: a cell is incomplete."""
+    toggles, what, place = find_toggles(block.data, options), "", 0
     if len(toggles) % 2:
-        line = block.line + streams.count_lines(block.data[: toggles[-1]]) + (lines_before() if lines_before else 0)
-        raise InfeedError("a quote is never closed", where=f"{block.path}, line {line}", do="close it, or double it")
+        what, place = "a quote is never closed", int(toggles[-1])
+        do = "close it, double it, or name the character that escapes quotes (--set 'escape=\\')"
+    elif options.escape and (len(block.data) - len(block.data.rstrip(options.escape.encode()))) % 2:
+        what, place, do = "an escape character ends the file", len(block.data), "complete the last row"
+    if what:
+        line = block.line + streams.count_lines(block.data[:place]) + (lines_before() if lines_before else 0)
+        raise InfeedError(what, where=f"{block.path}, line {line}", do=do)
 
 
 def parse_rows(
     block: TextBlock, names: Sequence[str], options: CsvOptions, bad_rows: BadRows, columns: Sequence[str] | None = None
 ) -> TextRows:
-    """Parse `columns`, or all, as text with nulls. Reports rows that are not UTF-8 or have a wrong number of cells."""
-    if not streams.is_utf8(block.data):
-        bounds = row_starts(block.data, options)
-        pieces = [block.data[: bounds[0]]]
-        for line, row in locate(block, np.arange(len(bounds) - 1), options):
-            if streams.is_utf8(row):
-                pieces.append(row)
-            else:  # a blank line, so that other rows keep their line numbers
-                bad_rows.report(block.bad_row(line, f"not {options.encoding} text", row))
-                pieces.append(b"\n" * streams.count_lines(row))
-        block = replace(block, data=b"".join(pieces))
+    """Parse `columns`, or all, as text with nulls.
+
+    Reports rows that are not UTF-8, have text after a closing quote, or have a wrong number of cells.
+    """
+    block = _without_broken(block, options, bad_rows)
     wanted = list(names if columns is None else columns)
     ragged: list[tuple[int, int]] = []
     cells = parse_cells(block.data, names, wanted, options, ragged)
     dropped = np.array([number for number, _ in ragged], np.int64)
-    for (_, found), (line, text) in zip(ragged, locate(block, dropped, options) if ragged else (), strict=True):
-        reason = f"{counted(found, 'cell')}, but the header has {len(names)}. Is {options.delimiter!r} the delimiter?"
-        bad_rows.report(block.bad_row(line, reason, text))
+    starts = row_starts(block.data, options)[dropped] if ragged else dropped
+    located = locate(block, dropped, options) if ragged else ()
+    for (_, found), start, (line, text) in zip(ragged, starts.tolist(), located, strict=True):
+        hint = f"Is {options.delimiter!r} the delimiter?"
+        if b"\n" in block.data and (text.endswith(b"\r") or block.data[max(start - 1, 0) : start] == b"\r"):
+            hint = "A carriage return without a line feed ends a row: quote the cell that holds it"
+        bad_rows.report(block.bad_row(line, f"{counted(found, 'cell')}, but the header has {len(names)}. {hint}", text))
     return TextRows(block, cells, np.delete(np.arange(cells.num_rows + len(ragged)), dropped))
+
+
+def _without_broken(block: TextBlock, options: CsvOptions, bad_rows: BadRows) -> TextBlock:
+    """Report rows that are not UTF-8 or have text after a closing quote, and make them blank lines."""
+    places = _texts_after_quotes(block.data, options)
+    if not len(places) and streams.is_utf8(block.data):
+        return block
+    bounds = row_starts(block.data, options)
+    rows, firsts = np.unique(np.searchsorted(bounds, places, side="right") - 1, return_index=True)
+    after_quote = dict(zip(rows.tolist(), places[firsts].tolist(), strict=True))
+    pieces = [block.data[: bounds[0]]]
+    for row, (line, text) in enumerate(locate(block, np.arange(len(bounds) - 1), options)):
+        reason = "" if streams.is_utf8(text) else f"not {options.encoding} text"
+        if not reason and row in after_quote:
+            rest = text[after_quote[row] - bounds[row] :]
+            reason = f"{AFTER_QUOTE}: {rest[:_SHOWN].decode(errors='ignore').rstrip()!r}"
+        if reason:  # blank lines, so that other rows keep their line numbers
+            bad_rows.report(block.bad_row(line, reason, text))
+        pieces.append(b"\n" * streams.count_lines(text) if reason else text)
+    return replace(block, data=b"".join(pieces))
+
+
+def _texts_after_quotes(data: bytes, options: CsvOptions) -> Ints:
+    """Return the offsets of text between a closing quote and the next delimiter, which no reader keeps as it is."""
+    if options.quote is None or options.quote.encode() not in data:
+        return np.empty(0, np.int64)
+    toggles, is_regular = _find_toggles(_visible(data, options), options.quote, options.delimiter)
+    after = toggles[1::2] + 1
+    if is_regular:
+        return after[:0]
+    after = after[after < len(data)]
+    signs = f"\n\r{options.delimiter}{options.quote}".encode()
+    return after[~np.isin(np.frombuffer(_visible(data, options), np.uint8)[after], list(signs))]
 
 
 def locate(block: TextBlock, numbers: Ints, options: CsvOptions) -> Iterator[tuple[int, bytes]]:
@@ -185,17 +244,22 @@ def find_toggles(data: bytes, options: CsvOptions) -> Ints:
     A quote opens a cell only at the start of the cell: `5" pipe` is text. If each quote is next to a delimiter, a line
     end or another quote, all quotes count, doubled quotes twice. Otherwise they are examined one by one.
     """
-    if options.quote is None:
+    if options.quote is None or options.quote.encode() not in data:
         return np.empty(0, np.int64)
+    return _find_toggles(_visible(data, options), options.quote, options.delimiter)[0]
+
+
+def _find_toggles(data: bytes, quote: str, delimiter: str) -> tuple[Ints, bool]:
+    """Return the toggles, and whether all quotes count, so that each closing quote ends its cell."""
     text = np.frombuffer(data, np.uint8)
-    quotes = np.flatnonzero(text == ord(options.quote)).astype(np.int64)
+    quotes = np.flatnonzero(text == ord(quote)).astype(np.int64)
     ends_cell = np.zeros(256, np.bool_)
-    ends_cell[[_LF, _CR, ord(options.delimiter)]] = True
+    ends_cell[[_LF, _CR, ord(delimiter)]] = True
     beside = ends_cell.copy()
-    beside[ord(options.quote)] = True
+    beside[ord(quote)] = True
     opens, closes = quotes[0::2], quotes[1::2]
     if beside[text[opens[opens > 0] - 1]].all() and beside[text[closes[closes + 1 < len(text)] + 1]].all():
-        return quotes
+        return quotes, True
     toggles: list[int] = []
     inside, doubled = False, -1
     for place in quotes.tolist():
@@ -208,7 +272,7 @@ def find_toggles(data: bytes, options: CsvOptions) -> Ints:
             continue
         toggles.append(place)
         inside = not inside
-    return np.array(toggles, np.int64)
+    return np.array(toggles, np.int64), False
 
 
 def _is_sign(text: str) -> bool:
@@ -240,6 +304,7 @@ def parse_cells(
             parse_options=arrow_csv.ParseOptions(
                 delimiter=options.delimiter,
                 quote_char=options.quote or False,
+                escape_char=options.escape or False,
                 newlines_in_values=True,
                 invalid_row_handler=lend(partial(_skip_ragged, ragged)),
             ),
@@ -283,13 +348,16 @@ def rules_of(options: CsvOptions, columns: int) -> RowRules:
 
 def is_closed(data: bytes, options: CsvOptions) -> bool:
     """Return whether `data`, which starts with a row, ends with a row."""
-    return data.endswith((b"\n", b"\r")) and len(find_toggles(data, options)) % 2 == 0
+    return _visible(data, options).endswith((b"\n", b"\r")) and len(find_toggles(data, options)) % 2 == 0
 
 
 def _guess(data: bytes, ended: bool, options: CsvOptions, columns: int) -> tuple[int, bool] | None:
     before, text = data[:1], data[1:]
     begins_cell = before in (b"\n", b"\r", options.delimiter.encode())
     tried = [(before if begins_cell else _NO_CELL) + text]
+    if options.escape is not None and before == options.escape.encode():
+        text = _NO_CELL + text[1:]
+        tried.append(_NO_CELL + text)
     if options.quote is not None and (quote := options.quote.encode()) in text:
         tried.append(quote + text)
         if before == quote == text[:1]:  # the halves of a doubled quote
@@ -312,10 +380,5 @@ def _read(data: bytes, ended: bool, options: CsvOptions, columns: int, inside: b
     ragged = list[tuple[int, int]]()
     cells = parse_cells(data[first:last], [str(number) for number in range(columns)], ["0"], options, ragged)
     rows, odd = cells.num_rows + len(ragged), len(ragged)
-    toggles = find_toggles(data, options)
-    if len(toggles):
-        closes = toggles[1::2]
-        after = np.frombuffer(data, np.uint8)[closes[closes + 1 < len(data)] + 1]
-        ends_cell = np.isin(after, list(f"\n\r{options.delimiter}{options.quote}".encode()))
-        odd += 0 if ends_cell.all() else 1  # a quote closes at the end of a cell
+    odd += 1 if len(_texts_after_quotes(data, options)) else 0
     return odd / rows if rows else 1.0, inside, first

@@ -18,7 +18,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import guess_format, open_source
 from infeed.components.example_gen.inputs import BadRows
-from infeed.components.example_gen.sources.file_kinds import check_lines, check_table, check_text
+from infeed.components.example_gen.sources.file_kinds import HEAD_BYTES, check_lines, check_table, check_text
 
 TABLE = pa.table({"a": [1, 2]})
 
@@ -187,7 +187,7 @@ def test_one_json_document_is_not_json_lines(tmp_path: Path, document: str, samp
     ],
 )
 def test_lines_that_may_hold_bad_rows_are_no_document(lines: str) -> None:
-    check_lines("a.jsonl", lines.encode()[: 1 << 16])
+    check_lines("a.jsonl", lines.encode()[:HEAD_BYTES])
 
 
 def test_a_csv_file_under_the_name_of_json_lines(tmp_path: Path) -> None:
