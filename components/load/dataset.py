@@ -27,13 +27,15 @@ from infeed.components.dataset.checksums import verify
 from infeed.components.dataset.column_files import ColumnIndex, kept
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.load.batches import Batches, BatchSampler
 from infeed.components.load.columns import Features, FeatureSpec, add_missing_features, dataset_columns, pack_columns
 from infeed.components.load.delivery import Delivery, NumpyArrays, Recipe, Rule
 from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import to_jax, to_tensorflow, to_torch
+from infeed.components.load.keras_batches import numpy_batches
 from infeed.components.load.mapping import BatchMap
 from infeed.components.load.options import CACHE_DIR, LoadOptions, LoadPlan, arguments
-from infeed.components.load.order import BatchOrder
+from infeed.components.load.order import BatchOrder, Ints
 from infeed.components.load.spill import decoded_blocks, spill_records
 
 if TYPE_CHECKING:
@@ -167,28 +169,32 @@ class LoadedDataset:
     @property
     def steps_per_epoch(self) -> int:
         """Number of global batches in an epoch."""
-        return self.rows().steps_per_epoch
+        return self._order().steps_per_epoch
 
-    def rows(self, epochs: int | None = None) -> BatchOrder:
-        """Return the row numbers of each batch, which PyTorch accepts as a batch sampler.
+    def rows(self, epochs: int | None = None) -> BatchSampler:
+        """Return the row numbers of each batch, as a batch sampler of PyTorch: lists of whole numbers.
+
+        The sampler can be iterated again: each iteration continues with the next epoch, and `set_epoch` chooses one.
 
         Args:
-          epochs: number of epochs, counted from the beginning of training; None repeats forever, or reads one epoch
-            without shuffling.
+          epochs: number of epochs in an iteration; those of the first one count from the beginning of training. None
+            repeats forever, or reads one epoch without shuffling.
 
         Raises:
           InfeedError: no batch remains after `start_step`.
         """
-        return self._options.order(len(self), epochs)
+        return BatchSampler(self._order(epochs))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Iterate over the batches of the first epoch, from `start_step` on."""
-        return self.numpy(epochs=1)
+        return iter(self.numpy(epochs=1))
 
-    def numpy(self, label: str | None = None, epochs: int | None = None, *, pack: bool = False) -> Iterator[Any]:
-        """Iterate over batches of NumPy arrays: {name: [batch, ...]}.
+    def numpy(self, label: str | None = None, epochs: int | None = None, *, pack: bool = False) -> Batches[Any]:
+        """Return batches of NumPy arrays: {name: [batch, ...]}.
 
-        Rows of different lengths come as `Ragged`, and bytes as object arrays.
+        The batches can be iterated again: each iteration continues with the next epoch. Rows of different lengths come
+        as `Ragged`, and bytes as object arrays. If this process has imported Keras 3, the batches are also a
+        `keras.utils.PyDataset`.
 
         Args:
           label: feature to separate as the label. Batches are then (features, label), as for Keras's `fit`.
@@ -199,22 +205,21 @@ class LoadedDataset:
         Raises:
           InfeedError: the label does not exist, or no batch remains after `start_step`.
         """
-        self._check(label)
-        if pack and self._maps:
-            raise InfeedError("a mapped batch has features by name", where="pack", do="leave pack out, or the map")
-        order = self.rows(epochs)
-        return self._batches(order, label, self._delivery.recipe(pack=pack, label=label))
+        recipe = self._packed_or_not(label, pack)
+        take = partial(self._batch, label=label, recipe=recipe)
+        return numpy_batches(self._order(epochs), partial(self._batches, label=label, recipe=recipe), take)
 
     def torch(
         self, label: str | None = None, epochs: int | None = None, device: Any = None, *, pack: bool = False
-    ) -> Iterator[Any]:
-        """Iterate over batches of PyTorch tensors that share memory with NumPy; bytes stay object arrays.
+    ) -> Batches[Any]:
+        """Return batches of contiguous PyTorch tensors; bytes stay object arrays.
 
         Args:
           label, epochs, pack: as for `numpy`.
           device: device of the tensors; None for the CPU.
         """
-        return to_torch(self.numpy(label, epochs, pack=pack), device)
+        recipe, convert = self._packed_or_not(label, pack), to_torch(device)
+        return Batches(self._order(epochs), lambda order: convert(self._batches(order, label, recipe)))
 
     def jax(
         self,
@@ -224,18 +229,20 @@ class LoadedDataset:
         ahead: int = 2,
         *,
         pack: bool = False,
-    ) -> Iterator[Any]:
-        """Iterate over batches of JAX arrays, which are copied to the device ahead of use.
+    ) -> Batches[Any]:
+        """Return batches of JAX arrays, which are copied to the device ahead of use.
 
         Args:
           label, epochs, pack: as for `numpy`.
-          device: JAX device or sharding; None for the default device.
+          device: JAX device or sharding; None for the default device. An array that the sharding cannot divide, such as
+            that of a short last batch, is copied to each device.
           ahead: number of batches to copy ahead.
 
         Raises:
           InfeedError: as for `numpy`; or an integer does not fit in 32 bits and JAX has no 64-bit integers.
         """
-        return to_jax(self.numpy(label, epochs, pack=pack), device, ahead)
+        recipe, convert = self._packed_or_not(label, pack), to_jax(device, ahead)
+        return Batches(self._order(epochs), lambda order: convert(self._batches(order, label, recipe)))
 
     def tf(self, label: str | None = None, epochs: int | None = None, *, pack: bool = False) -> tf.data.Dataset:
         """Return a `tf.data.Dataset` of the batches, for Keras's `fit`. Rows of different lengths are RaggedTensors.
@@ -250,7 +257,7 @@ class LoadedDataset:
             what = "the map calls Python, and the threads of tf.data call none"
             raise InfeedError(what, where="infeed.load(...).map(...).tf()", do=do)
         self._delivery.warn_of_empty_text(self._found.place)
-        return to_tensorflow(self._features, self.rows(epochs), self._delivery.recipe(pack=pack, label=label), label)
+        return to_tensorflow(self._features, self._order(epochs), self._delivery.recipe(pack=pack, label=label), label)
 
     def _taken(self, rows: Any) -> dict[str, Any]:
         """Return the rows of these numbers from 0 on. Negative numbers count from the end."""
@@ -264,15 +271,32 @@ class LoadedDataset:
         numbers = np.where(numbers < 0, numbers + len(self), numbers)
         return self._recipe.batch(next(self._features.take(numbers)), _NUMPY)
 
+    def _order(self, epochs: int | None = None) -> BatchOrder:
+        return self._options.order(len(self), epochs)
+
+    def _packed_or_not(self, label: str | None, pack: bool) -> Recipe:
+        self._check(label)
+        if pack and self._maps:
+            raise InfeedError("a mapped batch has features by name", where="pack", do="leave pack out, or the map")
+        return self._delivery.recipe(pack=pack, label=label)
+
     def _batches(self, order: BatchOrder, label: str | None, recipe: Recipe) -> Iterator[Any]:
         step = order.start_step
         for rows, batches in order.chunks(self._features.batches_a_call(order.batch.part)):
             for columns in self._features.take(rows, batches):
-                batch = recipe.batch(columns, _NUMPY)
-                for function in self._maps:
-                    batch = function(batch, order, step)
+                yield self._finished(columns, order, step, label, recipe)
                 step += 1
-                yield batch if label is None else (batch, batch.pop(label))
+
+    def _batch(self, order: BatchOrder, step: int, rows: Ints, label: str | None, recipe: Recipe) -> Any:
+        return self._finished(next(self._features.take(rows)), order, step, label, recipe)
+
+    def _finished(
+        self, columns: tuple[Any, ...], order: BatchOrder, step: int, label: str | None, recipe: Recipe
+    ) -> Any:
+        batch = recipe.batch(columns, _NUMPY)
+        for function in self._maps:
+            batch = function(batch, order, step)
+        return batch if label is None else (batch, batch.pop(label))
 
     def _check(self, label: str | None) -> None:
         if label is not None and not (isinstance(label, str) and label in self._features.placed):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,56 +23,85 @@ from infeed.components.load.spill import Kind
 if TYPE_CHECKING:
     import tensorflow as tf
 
+Convert = Callable[[Iterator[Any]], Iterator[Any]]
 _INT32 = np.iinfo(np.int32)
+_WIDE = 8  # bytes of a number that JAX cuts to 32 bits unless it is allowed 64
 _CALLS_AHEAD = 2  # calls gathered ahead of use
 
 
-def mapped(batch: Any, convert: Callable[[Any], Any]) -> Any:
-    """Convert each array of a batch, except object arrays."""
+def mapped(batch: Any, convert: Callable[[Any, str], Any], name: str = "the label") -> Any:
+    """Convert each array of a batch by `convert(array, name)`, except object arrays."""
     if isinstance(batch, dict):
-        return {name: mapped(values, convert) for name, values in batch.items()}
+        return {name: mapped(values, convert, name) for name, values in batch.items()}
     if isinstance(batch, Ragged):
-        return Ragged(*(mapped(part, convert) for part in batch))
+        return Ragged(*(mapped(part, convert, name) for part in batch))
     if isinstance(batch, tuple):
         return tuple(mapped(part, convert) for part in batch)
-    return batch if batch.dtype == object else convert(batch)
+    return batch if batch.dtype == object else convert(batch, name)
 
 
-def to_torch(batches: Iterator[Any], device: Any = None) -> Iterator[Any]:
-    """Convert batches to tensors that share the arrays' memory, or to copies on `device`."""
+def to_torch(device: Any = None) -> Convert:
+    """Convert batches to contiguous tensors, which share the arrays' memory if possible, or to copies on `device`."""
     torch = required("torch")
 
-    def tensor(array: Any) -> Any:
-        shared = torch.from_numpy(array if array.flags.writeable else array.copy())  # Arrow's arrays are read-only
+    def tensor(array: Any, _: str) -> Any:
+        # Arrow's arrays are read-only, and the columns of packed arrays are not contiguous.
+        contiguous = np.ascontiguousarray(array) if array.flags.writeable else array.copy()
+        shared = torch.from_numpy(contiguous)
         return shared if device is None else shared.to(device, non_blocking=True)
 
-    return (mapped(batch, tensor) for batch in batches)
+    return lambda batches: (mapped(batch, tensor) for batch in batches)
 
 
-def to_jax(batches: Iterator[Any], device: Any = None, ahead: int = 2) -> Iterator[Any]:
-    """Yield batches of arrays on a device or sharding of JAX, None for its default, sent `ahead` batches in advance.
+def to_jax(device: Any = None, ahead: int = 2) -> Convert:
+    """Convert batches to arrays on a device or sharding of JAX, None for its default, sent `ahead` batches in advance.
 
-    Raises InfeedError if a number does not fit into 32 bits, the only size that JAX has.
+    uint64 and float64, which only a map makes, keep their 64 bits: JAX itself would cut them without a word. An array
+    that the sharding cannot divide, such as that of a short last batch, is copied to each of its devices.
+
+    Raises InfeedError if an int64 does not fit into 32 bits, the only size that JAX has.
     """
     jax = required("jax")
     narrow = not jax.config.jax_enable_x64
+
+    def put(array: Any, name: str) -> Any:
+        array = _as_int32(array, name) if narrow else array
+        with jax.enable_x64(True) if narrow and array.dtype.itemsize == _WIDE else nullcontext():
+            return jax.device_put(array, _fitting(jax, device, array.shape))
+
+    return lambda batches: _ahead((mapped(batch, put) for batch in batches), ahead)
+
+
+def _ahead(batches: Iterator[Any], most: int) -> Iterator[Any]:
+    """Make up to `most` batches before the first of them is asked for."""
     waiting: deque[Any] = deque()
     for batch in batches:
-        arrays = mapped(batch, _as_int32) if narrow else batch
-        waiting.append(mapped(arrays, lambda array: jax.device_put(array, device)))
-        if len(waiting) > ahead:
+        waiting.append(batch)
+        if len(waiting) > most:
             yield waiting.popleft()
     yield from waiting
 
 
-def _as_int32(array: Any) -> Any:
-    """JAX itself would cut numbers off without a word."""
+def _fitting(jax: Any, device: Any, shape: tuple[int, ...]) -> Any:
+    """Return the sharding, or the one that copies the array to all of its devices if `shape` cannot be divided."""
+    if not isinstance(device, jax.sharding.NamedSharding):
+        return device
+    try:
+        device.shard_shape(shape)
+    except ValueError:
+        return jax.sharding.NamedSharding(device.mesh, jax.sharding.PartitionSpec())
+    return device
+
+
+def _as_int32(array: Any, name: str) -> Any:
+    """Narrow int64, the only whole numbers of tf.Examples. JAX itself would cut numbers off without a word."""
     if array.dtype != np.int64:
         return array
     if array.size and not (_INT32.min <= array.min() and array.max() <= _INT32.max):
         wrong = array[(array < _INT32.min) | (array > _INT32.max)].flat[0]
+        what = f"{wrong} of {name!r} does not fit into 32 bits, and JAX has no larger integers"
         do = "set jax_enable_x64, or leave the column out: columns=[...]"
-        raise InfeedError(f"{wrong} does not fit into 32 bits, and JAX has no larger integers", where="jax", do=do)
+        raise InfeedError(what, where=f"infeed.load(...).jax(), {name}", do=do)
     return array.astype(np.int32)
 
 

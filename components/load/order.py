@@ -40,10 +40,7 @@ _FEW = 1 << 11  # at most this many remaining places are swapped in a single cal
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """Row numbers of every batch of a worker, from step `start_step` on. Iteration yields int64 [batch].
-
-    Like a batch sampler of PyTorch's DataLoader, the order can be iterated repeatedly.
-    """
+    """Row numbers of every batch of a worker, from step `start_step` on. Iteration yields int64 [batch]."""
 
     rows: int
     # The global batch, and this worker. The parts of all workers, concatenated, are the global batch.
@@ -79,6 +76,10 @@ class BatchOrder:
     def __iter__(self) -> Iterator[Ints]:
         for rows, batches in self.chunks(1):
             yield from np.split(rows, batches)
+
+    @property
+    def is_endless(self) -> bool:
+        return self._end is None
 
     def chunks(self, most: int) -> Iterator[tuple[Ints, int]]:
         """Yield (concatenated row numbers, number of batches) for up to `most` batches of one epoch and size."""

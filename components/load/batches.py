@@ -1,0 +1,127 @@
+"""Repeatable passes over an order: what the clients of `infeed.load` iterate over.
+
+A client such as Lightning, Accelerate or Keras asks for an iterator once an epoch. Each iterator continues with the
+next epoch, so that a shuffled order differs from epoch to epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from infeed.components.errors import InfeedError
+from infeed.components.load.order import BatchOrder
+
+T = TypeVar("T")
+
+
+class Batches(Generic[T]):
+    """Batches that can be iterated again: each `iter()` continues with the epoch after the last one.
+
+    With `epochs=n`, one iteration reads n epochs. Without, a shuffled order never ends, and has no length.
+    `next(batches)` reads on where the last `next` ended, and a loop after it continues there.
+    """
+
+    def __init__(self, order: BatchOrder, read: Callable[[BatchOrder], Iterator[T]]) -> None:
+        self._order, self._read = order, read
+        # The next pass begins at this step of training, and counts its epochs from this epoch on.
+        self._epoch = 0 if order.epochs is not None else order.start_step // order.steps_per_epoch
+        self._step = order.start_step
+        self._begun = False  # whether a pass has moved the step beyond its first batch, and has not ended
+        self._drawn: Iterator[T] | None = None  # the pass of `next`
+
+    def __iter__(self) -> Iterator[T]:
+        drawn, self._drawn = self._drawn, None
+        if drawn is not None:
+            return drawn
+        order = self._next_pass()
+        return self._counted(order, self._step)
+
+    def __next__(self) -> T:
+        if self._drawn is None:
+            self._drawn = iter(self)
+        return next(self._drawn)
+
+    def __len__(self) -> int:
+        """Return the number of batches of the next iteration. Raises TypeError if it is endless."""
+        return len(self._pass_at(*self._next_position()))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin the next iteration with this epoch, counted from 0.
+
+        A resumed training that calls this with the epoch in which it stopped continues within that epoch.
+        """
+        if self._begun or epoch != self._epoch:
+            self._epoch, self._step, self._begun = epoch, epoch * self._order.steps_per_epoch, False
+        self._drawn = None
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the position after the last batch that was read, for `load_state_dict`."""
+        return {"epoch": self._epoch, "step": self._step, **self._identity}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Continue at a position of `state_dict`. Raises InfeedError if it is that of another order."""
+        for name, value in self._identity.items():
+            if state.get(name) != value:
+                what = f"the state has {name}={state.get(name)}, and this order has {name}={value}"
+                raise InfeedError(what, where="load_state_dict", do="load the data with the options of the saved state")
+        self._epoch, self._step, self._begun, self._drawn = state["epoch"], state["step"], False, None
+
+    @property
+    def _identity(self) -> dict[str, int]:
+        batch = self._order.batch
+        return {"rows": self._order.rows, "batch_size": batch.size, "seed": batch.seed}
+
+    def _next_position(self) -> tuple[int, int]:
+        """Return the first epoch and the first step of the next pass."""
+        if not self._begun:
+            return self._epoch, self._step
+        epoch = -(-self._step // self._order.steps_per_epoch)
+        return epoch, epoch * self._order.steps_per_epoch
+
+    def _next_pass(self) -> BatchOrder:
+        self._epoch, self._step = self._next_position()
+        self._begun = False
+        return self._pass_at(self._epoch, self._step)
+
+    def _pass_at(self, epoch: int, step: int) -> BatchOrder:
+        order = self._order
+        if not order.shuffled:  # each epoch is the same, and is all of a pass
+            return replace(order, start_step=step % order.steps_per_epoch)
+        return replace(order, start_step=step, epochs=order.epochs and epoch + order.epochs)
+
+    def _counted(self, order: BatchOrder, step: int) -> Iterator[T]:
+        """Yield the batches of a pass that begins at `step` of training, and keep the position after each."""
+        end = None if order.is_endless else step + len(order)
+        for after, batch in enumerate(self._read(order), step + 1):
+            self._step, self._begun = after, after != end
+            if after == end:
+                self._epoch = after // order.steps_per_epoch
+            yield batch
+
+
+class BatchSampler(Batches[list[int]]):
+    """Row numbers of each batch, as a batch sampler of PyTorch: a list of whole numbers for each batch."""
+
+    def __init__(self, order: BatchOrder) -> None:
+        super().__init__(order, _lists)
+
+    @property
+    def batch_size(self) -> int:
+        """Number of rows in a full batch of this worker."""
+        return self._order.batch.part
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether all batches are full."""
+        return self._order.shuffled
+
+    @property
+    def sampler(self) -> BatchSampler:
+        """This sampler, for clients such as Accelerate that set the epoch of a batch sampler's sampler."""
+        return self
+
+
+def _lists(order: BatchOrder) -> Iterator[list[int]]:
+    return (rows.tolist() for rows in order)
