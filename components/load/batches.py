@@ -29,6 +29,7 @@ class Batches(Generic[T]):
         self._epoch = 0 if order.epochs is not None else order.start_step // order.steps_per_epoch
         self._step = order.start_step
         self._begun = False  # whether a pass has moved the step beyond its first batch, and has not ended
+        self._restored = False  # whether the step is that of a state
         self._drawn: Iterator[T] | None = None  # the pass of `next`
 
     def __iter__(self) -> Iterator[T]:
@@ -41,11 +42,19 @@ class Batches(Generic[T]):
     def __next__(self) -> T:
         if self._drawn is None:
             self._drawn = iter(self)
-        return next(self._drawn)
+        try:
+            return next(self._drawn)
+        except StopIteration:
+            self._drawn = None
+            raise
 
     def __len__(self) -> int:
-        """Return the number of batches of the next iteration. Raises TypeError if it is endless."""
-        return len(self._pass_at(*self._next_position()))
+        """Return the number of batches of the next iteration. Raises TypeError if it is endless.
+
+        After `load_state_dict`, the batches that were read before count as well: PyTorch's trainers count from there.
+        """
+        epoch, step = self._next_position()
+        return len(self._pass_at(epoch, epoch * self._order.steps_per_epoch if self._restored else step))
 
     def set_epoch(self, epoch: int) -> None:
         """Begin the next iteration with this epoch, counted from 0.
@@ -67,6 +76,7 @@ class Batches(Generic[T]):
                 what = f"the state has {name}={state.get(name)}, and this order has {name}={value}"
                 raise InfeedError(what, where="load_state_dict", do="load the data with the options of the saved state")
         self._epoch, self._step, self._begun, self._drawn = state["epoch"], state["step"], False, None
+        self._restored = True
 
     @property
     def _identity(self) -> dict[str, int]:
@@ -95,7 +105,7 @@ class Batches(Generic[T]):
         """Yield the batches of a pass that begins at `step` of training, and keep the position after each."""
         end = None if order.is_endless else step + len(order)
         for after, batch in enumerate(self._read(order), step + 1):
-            self._step, self._begun = after, after != end
+            self._step, self._begun, self._restored = after, after != end, False
             if after == end:
                 self._epoch = after // order.steps_per_epoch
             yield batch

@@ -69,10 +69,10 @@ def to_jax(device: Any = None, ahead: int = 2) -> Convert:
         with jax.enable_x64(True) if narrow and array.dtype.itemsize == _WIDE else nullcontext():
             return jax.device_put(array, _fitting(jax, device, array.shape))
 
-    return lambda batches: _ahead((mapped(batch, put) for batch in batches), ahead)
+    return lambda batches: made_ahead((mapped(batch, put) for batch in batches), ahead)
 
 
-def _ahead(batches: Iterator[Any], most: int) -> Iterator[Any]:
+def made_ahead(batches: Iterator[Any], most: int) -> Iterator[Any]:
     """Make up to `most` batches before the first of them is asked for."""
     waiting: deque[Any] = deque()
     for batch in batches:

@@ -40,8 +40,8 @@ def test_a_label_is_mapped_with_its_batch(data):
     assert (label <= 0).all()
 
 
+@pytest.mark.frameworks
 def test_torch_gets_what_numpy_gets(data):
-    pytest.importorskip("torch")
     made = data().map(noisy)
     assert xs(made.torch(epochs=1)) == xs(made.numpy(epochs=1))
 
