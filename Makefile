@@ -4,10 +4,12 @@ BIN = .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 # The tests of a file share what they set up, so they stay together.
 PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
-QUICK = "not tfx and not slow"
+QUICK = "not tfx and not slow and not frameworks"
+FRAMEWORKS = "frameworks or not (tfx or slow)"
+LONG = "(tfx or slow) and not frameworks"
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run test test-image check coverage bench docs dist sbom audit clean
+.PHONY: help setup run test test-frameworks test-image check coverage bench docs dist sbom audit clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -20,7 +22,12 @@ run: setup  ## digits to a pushed model: the image pipeline on real data
 
 test: setup  ## all tests
 	$(PYTEST) -n 2 -m $(QUICK)
-	$(PYTEST) -n 4 -m "tfx or slow" # on two cores: the long tests wait for processes that they start
+	$(PYTEST) -n 4 -m $(LONG) # on two cores: the long tests wait for processes that they start
+
+test-frameworks:  ## infeed.load with PyTorch, JAX, Keras, Grain, Lightning and Accelerate, in .venv-frameworks
+	@scripts/setup-frameworks.sh
+	KERAS_BACKEND=jax JAX_PLATFORMS=cpu .venv-frameworks/bin/python -m pytest tests/components/load \
+	    tests/test_docs_load.py tests/test_docs_snippets.py tests/test_notebooks.py -m $(FRAMEWORKS)
 
 test-image: setup  ## the same tests inside the container image, on TFX 1.21; builds it first
 	@scripts/test-image.sh
@@ -56,4 +63,4 @@ audit: setup  ## known vulnerabilities of the packages of the image
 	@scripts/audit.sh || [ $$? -eq 77 ]
 
 clean:  ## remove .venv and all that was built or cached
-	rm -rf .venv build dist site sbom.json *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
+	rm -rf .venv .venv-frameworks build dist site sbom.json *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*

@@ -125,6 +125,19 @@ TEST = [
     "twine>=5,<8",  # checks what is built
     "types-pyyaml",
 ]
+# Clients of `infeed.load`, and what tests them, in an environment without TensorFlow: `make test-frameworks`.
+FRAMEWORKS = [
+    "accelerate>=1.15",
+    "grain>=0.2.18",
+    "hypothesis>=6",
+    "ipython>=8",  # runs the notebooks
+    "jax>=0.10",
+    "keras>=3.15",  # on JAX and PyTorch
+    "lightning>=2.6",
+    "pytest<9",
+    "torch==2.13.0",  # newer wheels bring CUDA libraries of several GB
+    "torchdata>=0.11",
+]
 
 setup(
     name="tfx-infeed",
@@ -154,6 +167,7 @@ setup(
         "dask": DASK,
         "delta": DELTA,
         "docs": DOCS,
+        "frameworks": FRAMEWORKS,
         "hdf5": HDF5,
         "iceberg": ICEBERG,
         "kubeflow": KUBEFLOW,

@@ -3,6 +3,7 @@
 #
 #   scripts/setup.sh            set up
 #   scripts/setup.sh --which    only say which TFX on which Python would be used
+#   scripts/setup.sh --python 3.11    print the path of an interpreter of this version
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -70,6 +71,12 @@ no_stack_fits() {
         echo "No stack fits: $why."
         echo "Do: $remedy."
     } >&2
+    exit 1
+}
+
+no_python() {
+    echo "There is no Python $1: found $(found_pythons) on $(system_name)." >&2
+    echo "Do: install it (pyenv install $1), or uv, which brings its own." >&2
     exit 1
 }
 
@@ -149,8 +156,12 @@ case ${1:-} in
     choose_stack
     echo "$stack on $python"
     ;;
+--python)
+    find_python "$2" || download_python_with_uv "$2" || no_python "$2"
+    echo "$python"
+    ;;
 *)
-    echo "usage: scripts/setup.sh [--which]" >&2
+    echo "usage: scripts/setup.sh [--which | --python VERSION]" >&2
     exit 2
     ;;
 esac

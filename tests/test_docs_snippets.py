@@ -5,13 +5,12 @@ Other blocks only show commands: `test_docs.py` checks their names and options, 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,6 @@ RUN_ELSEWHERE = {
     "docs/inputs.md": "tests/components/trainer/test_own_input.py",  # all but the first two: each feeds a training
     "docs/sources.md": "tests/components/example_gen/test_component_own_source.py",  # the last of the page
 }
-IMPORTED = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
-OPTIONAL = {"jax", "torch", "grain"}  # frameworks that a test environment may lack
 
 
 def write_tables(folder: Path) -> None:
@@ -128,11 +125,11 @@ class Setting:
 
     names: Callable[[Path], dict[str, Any]] = lambda folder: {}
     then: Callable[[dict[str, Any], Path], None] = lambda names, folder: None
-    snippets: slice = slice(None)
+    snippets: slice = field(default_factory=lambda: slice(None))
     marks: tuple[pytest.MarkDecorator, ...] = ()
 
 
-TFX, SLOW = (pytest.mark.tfx,), (pytest.mark.slow,)
+TFX, SLOW, FRAMEWORKS = (pytest.mark.tfx,), (pytest.mark.slow,), (pytest.mark.frameworks,)
 SETTINGS = {
     "README.md": Setting(snippets=slice(0, 1)),
     "README.md, components": Setting(of_components, snippets=slice(1, None), marks=TFX),
@@ -143,7 +140,7 @@ SETTINGS = {
     "docs/index.md": Setting(),
     "docs/ingest.md": Setting(),
     "docs/inputs.md, options": Setting(snippets=slice(0, 2), marks=SLOW),
-    "docs/load.md": Setting(marks=SLOW),
+    "docs/load.md": Setting(marks=FRAMEWORKS),
     "docs/predict.md": Setting(of_components, marks=TFX),
     "docs/preprocessing-fn.md": Setting(of_components, marks=TFX),
     "docs/sources.md": Setting(snippets=slice(0, 2), marks=TFX),
@@ -169,8 +166,7 @@ def test_the_snippets_of_a_page_run_twice(page: str, tmp_path: Path, monkeypatch
     for _ in range(2):
         names = setting.names(tmp_path)
         for snippet in found[setting.snippets]:
-            if all(importlib.util.find_spec(module) for module in OPTIONAL & set(IMPORTED.findall(snippet))):
-                exec(compile(snippet, page, "exec"), names)
+            exec(compile(snippet, page, "exec"), names)
         setting.then(names, tmp_path)
 
 
