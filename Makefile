@@ -34,7 +34,7 @@ test-image: setup  ## the same tests inside the container image, on TFX 1.21; bu
 
 check: setup  ## lint, strict types, walls, and the quick tests that need no TFX
 	$(BIN)/ruff check
-	$(BIN)/codespell
+	$(BIN)/python scripts/spelling.py
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks scripts

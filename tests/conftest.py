@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,6 +50,25 @@ _LONG = (
     "robustness/test_sources.py",
     "steps/test_steps.py",
 )
+
+
+# Reasons for which a test may be skipped, by their beginning, and where it runs. Another reason fails the run.
+_SKIPS = {
+    "no taxi data in a folder shared/data beside the checkout": "beside that folder",
+    "Spark takes Java, and": "on a machine with Spark",
+    "Beam's own job service gives up": "on Dask",
+    "PostgreSQL does not start on this machine": "on machines where its server starts",
+    "no network namespaces here": "as root",
+    "kfp-kubernetes for protobuf 3": "in the image, with kfp 2.16",
+    "the installed TFX has no": "on the other stack",
+    "there is no .venv": "outside of the image",
+    "mkdocs is not installed": "outside of the image",
+    "the extra": "outside of the image",
+    "there is neither uv nor ensurepip": "where environments can be made",
+    "no package index answers": "where a package index answers",
+    "no /dev/full": "on Linux",
+    "this file system cannot": "on file systems that swap two paths",
+}
 
 
 # The examples are the same in each run; a busy machine takes over 200 ms for one.
@@ -96,6 +116,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _turn(item: pytest.Item) -> int:
     path = item.path.as_posix()
     return next((turn for turn, name in enumerate(_LONG) if path.endswith(name)), len(_LONG))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print why tests were skipped, and where they run instead."""
+    for reason, count in sorted(_skipped(terminalreporter).items()):
+        terminalreporter.write_line(
+            f"{count} skipped: {reason}; {_runs_where(reason) or 'NOT ONE OF THE KNOWN REASONS'}"
+        )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run if a test was skipped for a new reason: a test that is skipped everywhere is no test."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or session.exitstatus != pytest.ExitCode.OK:
+        return
+    if not all(map(_runs_where, _skipped(reporter))):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _skipped(reporter: pytest.TerminalReporter) -> Counter[str]:
+    """How many tests were skipped for each reason."""
+    reports = reporter.stats.get("skipped", [])
+    return Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
+
+
+def _runs_where(reason: str) -> str | None:
+    return next((f"it runs {where}" for beginning, where in _SKIPS.items() if reason.startswith(beginning)), None)
 
 
 @pytest.fixture(scope="module", autouse=True)

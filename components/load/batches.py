@@ -24,7 +24,7 @@ class Batches(Generic[T]):
     """
 
     def __init__(self, order: BatchOrder, read: Callable[[BatchOrder], Iterator[T]]) -> None:
-        self._order, self._read = order, read
+        self.order, self._read = order, read
         # The next pass begins at this step of training, and counts its epochs from this epoch on.
         self._epoch = 0 if order.epochs is not None else order.start_step // order.steps_per_epoch
         self._step = order.start_step
@@ -36,7 +36,7 @@ class Batches(Generic[T]):
         drawn, self._drawn = self._drawn, None
         if drawn is not None:
             return drawn
-        order = self._next_pass()
+        order = self.next_pass()
         return self._counted(order, self._step)
 
     def __next__(self) -> T:
@@ -54,7 +54,7 @@ class Batches(Generic[T]):
         After `load_state_dict`, the batches that were read before count as well: PyTorch's trainers count from there.
         """
         epoch, step = self._next_position()
-        return len(self._pass_at(epoch, epoch * self._order.steps_per_epoch if self._restored else step))
+        return len(self._pass_at(epoch, epoch * self.order.steps_per_epoch if self._restored else step))
 
     def set_epoch(self, epoch: int) -> None:
         """Begin the next iteration with this epoch, counted from 0.
@@ -62,7 +62,7 @@ class Batches(Generic[T]):
         A resumed training that calls this with the epoch in which it stopped continues within that epoch.
         """
         if self._begun or epoch != self._epoch:
-            self._epoch, self._step, self._begun = epoch, epoch * self._order.steps_per_epoch, False
+            self._epoch, self._step, self._begun = epoch, epoch * self.order.steps_per_epoch, False
         self._drawn = None
 
     def state_dict(self) -> dict[str, int]:
@@ -80,23 +80,24 @@ class Batches(Generic[T]):
 
     @property
     def _identity(self) -> dict[str, int]:
-        batch = self._order.batch
-        return {"rows": self._order.rows, "batch_size": batch.size, "seed": batch.seed}
+        batch = self.order.batch
+        return {"rows": self.order.rows, "batch_size": batch.size, "seed": batch.seed}
 
     def _next_position(self) -> tuple[int, int]:
         """Return the first epoch and the first step of the next pass."""
         if not self._begun:
             return self._epoch, self._step
-        epoch = -(-self._step // self._order.steps_per_epoch)
-        return epoch, epoch * self._order.steps_per_epoch
+        epoch = -(-self._step // self.order.steps_per_epoch)
+        return epoch, epoch * self.order.steps_per_epoch
 
-    def _next_pass(self) -> BatchOrder:
+    def next_pass(self) -> BatchOrder:
+        """Begin the next iteration, and return the order of its batches."""
         self._epoch, self._step = self._next_position()
         self._begun = False
         return self._pass_at(self._epoch, self._step)
 
     def _pass_at(self, epoch: int, step: int) -> BatchOrder:
-        order = self._order
+        order = self.order
         if not order.shuffled:  # each epoch is the same, and is all of a pass
             return replace(order, start_step=step % order.steps_per_epoch)
         return replace(order, start_step=step, epochs=order.epochs and epoch + order.epochs)
@@ -120,12 +121,12 @@ class BatchSampler(Batches[list[int]]):
     @property
     def batch_size(self) -> int:
         """Number of rows in a full batch of this worker."""
-        return self._order.batch.part
+        return self.order.batch.part
 
     @property
     def drop_last(self) -> bool:
         """Whether all batches are full."""
-        return self._order.shuffled
+        return self.order.shuffled
 
     @property
     def sampler(self) -> BatchSampler:

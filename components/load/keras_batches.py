@@ -48,11 +48,11 @@ def _class_of(dataset: type[Any]) -> type[Any]:
         @property
         def num_batches(self) -> int | None:
             """Number of batches in an iteration; None if it is endless."""
-            return None if self._order.is_endless else len(self)
+            return None if self.order.is_endless else len(self)
 
         def __getitem__(self, number: int) -> Any:
             """Return a batch of this pass by its number. An endless order returns the next batch."""
-            return self._following(number) if self._order.is_endless else self._numbered(number)
+            return self._following(number) if self.order.is_endless else self._numbered(number)
 
         def on_epoch_end(self) -> None:
             """Begin the next pass, if Keras has read this one."""
@@ -63,7 +63,7 @@ def _class_of(dataset: type[Any]) -> type[Any]:
 
         def _numbered(self, number: int) -> Any:
             if self._pass is None:
-                order = self._next_pass()
+                order = self.next_pass()
                 self._pass = order, list(order)
             order, rows = self._pass
             self._asked += 1
