@@ -16,7 +16,7 @@ from tensorflow_transform import impl_helper
 from tfx_bsl.coders import example_coder
 from tfx_bsl.tfxio import tensor_adapter, tensor_representation_util
 
-from infeed.components.dataset import encode, example_types
+from infeed.components.dataset import encode
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.ranges import ShardRange
 from infeed.components.dataset.record_blocks import RecordBlock, read_blocks, regroup
@@ -67,6 +67,10 @@ class TftTransformer:
         schema = tft.TFTransformOutput(graph).transformed_metadata.schema
         self._converter = impl_helper.make_tensor_to_arrow_converter(schema)
         self._tfx_encoder = example_coder.RecordBatchToExamplesEncoder(schema)
+        # A ragged tensor with partitions is one column, and several features with names that its representation has.
+        self._has_partitions = not {feature.name for feature in schema.feature}.issuperset(
+            self._converter.arrow_schema().names
+        )
 
     def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
         """Yield transformed batches. Raises FailedBatchError if the graph rejects values of a batch."""
@@ -78,7 +82,6 @@ class TftTransformer:
             yield self._converter.convert(made)
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        if any(example_types.is_list(example_types.item_type(field.type)) for field in batch.schema):
-            # Lists of lists have columns of their own.
+        if self._has_partitions:
             return pa.array(self._tfx_encoder.encode(batch), pa.large_binary())
         return encode.encode_examples(batch)
