@@ -7,7 +7,7 @@ effects, and read metrics once a call, across all replicas of all workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -89,13 +89,21 @@ def is_own_step(model: keras.Model, name: str) -> bool:
 
 def _scalars(returned: Any) -> dict[str, tf.Tensor]:
     """Return the scalars that a step returned, by name; fractions as float32, whatever the policy computes in."""
-    returned = returned if isinstance(returned, dict) else {}
-    tensors = {key: tf.convert_to_tensor(value) for key, value in returned.items()}
+    found = _flattened(returned) if isinstance(returned, dict) else {}
+    tensors = {key: tf.convert_to_tensor(value) for key, value in found.items() if value is not None}
     return {
         key: tf.cast(value, tf.float32) if value.dtype.is_floating else tf.cast(value, tf.int64)
         for key, value in tensors.items()
         if value.shape.rank == 0 and (value.dtype.is_floating or value.dtype.is_integer)
     }
+
+
+def _flattened(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all values by their own names, as Keras does: the metrics given to `compile` have a dict of results."""
+    flat: dict[str, Any] = {}
+    for name, value in logs.items():
+        flat.update(_flattened(value) if isinstance(value, dict) else {name: value})
+    return flat
 
 
 @dataclass

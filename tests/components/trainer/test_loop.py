@@ -94,6 +94,13 @@ def test_what_own_steps_return_is_handed_on_from_gathered_rows_too():
     assert fitted.history.keys() >= {"loss", "mine", "twice", "val_mine"}
 
 
+def test_results_in_a_dict_within_a_dict_are_handed_on_by_their_own_names(by_keras):
+    _, _, fitted = script.train_ours("one_device", compiled={"kind": script.ResultsByMetric})
+    assert fitted.history.keys() == by_keras[1].keys()
+    for name, values in by_keras[1].items():
+        np.testing.assert_allclose(fitted.history[name], values, rtol=1e-5)
+
+
 def test_early_stopping_watches_what_an_own_step_returns():
     stop = keras.callbacks.EarlyStopping(monitor="val_mine", mode="min", patience=1, min_delta=1e9)
     _, _, fitted = script.train_ours("one_device", compiled={"kind": script.OwnSteps}, callbacks=[stop], epochs=9)
