@@ -32,13 +32,14 @@ test-frameworks:  ## infeed.load with PyTorch, JAX, Keras, Grain, Lightning and 
 test-image: setup  ## the same tests inside the container image, on TFX 1.21; builds it first
 	@scripts/test-image.sh
 
-check: setup  ## lint, strict types, walls, and the quick tests that need no TFX
+check: setup  ## lint, strict types, walls, the documentation, and the quick tests that need no TFX
 	$(BIN)/ruff check
 	$(BIN)/python scripts/spelling.py
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks scripts
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/mkdocs build --strict --quiet
 	$(PYTEST) -n 2 -m $(QUICK) --hypothesis-profile=quick
 
 coverage: setup  ## what share of the lines is run by the quick tests: to watch the others takes minutes
