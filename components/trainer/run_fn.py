@@ -24,6 +24,7 @@ from infeed.components.trainer.class_weights import with_class_weights
 from infeed.components.trainer.cluster import OutputDirs, chief_writes
 from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.export import ServingModel
+from infeed.components.trainer.finite import NaNError, check_trained
 from infeed.components.trainer.mlflow_run import MlflowRun, recording
 from infeed.components.trainer.model import make_model
 from infeed.components.trainer.model_inputs import ModelInputs
@@ -58,7 +59,11 @@ def run_fn(fn_args: Any) -> None:
     ):
         shards = [shard for one in inputs for shard in one.plan.shards]
         with corrupt_record_context(shards), map_error_context(), cluster.lost_process_context():
-            fitted, model_inputs = fit(training, places, observers)
+            try:
+                fitted, model_inputs = fit(training, places, observers)
+            except NaNError:
+                _forget(training, places)  # which would be resumed
+                raise
         with export_error_context(places.model, training.places.checkpoints):
             progress.report("exporting the model")
             ServingModel(fitted.model, model_inputs, training.graph, training.options).save(places.model)
@@ -66,10 +71,15 @@ def run_fn(fn_args: Any) -> None:
         if run:
             run.finish(places.run, training.model_uri)
         distribution.barrier(training.strategy)  # no worker ends before the model is there
-        if training.options.checkpoint_seconds is not None:
-            remove(places.checkpoints)
-        if training.mirror and training.workers.index == 0:
-            training.mirror.remove()
+        _forget(training, places)
+
+
+def _forget(training: Training, places: OutputDirs) -> None:
+    """Remove the checkpoints of a training that has ended."""
+    if training.options.checkpoint_seconds is not None:
+        remove(places.checkpoints)
+    if training.mirror and training.workers.index == 0:
+        training.mirror.remove()
 
 
 @contextmanager
@@ -114,6 +124,7 @@ def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = 
     if start:
         _log.info("training goes on after step %s, by the checkpoint in %s", start, training.places.checkpoints)
     per_call = options.steps_per_call or loop.steps_per_call(model)
+    callbacks = make_callbacks(options, CallbackSpec(places.run, is_chief, options.hparams))
     fitted = loop.fit(
         model,
         strategy,
@@ -126,12 +137,13 @@ def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = 
             epochs=training.epochs,
             max_steps=training.max_steps,
         ),
-        make_callbacks(options, CallbackSpec(places.run, is_chief, options.hparams)),
+        callbacks,
         checkpoints=checkpoints,
         start_step=start,
         per_worker=shares if distribution.is_coordinated(strategy) else None,
         observers=observers,
     )
+    check_trained(training, fitted, callbacks)
     return fitted, inputs
 
 

@@ -351,7 +351,7 @@ def fn_args(
 
     (place / "models.py").write_text(MODELS)
     settings = {"epochs": 2, "feed": FeedOptions(batch_size=16)} | options
-    if "callbacks_fn" in settings:
+    if ":" not in settings.get("callbacks_fn", ":"):
         settings["callbacks_fn"] = f"{place}/models.py:{settings['callbacks_fn']}"
     train_options = TrainOptions(model_fn=model if ":" in model else f"{place}/models.py:{model}", **settings)
     return {
