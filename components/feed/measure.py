@@ -1,9 +1,9 @@
 """Measure an input pipeline stage by stage, without a model: cut it after each stage, and compare the cuts.
 
-Every cut runs for the same number of examples, all cuts in turn, several times. The cost of a stage is the difference
-between its cut and the cut before, as the median over the turns. If the difference is at most twice its spread, the
-noise of the machine hides the stage. Memory is measured apart from the turns, and twice, because the C library may
-still hold the memory of another cut.
+Cuts of one pipeline run for the same number of examples, all cuts in turn, several times. The cost of a stage is the
+difference between its cut and the cut before, as the median over the turns. If the difference is at most twice its
+spread, the noise of the machine hides the stage. Memory is measured apart from the turns, and twice, because the C
+library may still hold the memory of another cut.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HAND_OVER, COPY = "hand-over", "copy to "  # the name of the device follows
 _ONCE = (VerifyFiles, ListShards, PermuteShards, PrefetchToDevice)
 _KEEPING = (LoadColumns, CacheColumns, CacheRecords)
 TURNS = 7
-_FEWEST_TURNS = 5  # that show a spread
+_FEWEST_TURNS = 2  # that show a spread
 _OF_MEMORY = 2  # turns
 _MOST_WAITS, _WAIT_SECONDS, _SETTLED_BYTES = 50, 0.01, 1 << 20  # memory has settled if a wait frees fewer bytes
 _MOST_BYTES = 64 << 20  # of files whose rows a measurement keeps in memory once more
@@ -139,24 +139,25 @@ def rival_cut(cuts: Sequence[Cut]) -> Cut:
 
 
 def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, now: Clock = clock) -> Measured:
-    """Measure the cuts for about `seconds` in all, and longer where it takes longer to start each of them a few times.
+    """Measure the cuts for about `seconds` in all, and longer only if three starts of each take longer.
 
     Each cut runs `turns` times, at most.
     """
     begin, _ = now()
     loops = [_Loop(cut) for cut in cuts]
-    last = max(place for place, cut in enumerate(cuts) if not cut.rival)
-    turn = seconds / ((turns + _OF_MEMORY) * len(loops))
-    count = loops[last].calibrate(turn, now)
-    counts = [loop.calibrate(turn, now) if loop.cut.rival else count for loop in loops]
+    counts = _counts(loops, seconds / ((1 + turns + _OF_MEMORY) * len(loops)), now)
     taken: list[list[tuple[float, float]]] = [[] for _ in loops]
+    first, _ = now()
     for number in range(turns):
-        if number >= _FEWEST_TURNS and now()[0] - begin > seconds:
+        if number >= _FEWEST_TURNS and _ends(first, number, now) - begin > seconds:
             break
         for place, loop in enumerate(loops):
             taken[place].append(loop.turn(counts[place], now))
     # After all turns, because what gives memory back to the system makes the next turn slower.
-    for _ in range(_OF_MEMORY):
+    first, _ = now()
+    for number in range(_OF_MEMORY):
+        if number and _ends(first, number, now) - begin > seconds:
+            break
         for place, loop in enumerate(loops):
             loop.grow(counts[place])
     stages = tuple(
@@ -164,6 +165,21 @@ def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, n
         for place, loop in enumerate(loops)
     )
     return Measured(stages, pace_setter([one for one, cut in zip(stages, cuts, strict=True) if not cut.rival]))
+
+
+def _counts(loops: Sequence[_Loop], seconds: float, now: Clock) -> list[int]:
+    """Return the examples of a turn of each loop: for cuts of one pipeline, those that its slowest makes in `seconds`.
+
+    Cuts before rows are kept in memory are a pipeline of their own, since they make far fewer examples in a second.
+    """
+    counts = [loop.calibrate(seconds, now) for loop in loops]
+    starts = [*(place for place, loop in enumerate(loops) if loop.cut.is_first or not place), len(loops)]
+    return [min(counts[one:other]) for one, other in itertools.pairwise(starts) for _ in range(one, other)]
+
+
+def _ends(first: float, done: int, now: Clock) -> float:
+    """Return the time at which a round ends that takes as long as each of `done` rounds since `first`."""
+    return now()[0] + (now()[0] - first) / done
 
 
 def examples_of_a_turn(cut: Cut, seconds: float) -> int:

@@ -73,7 +73,7 @@ def _with_stages(training: Training, profile: InputProfile) -> InputProfile:
     plan = measure.short_plan(feed.plan) if seconds and feed.functions and training.workers.count == 1 else None
     if plan is None or feed.functions is None or feed.replan is None:
         return profile
-    progress.report("measuring the stages of the input pipeline")
+    progress.report(f"measuring the stages of the input pipeline for about {seconds:.0f} s")
     try:
         cuts = measure.plan_cuts(plan, feed.functions)
         stages = measure.measure(cuts, seconds=seconds, turns=_STAGE_TURNS).stages

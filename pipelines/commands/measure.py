@@ -104,6 +104,7 @@ def command(
     options = _options(batch_size, given)
     if label and not model:
         raise InfeedError("a label without a model", where="--label", do="add --model, or leave the option out")
+    echo(f"measuring for about {seconds:g} seconds", err=True)
     with quiet(os.devnull), naming_extras():
         step = _step_rate(model, label) if model else None
         if ":" in dataset and "://" not in dataset and not files.exists(dataset):

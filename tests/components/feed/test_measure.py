@@ -126,6 +126,25 @@ def test_a_cost_below_its_spread_is_hidden_and_nothing_sets_the_pace():
     assert found.stages[1].hidden
 
 
+def test_a_slow_cut_before_rows_are_kept_takes_no_longer_than_the_others():
+    made = {"slow": 0, "fast": 0}
+
+    def counted(name):
+        def count(x):
+            made[name] += 1
+            return x
+
+        rows = tf.data.Dataset.range(1_000).repeat()
+        return rows.map(lambda x: tf.ensure_shape(tf.numpy_function(count, [x], tf.int64), []))
+
+    def now():  # an example of the slow cut takes a hundred times as long
+        return made["slow"] * 1e-2 + made["fast"] * 1e-4, 0.0
+
+    cuts = [Cut(name, "", counted(name), is_batched=False, is_first=True) for name in ("slow", "fast")]
+    measure([replace(cuts[0], once=True), cuts[1]], seconds=10, now=now)
+    assert now()[0] < 20
+
+
 def test_another_pipeline_is_measured_beside_and_never_sets_the_pace():
     own = tf.data.Dataset.range(1000).batch(10)
     other = own.map(lambda x: tf.ensure_shape(tf.numpy_function(sleep, [x], tf.int64), [None]))
