@@ -31,6 +31,8 @@ FRAMING_BYTES = 16
 HEADER_BYTES = 12
 CRC_BYTES = 4
 _MASK_DELTA = 0xA282EAD8
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZLIB_MAGIC, _ZLIB_CHECK = 0x78, 31  # first byte, and divisor of the first two
 _GZIP_WINDOW = 31  # 15 bits of window, plus 16 for a gzip header
 _FIRST_ZLIB_LEVEL = 4  # isal has levels 0 to 3
 _CHUNK = 1 << 20
@@ -73,7 +75,7 @@ def write_records(path: str, framed: Iterable[pa.LargeBinaryArray], *, gzip_leve
 
 
 def read_records(path: str, most_bytes: int | None = None, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-    """Yield the payloads of a file, with both checksums verified. As in TensorFlow, a name ending in `.gz` means gzip.
+    """Yield the payloads of a file, decompressed if `is_gzip`, with both checksums verified.
 
     Records from number `start` to `stop - 1` are read, and those before without verification. A record of more than
     `most_bytes` is an error before memory is allocated. Raises InfeedError if the file is truncated or corrupt. The
@@ -158,6 +160,29 @@ def find_record(path: str, offset: int) -> int:
 def is_header(data: bytes) -> bool:
     """Return whether the bytes are a length and its checksum."""
     return data[8:] == _masked_bytes(google_crc32c.value(data[:8]))
+
+
+def is_gzip(path: str) -> bool:
+    """Return whether a file is compressed by gzip: by its name, as in TensorFlow, or else by its first bytes."""
+    if path.endswith(names.GZIP_SUFFIX):
+        return True
+    with files.open_input(path) as file:
+        return _begins_as_gzip(file)
+
+
+def unnamed_gzip(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return a note about the files that are compressed by gzip without `.gz` in their names, if there are any."""
+    found = [path for path in paths if not path.endswith(names.GZIP_SUFFIX) and is_gzip(path)]
+    others = f", and so are {len(found) - 1:,} more" if len(found) > 1 else ""
+    note = "TensorFlow's and TFX's own readers need .gz at the end of the name"
+    return (f"{found[0]} is compressed by gzip{others}: {note}",) if found else ()
+
+
+def _begins_as_gzip(file: Any) -> bool:
+    """Look at the first bytes of an open file. A length may begin as gzip does, but its checksum then matches."""
+    head = bytes(file.read(HEADER_BYTES))
+    file.seek(0)
+    return head.startswith(_GZIP_MAGIC) and not is_header(head)
 
 
 def count_records(path: str) -> int:
@@ -278,9 +303,10 @@ def _chunks(arrays: Iterable[pa.LargeBinaryArray]) -> Iterator[bytes]:
 
 @contextmanager
 def open_framing(path: str) -> Iterator[BinaryIO]:
-    """Open a file, decompressed if its name ends in `.gz`."""
+    """Open a file, decompressed if `is_gzip`."""
     with files.open_input(path, ahead=True) as file:
-        raw = igzip.IGzipFile(fileobj=file, mode="rb") if path.endswith(names.GZIP_SUFFIX) else file
+        is_packed = path.endswith(names.GZIP_SUFFIX) or _begins_as_gzip(file)
+        raw = igzip.IGzipFile(fileobj=file, mode="rb") if is_packed else file
         yield cast(BinaryIO, io.BufferedReader(raw, _CHUNK))
 
 
@@ -291,10 +317,16 @@ def _lengths(file: BinaryIO, path: str) -> Iterator[tuple[int, int]]:
         if len(header) < HEADER_BYTES:
             raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
         if not is_header(header):
-            what = "not a TFRecord, or corrupt: wrong checksum of a length"
-            raise InfeedError(what, where=f"{path}, record {number}", do=_REMEDY)
+            what, do = "not a TFRecord, or corrupt: wrong checksum of a length", _REMEDY
+            if not number and _is_zlib(header):
+                what, do = "the file is compressed by zlib", "compress it by gzip, or not at all"
+            raise InfeedError(what, where=f"{path}, record {number}", do=do)
         yield number, int.from_bytes(header[:8], "little")
         number += 1
+
+
+def _is_zlib(head: bytes) -> bool:
+    return head[0] == _ZLIB_MAGIC and int.from_bytes(head[:2], "big") % _ZLIB_CHECK == 0
 
 
 def read_from(file: BinaryIO, size: int, path: str) -> bytes:

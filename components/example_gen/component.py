@@ -243,8 +243,8 @@ class AvroExampleGen(FileExampleGen[None]):
 class TFRecordExampleGen(FileExampleGen[None]):
     """Split and shard the records of TFRecord files anew.
 
-    Records are copied without parsing, and the hash of their bytes determines the split. Files whose names end in .gz
-    are read as gzip.
+    Records are copied without parsing, and the hash of their bytes determines the split. Files that are
+    compressed by gzip are read with and without .gz in their names.
 
     Args:
       payload_format: FORMAT_TF_EXAMPLE, FORMAT_TF_SEQUENCE_EXAMPLE, or FORMAT_PROTO.

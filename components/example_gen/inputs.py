@@ -367,7 +367,7 @@ def of_parts(
 ) -> OpenedSource:
     """Return a source whose tasks read parts of files, and fail if a file has changed since it was opened.
 
-    `parts` holds several payloads of `read` for each file. `facts` are `decimals` and `left_out` of `OpenedSource`.
+    `parts` holds several payloads of `read` for each file. `facts` are other fields of `OpenedSource`.
     """
     tasks = as_tasks((split, FilePart(file, piece)) for split, file, pieces in parts for piece in pieces)
     source = Source.of(kind, root, [file for _, file, _ in parts])

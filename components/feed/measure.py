@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from infeed.components import machine
 from infeed.components.dataset.input_profile import StageCost, pace_setter
+from infeed.components.dataset.records import is_gzip
 from infeed.components.feed.build import bytes_of, context_of
 from infeed.components.feed.capacity import short_name
 from infeed.components.feed.columns import mapped, reading_options
@@ -93,7 +94,7 @@ def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
         elif not isinstance(stage, _ONCE):
             name = stage.name
             if name == "read":  # the stage also unpacks, which is its larger part
-                name = "decompress" if plan.shards[0].path.endswith(".gz") else "records"
+                name = "decompress" if is_gzip(plan.shards[0].path) else "records"
             dataset = _dataset_of(made).with_options(reading_options(streams=not plan.holds_rows))
             cuts.append(Cut(name, stage.does, dataset, is_first=is_first))
             is_first = False

@@ -17,13 +17,12 @@ from infeed.components.dataset.checksums import Expected
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Column, Manifest
 from infeed.components.dataset.reading import check_listed, flat_files
-from infeed.components.dataset.records import HEADER_BYTES, is_header
+from infeed.components.dataset.records import HEADER_BYTES, is_gzip, is_header
 from infeed.components.errors import InfeedError
 
 _GLOB = re.compile(r"[*?\[]")
 _ENDS = re.compile(r"([-.]?\d+-of-\d+|[._]tfrecords?|\.gz)+$", re.IGNORECASE)  # end of a file name, after the split
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d+)-of-(?P<count>\d+)")
-_GZIP_MAGIC = b"\x1f\x8b"
 _DEFAULT = "train"
 
 
@@ -56,8 +55,7 @@ def find_split(where: str, split: str | None = None) -> SplitFiles:
     """Find the files of one split, by default of `train`, or of the only split.
 
     `where` is the folder of a dataset or of a split, a flat folder of TFRecords, a single file, or a pattern. Raises
-    InfeedError if the dataset or the split does not exist, the file names show that a file is missing, or only some
-    files are compressed.
+    InfeedError if the dataset or the split does not exist, or the file names show that a file is missing.
     """
     place, folder = where.rstrip("/") or where, files.name(where.rstrip("/"))
     if folder.startswith(names.SPLIT_FOLDER) and files.is_folder(place):
@@ -76,12 +74,8 @@ def find_split(where: str, split: str | None = None) -> SplitFiles:
         found = SplitFiles(place, name, tuple(by_split[name]), others=_others(by_split, name))
         if files.is_folder(place):  # a file or a pattern may select some of the files
             _check_numbers(found)
-    packed = [file.path.endswith(names.GZIP_SUFFIX) for file in found.files]
-    if len(set(packed)) > 1:
-        one, other = (found.files[packed.index(is_packed)].path for is_packed in (True, False))
-        what = f"it is compressed, and {files.name(other)} beside it is not"
-        raise InfeedError(what, where=one, do="compress all files, or none")
-    _check_beginnings(found)
+    if not found.expected:
+        _check_beginnings(found)
     return found
 
 
@@ -151,16 +145,11 @@ def _check_numbers(found: SplitFiles) -> None:
 
 
 def _check_beginnings(found: SplitFiles) -> None:
-    """Raise InfeedError for a compressed file without .gz, or, without a manifest, a file that is not a TFRecord."""
+    """Raise InfeedError for a file that is not a TFRecord."""
     for file in found.files:
-        if file.path.endswith(names.GZIP_SUFFIX) or not file.size:
-            continue
-        with files.open_input(file.path) as opened:
-            head = bytes(opened.read(HEADER_BYTES))
-        if head.startswith(_GZIP_MAGIC):
-            what, do = "it is compressed by gzip, which its name does not tell", "add .gz to its name"
-        elif not (found.expected or is_header(head)):
-            what, do = "it does not begin as a TFRecord file does", "name TFRecords alone, or write the file again"
-        else:
-            continue
-        raise InfeedError(what, where=file.path, do=do)
+        if file.size and not is_gzip(file.path):
+            with files.open_input(file.path) as opened:
+                head = bytes(opened.read(HEADER_BYTES))
+            if not is_header(head):
+                what, do = "it does not begin as a TFRecord file does", "name TFRecords alone, or write the file again"
+                raise InfeedError(what, where=file.path, do=do)

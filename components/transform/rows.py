@@ -56,7 +56,7 @@ class RowReader:
         first = next((len(record) for record in records.read_records(shard.path)), 0)
         rows = max(1, min(MOST_ROWS, BATCH_BYTES // max(1, first)))  # as if all records were as long as the first
         if files.tensorflow_opens(shard.path):
-            compression = "GZIP" if shard.path.endswith(".gz") else ""
+            compression = "GZIP" if records.is_gzip(shard.path) else ""
             found = tf.data.TFRecordDataset(shard.path, compression, _READ_BUFFER_BYTES).skip(shard.start)
             batches = (found if shard.stop is None else found.take(shard.stop - shard.start)).batch(rows)
         else:

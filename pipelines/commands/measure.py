@@ -16,6 +16,7 @@ from infeed.components.dataset import files
 from infeed.components.dataset.input_profile import pipeline_rate
 from infeed.components.dataset.manifest import Manifest, Split
 from infeed.components.dataset.reading import first_examples, open_dataset
+from infeed.components.dataset.records import is_gzip
 from infeed.components.errors import InfeedError, naming_extras, required
 from infeed.components.feed.capacity import Machine
 from infeed.components.feed.options import FeedOptions, MapFunction, MapKind
@@ -308,7 +309,7 @@ class _Measurable:
 def _naive(paths: list[str], spec: dict[str, Any], batch_size: int) -> Any:
     import tensorflow as tf
 
-    compression = "GZIP" if paths[0].endswith(".gz") else ""
+    compression = "GZIP" if is_gzip(paths[0]) else ""
     parsed = (
         tf.data.TFRecordDataset(paths, compression_type=compression)
         .shuffle(_WINDOW)

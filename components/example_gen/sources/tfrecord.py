@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from infeed.components.dataset import names, records
+from infeed.components.dataset import records
 from infeed.components.dataset.checksums import verify
 from infeed.components.dataset.decode import is_example
 from infeed.components.dataset.options import IngestOptions
@@ -52,7 +52,8 @@ def open_tfrecords(root: str, patterns: Patterns, options: IngestOptions) -> Ope
             check_listed(folder, listed)
     parts = inputs.look(found, lambda path: [path])
     read = partial(read_blocks, block_bytes=options.block_bytes, most_bytes=options.max_row_mb << 20)
-    return inputs.of_parts("tfrecord", root, SCHEMA, parts, read, serialized=True)
+    notes = records.unnamed_gzip(file.path for file in inputs.all_files(found))
+    return inputs.of_parts("tfrecord", root, SCHEMA, parts, read, serialized=True, warnings=notes)
 
 
 def open_cut_tfrecords(root: str, patterns: Patterns, options: IngestOptions) -> OpenedSource:
@@ -66,7 +67,7 @@ def open_cut_tfrecords(root: str, patterns: Patterns, options: IngestOptions) ->
     work = list[tuple[str | None, FilePart]]()
     for task in opened.tasks:
         path, pieces = task.payload.piece, [task.payload.piece]
-        if task.payload.file.size > size and not path.endswith(names.GZIP_SUFFIX):
+        if task.payload.file.size > size and not records.is_gzip(path):
             bounds = [*range(0, task.payload.file.size, size), None]
             pieces = [RecordStretch(path, start or 0, stop) for start, stop in pairwise(bounds)]
         work += [(task.split, replace(task.payload, piece=piece)) for piece in pieces]

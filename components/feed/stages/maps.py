@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from infeed.components.dataset.records import is_gzip
 from infeed.components.feed.options import FeedOptions, MapFunction
 from infeed.components.feed.stages.base import Batch, BuildContext
 from infeed.components.feed.user_maps import SEED_MASK, SEED_USES, NumpyMap, Target, TensorFlowMap, with_rows
@@ -86,7 +87,7 @@ class MapFeatures:
         import tensorflow as tf
 
         path, rows = context.shards[0].path, context.batch.part
-        records = tf.data.TFRecordDataset(path, compression_type="GZIP" if path.endswith(".gz") else "").batch(rows)
+        records = tf.data.TFRecordDataset(path, compression_type="GZIP" if is_gzip(path) else "").batch(rows)
         functions = context.functions
         batch = context.mapped(records.take(1), lambda some: functions.transform(functions.parse(some)))
         for stage in self.earlier:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from infeed.components.dataset.files import tensorflow_opens
+from infeed.components.dataset.records import is_gzip
 from infeed.components.errors import InfeedError
 from infeed.components.feed.sampling import SamplingWeights, apportion
 from infeed.components.feed.shards import RecordRange, check_files
@@ -247,7 +248,10 @@ def _read(files: tf.data.Dataset, context: BuildContext, readers: int, block: in
     """Read ranges of files as blocks of records, string [block] or shorter, `in_a_row` blocks of each file in turn."""
     import tensorflow as tf
 
-    compression = "GZIP" if context.shards[0].path.endswith(".gz") else ""
+    paths = dict.fromkeys(one.path for one in context.ranges)
+    opens = all(map(tensorflow_opens, paths))
+    compressed = {is_gzip(path) for path in paths} if opens else set[bool]()
+    compression = "GZIP" if True in compressed else ""
 
     def blocks_of(path: tf.Tensor, skip: tf.Tensor, records: tf.Tensor, to_end: tf.Tensor) -> tf.data.Dataset:
         read = tf.data.TFRecordDataset(path, compression_type=compression, buffer_size=_READ_BUFFER_BYTES)
@@ -259,8 +263,7 @@ def _read(files: tf.data.Dataset, context: BuildContext, readers: int, block: in
         stop = tf.where(to_end, tf.constant(-1, tf.int64), skip + records)
         return stored_blocks(path, skip, stop, records).rebatch(block)
 
-    opens = all(tensorflow_opens(one.path) for one in context.ranges)
-    reader = blocks_of if opens else stored_blocks_of
+    reader = blocks_of if len(compressed) == 1 else stored_blocks_of  # which finds out for each file
     return files.interleave(reader, cycle_length=readers, block_length=in_a_row, num_parallel_calls=readers)
 
 

@@ -178,6 +178,17 @@ def test_one_file_is_a_dataset_too(tmp_path: Path) -> None:
     assert (found[0], found[1].rows_read) == (str(tmp_path), 3)
 
 
+def test_gzip_that_a_name_does_not_tell_is_read_and_noted(tmp_path: Path) -> None:
+    write_count(tmp_path / "a-train.tfrecord.gz", 3)
+    (tmp_path / "a-train.tfrecord.gz").rename(tmp_path / "a-train.tfrecord")
+    write_count(tmp_path / "b-train.tfrecord", 2)
+    found = flat_manifest(str(tmp_path))
+    assert found is not None
+    assert found[1].rows_read == 5
+    (note,) = found[1].warnings
+    assert f"{tmp_path}/a-train.tfrecord is compressed by gzip" in note
+
+
 def test_the_folder_of_one_split_has_its_name(tmp_path: Path) -> None:
     (tmp_path / "Split-eval").mkdir()
     write_count(tmp_path / "Split-eval" / "data_tfrecord-00000-of-00001.gz", 3)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.dataset import records
+from infeed.components.dataset import record_blocks, records
 from infeed.components.dataset.records import by_length
 from infeed.components.errors import InfeedError
 
@@ -124,6 +125,30 @@ def test_a_file_of_something_else(tmp_path: Path) -> None:
     plain.rename(tmp_path / "text.gz")
     with pytest.raises(InfeedError, match="cannot decompress"):
         records.count_records(f"{tmp_path}/text.gz")
+
+
+@pytest.mark.parametrize("size", [5, 0x8B1F, 0x088B1F])  # lengths whose first bytes are those of gzip
+def test_gzip_is_found_by_the_first_bytes_of_a_file(tmp_path: Path, size: int) -> None:
+    payloads = [bytes(size), b"a"]
+    plain, packed = Path(write(tmp_path, payloads)), tmp_path / "packed"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert not records.is_gzip(str(plain))
+    assert records.is_gzip(str(packed))
+    for path in (plain, packed):
+        assert list(records.read_records(str(path))) == payloads
+        assert records.count_records(str(path)) == 2
+        assert sum(map(len, record_blocks.read_blocks(str(path)))) == 2
+    (note,) = records.unnamed_gzip(map(str, (plain, packed, tmp_path / "not_opened.gz")))
+    assert note.startswith(f"{packed} ")
+
+
+@pytest.mark.parametrize("level", [0, 1, 6, 9])
+def test_a_file_that_zlib_compressed_is_called_so(tmp_path: Path, level: int) -> None:
+    path = Path(write(tmp_path, PAYLOADS))
+    path.write_bytes(zlib.compress(path.read_bytes(), level))
+    with pytest.raises(InfeedError, match="zlib") as raised:
+        records.count_records(str(path))
+    assert raised.value.where == f"{path}, record 0"
 
 
 @pytest.mark.parametrize("far", [3, 1 << 40])

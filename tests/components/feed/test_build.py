@@ -1,6 +1,7 @@
 """Datasets built from plans over real TFRecord files."""
 
 import collections
+import gzip
 import itertools
 import os
 
@@ -297,6 +298,19 @@ def test_compressed_files_give_the_same_batches(shards, tmp_path, tier):
     assert batches(dataset(compressed, training=True, **tier), 7) == (
         batches(dataset(shards, training=True, **tier), 7)
     )
+
+
+@TIERS
+@pytest.mark.parametrize("packed", [4, 1])
+def test_files_of_gzip_need_no_gz_in_their_names_and_may_lie_beside_plain_ones(shards, tier, packed):
+    expected = batches(dataset(shards, training=True, **tier), 7)
+    for shard in shards[:packed]:
+        with open(shard.path, "rb+") as file:
+            compressed = gzip.compress(file.read())
+            file.seek(0)
+            file.truncate()
+            file.write(compressed)
+    assert batches(dataset(shards, training=True, **tier), 7) == expected
 
 
 def test_a_wrong_count_in_the_manifest_is_an_error_not_a_shorter_epoch(shards):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import infeed
 from infeed.components.errors import InfeedError
 from infeed.components.load.find import find_split
 
@@ -80,7 +81,6 @@ def test_a_dataset_that_is_being_written(write, tmp_path):
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (["a-train.tfrecord", "b-train.tfrecord.gz"], r"it is compressed, and a-train.tfrecord beside it is not"),
         (["a-dev.tfrecord", "a-test.tfrecord"], r"there are 2 splits(.|\n)*choose by split= one of dev, test"),
         (["notes.txt"], r"no TFRecord file is there(.|\n)*data\n(.|\n)*or a pattern"),
     ],
@@ -102,10 +102,12 @@ def test_a_file_that_its_neighbours_count_and_that_is_not_there(write, tmp_path,
     assert len(found(f"{tmp_path}/data/{folder}a-*")[1]) == 2
 
 
-def test_compression_that_a_name_does_not_tell(write, tmp_path):
-    Path(write("a.tfrecord.gz", {"x": [1]})).rename(tmp_path / "a.tfrecord")
-    with pytest.raises(InfeedError, match=r"compressed by gzip, which its name does not tell(.|\n)*add .gz"):
-        find_split(str(tmp_path / "a.tfrecord"))
+def test_files_may_be_compressed_with_and_without_gz_in_their_names(write, tmp_path):
+    for number, name in enumerate(("a-train.tfrecord.gz", "b-train.tfrecord.gz", "c-train.tfrecord")):
+        write(name, {"x": [number]})
+    (tmp_path / "data/b-train.tfrecord.gz").rename(tmp_path / "data/b-train.tfrecord")
+    data = infeed.load(f"{tmp_path}/data", batch_size=3, shuffle=False)
+    assert [batch["x"].tolist() for batch in data.numpy(epochs=1)] == [[0, 1, 2]]
 
 
 def test_nothing_there(tmp_path):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -37,6 +38,17 @@ def test_records_pass_untouched_in_blocks(tmp_path: Path, name: str) -> None:
     assert read(tmp_path / name) == RECORDS
     blocks = list(tfrecord.read_blocks(f"{tmp_path}/{name}", 1_000, 1 << 20, bad_rows=BadRows()))
     assert [block.num_rows for block in blocks] == [10] * 10
+
+
+@pytest.mark.parametrize("open_", [tfrecord.open_tfrecords, tfrecord.open_cut_tfrecords])
+def test_gzip_that_a_name_does_not_tell_is_read_and_noted(tmp_path: Path, open_: Any) -> None:
+    write(tmp_path / "a.tfrecord", RECORDS)
+    (tmp_path / "b.tfrecord").write_bytes(gzip.compress(write(tmp_path / "b.tfrecord", RECORDS), 0))
+    opened = open_(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=1_024))
+    found = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
+    assert [record for batch in found for record in batch.column(0).to_pylist()] == [*RECORDS, *RECORDS]
+    (note,) = opened.warnings
+    assert note.startswith(f"{tmp_path}/b.tfrecord is compressed by gzip")
 
 
 @pytest.mark.parametrize("name", ["a", "a.gz"])
