@@ -6,6 +6,7 @@ from .dataset.shards import ShardOptions as ShardOptions
 from .dataset.splits import ByColumns as ByColumns
 from .dataset.splits import ByLabel as ByLabel
 from .dataset.splits import ByName as ByName
+from .dataset.splits import ByRecord as ByRecord
 from .dataset.splits import ByTime as ByTime
 from .errors import InfeedError as InfeedError
 from .evaluation.component import Evaluator as Evaluator

@@ -6,4 +6,5 @@ example_types  Arrow types -> list kinds    schemas    one flat schema for sever
 encode         rows -> tf.Example bytes     decode     tf.Example bytes -> Python values
 splits         split rules and assignment   shards     number of shards and assignment of records
 row_filter     selection of rows            options    options of ingest
+time_formats   ISO 8601 and strptime        times      columns of times as instants
 """

@@ -1,11 +1,12 @@
-"""Assign rows to splits, by TFX's hash buckets or by one of four other rules.
+"""Assign rows to splits, by TFX's hash buckets or by one of five other rules.
 
 `Buckets` names the splits and their shares. By default, TFX's rule hashes the record or one feature. A `SplitBy`
 selects another rule:
 
+    ByRecord     TFX's hash of the record after a salt
     ByColumns    hash of some columns and a salt: rows with equal values stay together
     ByLabel      stratified: each label is divided exactly by the shares
-    ByTime       the splits in order, divided at given times
+    ByTime       the splits in order, divided at given times, as instants
     ByName       a column names the split
 """
 
@@ -26,7 +27,11 @@ from infeed.components.checks import as_tuples, refused
 from infeed.components.dataset import example_types
 from infeed.components.dataset.encode import encode_examples, encode_feature
 from infeed.components.dataset.records import values_of
+from infeed.components.dataset.time_formats import ISO, check_format
+from infeed.components.dataset.time_limits import Limit, format_advice, read_column, read_limit, shown
+from infeed.components.dataset.times import holds_times, is_text
 from infeed.components.errors import InfeedError
+from infeed.components.schema import nearest
 
 _WORD_BITS = 32  # bits of a word of the hash, so that remainder * 2^32 fits into 64 bits
 Numbers = npt.NDArray[np.int64]
@@ -64,6 +69,14 @@ class Buckets:
 
 
 @dataclass(frozen=True)
+class ByRecord:
+    """Split by the hash of a salt and the record. Another salt divides differently, and an empty one as TFX."""
+
+    salt: str
+    how: Literal["record"] = field(default="record", kw_only=True)
+
+
+@dataclass(frozen=True)
 class ByColumns:
     """Split by the hash of some columns, so that groups stay together. A null is a value like any other.
 
@@ -95,13 +108,19 @@ class ByTime:
     """Split by time: the first split takes values before the first cut, the last split those from the last cut on.
 
     Attributes:
-      column: dates, timestamps, numbers, or text that sorts by time, such as ISO dates, without nulls.
-      cuts: ascending limits, one fewer than splits, in the format of the column's values.
+      column: dates, timestamps, numbers, or text, without nulls.
+      cuts: ascending limits, one fewer than splits: ISO 8601, the column's format, or numbers for a column of numbers.
+      format: format of text: "iso" is ISO 8601, others are of `strptime`, such as "%m/%d/%Y". "epoch_s", "epoch_ms",
+        "epoch_us" and "epoch_ns" are numbers since 1970. Formats are those of `DatePart`.
     """
 
     column: str
     cuts: tuple[str, ...]
+    format: str = ISO
     how: Literal["time"] = field(default="time", kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_format(self)
 
 
 @dataclass(frozen=True)
@@ -112,7 +131,14 @@ class ByName:
     how: Literal["name"] = field(default="name", kw_only=True)
 
 
-SplitBy = ByColumns | ByLabel | ByTime | ByName
+SplitBy = ByRecord | ByColumns | ByLabel | ByTime | ByName
+
+
+def columns_of(rule: SplitBy | None) -> tuple[str, ...]:
+    """Return the columns that a rule reads. TFX's rule, None, and `ByRecord` read the whole record."""
+    if rule is None or isinstance(rule, ByRecord):
+        return ()
+    return rule.columns if isinstance(rule, ByColumns) else (rule.column,)
 
 
 def check_splits(buckets: Buckets, split_by: SplitBy | None) -> None:
@@ -141,26 +167,27 @@ def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | B
     if values.is_null(nan_is_null=True).true_count:
         raise InfeedError("a value is empty", where=where, do="filter out such rows, or use another column")
     if isinstance(split_by, ByTime):
-        return _by_time(values, split_by.cuts, where)
+        return _by_time(values, split_by, where)
     return _by_name(values, buckets.names, where)
 
 
 def assign_by_record(
-    batch: pa.RecordBatch, examples: pa.LargeBinaryArray, buckets: Buckets, *, empty_lists: bool
+    batch: pa.RecordBatch, examples: pa.LargeBinaryArray, buckets: Buckets, *, empty_lists: bool, salt: str = ""
 ) -> Numbers:
-    """Return the index into `buckets.names` of each row, by the rule of TFX's CsvExampleGen.
+    """Return the index into `buckets.names` of each row, by the rule of TFX's CsvExampleGen if `salt` is empty.
 
     TFX hashes records that have an empty list for a null. The split follows these bytes even if other bytes are
     written. `examples` is the result of `encode_examples(batch, empty_lists=empty_lists)`.
     """
     keys = values_of(examples)
+    before = salt.encode()
     missing = [column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns if column.null_count]
     if missing and not empty_lists:
         has_null = np.any(missing, axis=0)
         rows = pa.array(np.flatnonzero(has_null))
         others = values_of(encode_examples(batch.take(rows), empty_lists=True))
         keys = (next(others) if instead else key for instead, key in zip(has_null.tolist(), keys, strict=True))
-    return assign_splits(keys, buckets)
+    return assign_splits((before + bytes(key) for key in keys) if before else keys, buckets)
 
 
 def assign_by_feature(batch: pa.RecordBatch, feature: str, buckets: Buckets) -> Numbers:
@@ -196,33 +223,56 @@ def assign_splits(keys: Iterable[bytes], buckets: Buckets) -> npt.NDArray[np.int
 def column_of(batch: pa.RecordBatch, name: str, where: str) -> pa.Array:
     """Return a column. Raises InfeedError if it does not exist."""
     if name not in batch.schema.names:
-        names = ", ".join(batch.schema.names[:10])
-        raise InfeedError(f"there is no column {name!r}", where=where, do=f"use one of {names}")
+        what = f"there is no column {name!r}{nearest(name, batch.schema.names)}"
+        raise InfeedError(what, where=where, do=f"use one of {', '.join(batch.schema.names[:10])}")
     return batch.column(batch.schema.get_field_index(name))
 
 
-def _by_time(values: pa.Array, cuts: tuple[str, ...], where: str) -> Numbers:
+def _by_time(values: pa.Array, rule: ByTime, where: str) -> Numbers:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    elif pa.types.is_date(values.type):  # Arrow parses neither dates nor decimals
-        values = values.cast(pa.timestamp("us"))
-    elif pa.types.is_decimal(values.type):
+    elif pa.types.is_decimal(values.type):  # Arrow does not parse decimals
         values = values.cast(pa.float64())
-    limits = [_parse_cut(cut, values.type, where) for cut in cuts]
+    if not holds_times(values.type, rule.format):
+        return _passed(values, [_parse_cut(cut, values, where) for cut in rule.cuts], rule, where)
+    limits = [_read_cut(cut, rule, values, where) for cut in rule.cuts]
+    times = read_column(values, rule.format, limits, where, "--time-format {}")
+    return _passed(pa.array(times.micros), [pa.scalar(limit.micros) for limit in limits], rule, where)
+
+
+def _passed(values: pa.Array, limits: list[pa.Scalar], rule: ByTime, where: str) -> Numbers:
+    """Return the number of limits that each value has reached."""
     if any(pc.less(after, before).as_py() for before, after in itertools.pairwise(limits)):
-        raise InfeedError(f"the cuts {', '.join(cuts)} are not ascending", where=where, do="sort them")
+        raise InfeedError(f"the cuts {', '.join(rule.cuts)} are not ascending", where=where, do="sort them")
     passed = np.zeros(len(values), np.int64)
     for limit in limits:
         passed += pc.greater_equal(values, limit).to_numpy(zero_copy_only=False)
     return passed
 
 
-def _parse_cut(text: str, to: pa.DataType, where: str) -> pa.Scalar:
+def _read_cut(text: str, rule: ByTime, values: pa.Array, where: str) -> Limit:
+    """Read a cut of times. Raises InfeedError with a value of the column beside the cut."""
+    if limit := read_limit(text, rule.format, where):
+        return limit
+    examples = [shown(values, row) for row in range(min(len(values), 100))]
+    known = "an ISO 8601 time" if rule.format == ISO else f"a time of format {rule.format!r} or ISO 8601"
+    beside = f", for a column of type {values.type}{''.join(f' with values such as {one!r}' for one in examples[:1])}"
+    what = f"cut {text!r} is not {known}{beside}"
+    if rule.format == ISO and is_text(values.type) and not (examples and read_limit(examples[0], ISO, where)):
+        raise InfeedError(what, where=where, do=format_advice(examples or [text], "--time-format {}"))
+    raise InfeedError(what, where=where, do="write the cut such as 2020-06-01 or 2020-06-01T12:00:00Z")
+
+
+def _parse_cut(text: str, values: pa.Array, where: str) -> pa.Scalar:
+    """Parse a cut of numbers, or of another type that is not a time."""
     try:
-        return pc.cast(pa.scalar(text), to)
+        return pc.cast(pa.scalar(text), values.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        do = "use the format of the column"
-        raise InfeedError(f"cut {text!r} is not of type {to}", where=where, do=do) from error
+        what = f"cut {text!r} is not of type {values.type}"
+        if not len(values) or pa.types.is_nested(values.type):
+            raise InfeedError(what, where=where, do="use a column of times, numbers or text") from error
+        do = f"write the cut like the values of the column, such as {shown(values, 0)}"
+        raise InfeedError(what, where=where, do=do) from error
 
 
 def _by_name(values: pa.Array, names: tuple[str, ...], where: str) -> Numbers:

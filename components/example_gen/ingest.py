@@ -47,6 +47,7 @@ from infeed.components.example_gen.spills import ProcessedBatch, RunCutter, RunR
 _SCRATCH = f"infeed-ingest-{socket.gethostname()}-"
 _REJECTS = "rejects"  # folder of the rejected rows of each task
 _OFFSETS = "lines.json"
+_ANY_NUMBER = 1 << 62  # of bad rows
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Job:
             raise planning.no_rows(source.place)
         job = cls(root, dataclasses.replace(source, tasks=(), reopen=None), splits, buckets, options)
         try:
-            _check_options(job)
+            _check_options(job, source.tasks[0])
         except InfeedError as error:
             if source.sample is None:
                 raise
@@ -191,8 +192,11 @@ def clear(root: str) -> None:
         files.remove(files.join(root, folder))
 
 
-def _check_options(job: Job) -> None:
-    """Apply every option to an empty batch, so that a wrong name fails before rows are read."""
+def _check_options(job: Job, first: Task) -> None:
+    """Apply every option to an empty batch, so that a wrong name fails before rows are read.
+
+    If one fails, the first rows of `first` are tried as well, because the error then shows a value of the column.
+    """
     if job.buckets is not None:
         check_splits(job.buckets, job.options.split_by)
     elif job.options.split_by is not None:
@@ -205,7 +209,16 @@ def _check_options(job: Job) -> None:
         raise InfeedError(what, where="balance", do=f"use one of {', '.join(job.splits)}")
     schema = job.source.schema
     empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-    rows = choose_rows(empty, job.options, "", BadRows())
+    try:
+        _try_options(empty, job)
+    except InfeedError:
+        with suppress(StopIteration):
+            _try_options(next(_read(first, job, BadRows("reject", _ANY_NUMBER))), job)
+        raise
+
+
+def _try_options(batch: pa.RecordBatch, job: Job) -> None:
+    rows = choose_rows(batch, job.options, "", BadRows("reject", _ANY_NUMBER))
     _process(rows, None if job.buckets else job.splits[0], job)
 
 

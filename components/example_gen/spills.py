@@ -19,7 +19,7 @@ from infeed.components.dataset import files, splits
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import data_of
-from infeed.components.dataset.splits import Buckets, ByLabel
+from infeed.components.dataset.splits import Buckets, ByLabel, ByRecord
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import choose_columns
 
@@ -86,12 +86,14 @@ def process_batch(
         examples = encode_examples(written, empty_lists=options.compat == "tfx")
     rows: RowsBySplit = {split: np.arange(len(examples))}
     if split is None and buckets is not None and not isinstance(options.split_by, ByLabel):
-        if options.split_by is not None:
-            assigned = splits.assign_rows(batch, buckets, options.split_by)
-        elif buckets.feature is not None:
+        rule = options.split_by or ByRecord("")
+        if buckets.feature is not None:
             assigned = splits.assign_by_feature(batch, buckets.feature, buckets)
+        elif isinstance(rule, ByRecord):
+            empty_lists = options.compat == "tfx"
+            assigned = splits.assign_by_record(written, examples, buckets, empty_lists=empty_lists, salt=rule.salt)
         else:
-            assigned = splits.assign_by_record(written, examples, buckets, empty_lists=options.compat == "tfx")
+            assigned = splits.assign_rows(batch, buckets, rule)
         rows = {name: np.flatnonzero(assigned == number) for number, name in enumerate(buckets.names)}
     return ProcessedBatch(written, examples, rows, strata_of_rows(batch, options.strata))
 

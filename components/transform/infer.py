@@ -18,9 +18,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.time_formats import ISO, formats_of
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.clean import LowerCase, Tokens
-from infeed.components.transform.kinds.dates import DatePart, pieces_of, regex_of
+from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.encode import Vocabulary
 from infeed.components.transform.kinds.label import Label, Task
 from infeed.components.transform.kinds.scale import ZScore
@@ -43,9 +44,6 @@ _WORDS_OF_A_SENTENCE = 4
 _MOST = 0.8
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d.*)?")
 _AMOUNT = re.compile(r"[-+(]?\s*[$€£¥]?\s*\d{1,3}([,' ]?\d{3})*([.,]\d+)?\s*(%|[$€£¥]|[A-Z]{3})?\)?")
-_DAYS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y")
-_TIMES = ("", " %H:%M", " %H:%M:%S")
-_FORMATS = ("iso", *(day + time for day in _DAYS for time in _TIMES))
 
 
 class Proposal(NamedTuple):
@@ -257,10 +255,8 @@ def look_at(values: Sequence[bytes]) -> TextLook:
 
 def _format_of(dates: Sequence[str]) -> str:
     """Return the only format that matches all dates, or "" if there is none or day and month are ambiguous."""
-    texts = [text.lower() for text in dates]
-    patterns = {form: re.compile(regex_of(pieces_of(form))) for form in _FORMATS}
-    fits = [form for form, pattern in patterns.items() if all(pattern.fullmatch(text) for text in texts)]
-    return fits[0] if "iso" in fits or len(fits) == 1 else ""
+    fits = formats_of(dates)
+    return fits[0] if ISO in fits or len(fits) == 1 else ""
 
 
 def is_number(text: str) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
@@ -99,8 +100,19 @@ def summary(manifest: Manifest, output: str, seconds: float) -> str:
         lines.append(f"  balanced: {manifest.balanced.repeated:,} repeated, {manifest.balanced.dropped:,} dropped")
     empty = [name for name, split in manifest.splits.items() if not split.records]
     if empty and manifest.rows_read:
-        lines.append(
-            f"  warning: {' and '.join(empty)} holds no record: so few rows, divided by their hash, may miss it"
-        )
+        lines.append(f"  warning: {' and '.join(empty)} holds no record: {_why_empty(manifest.options)}")
     lines += [f"  warning: {warning}" for warning in manifest.warnings]
     return "\n".join(lines)
+
+
+def _why_empty(options: Mapping[str, Any]) -> str:
+    """Return why a split may be empty, by the rule that divides the rows."""
+    rule = options.get("split_by") or {}
+    match rule.get("how"):
+        case "time":
+            return f"no {rule['column']} is in its part of the time, divided at {', '.join(rule['cuts'])}"
+        case "name":
+            return f"no {rule['column']} names it"
+        case "label":
+            return f"every {rule['column']} has too few rows for it"
+    return "so few rows, divided by their hash, may miss it"

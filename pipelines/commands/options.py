@@ -86,6 +86,12 @@ def project_options(command: Any) -> Any:
         click.option(
             "--root", type=OutputFolder(), help="Folder for all outputs.  [default: runs/NAME]", metavar="DIR"
         ),
+        click.option(
+            "--seed",
+            type=click.IntRange(min=0),
+            help="Seed of splits, shuffles and training: another seed divides the rows differently.  [default: 0]",
+            metavar="N",
+        ),
         training_options,
         ingest_options,
     ]

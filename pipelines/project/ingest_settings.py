@@ -16,15 +16,16 @@ from infeed.components.annotations import Count, Placeholder, Positive, help_of
 from infeed.components.checks import check_fields
 from infeed.components.dataset.options import Balance, Compat, Compression, IngestOptions, Level, OnBadRow, Sampling
 from infeed.components.dataset.shards import ShardOptions
-from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByTime, SplitBy
+from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByRecord, ByTime, SplitBy
+from infeed.components.dataset.time_formats import ISO, check_format
 from infeed.components.errors import InfeedError, OptionError
 
 Column = Annotated[str, Placeholder("COLUMN")]
 Columns = Annotated[tuple[str, ...], Placeholder("COLUMN")]
 
-RULES = ("split_by", "split_salt", "split_label", "split_time", "cut", "split_name")
+RULES = ("split_by", "split_salt", "split_label", "split_time", "cut", "time_format", "split_name")
 _LISTS = ("split", "split_by", "cut", "columns", "drop", "balance_split", "required")
-_NEEDS = {"cut": "split_time", "split_salt": "split_by"}
+_NEEDS = {"cut": "split_time", "time_format": "split_time"}
 _ALSO = {"splits": "split", "cuts": "cut"}  # names in the Python API
 
 
@@ -35,10 +36,11 @@ class IngestSettings:
     Attributes:
       split: split and its share; by default train=2 and eval=1, in a pipeline train, eval and test that fit the rows.
       split_by: column whose equal values keep rows in one split; rows agree in all such columns.
-      split_salt: text that changes which rows fall into which split.
+      split_salt: text that changes which rows fall into which split, if a hash of the rows or of `split_by` divides.
       split_label: column to stratify the splits by.
       split_time: column of times to split by; needs `cut`.
-      cut: time at which the next split begins.
+      cut: time at which the next split begins, in ISO 8601 or in the format of the column.
+      time_format: format of `split_time` if it is not ISO 8601, such as %m/%d/%Y, or epoch_s for seconds since 1970.
       split_name: column that names the split of each row.
       balance: column whose classes are balanced.
       balance_by: balance by repeating rows (over) or dropping rows (under).
@@ -57,6 +59,7 @@ class IngestSettings:
     split_label: Column | None = None
     split_time: Column | None = None
     cut: Annotated[tuple[str, ...], Placeholder("TIME")] = ()
+    time_format: Annotated[str | None, Placeholder("FORMAT")] = None
     split_name: Column | None = None
     columns: Annotated[tuple[str, ...] | None, Placeholder("A,B,...")] = None
     drop: Columns = ()
@@ -80,6 +83,7 @@ class IngestSettings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_format(self, "time_format")
 
     @property
     def options(self) -> IngestOptions:
@@ -107,11 +111,17 @@ class IngestSettings:
         return {name: int(share or 1) for name, _, share in shares} or None
 
     @property
+    def _by_hash(self) -> ByColumns | ByRecord | None:
+        if self.split_by:
+            return ByColumns(self.split_by, self.split_salt)
+        return ByRecord(self.split_salt) if self.split_salt else None
+
+    @property
     def _rules(self) -> list[SplitBy]:
         rules: list[SplitBy | None] = [
-            ByColumns(self.split_by, self.split_salt) if self.split_by else None,
+            self._by_hash,
             ByLabel(self.split_label) if self.split_label else None,
-            ByTime(self.split_time, self.cut) if self.split_time else None,
+            ByTime(self.split_time, self.cut, self.time_format or ISO) if self.split_time else None,
             ByName(self.split_name) if self.split_name else None,
         ]
         return [rule for rule in rules if rule]

@@ -31,7 +31,7 @@ from infeed.pipelines.project.decisions import choose_blessing, choose_schedule,
 from infeed.pipelines.project.ingest_settings import IngestSettings, over, read_ingest
 from infeed.pipelines.project.leak_notes import LeaksInUse, check_spread, spread_notes
 from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
-from infeed.pipelines.project.splits import shares_of, splits_note, stratified, trained_on
+from infeed.pipelines.project.splits import shares_of, splits_note, stratified, trained_on, with_seed
 from infeed.pipelines.project.survey import survey_images, survey_table, with_label
 from infeed.pipelines.surveys import (
     IMAGE_COLUMNS,
@@ -74,6 +74,7 @@ class Overrides:
     strict: bool | None = None
     resize: Resize | None = None
     root: str | None = None
+    seed: int | None = None  # of splits, shuffles and training
     train: Mapping[str, Any] = field(default_factory=dict)
     ingest: Mapping[str, Any] = field(default_factory=dict)
 
@@ -119,12 +120,14 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     _check_label(features, label, blessing, own=function is not None)
     schema.check_known(settings.train, [*_names(TrainOptions), *_names(FeedOptions)], "train")
     shares = shares_of(survey, asked, ingest)
-    ingest = stratified(survey, label, shares, ingest)
+    ingest = with_seed(stratified(survey, label, shares, ingest), given.seed or 0, shares)
     leaks = LeaksInUse(survey, features, function, by_survey, keep)
     if settings.strict if given.strict is None else given.strict:
         leaks.check(data)
         check_spread(survey, ingest.split_by, keep, data)
-    said = {"source_options": {source: source_options} if source_options else {}, **settings.train, **given.train}
+    seed = {} if given.seed is None else {"seed": given.seed}
+    formats = {source: source_options} if source_options else {}
+    said = {"source_options": formats, **settings.train, **seed, **given.train}
     train, schedule = choose_schedule(survey, trained_on(survey, shares), said)
     return PipelineConfig(
         name=name,

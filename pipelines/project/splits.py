@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from infeed.components.dataset import splits
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets, ByColumns, ByLabel, ByName, ByTime, SplitBy, check_splits
 from infeed.components.errors import InfeedError
@@ -106,6 +107,20 @@ def stratified(survey: Survey, label: str, shares: Mapping[str, int], options: I
     return replace(options, split_by=ByLabel(label))
 
 
+def with_seed(options: IngestOptions, seed: int, shares: Mapping[str, int]) -> IngestOptions:
+    """Divide and shuffle the rows differently for each seed; the seed 0 changes nothing.
+
+    A salt and a shuffle seed of the options take precedence. `shares` is empty if the input is divided already.
+    """
+    rule = options.split_by
+    if seed and isinstance(rule, ByColumns) and not rule.salt:
+        rule = replace(rule, salt=str(seed))
+    elif seed and rule is None and shares:
+        rule = splits.ByRecord(str(seed))
+    shuffle_seed = seed if options.shuffle_seed == 0 else options.shuffle_seed  # None keeps the order of the input
+    return replace(options, split_by=rule, shuffle_seed=shuffle_seed)
+
+
 def trained_on(survey: Survey, shares: Mapping[str, int]) -> int:
     """Estimate the number of training rows."""
     return round(survey.undivided * shares[TRAIN] / sum(shares.values())) if shares else survey.undivided
@@ -124,7 +139,7 @@ def splits_note(survey: Survey, shares: Mapping[str, int], options: IngestOption
         words += f"; each has its share of every {rule.column}"
     elif isinstance(rule, ByTime):
         words += f"; rows go by the time in {rule.column}"
-    elif rule:
+    elif isinstance(rule, ByName):
         words += f"; {rule.column} names them"
     if TEST not in names:
         return "splits", words

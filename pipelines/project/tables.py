@@ -28,7 +28,7 @@ from infeed.components import limits, schema, user_code
 from infeed.components.dataset import example_types, files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
-from infeed.components.dataset.splits import ByColumns
+from infeed.components.dataset.splits import columns_of
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import (
@@ -373,12 +373,11 @@ class Table:
 def check_named(names: Collection[str], options: IngestOptions) -> None:
     """Raise InfeedError if the options name a column that the table lacks."""
     rule = options.split_by
-    by = rule.columns if isinstance(rule, ByColumns) else (rule.column,) if rule else ()
     asked = {
         "columns to keep": options.columns or (),
         "columns to drop": options.drop,
         "required columns": options.required,
-        f"split by {rule.how}" if rule else "": by,
+        f"split by {rule.how}" if rule else "": columns_of(rule),
         "balance": (options.balance.label,) if options.balance else (),
     }
     for where, columns in asked.items():

@@ -16,7 +16,7 @@ from infeed.components.annotations import hints_of
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.spans import Spans
-from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByTime
+from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByRecord, ByTime
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.bigquery import BigQueryOptions
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
@@ -58,7 +58,7 @@ from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
 pytestmark = pytest.mark.slow  # many examples
 
 SMALLEST = [
-    *(Balance("y"), ByColumns(("a",)), ByLabel("y"), ByName("split"), ByTime("day", ("2020",))),
+    *(Balance("y"), ByColumns(("a",)), ByLabel("y"), ByName("split"), ByRecord("b"), ByTime("day", ("2020",))),
     *(IngestOptions(), ShardOptions(), Spans("{SPAN}")),
     *(
         BigQueryOptions(),

@@ -127,7 +127,17 @@ NO_PATHS = {
         "--label",
     ),
     *("--leave", "--name", "--namespace", "--parameter", "--region", "--required", "--runner", "--service-account"),
-    *("--set", "--signature", "--split", "--split-by", "--split-label", "--split-name", "--split-salt", "--split-time"),
+    *(
+        "--set",
+        "--signature",
+        "--split",
+        "--split-by",
+        "--split-label",
+        "--split-name",
+        "--split-salt",
+        "--split-time",
+        "--time-format",
+    ),
     *("--splits", "--strategy", "--tag", "--why", "TEMPLATE", "submit --project"),
     *("--cron", "cancel --project", "RUN"),
 }

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from infeed.components.dataset import example_types, records, row_filter
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.splits import ByColumns
+from infeed.components.dataset.splits import columns_of
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, FilePart, Findings, OpenedSource, Read
 from infeed.components.example_gen.sources.tfrecord import RecordStretch, paths_of, read_blocks
@@ -77,10 +77,9 @@ def _wanted(options: IngestOptions, partition_feature: str | None) -> set[str] |
     filtered = row_filter.columns_of(options.filter) if options.filter else frozenset[str]()
     if filtered is None:
         return None
-    by = options.split_by
-    split = by.columns if isinstance(by, ByColumns) else (by.column,) if by else ()
     others = (partition_feature, options.balance and options.balance.label)
-    return {*filtered, *split, *options.required, *options.labeled, *(name for name in others if name)}
+    split, named = columns_of(options.split_by), (*options.required, *options.labeled)
+    return {*filtered, *split, *named, *(name for name in others if name)}
 
 
 @dataclass

@@ -11,18 +11,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-SECOND = 1_000_000
-DAY = 86_400 * SECOND
-_FIRST, _LAST = -719_162 * DAY, 2_932_897 * DAY  # 0001-01-01, and the day after 9999-12-31
+from infeed.components.dataset.time_formats import DAY, EPOCHS, FIRST, LAST, MONTHS
 
-# Microseconds in one unit of an epoch: multiply, then divide.
-_EPOCHS: Mapping[str, tuple[int, int]] = {
-    "epoch_s": (SECOND, 1),
-    "epoch_ms": (1_000, 1),
-    "epoch_us": (1, 1),
-    "epoch_ns": (1, 1_000),
-}
+SECOND = 1_000_000
 
 
 class Times(NamedTuple):
@@ -46,9 +37,9 @@ def from_epoch(numbers: tf.Tensor, unit: str) -> Times:
     Numbers are int64, or float32, which is exact to 64 seconds for a current "epoch_s". NaN, infinity and times outside
     the calendar are invalid.
     """
-    multiply, divide = _EPOCHS[unit]
+    multiply, divide = EPOCHS[unit]
     # int64 holds the nanoseconds of 1677 to 2262 alone.
-    least, beyond = max(_FIRST * divide // multiply, tf.int64.min), min(_LAST * divide // multiply, tf.int64.max)
+    least, beyond = max(FIRST * divide // multiply, tf.int64.min), min(LAST * divide // multiply, tf.int64.max)
     valid = (numbers >= tf.constant(least, numbers.dtype)) & (numbers < tf.constant(beyond, numbers.dtype))  # no NaN
     numbers = tf.where(valid, numbers, tf.zeros_like(numbers))
     if numbers.dtype.is_floating:
@@ -60,7 +51,7 @@ def from_epoch(numbers: tf.Tensor, unit: str) -> Times:
 
 def in_calendar(micros: tf.Tensor) -> tf.Tensor:
     """Return whether times are within the years 1 to 9999."""
-    return (micros >= _FIRST) & (micros < _LAST)
+    return (micros >= FIRST) & (micros < LAST)
 
 
 def days_from_civil(year: tf.Tensor, month: tf.Tensor, day: tf.Tensor) -> tf.Tensor:
@@ -159,12 +150,12 @@ def parse(texts: tf.Tensor, whole: str, parts: Mapping[str, str]) -> Times:
     return Times(tf.where(valid, micros, 0), valid)
 
 
-def _number(held: Mapping[str, tf.Tensor], directive: str) -> tf.Tensor | int:
-    """Return int64, 0 for an empty group."""
+def _number(held: Mapping[str, tf.Tensor], directive: str, default: int = 0) -> tf.Tensor:
+    """Return int64, `default` for an empty group and for a directive that the format lacks."""
     if directive not in held:
-        return 0
+        return tf.constant(default, tf.int64)
     text = held[directive]
-    return tf.strings.to_number(tf.where(text == "", "0", text), tf.int64)
+    return tf.strings.to_number(tf.where(text == "", str(default), text), tf.int64)
 
 
 def _days_of(held: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
@@ -176,12 +167,12 @@ def _days_of(held: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         first = days_from_civil(year, tf.ones_like(year), tf.ones_like(year))
         days = first + _number(held, "j") - 1
         return days, (civil_from_days(days).year == year) & (year >= 1)
-    if "m" in held:
-        month = _number(held, "m")
+    if name := {"b", "B"} & set(held):
+        short = tf.strings.substr(held[name.pop()], 0, 3)
+        month = tf.argmax(tf.cast(short[..., tf.newaxis] == tf.constant(MONTHS), tf.int8), -1) + 1
     else:
-        name = tf.strings.substr(held["B" if "B" in held else "b"], 0, 3)
-        month = tf.argmax(tf.cast(name[..., tf.newaxis] == tf.constant(MONTHS), tf.int8), -1) + 1
-    day = _number(held, "d")
+        month = _number(held, "m", 1)
+    month, day = tf.broadcast_to(month, tf.shape(year)), tf.broadcast_to(_number(held, "d", 1), tf.shape(year))
     days = days_from_civil(year, month, day)
     back = civil_from_days(days)  # the 30th of February comes back as a day of March
     return days, (back.month == month) & (back.day == day) & (year >= 1)

@@ -98,10 +98,96 @@ DAYS = [datetime.date(2020, 1, day) for day in (1, 2, 3, 4)]
         ([0.5, 2.0, 2.5, 9.0], ("2.0", "3")),
         (pa.array([Decimal("0.50"), Decimal("2.00"), Decimal("2.50"), Decimal("9.00")]), ("2", "3.1")),
         (pa.array(["2020", "2021", "2021", "2022"]).dictionary_encode(), ("2021", "2022")),
+        (["2020-12", "2021-01", "2021-02-01T00:00", "2022-01-01"], ("2021-01", "2021-12")),
+        (pa.array(DAYS).cast(pa.timestamp("ns", "UTC")), ("2020-01-02T01:00+01:00", "2020-01-04T00:00:00Z")),
+        (
+            ["2020-01-02T05:29+00:30", "2020-01-02T00:00-05:00", "2020-01-02T23:00-05:00", "2020-01-03T05:00Z"],
+            ("2020-01-02T05:00Z", "2020-01-03T00:00-05:00"),
+        ),
     ],
 )
 def test_time_is_cut_before_each_given_moment(values: Any, cuts: tuple[str, ...]) -> None:
     assert assign.assign_rows(batch(when=values), THREE, ByTime("when", cuts)).tolist() == [0, 1, 1, 2]
+
+
+OFFSETS = st.integers(-1_439, 1_439).map(lambda minutes: datetime.timezone(datetime.timedelta(minutes=minutes)))
+NEAR = st.datetimes(datetime.datetime(2020, 5, 30), datetime.datetime(2020, 6, 3), timezones=OFFSETS)
+
+
+@given(st.lists(NEAR, min_size=1, max_size=30), st.lists(NEAR, min_size=2, max_size=2))
+def test_a_split_by_time_compares_instants_as_python_does(
+    instants: list[datetime.datetime], cuts: list[datetime.datetime]
+) -> None:
+    cuts = sorted(cuts)
+    rule = ByTime("when", tuple(cut.isoformat() for cut in cuts))
+    right = [sum(instant >= cut for cut in cuts) for instant in instants]
+    assert assign.assign_rows(batch(when=[one.isoformat() for one in instants]), THREE, rule).tolist() == right
+
+
+SPREAD = [datetime.datetime(2019, 11, 15) + datetime.timedelta(days=23 * number) for number in range(24)]
+
+
+@pytest.mark.parametrize(
+    ("form", "cut"),
+    [
+        ("%m/%d/%Y", "06/01/2020"),
+        ("%d.%m.%Y", "2020-06-01"),
+        ("%b %d, %Y", "Jun 1, 2020"),
+        ("%d %B %Y", "2020-06"),
+        ("%Y/%m/%d %I:%M %p", "2020-06-01T00:00"),
+    ],
+)
+def test_text_is_split_by_its_format(form: str, cut: str) -> None:
+    texts = [day.strftime(form) for day in SPREAD]
+    found = assign.assign_rows(batch(when=texts), HALVES, ByTime("when", (cut,), form)).tolist()
+    assert found == [int(day >= datetime.datetime(2020, 6, 1)) for day in SPREAD]
+
+
+@pytest.mark.parametrize("form", ["%m/%d/%Y", "%d.%m.%Y", "%b %d, %Y", "%d %B %Y", "%-d.%-m.%Y"])
+@pytest.mark.parametrize("iso", [True, False])
+def test_text_of_another_form_than_iso_is_refused_without_its_format(form: str, iso: bool) -> None:
+    texts, cut = [day.strftime(form) for day in SPREAD], datetime.date(2020, 6, 1)
+    written = cut.isoformat() if iso else cut.strftime(form)
+    with pytest.raises(InfeedError, match=r"ISO 8601") as raised:
+        assign.assign_rows(batch(when=texts), HALVES, ByTime("when", (written,)))
+    assert raised.value.where == "split by column 'when'"
+    assert texts[0] in raised.value.what
+    assert written in raised.value.what
+    assert f"--time-format {form.replace('-', '')!r}" in raised.value.do
+
+
+def test_numbers_have_a_format_too() -> None:
+    days = batch(day=[20200531, 20200601], seconds=[1_590_969_599, 1_590_969_600])
+    for rule in (ByTime("day", ("2020-06-01",), "%Y%m%d"), ByTime("seconds", ("2020-06-01",), "epoch_s")):
+        assert assign.assign_rows(days, HALVES, rule).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "cut", "fix"),
+    [
+        (["2020-06-01T00:00-05:00"], "2020-06-01", "2020-06-01T00:00:00Z"),
+        (["2020-06-01", "2020-06-01T00:00Z"], "2020-06-01", "2020-06-01T00:00:00Z"),
+        (["2020-06-01"], "2020-06-01T02:00+01:00", "2020-06-01T01:00:00"),
+        (pa.array([0], pa.timestamp("us", "America/New_York")), "2020-06-01", "2020-06-01T00:00:00Z"),
+        (pa.array([0], pa.timestamp("ms")), "2020-06-01Z", "2020-06-01"),
+        (pa.array([0], pa.timestamp("ms")), "soon", "2020-06-01"),
+        (["2020-06-01", "06/02/2020"], "2020-06-01", "%m/%d/%Y"),
+        ([20200601], "2020-06-01", "20200601"),
+    ],
+)
+def test_a_cut_of_another_form_than_the_column_names_one_that_fits(values: Any, cut: str, fix: str) -> None:
+    with pytest.raises(InfeedError) as raised:
+        assign.assign_rows(batch(when=values), HALVES, ByTime("when", (cut,)))
+    assert raised.value.where == "split by column 'when'"
+    assert cut in raised.value.what
+    assert fix in raised.value.do
+
+
+def test_a_format_that_does_not_fit_is_named() -> None:
+    with pytest.raises(InfeedError, match=r"'31/05/2020'.*'%m/%d/%Y'"):
+        assign.assign_rows(batch(when=["31/05/2020"]), HALVES, ByTime("when", ("06/01/2020",), "%m/%d/%Y"))
+    with pytest.raises(InfeedError, match="'%Q'"):
+        ByTime("when", ("2020",), "%Q")
 
 
 def test_a_column_names_the_split() -> None:

@@ -20,7 +20,7 @@ from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejec
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.reading import manifest_of
 from infeed.components.dataset.shards import ShardOptions
-from infeed.components.dataset.splits import Buckets, ByLabel, ByName, ByTime
+from infeed.components.dataset.splits import Buckets, ByLabel, ByName, ByRecord, ByTime, SplitBy
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest, planning, shuffle
 from infeed.components.example_gen.ingest import Job
@@ -240,6 +240,24 @@ def test_stratified_splits_have_their_share_of_every_label(job: MakeJob, read_sp
     assert labels["eval"] == dict.fromkeys(range(90), 1)
 
 
+def test_a_salt_divides_records_otherwise_and_none_as_tfx_does(job: MakeJob, read_split: ReadSplit) -> None:
+    def trained(split_by: SplitBy | None) -> list[int]:
+        one = job(table(), many_shards(split_by=split_by, shuffle_seed=None))
+        ingest.ingest(table().tasks, one)
+        return rows_of(read_split(one.root, "train"))
+
+    plain, salted, other = (trained(rule) for rule in (None, ByRecord("b"), ByRecord("c")))
+    assert trained(ByRecord("")) == plain
+    assert trained(ByRecord("b")) == salted
+    assert len({tuple(rows) for rows in (plain, salted, other)}) == 3
+    assert all(150 < len(rows) < 250 for rows in (plain, salted, other))  # two thirds of 300
+
+
+def test_an_option_of_another_type_shows_a_value_of_the_column(job: MakeJob) -> None:
+    with pytest.raises(InfeedError, match=r"'1' is not a number.* int64, with values such as 0"):
+        job(table(), many_shards(filter="row > '1'"))
+
+
 def test_splits_cut_by_time(job: MakeJob, read_split: ReadSplit) -> None:
     one = job(table(), many_shards(split_by=ByTime("row", ("120",)), shuffle_seed=None))
     ingest.ingest(table().tasks, one)
@@ -315,7 +333,7 @@ def test_too_many_bad_rows_leave_nothing(job: MakeJob, options: dict[str, Any], 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"filter": "rwo > 1"}, "the filter does not fit"),
+        ({"filter": "rwo > 1"}, "no column .rwo."),
         ({"columns": ("row", "rwo")}, r"(?s)no column 'rwo'.*columns to keep.*use one of row, text"),
         ({"split_by": ByName("usage")}, "no column 'usage'"),
         ({"split_by": ByTime("row", ("1", "2"))}, "2 cuts for the splits train, eval"),

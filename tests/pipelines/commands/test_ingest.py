@@ -168,7 +168,7 @@ def test_rows_without_a_required_value_are_set_aside_and_counted(tmp_path: Path)
     ("arguments", "message"),
     [
         (["nowhere", "out"], r"no such file or folder"),
-        (["{trips}", "out", "--filter", "fair > 1"], "the filter does not fit"),
+        (["{trips}", "out", "--filter", "fair > 1"], "no column 'fair'"),
         (["{trips}", "out", "--split", "train=many"], "share 'many'"),
         (["{trips}", "out", "--split-by", "user", "--split-label", "label"], "split by columns and by label"),
         (["{trips}", "out", "--set", "delimiter"], "no value in 'delimiter'"),

@@ -24,6 +24,7 @@ def manifest(**changes: Any) -> Any:
         "rejected": SimpleNamespace(rows=0, file="rejected.jsonl"),
         "balanced": SimpleNamespace(repeated=0, dropped=0),
         "warnings": (),
+        "options": {},
     }
     return SimpleNamespace(**{**told, **changes})
 
@@ -37,6 +38,24 @@ def test_a_summary_has_a_line_for_each_split_and_nothing_is_lost_in_silence(gold
         warnings=("a column is empty",),
     )
     golden("ingest.txt", "".join(f"{summary(one, 'out', 1.5)}\n" for one in (manifest(), lacking)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        (None, "hash"),
+        ({"how": "record", "salt": "b"}, "hash"),
+        ({"how": "time", "column": "day", "cuts": ["2031"]}, "no day is in its part of the time, divided at 2031"),
+        ({"how": "name", "column": "usage"}, "no usage names it"),
+        ({"how": "label", "column": "y"}, "every y has too few rows"),
+    ],
+)
+def test_an_empty_split_is_explained_by_the_rule(rule: Any, reason: str) -> None:
+    empty = SimpleNamespace(records=0, bytes=0, shards=[1], reason="by size")
+    told = summary(manifest(splits={"eval": empty}, options={"split_by": rule}), "out", 1.5)
+    assert "eval holds no record" in told
+    assert reason in told
+    assert ("hash" in told) == (reason == "hash")
 
 
 def test_nothing_is_drawn_where_nobody_looks() -> None:

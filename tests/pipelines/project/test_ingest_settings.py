@@ -10,7 +10,7 @@ import pytest
 
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardOptions
-from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByTime
+from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByRecord, ByTime
 from infeed.components.errors import InfeedError
 from infeed.pipelines.project.ingest_settings import over, read_ingest
 
@@ -25,6 +25,11 @@ def test_nothing_said_is_the_default() -> None:
     [
         ({"split_by": "user"}, {"split_by": ByColumns(("user",))}),
         ({"split_by": ["user", "day"], "split_salt": "b"}, {"split_by": ByColumns(("user", "day"), "b")}),
+        ({"split_salt": "b"}, {"split_by": ByRecord("b")}),
+        (
+            {"split_time": "day", "cut": "06/01/2020", "time_format": "%m/%d/%Y"},
+            {"split_by": ByTime("day", ("06/01/2020",), "%m/%d/%Y")},
+        ),
         ({"split_label": "y"}, {"split_by": ByLabel("y")}),
         ({"split_time": "day", "cut": datetime.date(2020, 6, 1)}, {"split_by": ByTime("day", ("2020-06-01",))}),
         ({"split_time": "year", "cuts": [2020]}, {"split_by": ByTime("year", ("2020",))}),
@@ -57,6 +62,9 @@ def test_splits_are_named_with_their_shares(split: Any) -> None:
         ({"split": ["train=many"]}, "ingest.split train=many", "'many'"),
         ({"split": ["a", "a"]}, "ingest.split", "'a'"),
         ({"cut": "2020"}, "", "ingest.cut without ingest.split_time"),
+        ({"time_format": "%Y"}, "", "ingest.time_format without ingest.split_time"),
+        ({"split_time": "day", "cut": "1", "time_format": "%Q"}, "ingest.time_format", "'%Q'"),
+        ({"split_salt": "b", "split_label": "y"}, "ingest", "by record and by label"),
         ({"split_by": "a", "split_label": "b"}, "ingest", "by columns and by label"),
         ({"compat": "tf"}, "ingest.compat", "'tf'"),
     ],

@@ -154,6 +154,15 @@ def test_the_command_line_overrides_the_file(project):
     assert config.root.endswith("/elsewhere")
 
 
+def test_a_seed_divides_shuffles_and_trains_otherwise(project):
+    plain, seeded = resolved(project), resolved(project, seed=7)
+    assert (plain.ingest.shuffle_seed, plain.train.feed.seed) == (0, 0)
+    assert (seeded.ingest.shuffle_seed, seeded.train.feed.seed) == (7, 7)
+    add(project, "train: {seed: 3}")
+    assert resolved(project).train.feed.seed == 3
+    assert resolved(project, seed=7).train.feed.seed == 7
+
+
 def test_each_data_set_gets_a_pipeline_of_its_own(project):
     (project / "other.csv").write_text("x,y\n" + "1,no\n2,yes\n" * 10)
     assert resolved(project, data=str(project / "other.csv")).name == f"{project.name}-other"

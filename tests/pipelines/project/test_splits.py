@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.splits import ByColumns, ByLabel, ByTime
+from infeed.components.dataset.splits import ByColumns, ByLabel, ByRecord, ByTime
 from infeed.components.errors import InfeedError
 from infeed.pipelines.project.ingest_settings import read_ingest
-from infeed.pipelines.project.splits import choose_shares, shares_of, splits_note, stratified, trained_on
+from infeed.pipelines.project.splits import choose_shares, shares_of, splits_note, stratified, trained_on, with_seed
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
 LABEL = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)
@@ -109,6 +109,24 @@ def test_the_rows_to_train_on_are_a_share_of_those_that_are_divided() -> None:
     assert trained_on(table(300), {"train": 2, "eval": 1}) == 200
     assert trained_on(table(300, rows_of={"train": 200}), {"train": 16, "eval": 4}) == 160
     assert trained_on(table(300, rows_of={"train": 200}), {}) == 200
+
+
+@pytest.mark.parametrize(
+    ("given", "shares", "seed", "right"),
+    [
+        ({}, {"train": 1}, 7, {"split_by": ByRecord("7"), "shuffle_seed": 7}),
+        ({}, {}, 7, {"shuffle_seed": 7}),  # the files are the splits
+        ({"split_by": ByColumns(("u",))}, {"train": 1}, 7, {"split_by": ByColumns(("u",), "7"), "shuffle_seed": 7}),
+        ({"split_by": ByColumns(("u",), "b"), "shuffle_seed": 3}, {"train": 1}, 7, {}),
+        ({"split_by": ByRecord("b"), "shuffle_seed": None}, {"train": 1}, 7, {}),
+        ({"split_by": ByLabel("y")}, {"train": 1}, 7, {"shuffle_seed": 7}),
+        ({}, {"train": 1}, 0, {}),
+    ],
+)
+def test_another_seed_divides_and_shuffles_otherwise(
+    given: dict[str, Any], shares: dict[str, int], seed: int, right: dict[str, Any]
+) -> None:
+    assert with_seed(IngestOptions(**given), seed, shares) == IngestOptions(**{**given, **right})
 
 
 def test_the_note_says_what_each_split_is_for_and_warns_of_few_rows() -> None:

@@ -1,0 +1,98 @@
+"""Compare a column of times with limits as instants: the cuts of a split, and `time()` in a filter.
+
+A value or a limit that is no time is an error, and so is a comparison of times with and without an offset from UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from infeed.components.dataset.time_formats import EPOCHS, ISO, formats_of
+from infeed.components.dataset.times import Instants, is_text, parse, times_of
+from infeed.components.errors import InfeedError
+
+_FINER = re.compile(r"[.,]\d{6}0*[1-9]")  # a fraction with digits below a microsecond
+_SHOWN = 3  # formats in an error
+_SAMPLE = 100  # values that narrow the formats down
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A time to compare with.
+
+    Attributes:
+      text: the limit as the user wrote it.
+      micros: microseconds since 1970-01-01T00:00 UTC.
+      has_offset: whether the text has an offset from UTC.
+    """
+
+    text: str
+    micros: int
+    has_offset: bool
+
+
+def read_limit(text: str, form: str, where: str) -> Limit | None:
+    """Read a limit in the format `form` or, failing that, in ISO 8601. None if the text has neither form."""
+    for known in dict.fromkeys([form, ISO]):
+        times = None if known in EPOCHS else parse(pa.array([text]), known)
+        if times and times.valid[0]:
+            if _FINER.search(text):
+                raise InfeedError(f"{text!r} is finer than a microsecond", where=where, do="leave out further digits")
+            return Limit(text, int(times.micros[0]), bool(times.has_offset[0]))
+    return None
+
+
+def read_column(values: pa.Array, form: str, limits: Sequence[Limit], where: str, usage: str) -> Instants:
+    """Read a column of times, see `times_of`, to compare it with limits.
+
+    Args:
+      usage: how to give a format here, with {} for the format.
+
+    Raises InfeedError for a value that is no time, and if a value has an offset from UTC and a limit has none, or the
+    reverse. Nulls are not valid, and no error.
+    """
+    times = times_of(values, form)
+    wrong = np.flatnonzero(~times.valid & ~np.asarray(values.is_null(), bool))
+    if len(wrong):
+        examples = [shown(values, row) for row in wrong[:_SAMPLE].tolist()]
+        known = "an ISO 8601 time" if form == ISO else f"a time of format {form!r}"
+        what = f"{examples[0]!r} is not {known}{''.join(f', but {limit.text!r} is' for limit in limits[:1])}"
+        raise InfeedError(what, where=where, do=format_advice(examples, usage))
+    for limit in limits:
+        _check_offsets(values, times, limit, where)
+    return times
+
+
+def _check_offsets(values: pa.Array, times: Instants, limit: Limit, where: str) -> None:
+    unlike = np.flatnonzero(times.valid & (times.has_offset != limit.has_offset))
+    if len(unlike):
+        have = ("no offset from UTC", "an offset from UTC")
+        example = repr(shown(values, int(unlike[0]))) + ("" if is_text(values.type) else f", of type {values.type},")
+        what = f"{example} has {have[not limit.has_offset]}, but {limit.text!r} has {have[limit.has_offset]}"
+        raise InfeedError(what, where=where, do=f"write both alike, such as {_rewritten(limit)!r}")
+
+
+def _rewritten(limit: Limit) -> str:
+    """Return the same moment in UTC with an offset if the limit has none, and without one if it has one."""
+    text = str(np.datetime64(limit.micros, "us").astype("datetime64[s]"))
+    return text if limit.has_offset else f"{text}Z"
+
+
+def format_advice(examples: Sequence[str], usage: str) -> str:
+    """Return how to give the format of some texts, with the usual formats that fit them."""
+    fitting = [form for form in formats_of(examples) or formats_of(examples[:1]) if form != ISO]
+    ways = [usage.format(repr(form)) for form in fitting[:_SHOWN] or ["%m/%d/%Y"]]
+    return f"give the format of the column, such as {' or '.join(ways)}"
+
+
+def shown(values: pa.Array, row: int) -> str:
+    """Return a value as text."""
+    if is_text(values.type):
+        text = values[row].as_py()
+        return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    return str(values.slice(row, 1).cast(pa.string())[0].as_py())

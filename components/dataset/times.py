@@ -1,0 +1,145 @@
+"""Read times as instants: dates, timestamps, text in ISO 8601 or in a format of `strptime`, and numbers since 1970.
+
+Splits by time and the filter's `time()` read their columns and their limits here. Formats are those of `DatePart`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infeed.components.dataset.time_formats import DAY, EPOCHS, FIRST, ISO, LAST, MONTHS, named_regex
+
+_SECOND = 1_000_000
+_INT64 = np.iinfo(np.int64)
+_Numbers = npt.NDArray[np.int64]
+_Flags = npt.NDArray[np.bool_]
+
+
+class Instants(NamedTuple):
+    """Times of a column. Text without an offset from UTC is read as UTC, and text without a time as midnight."""
+
+    micros: _Numbers  # int64 [values], microseconds since 1970-01-01T00:00 UTC; meaningless if not `valid`
+    valid: _Flags  # bool [values], False for nulls and for text that is no time
+    has_offset: _Flags  # bool [values], whether the value or the type of the column has an offset from UTC or a zone
+
+
+def is_text(type_: pa.DataType) -> bool:
+    types = pa.types
+    return any(is_(type_) for is_ in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
+
+
+def holds_times(type_: pa.DataType, form: str) -> bool:
+    """Return whether `times_of` reads columns of this type. Numbers need a format other than ISO 8601."""
+    if form != ISO and (pa.types.is_integer(type_) or pa.types.is_floating(type_)):
+        return form in EPOCHS or pa.types.is_integer(type_)
+    return is_text(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_)
+
+
+def times_of(values: pa.Array, form: str = ISO) -> Instants:
+    """Read a column, see `holds_times`. `form` is "iso", a format of `strptime`, or "epoch_s" to "epoch_ns"."""
+    type_ = values.type
+    if pa.types.is_date(type_):
+        type_ = pa.timestamp("s" if pa.types.is_date32(type_) else "ms")
+        values = values.cast(type_)
+    if pa.types.is_timestamp(type_):
+        times = _of_numbers(values.cast(pa.int64()), f"epoch_{type_.unit}")
+        return times._replace(has_offset=np.full(len(values), type_.tz is not None))
+    if form in EPOCHS and not is_text(type_):
+        return _of_numbers(values, form)
+    return parse(values if is_text(type_) else values.cast(pa.string()), form)
+
+
+def _of_numbers(values: pa.Array, form: str) -> Instants:
+    multiply, divide = EPOCHS[form]
+    numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+    least, beyond = max(FIRST * divide // multiply, _INT64.min), min(LAST * divide // multiply, _INT64.max)
+    valid = (numbers >= least) & (numbers < beyond)  # False for NaN
+    kept = np.where(valid, numbers, 0)
+    if kept.dtype.kind == "f":
+        micros = np.floor(kept.astype(np.float64) * multiply / divide).astype(np.int64)
+    else:
+        micros = kept.astype(np.int64) * multiply // divide
+    return Instants(micros, valid & _flags(values.is_valid()), np.zeros(len(values), bool))
+
+
+def parse(texts: pa.Array, form: str) -> Instants:
+    """Parse text. Case and surrounding white space are ignored; digits of a fraction beyond the sixth are dropped."""
+    found = pc.extract_regex(texts, named_regex(form))
+    held = {field.name: found.field(field.name).cast(pa.string()) for field in found.type}
+    days, exists = _days(held)
+    offset, has_offset = _offset(held)
+    micros = days * DAY + _time_of_day(held) - offset
+    valid = _flags(found.is_valid()) & exists & (micros >= FIRST) & (micros < LAST)
+    return Instants(micros, valid, has_offset)
+
+
+def _days(held: dict[str, pa.Array]) -> tuple[_Numbers, _Flags]:
+    """Return days since 1970, and whether the dates exist."""
+    year = _number(held, "Y" if "Y" in held else "y", 1970)
+    if "Y" not in held:
+        year = year + np.where(year >= 69, 1900, 2000)  # as POSIX says
+    if "j" in held:
+        first, after = _first_day(year, 1), _first_day(year + 1, 1)
+        place = _number(held, "j", 1)
+    else:
+        month = _month(held)
+        first, after = _first_day(year, month), _first_day(year, month + 1)
+        place = _number(held, "d", 1)
+    return first + place - 1, (first + place <= after) & (year >= 1)
+
+
+def _first_day(year: _Numbers, month: _Numbers | int) -> _Numbers:
+    """Return days from 1970 to the first day of a month; month 13 is the next January."""
+    months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
+    return months.astype("datetime64[D]").astype(np.int64)
+
+
+def _month(held: dict[str, pa.Array]) -> _Numbers:
+    if name := next((name for name in ("b", "B") if name in held), None):
+        short = pc.utf8_slice_codeunits(pc.utf8_lower(held[name]), 0, 3)
+        return _numbers(pc.index_in(short, value_set=pa.array(MONTHS))) + 1
+    return _number(held, "m", 1)
+
+
+def _time_of_day(held: dict[str, pa.Array]) -> _Numbers:
+    hours = _number(held, "H", 0)
+    if "I" in held:
+        hours = _number(held, "I", 12) % 12
+        if "p" in held:
+            hours = hours + 12 * _flags(pc.equal(pc.utf8_lower(held["p"]), "pm"))
+    seconds = (hours * 60 + _number(held, "M", 0)) * 60 + _number(held, "S", 0)
+    fraction = {"f": pc.utf8_slice_codeunits(pc.utf8_rpad(held["f"], 6, "0"), 0, 6)} if "f" in held else {}
+    return seconds * _SECOND + (_number(fraction, "f", 0) if fraction else 0)
+
+
+def _offset(held: dict[str, pa.Array]) -> tuple[_Numbers | int, _Flags]:
+    """Return the offset from UTC in microseconds, and whether the text has one."""
+    if "z" not in held:
+        return 0, np.zeros(len(next(iter(held.values()))), bool)
+    text = held["z"]
+    digits = pc.utf8_rpad(pc.replace_substring_regex(text, pattern="[^0-9]", replacement=""), 4, "0")  # hhmm
+    number = _number({"z": digits}, "z", 0)
+    minutes = number // 100 * 60 + number % 100
+    sign = np.where(_flags(pc.starts_with(text, pattern="-")), -1, 1)
+    return sign * minutes * 60 * _SECOND, _flags(pc.not_equal(text, ""))
+
+
+def _number(held: dict[str, pa.Array], directive: str, default: int) -> _Numbers:
+    """Return the numbers of a group, `default` where it is empty and for a directive that the format lacks."""
+    if directive not in held:
+        return np.full(len(next(iter(held.values()))), default, np.int64)
+    text = held[directive]
+    return _numbers(pc.if_else(pc.equal(text, ""), str(default), text).cast(pa.int64()), default)
+
+
+def _numbers(values: pa.Array, default: int = 0) -> _Numbers:
+    return np.asarray(values.fill_null(default), np.int64)
+
+
+def _flags(values: pa.Array) -> _Flags:
+    return np.asarray(values.fill_null(False), bool)

@@ -1,0 +1,62 @@
+"""A filter that does not fit names the type of the column, a value, and a comparison that fits."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pytest
+
+from infeed.components.dataset.row_filter import passes
+from infeed.components.errors import InfeedError
+
+BATCH = pa.RecordBatch.from_pydict(
+    {
+        "fare": [1.5, 0.0, None, 9.0],
+        "company": ["A", "B", "C", None],
+        "cash": [True, False, True, False],
+        "day": [datetime.date(2020, 1, day) for day in (1, 2, 3, 4)],
+        "us": ["01/01/2020", "1/2/2020", None, "12/31/2019"],
+        "at": pa.array([0, 1_577_836_800_000, None, 1], pa.timestamp("ms")),
+        "zoned": pa.array([0, 1_577_836_800, None, 1], pa.timestamp("s", "America/New_York")),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "fix"),
+    [
+        ("compani == 'A'", "'compani'; did you mean 'company'?", "fare, company"),
+        ("company > 1", "'company' has the type string, with values such as A", 'company > "1"'),
+        ("fare > '1.5'", "'1.5' is not a number, but column 'fare' has the type double", "fare > 1.5"),
+        ("'cheap' < fare", "'cheap' is not a number", "fare > 1.5"),
+        ("fare in ['cheap']", "'cheap' is not a number", "fare in [1.5]"),
+        ("day not in ['soon']", "'soon' is not a time", 'day != time("2020-01-01")'),
+        ("cash == 'yes'", "'yes' is not a boolean", "cash == True"),
+        ("day >= '2020-06-01'", "date32[day], with values such as 2020-01-01", 'day >= time("2020-06-01")'),
+        ("at >= '2020-06-01 12:00'", "timestamp[ms]", 'at >= time("2020-06-01T12:00:00")'),
+        ("zoned >= '2020-06-01'", "America/New_York", 'zoned >= time("2020-06-01T00:00:00Z")'),
+        ("zoned >= time('2020-06-01')", "an offset from UTC, but '2020-06-01' has no", "2020-06-01T00:00:00Z"),
+        ("at >= time('2020-06-01T02:00+01:00')", "no offset from UTC", "2020-06-01T01:00:00"),
+        ("us >= time('2020-06-01')", "'01/01/2020' is not an ISO 8601 time", "time(us, '%m/%d/%Y')"),
+        ("fare >= time('2020-06-01')", "'fare' is compared with a time, but has the type double", "epoch_s"),
+        ("fare >= time('2020-06-01', '%Q')", "'%Q'", "%Y"),
+        ("company = 'A = B'", "cannot parse the filter", "write company == 'A = B'"),
+        ("fare > 0 AND company <> 'A' && cash = true", "cannot parse", "fare > 0 and company != 'A' and cash == True"),
+        ("company IS NOT NULL", "cannot parse", "write company is not None"),
+        ("(fare > 0) & (fare < 5)", "cannot parse", "write (fare > 0) and (fare < 5)"),
+    ],
+)
+def test_a_filter_of_another_type_names_one_that_fits(text: str, what: str, fix: str) -> None:
+    with pytest.raises(InfeedError) as raised:
+        passes(BATCH, text)
+    assert raised.value.where == ("the format of a date" if "%Q" in text else f"filter {text!r}")
+    assert what in raised.value.what
+    assert fix in raised.value.do
+
+
+def test_without_rows_the_type_alone_is_named() -> None:
+    with pytest.raises(InfeedError, match="double") as raised:
+        passes(BATCH.slice(0, 0), "fare > 'cheap'")
+    assert "such as" not in raised.value.what
+    assert "fare > 0" in raised.value.do
