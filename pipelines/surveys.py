@@ -128,6 +128,8 @@ class TableSurvey:
     # Text columns that are read as numbers, with an example of the format; see the option `numbers`.
     numbers: Mapping[str, str] = field(default_factory=dict)
     numbers_remark: str = ""  # note about `numbers`
+    codes: tuple[str, ...] = ()  # columns of whole numbers that are read as words, because cells have leading zeros
+    codes_remarks: tuple[str, ...] = ()  # notes about `codes`, and about other numbers that may be codes
     # Columns that cannot be stored in an example, with the reason.
     not_read: Mapping[str, str] = field(default_factory=dict)
     rows_of: Mapping[str, int] = field(default_factory=dict)  # approximate rows of each split in `patterns`

@@ -38,6 +38,7 @@ from infeed.components.dataset.splits import Buckets, check_splits
 from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import planning, shuffle, spills, task_statistics
 from infeed.components.example_gen.chosen import choose_rows, chosen_schema, place_of
+from infeed.components.example_gen.codes import note_on
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, to_jsonl
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, WritePlan
 from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, shift_lines, with_lines
@@ -308,6 +309,7 @@ class _Spilling:
             rounded=tuple(self._rounded.tolist()),
             spills=Spills.of(self._spills),
             found=self.bad_rows.found,
+            codes=self.bad_rows.codes,
         )
 
     def _spill(self) -> None:
@@ -415,5 +417,7 @@ def _warnings(plan: WritePlan, job: Job) -> Iterator[str]:
     for field, rounded in zip(job.written_schema, plan.rounded, strict=True):
         if rounded:
             yield f"column {field.name!r}: {field.type} {lost} float32: {rounded}"
+    if note := note_on({name: codes for name, codes in plan.codes.items() if name in job.written_schema.names}):
+        yield note
     for name, why in job.source.left_out.items():
         yield f"column {name!r} is left out: {why}"

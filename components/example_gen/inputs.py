@@ -23,6 +23,7 @@ from infeed.components.dataset.bounds import count_leading_out
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions, OnBadRow
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.codes import Codes
 from infeed.components.units import counted
 
 _log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class BadRows:
 
     Attributes:
       found: findings, set by the source once a task is read.
+      codes: cells that look like codes and became numbers, by column.
       lines_before: counts the lines before a task that does not know them, and raises AstrayError if the task starts
         within a row. Set by the source.
     """
@@ -97,6 +99,7 @@ class BadRows:
         self._reported = 0
         self._kept: list[BadRow] = []
         self.found: Findings | None = None
+        self.codes: dict[str, Codes] = {}
         self.lines_before: Callable[[], int] | None = None
 
     def report(self, row: BadRow) -> None:
@@ -115,6 +118,10 @@ class BadRows:
             )
         check_limit(self._reported, self._limit, row.where)
         self._kept.append(row)
+
+    def count_codes(self, column: str, codes: Codes) -> None:
+        if codes.cells:
+            self.codes[column] = self.codes.get(column, Codes()) + codes
 
     def take(self) -> tuple[BadRow, ...]:
         """Return the rows kept since the last call."""

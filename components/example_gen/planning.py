@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import Deal, ShardPlan, plan_shards
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.codes import Codes, add_codes
 from infeed.components.example_gen.inputs import BadRow, Findings, check_any_good, check_limit
 from infeed.components.example_gen.spills import Ints, Spills, Stratum, label_columns
 
@@ -46,6 +47,7 @@ class SpilledTask:
     rounded: tuple[int, ...]  # number of values that float32 changes, in each written column
     spills: Spills  # in input order
     found: Findings | None = None  # findings of the source, if its types were inferred from a sample
+    codes: Mapping[str, Codes] = field(default_factory=dict)  # cells that look like codes, by column of numbers
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class WritePlan:
     nulls: tuple[int, ...]
     rounded: tuple[int, ...]
     splits: tuple[SplitPlan, ...]
+    codes: Mapping[str, Codes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,7 @@ def plan_writes(
         nulls=_column_sums(task.nulls for task in tasks),
         rounded=_column_sums(task.rounded for task in tasks),
         splits=tuple(planned),
+        codes=add_codes(task.codes for task in tasks),
     )
     return plan, spills
 

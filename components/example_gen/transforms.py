@@ -23,6 +23,7 @@ from infeed.components.engine.running import Running, WorkerAnswer
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.chunks import Chunk, chunks_of, windows_of
+from infeed.components.example_gen.codes import Codes
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRow, Findings, Task
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, SplitPlan, WritePlan, shard_tasks
@@ -159,7 +160,8 @@ def left_tasks(tasks: int, job: Job) -> Iterator[SpilledTask]:
         sizes = (np.array(of_task[name], np.int64) for name in ("start", "records", "bytes"))
         spills = Spills(paths, strata, file, stratum, *sizes)
         counts = {name: tuple(fields[name]) for name in ("nulls", "rounded")}
-        yield SpilledTask(**{**fields, **counts, **bad, "spills": spills, "found": found})
+        codes = {name: Codes(**of_column) for name, of_column in fields["codes"].items()}
+        yield SpilledTask(**{**fields, **counts, **bad, "spills": spills, "found": found, "codes": codes})
 
 
 def leave_plan(plan: WritePlan, job: Job) -> None:

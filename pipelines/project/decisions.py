@@ -172,6 +172,7 @@ def _of_table(survey: TableSurvey, data: str, features: Sequence[Feature], funct
     yield "label", _label(survey)
     if survey.numbers_remark:
         yield "numbers", survey.numbers_remark
+    yield from (("codes", remark) for remark in survey.codes_remarks if remark)
     yield from (("left out", f"{name}: {why}") for name, why in survey.not_read.items())
     if function:
         yield "learned from", f"what {function} makes of the columns"

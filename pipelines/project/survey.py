@@ -23,6 +23,7 @@ from infeed.components.dataset.row_filter import is_function, passes
 from infeed.components.dataset.splits import ByColumns, ByName, SplitBy
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.codes import Codes, note_on, note_on_words
 from infeed.components.example_gen.formats import default_settings
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, check_any_good
 from infeed.components.example_gen.sources import folders
@@ -89,6 +90,10 @@ def survey_table(
         options = replace(options, words=(label,))  # so that the classes are named true and false, not 1 and 0
         opened = partial(Table, path, source, options=_counting(options, label), patterns=patterns)
         table = opened(settings)
+    codes, coded = table.codes(), _codes_as_words(table, label, task)
+    if coded:
+        settings = {**settings, "types": {**settings.get("types", {}), **dict.fromkeys(coded, "bytes")}}
+        table = opened(settings)
     written = number_columns(table.shapes(), source, settings)
     numbers = read_as(written)
     few = table.statistics()[0][label].counts.distinct <= MAX_INTEGER_CLASSES
@@ -125,6 +130,8 @@ def survey_table(
         repeats=find_repeats(sample, {n: found[n] for n, column in surveyed.items() if column.features}, splits),
         numbers=numbers,
         numbers_remark=remark(written, list(numbers)),
+        codes=tuple(coded),
+        codes_remarks=(note_on_words(coded), note_on({n: one for n, one in codes.items() if n not in coded})),
         not_read=table.left_out,
         patterns=patterns,
         rows_of=table.rows_of() if patterns else {},
@@ -185,6 +192,13 @@ def _with_numbers(
     except InfeedError:
         as_good = False
     return (read, numbers) if as_good else (table, {})
+
+
+def _codes_as_words(table: Table, label: str, task: Task | None) -> dict[str, Codes]:
+    """Return the columns of whole numbers that have cells with leading zeros, except the label of a regression."""
+    whole = {column.name for column in table.columns if column.type == "int64"}
+    but = label if task == "regression" else None
+    return {name: one for name, one in table.codes().items() if one.zeros and name in whole and name != but}
 
 
 def _times(columns: Sequence[Column], surveyed: Mapping[str, ColumnSurvey]) -> set[str]:

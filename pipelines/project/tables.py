@@ -43,6 +43,7 @@ from infeed.components.engine.choice import Work, choose
 from infeed.components.engine.engine import Tree
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import choose_columns, choose_rows, complete, passing, with_label
+from infeed.components.example_gen.codes import Codes, add_codes
 from infeed.components.example_gen.formats import TABLES, default_settings
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, check_limit
 from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, settled, shifted
@@ -78,9 +79,10 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Shapes:
-    """The shapes of the cells of each text column, and the number of rows that are left out without a label."""
+    """The shapes of the cells of each text column, codes among numbers, and the number of rows without a label."""
 
     columns: Mapping[str, CellShapes]
+    codes: Mapping[str, Codes]
     unlabeled: int
 
 
@@ -93,6 +95,7 @@ class _Found:
     shapes: Mapping[str, CellShapes] = field(default_factory=dict)
     rejected: int = 0
     unlabeled: int = 0  # rows that `IngestOptions.labeled` leaves out
+    codes: Mapping[str, Codes] = field(default_factory=dict)
 
     def __add__(self, other: _Found) -> _Found:
         return _Found(
@@ -101,6 +104,7 @@ class _Found:
             _united(self.shapes, other.shapes),
             self.rejected + other.rejected,
             self.unlabeled + other.unlabeled,
+            add_codes([self.codes, other.codes]),
         )
 
 
@@ -142,7 +146,7 @@ class _ReadTask:
         except AstrayError:
             bad_rows.found = Findings(astray=True)
         bad += bad_rows.take()
-        found = _Found(gatherer.statistics().collapse(), sampler.sample(), shapes, len(bad), unlabeled)
+        found = _Found(gatherer.statistics().collapse(), sampler.sample(), shapes, len(bad), unlabeled, bad_rows.codes)
         return _Part(found, bad_rows.found, bad[-1] if bad else None)
 
 
@@ -267,6 +271,10 @@ class Table:
         """Return different values of each text column, of rows at random."""
         return {column.name: self.sample().different(column.name, SAMPLE) for column in self.columns}
 
+    def codes(self) -> Mapping[str, Codes]:
+        """Return the cells that look like codes, by column of numbers."""
+        return self._found.codes
+
     def shapes(self) -> Mapping[str, CellShapes]:
         """Return the shapes of the cells of each text column."""
         return self._found.shapes
@@ -280,7 +288,7 @@ class Table:
         sample = merge([one.sample.of_file(number) for number, one in enumerate(parts)])
         shapes = reduce(_united, [of_file.shapes for of_file in parts], dict[str, CellShapes]())
         rejected, unlabeled = sum(one.rejected for one in parts), sum(one.unlabeled for one in parts)
-        found = _Found(statistics, sample, shapes, rejected, unlabeled)
+        found = _Found(statistics, sample, shapes, rejected, unlabeled, add_codes(one.codes for one in parts))
         if not found.rejected:
             if len(self._files) > 1:
                 self._keep(self._files, found)
@@ -354,7 +362,7 @@ class Table:
         try:
             beside = schema.read_json(_Shapes, files.read_bytes(_place(f"shapes-{key}.json")))
             sample = from_bytes(files.read_bytes(_place(f"sample-{key}.arrow")))
-            return _Found(statistics, sample, beside.columns, unlabeled=beside.unlabeled)
+            return _Found(statistics, sample, beside.columns, 0, beside.unlabeled, beside.codes)
         except (OSError, ValueError):  # there is none, or it is damaged
             return None
 
@@ -364,7 +372,7 @@ class Table:
             keep_statistics(found.statistics, key, _cache())
             with suppress(OSError, InfeedError):  # where the folder cannot be written
                 files.write_bytes(_place(f"sample-{key}.arrow"), to_bytes(found.sample))
-            _write(_place(f"shapes-{key}.json"), _Shapes(found.shapes, found.unlabeled))
+            _write(_place(f"shapes-{key}.json"), _Shapes(found.shapes, found.codes, found.unlabeled))
 
     def _key(self, of: Sequence[files.FileStat]) -> str:
         return _digest([*self._read_as, repr(self._every), *map(repr, of)])

@@ -45,6 +45,7 @@ _BRACE = 0x20  # ASCII bit that turns a bracket into a brace
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _NULL_IN_LIST = re.compile(rb"[\[,]\s*null\b")  # Arrow drops such nulls silently
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a surrogate pair. Arrow rejects a lone half, Python accepts it
+_LONG = re.compile(rb"[0-9]{16}[0-9]*[^0-9.eE]")  # a whole number beyond 2^53
 _SMALL_BYTES, _SMALL_LINES = 1 << 16, 32  # smaller pieces are parsed line by line
 
 
@@ -313,8 +314,9 @@ def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.RecordBatch | None:
     batch = streams.one_batch(table)
     columns = map(example_types.items_of, schemas.flatten_batch(batch).columns)
     largest = (pc.max(pc.abs(items)).as_py() for items in columns if pa.types.is_floating(items.type))
-    # An integer beyond 64 bits becomes a float.
-    return None if any(one is not None and one >= 2.0**63 for one in largest) else batch
+    most = max((one for one in largest if one is not None), default=0.0)
+    # Arrow reads integers beyond 64 bits, and long integers beside fractions, as rounded floats.
+    return None if most >= 2.0**63 or (most >= 2.0**53 and _LONG.search(block.data)) else batch
 
 
 def _parse_lines(
@@ -342,7 +344,7 @@ def _parse_line(line: bytes) -> dict[str, Any]:
     if is_deep(line):
         raise MismatchError("", f"nested deeper than {MOST_LEVELS} levels")
     try:
-        row = json.loads(line.decode(), object_pairs_hook=_without_repeats)
+        row = json.loads(line.decode(), object_pairs_hook=_without_repeats, parse_float=_finite)
     except UnicodeDecodeError:
         raise MismatchError("", "not UTF-8 text") from None
     except json.JSONDecodeError as error:
@@ -357,6 +359,11 @@ def _parse_line(line: bytes) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise MismatchError("", "not a JSON object")
     return row
+
+
+def _finite(number: str) -> float:
+    """Parse a JSON number. The largest float stands for numbers beyond it, so that they count as changed."""
+    return max(min(float(number), kinds.LARGEST), -kinds.LARGEST)
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 import functools
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,8 @@ _INT64 = range(-(1 << 63), 1 << 63)
 _NOT_IN_PYTHON = (b"x", b"X", b"(")  # Arrow parses `0x1F` and `nan(1)` as numbers. Python and TFX do not
 _MOST_DIGITS = 4_000  # Python refuses to parse integers of slightly more digits
 _WHOLE = re.compile(rb"\s*[+-]?\d+(_\d+)*\s*")
+_INEXACT, _BEYOND = 2.0**53, 2.0**63  # from here on, float64 lacks whole numbers, and they do not fit into 64 bits
+LARGEST = sys.float_info.max  # stands for numbers beyond it, such as 1e400. Infinity is a value of its own
 _PROBE = 100  # cells to cast before trying all
 
 
@@ -83,13 +86,32 @@ def convert(cells: pa.StringArray, to: pa.DataType) -> tuple[pa.Array, list[int]
         return pa.nulls(len(cells)), []
     converted = None if _may_mislead(cells) else _try_cast(cells, to)
     if converted is not None:
-        return converted, []
+        return _with_traces(converted, cells), []
     # Python accepts some cells that Arrow does not: `1_000`, ` 7`, `+2.5`.
     read: Callable[[bytes], int | float | None] = _int_or_none if pa.types.is_integer(to) else _float_or_none
     texts = cells.to_pylist()
     values = [None if text is None else read(text.encode()) for text in texts]
     unfit = [place for place, text in enumerate(texts) if text is not None and values[place] is None]
-    return pa.array(values, to), unfit
+    return _with_traces(pa.array(values, to), cells), unfit
+
+
+def _with_traces(values: pa.Array, cells: pa.StringArray) -> pa.Array:
+    """Return floats that `example_types.count_rounded` counts if they lost digits or their size, as 1e400 does."""
+    if not pa.types.is_floating(values.type):
+        return values
+    floats = values.to_numpy(zero_copy_only=False)
+    large = np.flatnonzero(np.abs(floats) >= _INEXACT)
+    if not len(large):
+        return values
+    traced, texts = floats.copy(), cells.take(pa.array(large))
+    whole = pc.match_substring_regex(texts, r"^[+-]?[0-9]+$").to_numpy(zero_copy_only=False)
+    whole &= np.abs(floats[large]) < _BEYOND
+    if whole.any():
+        traced[large[whole]] = example_types.to_float64(texts.filter(pa.array(whole)).cast(pa.int64()))
+    named = pc.match_substring_regex(texts, "(?i)inf").to_numpy(zero_copy_only=False)
+    too_large = large[np.isinf(floats[large]) & ~named]
+    traced[too_large] = np.copysign(LARGEST, floats[too_large])
+    return pa.array(traced, mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
 def convert_found(cells: pa.StringArray, wanted: CellKind, known: CellKind) -> tuple[pa.Array, CellKind]:

@@ -24,6 +24,7 @@ import pyarrow as pa
 from infeed.components.dataset.options import MAX_ROW_MB, IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
+from infeed.components.example_gen.codes import find_codes
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, Findings, OpenedSource, Patterns, Sample
 from infeed.components.example_gen.sources import file_kinds, sampling, streams
 from infeed.components.example_gen.sources.csv.rows import (
@@ -256,12 +257,14 @@ def _convert(
     arrays: list[pa.Array] = []
     unfit: dict[int, tuple[str, str]] = {}
     for column, field in zip(rows.columns.columns, schema, strict=True):
+        is_number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
         if ready and field.name in ready:
-            arrays.append(ready[field.name])
-            continue
-        is_text = pa.types.is_string(field.type)
-        values, places = convert(column if is_text else options.plain(field.name, column), field.type)
+            values, places = ready[field.name], list[int]()
+        else:
+            values, places = convert(options.plain(field.name, column) if is_number else column, field.type)
         arrays.append(values)
+        if is_number and field.name not in options.given_types:
+            bad_rows.count_codes(field.name, find_codes(column))
         example = options.numbers.get(field.name)
         for place in places:
             cell = column[place].as_py()

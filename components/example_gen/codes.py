@@ -1,0 +1,101 @@
+"""Count cells that look like codes and became numbers: `01234`, `+49` and `12_34`.
+
+TFX reads them as whole numbers, which lose the zeros and the signs. Ingest reports such columns, and the option that
+keeps their text.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_SHOWN = 5  # columns in a note
+_ZERO, _PLUS, _MINUS, _SPACE = b"0+- "
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Counts of the cells of a column of numbers that look like codes.
+
+    Attributes:
+      cells: cells with leading zeros, a plus or underscores.
+      zeros: cells with leading zeros.
+      example: the first of `cells`.
+    """
+
+    cells: int = 0
+    zeros: int = 0
+    example: str = ""
+
+    def __add__(self, other: Codes) -> Codes:
+        return Codes(self.cells + other.cells, self.zeros + other.zeros, self.example or other.example)
+
+
+def find_codes(cells: pa.StringArray) -> Codes:
+    """Count the cells of a column of numbers that look like codes."""
+    zeros, others = _look_at(cells)
+    found = np.flatnonzero(zeros | others)
+    return Codes(len(found), int(np.count_nonzero(zeros)), cells[int(found[0])].as_py() if len(found) else "")
+
+
+def add_codes(found: Iterable[Mapping[str, Codes]]) -> dict[str, Codes]:
+    """Add the counts of each column."""
+    total = dict[str, Codes]()
+    for one in found:
+        for name, codes in one.items():
+            total[name] = total.get(name, Codes()) + codes
+    return total
+
+
+def note_on(codes: Mapping[str, Codes]) -> str:
+    """Return a note on the columns, with the option that keeps their text, or ""."""
+    names = list(codes)[:_SHOWN]
+    if not names:
+        return ""
+    shown = ", ".join(f"{name!r} ({codes[name].cells:,} such as {codes[name].example!r})" for name in names)
+    more = f" and {len(codes) - _SHOWN} more columns" if len(codes) > _SHOWN else ""
+    do = f"{types_flag(dict.fromkeys(names, 'bytes'))} keeps the text"
+    return f"cells that may be codes became numbers, without zeros in front, + and _: {shown}{more}; {do}"
+
+
+def note_on_words(codes: Mapping[str, Codes]) -> str:
+    """Return a note on columns that are read as words because of leading zeros, or ""."""
+    names = list(codes)[:_SHOWN]
+    if not names:
+        return ""
+    shown = ", ".join(f"{name} ({codes[name].zeros:,} cells such as {codes[name].example!r})" for name in names)
+    more = f" and {len(codes) - _SHOWN} more columns" if len(codes) > _SHOWN else ""
+    do = f"{types_flag(dict.fromkeys(names, 'int'))} reads numbers"
+    return f"{shown}{more}: read as words, since zeros in front make codes; {do}"
+
+
+def types_flag(types: Mapping[str, str]) -> str:
+    """Return the flag that gives columns these types."""
+    return f"--set {shlex.quote(f'types={json.dumps(types, ensure_ascii=False)}')}"
+
+
+def _look_at(cells: pa.StringArray) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return bool [cells]: whether a cell has leading zeros, and whether it has a plus or underscores."""
+    offsets = np.frombuffer(cells.buffers()[1] or bytes(4), np.int32)[cells.offset : cells.offset + len(cells) + 1]
+    text = np.frombuffer(cells.buffers()[2] or b"\0", np.uint8)
+    starts, sizes, last = offsets[:-1], np.diff(offsets), len(text) - 1
+    first = text[np.minimum(starts, last)]
+    if (first == _SPACE).any():
+        return _look_at(pc.utf8_trim_whitespace(cells))
+    is_signed = (first == _MINUS) | (first == _PLUS)
+    starts = starts + is_signed
+    leading = (text[np.minimum(starts, last)] == _ZERO) & (sizes - is_signed > 1)
+    places = np.flatnonzero(leading)
+    leading[places] = text[starts[places] + 1] - np.uint8(_ZERO) < 10  # 0.5 has no leading zero
+    others = (first == _PLUS) & (sizes > 0)
+    if b"_" in memoryview(cells.buffers()[2] or b"").tobytes():
+        others |= pc.fill_null(pc.match_substring(cells, "_"), False).to_numpy(zero_copy_only=False)
+    is_there = cells.is_valid().to_numpy(zero_copy_only=False)
+    return leading & is_there, others & is_there
