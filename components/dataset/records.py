@@ -163,11 +163,15 @@ def is_header(data: bytes) -> bool:
 
 
 def is_gzip(path: str) -> bool:
-    """Return whether a file is compressed by gzip: by its name, as in TensorFlow, or else by its first bytes."""
+    """Return whether a file is compressed by gzip: by its name, as in TensorFlow, or else by its first bytes.
+
+    A file that does not exist is not compressed: a feed that keeps its records may be built without it.
+    """
     if path.endswith(names.GZIP_SUFFIX):
         return True
-    with files.open_input(path) as file:
+    with suppress(FileNotFoundError), files.open_input(path) as file:
         return _begins_as_gzip(file)
+    return False
 
 
 def unnamed_gzip(paths: Iterable[str]) -> tuple[str, ...]:
