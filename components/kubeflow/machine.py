@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
-from infeed.components.kubeflow import step
+from infeed.components.kubeflow import message, step
 from infeed.components.kubeflow.launcher_paths import artifacts
 from infeed.components.kubeflow.training_job import INDEX
 
@@ -34,22 +34,22 @@ def main(arguments: Sequence[str]) -> None:
 
     Raise InfeedError if another machine does not start, and OSError if a store failed.
     """
-    message, place = step.message_of(arguments)
-    uris = step.path_map(arguments, message)
-    for artifact in artifacts(message, "inputs"):
+    received, place = message.read(arguments)
+    uris = step.path_map(arguments, received)
+    for artifact in artifacts(received, "inputs"):
         path = uris.paths.get(artifact["uri"])
         if path and files.exists(artifact["uri"]):
             _log.info("downloading %s", artifact["uri"])
             files.copy(artifact["uri"], path)
-    outputs = {one["uri"]: uris.paths[one["uri"]] for one in artifacts(message, "outputs") if one["uri"] in uris.paths}
+    outputs = {one["uri"]: uris.paths[one["uri"]] for one in artifacts(received, "outputs") if one["uri"] in uris.paths}
     is_chief = os.environ.get(INDEX, "0") == "0"
     # Only the chief exports, but TFX's executor raises on a machine whose disk has no place of a model.
     for path in outputs.values() if not is_chief else ():
         os.makedirs(os.path.join(path, _PLACE_OF_MODEL), exist_ok=True)
     wait_for_names(os.environ)
     with tempfile.TemporaryDirectory() as scratch:
-        message["outputs"]["outputFile"] = os.path.join(scratch, "output.json")  # the step writes Kubeflow's
-        step.main([*arguments[:place], json.dumps(message), *arguments[place + 1 :]])
+        received["outputs"]["outputFile"] = os.path.join(scratch, "output.json")  # the step writes Kubeflow's
+        step.main([*arguments[:place], json.dumps(received), *arguments[place + 1 :]])
     for uri, path in outputs.items() if is_chief else ():
         _log.info("uploading %s", uri)
         files.copy(path, uri)

@@ -23,12 +23,12 @@ from typing import Any
 
 from infeed.components import project_archive, schema
 from infeed.components.beam_runner import Named
-from infeed.components.kubeflow import cluster_job, compiled_with, direct, disk, ui
+from infeed.components.dataset import files
+from infeed.components.kubeflow import cluster_job, compiled_with, direct, disk, message, ui
 from infeed.components.kubeflow.launcher_paths import PathMap, artifacts
 from infeed.components.kubeflow.packed import unpack
 from infeed.components.kubeflow.training_job import TrainingJob, job_object
 
-ARGUMENT = "--json_serialized_invocation_args"
 _TFX = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 _log = logging.getLogger(__name__)
 
@@ -50,39 +50,33 @@ def main(arguments: Sequence[str]) -> None:
     project_archive.enter()
     in_place = arguments[0] == "--in-place"
     arguments = arguments[int(in_place) :]
-    message, place = message_of(arguments)
-    uris = PathMap({}) if in_place else path_map(arguments, message)
-    _make_room(message, uris)
-    inputs = [uris.paths[one["uri"]] for one in artifacts(message, "inputs") if one["uri"] in uris.paths]
+    received, place = message.read(arguments)
+    uris = PathMap({}) if in_place else path_map(arguments, received)
+    _make_room(received, uris)
+    inputs = [uris.paths[one["uri"]] for one in artifacts(received, "inputs") if one["uri"] in uris.paths]
     disk.check_inputs(inputs, disk.limit_of(), direct=direct.VARIABLE not in os.environ)
-    uris = direct.replaced(uris, message, arguments[arguments.index("--executor_class_path") + 1])
-    if values := message["inputs"].get("parameterValues"):
-        message["inputs"]["parameterValues"] = {name: unpack(value) for name, value in values.items()}
-    of_tfx, shown = ui.split(uris.to_local(message))
+    uris = direct.replaced(uris, received, arguments[arguments.index("--executor_class_path") + 1])
+    if values := received["inputs"].get("parameterValues"):
+        received["inputs"]["parameterValues"] = {name: unpack(value) for name, value in values.items()}
+    of_tfx, shown = ui.split(uris.to_local(received))
     _run_tfx([*arguments[:place], json.dumps(of_tfx), *arguments[place + 1 :]])
     given = [of_tfx[kind].get("artifacts", {}) for kind in ("inputs", "outputs")]
     first = {name: found["artifacts"][0]["uri"] for kind in given for name, found in kind.items() if found["artifacts"]}
-    _finish_output(message["outputs"]["outputFile"], uris, ui.fill(shown, first))
+    _finish_output(received["outputs"]["outputFile"], uris, ui.fill(shown, first))
 
 
-def message_of(arguments: Sequence[str]) -> tuple[Any, int]:
-    """Return the ExecutorInput, and its place in the command line of TFX's entry point."""
-    place = arguments.index(ARGUMENT) + 1
-    return json.loads(arguments[place]), place
-
-
-def path_map(arguments: Sequence[str], message: Any) -> PathMap:
+def path_map(arguments: Sequence[str], received: Any) -> PathMap:
     """Return the local paths of the artifacts. Empty if a Beam option names a cluster's runner."""
     if Named.of(arguments).is_cluster:
         return PathMap({})
-    return PathMap.of(artifact["uri"] for kind in ("inputs", "outputs") for artifact in artifacts(message, kind))
+    return PathMap.of(artifact["uri"] for kind in ("inputs", "outputs") for artifact in artifacts(received, kind))
 
 
 def _run_job(job: Any, arguments: Sequence[str]) -> None:
     """Run the step on the machines of `job`. Its name depends on the outputs, which all attempts of a step share."""
     logging.basicConfig(level=logging.INFO)
-    message, _ = message_of(arguments)
-    outputs = [artifact["uri"] for artifact in artifacts(message, "outputs")]
+    received, _ = message.read(arguments)
+    outputs = [artifact["uri"] for artifact in artifacts(received, "outputs")]
     options = schema.read(TrainingJob, job["options"], "deploy.training")
     name = f"infeed-{hashlib.sha256(json.dumps(outputs).encode()).hexdigest()[:12]}"
     command, pod = ["python", "-m", "infeed.components.kubeflow.machine", *arguments], job["pod"]
@@ -93,9 +87,9 @@ def _run_job(job: Any, arguments: Sequence[str]) -> None:
     cluster_job.run(options, name, lambda place: job_object(options, pod, place, command))
 
 
-def _make_room(message: Any, uris: PathMap) -> None:
+def _make_room(received: Any, uris: PathMap) -> None:
     """Create what the launcher leaves out: later artifacts of an input, and folders of artifacts without files."""
-    for artifact in artifacts(message, "inputs", later=True):
+    for artifact in artifacts(received, "inputs", later=True):
         path = uris.paths.get(artifact["uri"])
         if path and not os.path.exists(path):  # the launcher downloads the first artifact of each input
             _log.info("downloading %s", artifact["uri"])
@@ -116,12 +110,9 @@ def _run_tfx(arguments: Sequence[str]) -> None:
 
 def _finish_output(path: str, uris: PathMap, shown: Mapping[str, Any]) -> None:
     """Put the URIs back into the ExecutorOutput, from which the launcher uploads, and add artifacts of Kubeflow's."""
-    if not uris.paths and not shown:
-        return
-    with open(path, encoding="utf-8") as file:
-        output = json.load(file)
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(uris.to_uris({**output, "artifacts": {**output.get("artifacts", {}), **shown}}), file)
+    output = json.loads(files.read_bytes(path))
+    whole = {**output, "artifacts": {**output.get("artifacts", {}), **shown}}
+    files.write_bytes(path, message.accepted(uris.to_uris(whole)).encode())
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import Any
 
 from infeed.components.dataset import files
 from infeed.components.kubeflow.launcher_paths import PathMap
+from infeed.components.kubeflow.message import accepted
 
 METRICS, MATRIX, REPORT = "ui_metrics", "ui_confusion_matrix", "ui_report"
 MODEL_REPORT, STATISTICS, PICTURES = "ui_model_report", "ui_statistics", "ui_pictures"
@@ -79,7 +80,8 @@ def write_shown(message: str, **places: str) -> None:
     uris = PathMap.of(artifact["uri"] for artifact in shown.values())  # the launcher uploads the pages
     path = Path(whole["outputs"]["outputFile"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"artifacts": uris.to_uris(fill(uris.to_local(shown), places))}), encoding="utf-8")
+    output = {"artifacts": uris.to_uris(fill(uris.to_local(shown), places))}
+    path.write_text(accepted(output), encoding="utf-8")
 
 
 def fill(shown: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
@@ -98,7 +100,7 @@ def fill(shown: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
             metadata = metrics(places["evaluation"])
         else:
             metadata = {"confusionMatrix": confusion_matrix(places["evaluation"], artifact["metadata"][_CLASSES])}
-        filled[name] = {"artifacts": [{"name": artifact["name"], "uri": artifact["uri"], "metadata": metadata}]}
+        filled[name] = {"artifacts": [{"name": name, "uri": artifact["uri"], "metadata": metadata}]}
     return filled
 
 

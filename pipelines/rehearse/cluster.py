@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from infeed.components.kubeflow import step
+from infeed.components.kubeflow import message, step
 from infeed.components.kubeflow.packed import unpack
 from infeed.components.kubeflow.training_job import APIS
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY
@@ -160,8 +160,8 @@ def _handler(cluster: Cluster, authorization: str) -> type[BaseHTTPRequestHandle
 
 def main(arguments: Sequence[str]) -> None:
     """Run the step against a cluster of this process."""
-    message, _ = step.message_of(arguments)
-    config = json.loads(unpack(message["inputs"]["parameterValues"]["custom_config"]))
+    received, _ = message.read(arguments)
+    config = json.loads(unpack(received["inputs"]["parameterValues"]["custom_config"]))
     kills = Kills(int(os.environ.get(KILLS, 0)), str(config[CUSTOM_CONFIG_KEY]["checkpoint_dir"]))
     with serving(Cluster(kills)) as kubeconfig:
         os.environ["KUBECONFIG"] = kubeconfig

@@ -14,7 +14,7 @@ import pytest
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import machine
-from infeed.components.kubeflow.step import ARGUMENT
+from infeed.components.kubeflow.message import ARGUMENT
 
 pytestmark = pytest.mark.tfx
 

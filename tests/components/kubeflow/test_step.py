@@ -14,6 +14,7 @@ from infeed.components import project_archive
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import cluster_job, step
+from infeed.components.kubeflow.message import ARGUMENT
 from infeed.components.kubeflow.packed import pack
 from infeed.components.kubeflow.training_job import Place
 
@@ -33,7 +34,7 @@ def tfx(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     given: list[Any] = []
 
     def run_module(name: str, **_: Any) -> None:
-        message = json.loads(sys.argv[sys.argv.index(step.ARGUMENT) + 1])
+        message = json.loads(sys.argv[sys.argv.index(ARGUMENT) + 1])
         given.append(message)
         outputs = message["outputs"]
         Path(outputs["outputFile"]).write_text(json.dumps({"artifacts": outputs["artifacts"]}))
@@ -51,7 +52,7 @@ def artifacts(*uris: str, **metadata: str) -> Any:
 def command(tmp_path: Path, inputs: Any, outputs: Any, *more: str) -> list[str]:
     output_file = str(tmp_path / "output.json")
     message = {"inputs": {"artifacts": inputs}, "outputs": {"artifacts": outputs, "outputFile": output_file}}
-    return ["--executor_class_path", "x.Executor", step.ARGUMENT, json.dumps(message), *more]
+    return ["--executor_class_path", "x.Executor", ARGUMENT, json.dumps(message), *more]
 
 
 def test_tfx_sees_local_paths_and_the_launcher_uris(pod: Path, tfx: list[Any], tmp_path: Path) -> None:

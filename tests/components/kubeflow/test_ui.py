@@ -80,8 +80,8 @@ def test_statistics_and_pictures_are_pages(tmp_path: Path) -> None:
 def test_a_step_without_tfx_writes_its_metrics_and_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(ui, "metrics", lambda folder: {f"accuracy of {folder}": 0.9})
     output = tmp_path / "new" / "output.json"
-    artifact = {"name": "1", "uri": "s3://bucket/m", "metadata": {}}
-    page = {"name": "2", "uri": "s3://bucket/page", "metadata": {}}
+    artifact = {"name": "ui_metrics", "uri": "s3://bucket/m", "metadata": {}}
+    page = {"name": "ui_model_report", "uri": "s3://bucket/page", "metadata": {}}
     monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
     artifacts = {"ui_metrics": {"artifacts": [artifact]}, "ui_model_report": {"artifacts": [page]}}
     outputs = {"outputFile": str(output), "artifacts": artifacts}

@@ -16,7 +16,7 @@ import pytest
 
 from infeed.components.dataset import files
 from infeed.components.feed.options import FeedOptions
-from infeed.components.kubeflow.step import ARGUMENT
+from infeed.components.kubeflow.message import ARGUMENT
 from infeed.pipelines.rehearse.cluster import Cluster, serving
 from infeed.pipelines.rehearse.machines import Kills
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from infeed.components.kubeflow import step
+from infeed.components.kubeflow.message import ARGUMENT
 from infeed.components.kubeflow.training_job import Place, TrainingJob, job_object
 from infeed.pipelines.rehearse import cluster
 from infeed.pipelines.rehearse.cluster import Cluster, runs_job, serving, with_local_cluster
@@ -70,5 +71,5 @@ def test_the_step_runs_against_a_cluster_that_kills_machines(monkeypatch: pytest
     monkeypatch.setattr(cluster, "Kills", lambda *given: found.append(given))
     config = json.dumps({"infeed": {"checkpoint_dir": "/checkpoints"}})
     message = {"inputs": {"parameterValues": {"custom_config": config}}, "outputs": {}}
-    cluster.main([*STEP[3:], step.ARGUMENT, json.dumps(message)])
+    cluster.main([*STEP[3:], ARGUMENT, json.dumps(message)])
     assert (found[0], found[-1]) == ((2, "/checkpoints"), True)

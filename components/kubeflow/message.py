@@ -1,0 +1,79 @@
+"""Messages between Kubeflow's launcher and a step of TFX: the ExecutorInput as it arrives, the ExecutorOutput as accepted.
+
+The driver adds an output of its own. ML Metadata loses the types of inputs, and wraps lists and objects. The launcher
+refuses numbers and nulls that protobuf's JSON does not have. All of this was seen with Kubeflow Pipelines 2.5.0, 2.17.0
+and later; TFX's own entry point stops there (https://github.com/tensorflow/tfx/issues/7768).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+ARGUMENT = "--json_serialized_invocation_args"
+_INPUTS = "--json_serialized_inputs_spec_args"
+_OF_DRIVER = "system.Artifact"  # type of `executor-logs`, a file that exists before the step; TFX has no such type
+_WRAPPERS = ("list", "struct")  # ML Metadata keeps a list or an object as a struct with this one key
+
+
+def read(arguments: Sequence[str]) -> tuple[Any, int]:
+    """Return the ExecutorInput as the component declares it, and its place in the command line."""
+    place = arguments.index(ARGUMENT) + 1
+    message = json.loads(arguments[place])
+    return {
+        **message,
+        "inputs": _with_types(message.get("inputs", {}), _declared_types(arguments)),
+        "outputs": _without_logs(message["outputs"]),
+    }, place
+
+
+def accepted(output: Any) -> str:
+    """Return an ExecutorOutput as JSON that the launcher accepts: NaN and infinities as text, and no nulls."""
+    return json.dumps(_accepted(output), allow_nan=False)
+
+
+def _declared_types(arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the type of each input artifact that TFX's compiler has written into the command line, by name."""
+    if _INPUTS not in arguments:
+        return {}
+    declared = json.loads(arguments[arguments.index(_INPUTS) + 1])
+    return {name: spec["artifactType"] for name, spec in declared.get("artifacts", {}).items()}
+
+
+def _with_types(inputs: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+    artifacts = {
+        name: {**found, "artifacts": [_as_written(one, types.get(name)) for one in found.get("artifacts", [])]}
+        for name, found in inputs.get("artifacts", {}).items()
+    }
+    return {**inputs, "artifacts": artifacts} if artifacts else dict(inputs)
+
+
+def _as_written(artifact: Mapping[str, Any], type_: Any) -> dict[str, Any]:
+    metadata = {name: _unwrapped(value) for name, value in artifact.get("metadata", {}).items()}
+    return {**artifact, **({"type": type_} if type_ else {}), **({"metadata": metadata} if metadata else {})}
+
+
+def _unwrapped(value: Any) -> Any:
+    if isinstance(value, Mapping) and len(value) == 1 and (name := next(iter(value))) in _WRAPPERS:
+        return value[name]
+    return value
+
+
+def _without_logs(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    artifacts = outputs.get("artifacts", {})
+    kept = {name: found for name, found in artifacts.items() if not _is_of_driver(found)}
+    return {**outputs, "artifacts": kept} if artifacts else dict(outputs)
+
+
+def _is_of_driver(found: Mapping[str, Any]) -> bool:
+    return any(one.get("type", {}).get("schemaTitle") == _OF_DRIVER for one in found.get("artifacts", ()))
+
+
+def _accepted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _accepted(one) for key, one in value.items() if one is not None}
+    if isinstance(value, list):
+        return [_accepted(one) for one in value if one is not None]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
