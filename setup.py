@@ -27,7 +27,6 @@ STACK = [
 # No version here may move one that a TFX project has: what the stacks need newer stands in PIPELINES.
 CORE = [
     "click>=8.0,<9",  # command line
-    "filelock>=3.0",  # locks that end with the process that holds them
     "google-crc32c>=1.1",  # TFRecord checksums, in C
     "isal>=1.6",  # gzip several times faster than zlib
     "jinja2>=3.0",  # the HTML pages
@@ -49,7 +48,6 @@ SQL = ["sqlalchemy>=2.0,<3"]  # SqlExampleGen, for any database that has a drive
 PIPELINES = [
     *SQL,
     "cel-python>=0.4,<1",  # conditions of compiled jobs, in rehearsals
-    "filelock>=3.13,<4",
     "google-cloud-aiplatform>=1.60",  # Vertex AI's client; Beam's gcp extra brings it too
     "google-crc32c>=1.5",
     "jinja2>=3.1.6",  # older ones have known holes
@@ -102,6 +100,7 @@ TEST = [
     "adbc-driver-sqlite>=1.10,<2",
     "build>=1.2,<2",
     "cyclonedx-bom>=7,<8",  # the list of what is installed, for `make sbom`
+    "filelock>=3.13,<4",  # what test processes share
     "flask-cors",  # moto's server
     "gcp-storage-emulator",  # a server that speaks Google Cloud Storage's protocol
     "hypothesis>=6",

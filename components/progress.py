@@ -10,13 +10,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 from infeed.components import units
 
 _SECONDS = 0.5  # minimum time between reports of counts
 _SECONDS_TO_FORECAST = 5.0  # shorter steps do not say how long they take
+A = TypeVar("A")
+B = TypeVar("B")
 _Listener = TypeVar("_Listener", bound=Callable[[str, bool], None])
 
 
@@ -125,3 +127,9 @@ def count(what: str, more: int) -> None:
     """Add to a count, such as "rows read", and report it at most twice a second. Does nothing without a listener."""
     if step := _step.get():
         step.count(what, more)
+
+
+def for_threads(function: Callable[[A], B]) -> Callable[[A], B]:
+    """Return a function that does the same in other threads, which then count for the step of this thread."""
+    context = copy_context()
+    return lambda item: context.copy().run(function, item)

@@ -68,7 +68,7 @@ def metadata_in(wheel: Path, name: str) -> str:
 def test_the_wheel_is_pure_python_and_holds_nothing_outside_infeed(wheel: Path) -> None:
     assert wheel.name == "tfx_infeed-0.1.0-py3-none-any.whl"
     assert {name.split("/")[0] for name in files_in(wheel)} == {"infeed"}
-    at_the_top = {"__init__.py", "__init__.pyi", "py.typed", "components", "pipelines", "templates"}
+    at_the_top = {"__init__.py", "__init__.pyi", "__main__.py", "py.typed", "components", "pipelines", "templates"}
     assert {name.split("/")[1] for name in files_in(wheel)} == at_the_top
 
 
@@ -100,7 +100,7 @@ def test_the_wheel_carries_the_templates_the_report_and_the_engine(wheel: Path) 
 def test_the_command_is_called_infeed(wheel: Path) -> None:
     entry_points = configparser.ConfigParser()
     entry_points.read_string(metadata_in(wheel, "entry_points.txt"))
-    assert dict(entry_points["console_scripts"]) == {"infeed": "infeed.pipelines.cli:main"}
+    assert dict(entry_points["console_scripts"]) == {"infeed": "infeed.__main__:main"}
 
 
 @pytest.fixture(scope="module")

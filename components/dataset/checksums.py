@@ -6,7 +6,6 @@ file for each folder, and in memory if the folder cannot be written.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import posixpath
 from collections import defaultdict
@@ -18,6 +17,7 @@ from functools import partial
 
 from infeed.components import schema
 from infeed.components.dataset import files, records
+from infeed.components.dataset.cache import digest, keep_file, kept_file
 from infeed.components.dataset.files import FileStat
 from infeed.components.errors import InfeedError
 
@@ -57,16 +57,15 @@ def verify(expected: Sequence[Expected], cache_dir: str | None = None) -> None:
     for one in expected:
         folders[posixpath.dirname(one.path)].append(one)
     for folder, some in folders.items():
-        marks = cache_dir and _marks(cache_dir, folder)
         kept: dict[str, str] = {}
-        if marks:
-            with suppress(OSError, ValueError, InfeedError):  # with a damaged cache, every file is compared again
-                kept = schema.read_json(dict[str, str], files.read_bytes(marks))
+        if cache_dir and (marks := kept_file(cache_dir, _marks(folder))):
+            with suppress(ValueError):  # with a damaged cache, every file is compared again
+                kept = schema.read_json(dict[str, str], marks)
         with ThreadPoolExecutor(_THREADS) as threads:
             found = dict(threads.map(partial(_verified, kept=kept), some))
         _seen.update(found.items())
-        if marks and found.items() - kept.items():
-            _write(marks, {**kept, **found})
+        if cache_dir and found.items() - kept.items():
+            keep_file(cache_dir, _marks(folder), json.dumps({**kept, **found}).encode())
 
 
 def check_size(one: Expected, size: int | None) -> None:
@@ -81,7 +80,7 @@ def remember(written: Iterable[Expected], cache_dir: str) -> None:
     """Record files that this process has just written as verified, so that they are not read back."""
     found = {one.path: _mark(one, files.stat(one.path)) for one in written}
     for folder in {posixpath.dirname(path) for path in found}:
-        _write(_marks(cache_dir, folder), found)
+        keep_file(cache_dir, _marks(folder), json.dumps(found).encode())
 
 
 def _verified(one: Expected, kept: Mapping[str, str]) -> tuple[str, str]:
@@ -99,13 +98,8 @@ def _verified(one: Expected, kept: Mapping[str, str]) -> tuple[str, str]:
     return one.path, mark
 
 
-def _write(path: str, marks: Mapping[str, str]) -> None:
-    with suppress(OSError, InfeedError):  # without a cache, files are compared again next time
-        files.write_bytes(path, json.dumps(marks).encode())
-
-
-def _marks(cache_dir: str, folder: str) -> str:
-    return files.join(cache_dir, f"verified-{hashlib.sha256(folder.encode()).hexdigest()[:32]}.json")
+def _marks(folder: str) -> str:
+    return f"verified-{digest([folder])}.json"
 
 
 def _mark(one: Expected, stat: FileStat) -> str:

@@ -10,14 +10,7 @@ An entry appears under its key when it is complete. A damaged entry is written a
 from __future__ import annotations
 
 import json
-import logging
-import os
-import re
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,19 +18,14 @@ from typing import Any, TypeVar
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
-from filelock import FileLock, Timeout
 
 from infeed.components import schema
 from infeed.components.annotations import Count
-from infeed.components.dataset.checksums import Expected, remember, verify
-from infeed.components.dataset.reading import COUNTED
-from infeed.components.errors import InfeedError
+from infeed.components.dataset.cache import kept_folder
+from infeed.components.dataset.checksums import Expected, verify
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
 _INDEX = "columns.json"
-_FILE = re.compile(r"columns\.json|\d+\.(values|splits\.\d+)|verified-[0-9a-f]{32}\.json")  # the files of an entry
-_MAX_AGE_SECONDS = 30 * 24 * 3600  # entries unused for this long are removed when another is written
 
 
 @dataclass(frozen=True)
@@ -121,49 +109,16 @@ def kept(
     of its processing. `write` writes the files of the columns into a folder and returns their index, and `opened` maps
     the verified files. Raises InfeedError, with the remedy `do`, if the entry cannot be written.
     """
-    home = Path(folder).expanduser()
-    entry = home / key
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        with FileLock(_lock_of(entry)):  # only one process of a host writes
-            found = _open_or_none(entry, opened)
-            if found is None:
-                _make_room(home, entry, takes)
-                _write(entry, write)
-                found = _open(entry, opened)
-            os.utime(entry)  # records the last use
-            return found
-    except OSError as error:
-        what = f"cannot write the column cache: {error.strerror or error}"
-        raise InfeedError(what, where=str(home), do=do) from error
 
+    def write_all(entry: Path) -> None:
+        write(entry).write(entry)
 
-def _open_or_none(entry: Path, opened: Callable[[Path, ColumnIndex], T]) -> T | None:
-    if not os.path.lexists(entry):
-        return None
-    try:
-        return _open(entry, opened)
-    except (OSError, TypeError, ValueError, InfeedError) as error:
-        _log.warning("cache entry %s is damaged and will be written again: %s", entry, error)
-        return None
+    def open_verified(entry: Path) -> T:
+        index = ColumnIndex.read(entry)
+        verify(index.files(entry), str(entry))
+        return opened(entry, index)
 
-
-def _open(entry: Path, opened: Callable[[Path, ColumnIndex], T]) -> T:
-    index = ColumnIndex.read(entry)
-    verify(index.files(entry), str(entry))
-    return opened(entry, index)
-
-
-def _write(entry: Path, write: Callable[[Path], ColumnIndex]) -> None:
-    unfinished = Path(tempfile.mkdtemp(prefix=".", suffix=f".{entry.name}", dir=entry.parent))
-    try:
-        index = write(unfinished)
-        index.write(unfinished)
-        unfinished.rename(entry)
-    except BaseException:  # Ctrl-C as well leaves no partial entry
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-    remember(index.files(entry), str(entry))
+    return kept_folder(folder, key, write_all, open_verified, takes, do)
 
 
 class FileWriter:
@@ -192,33 +147,3 @@ def mapped(path: str, kind: str, values: int, shape: Sequence[int] = ()) -> npt.
         return np.zeros((values, *shape), kind)  # an empty file cannot be mapped
     # Copy-on-write, because other libraries would copy a read-only array. Unmodified pages stay those of the file.
     return np.asarray(np.memmap(path, kind, mode="c", shape=(values, *shape)))
-
-
-def _lock_of(entry: Path) -> Path:
-    """Return the lock file of an entry. An unfinished entry is named FOLDER/.x.KEY."""
-    return entry.with_name(f".{entry.name.rpartition('.')[2]}.lock")
-
-
-def _make_room(home: Path, wanted: Path, takes: float) -> None:
-    """Remove the wanted entry, leftovers, old entries, and then the least recently used ones until there is room."""
-    for left in (wanted, *home.glob(f".*.{wanted.name}")):  # also leftovers of killed writers
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left)
-        else:
-            left.unlink(missing_ok=True)
-    used = {entry: entry.stat().st_mtime for entry in home.iterdir() if _is_ours(entry)}
-    for entry in sorted(used, key=used.__getitem__):
-        is_left_over = entry.name.startswith(".")  # a live writer holds the lock
-        is_old = time.time() - used[entry] > _MAX_AGE_SECONDS
-        if is_left_over or is_old or shutil.disk_usage(home).free < takes:
-            with suppress(Timeout), FileLock(_lock_of(entry), timeout=0):  # unless it is in use
-                shutil.rmtree(entry)
-
-
-def _is_ours(entry: Path) -> bool:
-    """Return whether a folder is a cache entry, so that other content of the cache folder is kept."""
-    if not entry.is_dir():
-        return False
-    # The lock file is no evidence, because some versions of filelock remove it on release.
-    files = [file.name for file in entry.iterdir()]
-    return bool(COUNTED.fullmatch(entry.name) or (files and all(map(_FILE.fullmatch, files))))

@@ -10,17 +10,16 @@ shown.manifest.splits["train"].records, shown.examples[0].features["fare"].value
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import logging
 import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass
 
 from infeed.components.dataset import files, names, records
+from infeed.components.dataset.cache import digest, keep_file, kept_file
 from infeed.components.dataset.checksums import Expected, check_size, verify
 from infeed.components.dataset.decode import Example, decode_example
 from infeed.components.dataset.files import FileStat
@@ -28,7 +27,6 @@ from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.dataset.ranges import MapFn
 from infeed.components.errors import InfeedError
 
-COUNTED = re.compile("counted-[0-9a-f]{32}")  # folders of `cache_dir` with the counts of a dataset
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(?P<stem>.*?)([-.]?\d+-of-\d+)?[._]tfrecords?([-.]\d+-of-\d+)?(\.gz)?", re.IGNORECASE)
 
@@ -63,23 +61,18 @@ def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
     by_split = {split: [file for file in inside if not files.is_hidden(file.path)] for split, inside in folders.items()}
     if cache_dir is None:
         return _Uncounted(root, by_split, source)
-    lines = [os.path.abspath(root) if files.is_local(root) else root]
+    lines = [files.absolute(root)]
     lines += sorted(f"{files.relative(file.path, root)}\t{files.version(file)}" for file in found)
-    version = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
-    cached = files.join(cache_dir, f"counted-{version}")
-    path = files.join(cached, names.MANIFEST)
-    try:
-        kept = Manifest.from_json(files.read_bytes(path))
-        if kept.source == source:
-            return kept
-        raise ValueError("the count belongs to other files")
-    except InfeedError:
-        raise
-    except ValueError as error:
-        _log.warning("the cached count %s is damaged, counting records again: %s", path, error)
-    except OSError:
-        pass  # there is no cached count, or no cache folder
-    return _Uncounted(root, by_split, source, cached)
+    name = f"counted-{digest(lines)}.json"
+    if (content := kept_file(cache_dir, name)) is not None:
+        try:
+            kept = Manifest.from_json(content)
+            if kept.source == source:
+                return kept
+            raise ValueError("the count belongs to other files")
+        except ValueError as error:
+            _log.warning("the cached count %s is damaged, counting records again: %s", name, error)
+    return _Uncounted(root, by_split, source, (cache_dir, name))
 
 
 def split_names(root: str) -> list[str]:
@@ -153,12 +146,12 @@ def listed_files(folder: str) -> set[str]:
 
 @dataclass(frozen=True)
 class _Uncounted:
-    """A dataset without a manifest. `cached` is the folder that caches the count, or None for no cache."""
+    """A dataset without a manifest. `cached` is the folder and the file that cache the count, or None for no cache."""
 
     root: str
     by_split: Mapping[str, Sequence[FileStat]]
     source: Source
-    cached: str | None = None
+    cached: tuple[str, str] | None = None
 
     def counting(self) -> list[FileToCount]:
         return [
@@ -174,8 +167,7 @@ class _Uncounted:
         notes = records.unnamed_gzip(file.path for of_split in self.by_split.values() for file in of_split)
         made = Manifest(source=self.source, options={}, schema=(), splits=splits, rows_read=rows, warnings=notes)
         if self.cached:
-            with suppress(OSError, InfeedError):
-                made.write(self.cached)
+            keep_file(*self.cached, made.to_json().encode())
         return made
 
 

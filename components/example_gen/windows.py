@@ -17,10 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from infeed.components import schema
-from infeed.components.dataset import files, names
+from infeed.components.dataset import cache, files, names
 from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Source, Split
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.spans import Spans
@@ -55,7 +56,11 @@ class SpanWindow:
             key = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
             roots.append(root := files.join(files.absolute(self.spans.cache), f"{number}-{key}"))
             _ingest_once(number, pattern, root, ingest)
+            if files.is_local(root):
+                cache.touch(Path(root))
         merge(roots, target)
+        if files.is_local(self.spans.cache):
+            cache.remove_old(Path(files.absolute(self.spans.cache)))
         return number
 
 

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -76,11 +75,10 @@ def plan_feed(
     `spec` maps the number of records, measured sizes, and corrupt records left out to a FeedSpec. Raises InfeedError if
     the files hold no record, or too many corrupt records.
     """
-    cache_dir = str(Path(options.cache_dir).expanduser())
-    shards, corrupt = shard_files(patterns, cache_dir), tuple[Corrupt, ...]()
+    shards, corrupt = shard_files(patterns, options.cache_dir), tuple[Corrupt, ...]()
     if options.skip_corrupt:
         shards, corrupt = without_corrupt(shards, options.skip_corrupt)
-    check_files(shards[:1], cache_dir)
+    check_files(shards[:1], options.cache_dir)
     closed = next((shard.path for shard in shards if not tensorflow_opens(shard.path)), None)
     with corrupt_record_context(shards):
         sample = measure_records(shards, stages)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from infeed.components import machine
+from infeed.components.dataset.cache import size_on_disk
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 from infeed.components.seams import tensorflow as tensorflow_seam
@@ -52,8 +53,8 @@ class Machine:
         disk = 0
         if cache_dir:
             folder = Path(cache_dir).expanduser()
-            # Our own files count as free, so that cached columns do not change the next plan.
-            disk = sum(file.stat().st_blocks * 512 for file in folder.glob("*/*"))
+            # Our own entries count as free, so that cached columns do not change the next plan.
+            disk = size_on_disk(cache_dir)
             while not folder.exists():
                 folder = folder.parent
             disk += shutil.disk_usage(folder).free

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from infeed.components import user_code
 from infeed.components.annotations import Count, Positive
 from infeed.components.checks import about, at_least, check_fields, refused, require
+from infeed.components.dataset.cache import CACHE_DIR
 from infeed.components.errors import InfeedError
 
 Tier = Literal["auto", "device", "columns", "disk", "stream"]
@@ -92,7 +93,7 @@ class FeedOptions:
     memory_fraction: float = 1 / 3
     device_fraction: float = 1 / 4
     disk_fraction: float = 1 / 2
-    cache_dir: str = "~/.cache/tfx-infeed"
+    cache_dir: str = CACHE_DIR
     skip_corrupt: Count = 0
     mix: Mapping[str, float] = field(default_factory=dict)
     class_shares: Mapping[str, float] | Literal["equal"] = field(default_factory=dict)

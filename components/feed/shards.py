@@ -13,7 +13,6 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -198,7 +197,7 @@ def check_files(shards: Sequence[ShardFile], cache_dir: str) -> None:
     Raises InfeedError if a file is missing, damaged or replaced. For damage, the error names the first corrupt record.
     """
     try:
-        verify([shard.expected for shard in shards if shard.crc32c], str(Path(cache_dir).expanduser()))
+        verify([shard.expected for shard in shards if shard.crc32c], cache_dir)
     except WrongFileError as error:
         for shard in shards:
             if shard.path == error.path and files.exists(error.path):

@@ -10,7 +10,6 @@ columns by row number.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infeed.components.dataset import files
+from infeed.components.dataset.cache import CACHE_DIR, digest
 from infeed.components.dataset.checksums import verify
 from infeed.components.dataset.column_files import ColumnIndex, kept
 from infeed.components.errors import InfeedError
@@ -34,7 +34,7 @@ from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import to_jax, to_tensorflow, to_torch
 from infeed.components.load.keras_batches import numpy_batches
 from infeed.components.load.mapping import BatchMap
-from infeed.components.load.options import CACHE_DIR, LoadOptions, LoadPlan, arguments
+from infeed.components.load.options import LoadOptions, LoadPlan, arguments
 from infeed.components.load.order import BatchOrder, Ints
 from infeed.components.load.spill import decoded_blocks, spill_records
 
@@ -314,14 +314,14 @@ def _features(found: SplitFiles, options: LoadOptions) -> Features:
         if declared and name not in declared:
             raise _no_column(name, declared, found.place)
     made_of = [_FORMAT, found.identity, [repr(column) for column in found.schema], options.columns]
-    key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
+    key = digest([json.dumps(made_of)])
     write = partial(_write, found, options)
     folder = os.fspath(options.cache_dir)
     return kept(folder, key, write, lambda entry, index: Features(str(entry), index), 2.0 * found.bytes)
 
 
 def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex:
-    verify(found.expected, str(Path(options.cache_dir).expanduser()))
+    verify(found.expected, os.fspath(options.cache_dir))
     spills = folder / "spills"
     spills.mkdir()
     paths = [file.path for file in found.files]

@@ -11,13 +11,12 @@ from typing import get_args
 import numpy as np
 
 from infeed.components.checks import about, as_tuples, at_least, refused, require
+from infeed.components.dataset.cache import CACHE_DIR
 from infeed.components.errors import InfeedError, OptionError
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.load.delivery import Rule
 from infeed.components.load.order import BatchOrder
 from infeed.components.units import counted, size
-
-CACHE_DIR = "~/.cache/tfx-infeed"
 
 
 @contextmanager

@@ -8,15 +8,13 @@ A large text file is read once: types are inferred from a sample, and the pass t
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from importlib import metadata
 from itertools import groupby
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -26,13 +24,13 @@ import pyarrow as pa
 
 from infeed.components import limits, schema, user_code
 from infeed.components.dataset import example_types, files
+from infeed.components.dataset.cache import CACHE_DIR, digest, keep_file, kept_file
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
 from infeed.components.dataset.splits import columns_of
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import (
-    CACHE_DIR,
     Gatherer,
     TableStatistics,
     add,
@@ -187,11 +185,11 @@ class Table:
             self._read_as.append(user_code.digest(options.filter, "filter"))
         self._known: _Look | None = None
         self._files = self._find_files()
-        self._look_file = _place(f"look-{_digest([*self._read_as, path])}.json")
-        try:
-            look: _Look | None = schema.read_json(_Look, files.read_bytes(self._look_file))
-        except (OSError, ValueError):  # there is none, or another version wrote it
-            look = None
+        self._look_file = f"look-{digest([*self._read_as, path])}.json"
+        look: _Look | None = None
+        with suppress(ValueError):  # another version wrote it
+            if content := kept_file(CACHE_DIR, self._look_file):
+                look = schema.read_json(_Look, content)
         added = self._open_added(look) if look else None
         self._known, self._added = (None, {}) if added is None else (look, added)
         if self._known:
@@ -293,7 +291,7 @@ class Table:
             if len(self._files) > 1:
                 self._keep(self._files, found)
             if _is_worth_keeping(self._files):
-                _write(self._look_file, _Look(self._every, self._files, self.left_out))
+                keep_file(CACHE_DIR, self._look_file, _json(_Look(self._every, self._files, self.left_out)))
         return found
 
     def _read_files(self) -> list[_Found]:
@@ -356,26 +354,26 @@ class Table:
 
     def _kept(self, of: Sequence[files.FileStat]) -> _Found | None:
         key = self._key(of) if _is_worth_keeping(of) else ""
-        statistics = kept_statistics(key, _cache()) if key else None
-        if statistics is None:
+        statistics = kept_statistics(key, CACHE_DIR) if key else None
+        shapes, sample = (kept_file(CACHE_DIR, name) for name in _beside(key))
+        if statistics is None or shapes is None or sample is None:
             return None
         try:
-            beside = schema.read_json(_Shapes, files.read_bytes(_place(f"shapes-{key}.json")))
-            sample = from_bytes(files.read_bytes(_place(f"sample-{key}.arrow")))
-            return _Found(statistics, sample, beside.columns, 0, beside.unlabeled, beside.codes)
-        except (OSError, ValueError):  # there is none, or it is damaged
+            beside = schema.read_json(_Shapes, shapes)
+            return _Found(statistics, from_bytes(sample), beside.columns, 0, beside.unlabeled, beside.codes)
+        except (OSError, ValueError):  # a file is damaged
             return None
 
     def _keep(self, of: Sequence[files.FileStat], found: _Found) -> None:
         if _is_worth_keeping(of) and not found.rejected:
             key = self._key(of)
-            keep_statistics(found.statistics, key, _cache())
-            with suppress(OSError, InfeedError):  # where the folder cannot be written
-                files.write_bytes(_place(f"sample-{key}.arrow"), to_bytes(found.sample))
-            _write(_place(f"shapes-{key}.json"), _Shapes(found.shapes, found.codes, found.unlabeled))
+            shapes, sample = _beside(key)
+            keep_statistics(found.statistics, key, CACHE_DIR)
+            keep_file(CACHE_DIR, sample, to_bytes(found.sample))
+            keep_file(CACHE_DIR, shapes, _json(_Shapes(found.shapes, found.codes, found.unlabeled)))
 
     def _key(self, of: Sequence[files.FileStat]) -> str:
-        return _digest([*self._read_as, repr(self._every), *map(repr, of)])
+        return digest([*self._read_as, repr(self._every), *map(repr, of)])
 
 
 def check_named(names: Collection[str], options: IngestOptions) -> None:
@@ -403,26 +401,18 @@ def _united(some: Mapping[str, CellShapes], others: Mapping[str, CellShapes]) ->
     return {**some, **{name: some.get(name, CellShapes()) + one for name, one in others.items()}}
 
 
-def _write(path: str, found: _Look | _Shapes) -> None:
-    with suppress(OSError, InfeedError):  # where the folder cannot be written
-        files.write_bytes(path, json.dumps(schema.to_plain(found)).encode())
+def _json(found: _Look | _Shapes) -> bytes:
+    return json.dumps(schema.to_plain(found)).encode()
+
+
+def _beside(key: str) -> tuple[str, str]:
+    """Return the files of the cache that lie beside the statistics of this key: shapes and sample."""
+    return f"shapes-{key}.json", f"sample-{key}.arrow"
 
 
 def _is_worth_keeping(of: Sequence[files.FileStat]) -> bool:
     return sum(file.size for file in of) >= _KEPT_BYTES
 
 
-def _cache() -> str:
-    return str(Path(CACHE_DIR).expanduser())
-
-
-def _place(name: str) -> str:
-    return files.join(_cache(), name)
-
-
 def _path_of(task: Task) -> str:
     return task.payload.file.path  # type: ignore[no-any-return]
-
-
-def _digest(words: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:32]

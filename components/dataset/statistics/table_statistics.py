@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import json
 import logging
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +21,7 @@ import pyarrow as pa
 from infeed.components import machine, progress, schema
 from infeed.components.annotations import Count
 from infeed.components.dataset import files, names
+from infeed.components.dataset.cache import CACHE_DIR, digest, keep_file, kept_file
 from infeed.components.dataset.decode import decode_example
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import Shard, Split
@@ -39,7 +38,6 @@ _ZSTD = ".zst"
 _WAITING_BYTES = 16 << 20  # bytes of cells to gather before computing statistics
 _WIDE_WAITING_BYTES = 64 << 20  # limit for few rows, because computing a column takes at least 0.3 ms
 _MANY_ROWS = 4_096
-CACHE_DIR = "~/.cache/tfx-infeed"
 _log = logging.getLogger(__name__)
 
 
@@ -87,15 +85,19 @@ class TableStatistics:
         """Return an equivalent object whose size does not grow with the rows."""
         return replace(self, columns={name: column.collapse() for name, column in self.columns.items()})
 
+    def to_bytes(self, key: str) -> bytes:
+        """Return the statistics as JSON."""
+        columns = [column.plain() for column in self.columns.values()]
+        plain = {"format": FORMAT, "key": key, "rows": self.rows, "columns": columns, "untyped": sorted(self.untyped)}
+        return json.dumps(plain).encode()
+
     def write(self, path: str, key: str) -> None:
         """Write the statistics atomically.
 
         Args:
           path: path of the file. A path that ends in .zst is compressed to about a quarter.
         """
-        columns = [column.plain() for column in self.columns.values()]
-        plain = {"format": FORMAT, "key": key, "rows": self.rows, "columns": columns, "untyped": sorted(self.untyped)}
-        content = json.dumps(plain).encode()
+        content = self.to_bytes(key)
         if path.endswith(_ZSTD):
             sink = pa.BufferOutputStream()
             with pa.CompressedOutputStream(sink, "zstd") as compressed:
@@ -112,19 +114,23 @@ class TableStatistics:
         """
         try:
             content = files.read_bytes(path)
-            if path.endswith(_ZSTD):
-                content = pa.CompressedInputStream(pa.BufferReader(content), "zstd").read()
-            stored = schema.read_json(_Stored, content, _check_format)
-            if stored.key != key:
-                return None
-            return stored.table()
         except FileNotFoundError:
             return None
+        return cls.from_bytes(content, key, path)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, key: str, where: str) -> TableStatistics | None:
+        """Read the content of a file, as `read` does. `where` names the file in errors."""
+        try:
+            if where.endswith(_ZSTD):
+                content = pa.CompressedInputStream(pa.BufferReader(content), "zstd").read()
+            stored = schema.read_json(_Stored, content, _check_format)
+            return stored.table() if stored.key == key else None
         except InfeedError:
             raise
         except ValueError as error:
             do = "remove the file, so that the columns are read again"
-            raise InfeedError(f"cannot read the statistics: {error}", where=path, do=do) from error
+            raise InfeedError(f"cannot read the statistics: {error}", where=where, do=do) from error
 
 
 def add(parts: Iterable[TableStatistics]) -> TableStatistics:
@@ -241,19 +247,18 @@ def tables_of(
       InfeedError: a split does not exist, a file is damaged, or records are not tf.Examples.
     """
     with _threads_unless(map_fn) as each:
-        cache = str(Path(cache_dir).expanduser())
         folders = frozenset(names.split_dir(root, split) for root, split in places)
-        count = functools.partial(_count_and_describe, each, folders, cache)
-        manifests = manifests_of((root for root, _ in places), cache, count)
+        count = functools.partial(_count_and_describe, each, folders, cache_dir)
+        manifests = manifests_of((root for root, _ in places), cache_dir, count)
         splits = [_split_in(manifests[root].splits, root, split) for root, split in places]
         stored = [_stored(root, name, split) for (root, name), split in zip(places, splits, strict=True)]
         unread = [
-            _Unread.of(root, name, split, cache)
+            _Unread.of(root, name, split, cache_dir)
             for (root, name), split, found in zip(places, splits, stored, strict=True)
             if found is None
         ]
         read = iter(each(_read_range, [part for one in unread for parts in one.parts.values() for part in parts]))
-        return [found or unread.pop(0).table(read, cache) for found in stored]
+        return [found or unread.pop(0).table(read, cache_dir) for found in stored]
 
 
 _Counting = Callable[[FileToCount], Shard]
@@ -294,7 +299,7 @@ def _threads_unless(map_fn: MapFn | None) -> Iterator[MapFn]:
         yield map_fn
         return
     with ThreadPoolExecutor(machine.cpus()) as threads:
-        yield threads.map
+        yield lambda function, items: threads.map(progress.for_threads(function), items)
 
 
 def stored_statistics(root: str, split: str) -> dict[str, ColumnStatistics] | None:
@@ -308,7 +313,7 @@ def stored_statistics(root: str, split: str) -> dict[str, ColumnStatistics] | No
 def key_of(split: Split) -> str:
     """Return a key that changes with the records of a split."""
     lines = [f"{shard.file}\t{shard.records}\t{shard.bytes}\t{shard.crc32c}" for shard in split.shards]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+    return digest(lines)
 
 
 def _stored(root: str, split: str, shards: Split) -> TableStatistics | None:
@@ -366,8 +371,11 @@ def _key_of_file(crc32c: str, size: int) -> str:
 
 def kept_statistics(key: str, cache_dir: str) -> TableStatistics | None:
     """Return the cached statistics of the rows with this key. None if there are none or they are damaged."""
+    content = kept_file(cache_dir, _cached_as(key))
+    if content is None:
+        return None
     try:
-        return TableStatistics.read(_cache_path(key, cache_dir), key)
+        return TableStatistics.from_bytes(content, key, files.join(cache_dir, _cached_as(key)))
     except InfeedError as error:
         _log.warning("cached statistics are damaged, reading the rows again: %s", error)
         return None
@@ -375,12 +383,11 @@ def kept_statistics(key: str, cache_dir: str) -> TableStatistics | None:
 
 def keep_statistics(found: TableStatistics, key: str, cache_dir: str) -> None:
     """Cache statistics, if the folder can be written."""
-    with suppress(OSError, InfeedError):
-        found.write(_cache_path(key, cache_dir), key)
+    keep_file(cache_dir, _cached_as(key), found.to_bytes(key))
 
 
-def _cache_path(key: str, cache_dir: str) -> str:
-    return files.join(cache_dir, f"statistics-{key}.json")
+def _cached_as(key: str) -> str:
+    return f"statistics-{key}.json"
 
 
 def _read_range(part: ShardRange) -> TableStatistics:

@@ -7,7 +7,6 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -17,7 +16,7 @@ from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.ranges import MapFn, ShardRange, record_ranges
 from infeed.components.dataset.reading import check_listed, listed_files, split_names
 from infeed.components.dataset.records import read_records
-from infeed.components.dataset.statistics.table_statistics import CACHE_DIR, tables_of
+from infeed.components.dataset.statistics.table_statistics import tables_of
 from infeed.components.errors import InfeedError
 
 BYTES = 4 << 20  # of the records of a batch: what a model makes of pictures is many times larger
@@ -120,7 +119,6 @@ def known_columns(shards: Sequence[ShardRange], map_fn: MapFn | None = None) -> 
     Records that are not tf.Examples, or a column of two types, are an InfeedError.
     """
     places = dict.fromkeys((root_of(shard), shard.split) for shard in shards)
-    cache = str(Path(CACHE_DIR).expanduser())
     parts = [
         {
             name: KnownColumn(
@@ -131,7 +129,7 @@ def known_columns(shards: Sequence[ShardRange], map_fn: MapFn | None = None) -> 
             )
             for name, column in table.columns.items()
         }
-        for table in tables_of(list(places), cache, map_fn)
+        for table in tables_of(list(places), map_fn=map_fn)
     ]
     known: dict[str, KnownColumn] = {}
     for name in sorted({name for part in parts for name in part}):

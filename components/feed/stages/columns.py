@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from infeed.components.dataset.cache import digest
 from infeed.components.errors import InfeedError
 from infeed.components.feed.capacity import Window, short_name
 from infeed.components.feed.options import GlobalBatch
@@ -85,7 +85,7 @@ class CacheColumns:
         # The key covers the data and the functions, so that no other split or graph uses these columns.
         shards = [shard.identity for shard in context.shards]
         made_of = json.dumps([disk.FORMAT, shards, context.functions.key, str(before.element_spec)])
-        key = hashlib.sha256(made_of.encode()).hexdigest()[:32]
+        key = digest([made_of])
         return disk.cache_columns(before, self.cache_dir, key, self.kept_bytes)
 
 

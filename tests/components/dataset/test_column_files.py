@@ -9,9 +9,18 @@ import time
 import numpy as np
 import pytest
 
-from infeed.components.dataset import column_files
+from infeed.components.dataset import cache
 from infeed.components.dataset.column_files import CachedColumn, ColumnIndex, FileWriter, kept, mapped
 from infeed.components.errors import InfeedError
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from infeed.components.locks import alone
+with alone(Path(sys.argv[1]), doing="busy", where="there", do="wait"):
+    print(flush=True)
+    time.sleep(60)
+"""
 
 
 def writing(times, wait=lambda: None):
@@ -65,7 +74,7 @@ def test_nothing_half_written_is_left_or_read(tmp_path, monkeypatch):
 
     with monkeypatch.context() as full:
         full.setattr(FileWriter, "add", add)
-        with pytest.raises(InfeedError, match=r"column cache: No space left(.|\n)*cache_dir"):
+        with pytest.raises(InfeedError, match=r"cache: No space left(.|\n)*cache_dir"):
             keep([], tmp_path, "key")
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
     assert keep([], tmp_path, "key").tolist() == [0, 1, 2, 3, 4, 5]
@@ -99,14 +108,14 @@ def test_where_room_is_needed_what_was_used_longest_ago_goes_first(tmp_path, mon
         entries = [path for path in tmp_path.iterdir() if path.is_dir() and not path.name.startswith(".")]
         return type("Usage", (), {"free": 1000 - 200 * len(entries)})
 
-    monkeypatch.setattr(column_files.shutil, "disk_usage", usage)
+    monkeypatch.setattr(cache.shutil, "disk_usage", usage)
     keep([], tmp_path, "new", 700)  # 400 are free: two have to go
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["new", "newest"]
 
 
 def test_columns_in_use_outlive_the_removal_of_their_entry(tmp_path):
     columns = keep([], tmp_path, "key")
-    column_files.shutil.rmtree(tmp_path / "key")
+    cache.shutil.rmtree(tmp_path / "key")
     assert columns.tolist() == [0, 1, 2, 3, 4, 5]
 
 
@@ -134,17 +143,8 @@ def test_what_a_living_writer_writes_stays(tmp_path):
     assert (tmp_path / "slow").exists()
 
 
-def test_an_entry_is_known_without_the_lock_beside_it(tmp_path):
-    keep([], tmp_path, "old")
-    (tmp_path / ".old.lock").unlink(missing_ok=True)  # as some versions of filelock do
-    age(tmp_path / "old", 31 * 24 * 3600)
-    keep([], tmp_path, "new")
-    assert not (tmp_path / "old").exists()
-
-
 def test_the_lock_of_a_killed_writer_is_free(tmp_path):
-    holds = "import sys, time, filelock; filelock.FileLock(sys.argv[1]).acquire(); print(flush=True); time.sleep(60)"
-    writer = subprocess.Popen([sys.executable, "-c", holds, tmp_path / ".key.lock"], stdout=subprocess.PIPE)
+    writer = subprocess.Popen([sys.executable, "-c", HOLDS, tmp_path / ".key.lock"], stdout=subprocess.PIPE)
     writer.stdout.readline()
     threading.Timer(0.5, writer.kill).start()
     assert keep([], tmp_path, "key").tolist() == [0, 1, 2, 3, 4, 5]

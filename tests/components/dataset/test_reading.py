@@ -62,7 +62,7 @@ def test_a_kept_count_that_is_damaged_or_anothers_is_made_again(
     root, cache = tmp_path / "data", tmp_path / "cache"
     write_shards(root, "train", [[b"a", b"b"]])
     first = manifest_of(str(root), str(cache))
-    (kept,) = cache.rglob("manifest.json")
+    (kept,) = cache.glob("counted-*.json")
     kept.write_bytes(MANIFEST.to_json().encode() if damage is None else damage)
     assert manifest_of(str(root), str(cache)) == first
     assert "is damaged" in caplog.text

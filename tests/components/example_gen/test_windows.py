@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -127,3 +128,16 @@ def test_of_two_processes_one_ingests_a_span_and_the_other_waits_for_it(tmp_path
     for number in (1, 2):
         assert Manifest.read(f"{tmp_path}/out-{number}").rows_read == 41
         assert sum(1 for _ in (tmp_path / f"out-{number}").glob("Split-*/*")) == 2
+
+
+def test_spans_that_no_window_used_for_a_month_are_removed(tmp_path: Path) -> None:
+    spans = Spans("span-{SPAN}/*.csv", last=1, cache=str(tmp_path / "spans"))
+    for number in (1, 2, 3):
+        write_span(tmp_path / "data", number)
+        SpanWindow(spans, str(tmp_path / "data"), {}).write(
+            f"{tmp_path}/out", lambda pattern, root: ingest_rows(f"{tmp_path}/data/{pattern}", root)
+        )
+        kept = sorted(path.name.partition("-")[0] for path in (tmp_path / "spans").iterdir())
+        assert kept == {1: ["1"], 2: ["2"], 3: ["2", "3"]}[number]
+        for path in (tmp_path / "spans").glob("1-*"):
+            os.utime(path, (0, 0))

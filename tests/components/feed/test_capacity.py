@@ -129,3 +129,11 @@ def test_free_disk_counts_what_our_own_files_take(tmp_path, monkeypatch):
     (cache / "key").mkdir(parents=True)
     (cache / "key" / "0.values").write_bytes(bytes(1 << 16))
     assert Machine.here(tmp_path, str(cache)).disk_bytes == before
+
+
+def test_what_others_keep_in_the_cache_folder_is_not_free_and_a_dangling_link_is_no_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 30))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "link").symlink_to("nowhere")
+    (tmp_path / "data" / "large").write_bytes(bytes(1 << 20))
+    assert Machine.here(tmp_path, str(tmp_path)).disk_bytes == 1 << 30

@@ -42,7 +42,7 @@ def test_nothing_half_written_is_left_or_read(tmp_path, monkeypatch):
 
     with monkeypatch.context() as full:
         full.setattr(disk._Writer, "add", add)
-        with pytest.raises(InfeedError, match=r"column cache: No space left(.|\n)*tier='stream'"):
+        with pytest.raises(InfeedError, match=r"cache: No space left(.|\n)*tier='stream'"):
             disk.cache_columns(counted([]), str(tmp_path), "key", 0)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
     assert disk.cache_columns(counted([]), str(tmp_path), "key", 0).rows == 6

@@ -1,0 +1,184 @@
+"""What this machine keeps between runs, in one local folder. Anything there can be made again.
+
+FOLDER/KIND-KEY.json   a small file, such as the statistics of a shard; the key is a digest of what it was made from
+FOLDER/KEY/            a folder of files, such as columns; `.KEY.lock` is held while a process writes it
+FOLDER/SPAN-KEY/       the Examples of a span, in a folder of their own
+
+An entry appears when it is complete, and its modification time is that of its last use. Whenever an entry is written,
+entries unused for thirty days are removed, then the least recently used small files beyond a gigabyte, and the least
+recently used folders until there is room. Other content of the folder is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+from infeed.components.locks import alone
+
+T = TypeVar("T")
+CACHE_DIR = "~/.cache/tfx-infeed"
+_log = logging.getLogger(__name__)
+_MAX_AGE_SECONDS = 30 * 24 * 3600
+_MAX_FILE_BYTES = 1 << 30  # of all small files
+_PAUSE_SECONDS = 60.0  # between two looks for old entries when small files are written
+_FILE = re.compile(r"\.?(?:counted|look|sample|shapes|statistics|verified)-[\w-]+\.(?:arrow|json)(?:\.[0-9a-f]{32})?")
+_FOLDER = re.compile(r"counted-[0-9a-f]{32}|\.?\d+-[0-9a-f]{16}(?:\.unfinished)?")
+_COLUMN_FILE = re.compile(r"columns\.json|\d+\.(values|splits\.\d+)|verified-[0-9a-f]{32}\.json")
+_looked: dict[str, float] = {}  # folder -> when this process last looked for old entries
+
+
+def digest(lines: Iterable[str]) -> str:
+    """Return the key of an entry that was made from what these lines say: 32 hexadecimal digits."""
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def kept_file(folder: str, name: str) -> bytes | None:
+    """Return the content of a small file. None if there is none, or it cannot be read."""
+    path = Path(folder).expanduser() / name
+    try:
+        content = files.read_bytes(str(path))
+    except (OSError, InfeedError):
+        return None
+    touch(path)
+    return content
+
+
+def keep_file(folder: str, name: str, content: bytes) -> None:
+    """Write a small file, if the folder can be written."""
+    home = Path(folder).expanduser()
+    with suppress(OSError, InfeedError):
+        files.write_bytes(str(home / name), content)
+        if time.monotonic() - _looked.get(str(home), -_PAUSE_SECONDS) >= _PAUSE_SECONDS:
+            remove_old(home)
+
+
+def kept_folder(
+    folder: str, key: str, write: Callable[[Path], object], opened: Callable[[Path], T], takes: float, do: str
+) -> T:
+    """Open the entry FOLDER/KEY. If it is missing or damaged, write it first, about `takes` bytes.
+
+    `write` fills a new folder, and `opened` raises an error if the entry is damaged. One process writes at a time.
+    Raises InfeedError, with the remedy `do`, if the entry cannot be written.
+    """
+    home = Path(folder).expanduser()
+    entry = home / key
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with alone(_lock_of(entry), doing="another process writes the entry", where=str(home), do=do, wait=True):
+            found = _opened_or_none(entry, opened)
+            if found is None:
+                _remove_unfinished(entry)
+                remove_old(home, takes)
+                _write(entry, write)
+                found = opened(entry)
+            touch(entry)
+            return found
+    except OSError as error:
+        raise InfeedError(f"cannot write the cache: {error.strerror or error}", where=str(home), do=do) from error
+
+
+def touch(entry: Path) -> None:
+    """Record the last use of an entry."""
+    with suppress(OSError):  # another process has removed the entry, or the disk is read-only
+        os.utime(entry)
+
+
+def size_on_disk(folder: str) -> int:
+    """Return the bytes that our entries take on the disk."""
+    return sum(map(_disk_bytes, _entries(Path(folder).expanduser())))
+
+
+def remove_old(home: Path, takes: float = 0) -> None:
+    """Remove leftovers of killed writers, old entries, and the least recently used ones until there is room."""
+    _looked[str(home)] = time.monotonic()
+    used = dict[Path, float]()
+    for entry in _entries(home):
+        with suppress(FileNotFoundError):  # another process has removed it
+            used[entry] = entry.lstat().st_mtime
+    small = {entry: _disk_bytes(entry) for entry in used if _FILE.fullmatch(entry.name)}
+    excess = sum(small.values()) - _MAX_FILE_BYTES
+    for entry in sorted(used, key=used.__getitem__):
+        is_old = time.time() - used[entry] > _MAX_AGE_SECONDS
+        if entry in small:
+            if is_old or excess > 0:
+                entry.unlink(missing_ok=True)
+                excess -= small[entry]
+        elif is_old or entry.name.startswith(".") or shutil.disk_usage(home).free < takes:
+            _remove_unused(entry)
+
+
+def _remove_unused(entry: Path) -> None:
+    """Remove a folder, unless another process writes it."""
+    with suppress(InfeedError), alone(_lock_of(entry), doing="in use", where=str(entry), do="wait"):
+        shutil.rmtree(entry, ignore_errors=True)
+
+
+def _entries(home: Path) -> Iterator[Path]:
+    """Yield our entries, and unfinished ones. Other content of the folder is not ours."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for entry in home.iterdir():
+            with suppress(FileNotFoundError):
+                if _is_ours(entry):
+                    yield entry
+
+
+def _is_ours(entry: Path) -> bool:
+    if entry.is_symlink() or not entry.is_dir():
+        return entry.is_file() and bool(_FILE.fullmatch(entry.name))
+    inside = [file.name for file in entry.iterdir()]
+    return bool(_FOLDER.fullmatch(entry.name) or (inside and all(map(_COLUMN_FILE.fullmatch, inside))))
+
+
+def _disk_bytes(entry: Path) -> int:
+    there = (Path(place, name) for place, _, names in os.walk(entry) for name in names) if entry.is_dir() else [entry]
+    total = 0
+    for file in there:
+        with suppress(FileNotFoundError):
+            total += file.lstat().st_blocks * 512
+    return total
+
+
+def _lock_of(entry: Path) -> Path:
+    """Return the lock file of an entry. Unfinished entries are named FOLDER/.x.KEY and FOLDER/.KEY.unfinished."""
+    return entry.with_name(f".{entry.name.removesuffix('.unfinished').rpartition('.')[2]}.lock")
+
+
+def _opened_or_none(entry: Path, opened: Callable[[Path], T]) -> T | None:
+    if not os.path.lexists(entry):
+        return None
+    try:
+        return opened(entry)
+    except (OSError, TypeError, ValueError) as error:
+        _log.warning("cache entry %s is damaged and will be written again: %s", entry, error)
+        return None
+
+
+def _remove_unfinished(entry: Path) -> None:
+    """Remove a damaged entry, and what killed writers of it left."""
+    for left in (entry, *entry.parent.glob(f".*.{entry.name}")):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink(missing_ok=True)
+
+
+def _write(entry: Path, write: Callable[[Path], object]) -> None:
+    unfinished = Path(tempfile.mkdtemp(prefix=".", suffix=f".{entry.name}", dir=entry.parent))
+    try:
+        write(unfinished)
+        unfinished.rename(entry)
+    except BaseException:  # Ctrl-C as well leaves no partial entry
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
