@@ -33,6 +33,7 @@ from infeed.pipelines.project.leak_notes import LeaksInUse, check_spread, spread
 from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
 from infeed.pipelines.project.splits import shares_of, splits_note, stratified, trained_on, with_seed
 from infeed.pipelines.project.survey import survey_images, survey_table, with_label
+from infeed.pipelines.project.train_names import check_train_names
 from infeed.pipelines.surveys import (
     IMAGE_COLUMNS,
     LABEL_OF_PICTURES,
@@ -132,6 +133,8 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     formats = {source: source_options} if source_options else {}
     said = {"source_options": formats, **settings.train, **seed, **given.train}
     train, schedule = choose_schedule(survey, trained_on(survey, shares), said)
+    options = _train_options(project, train, survey, label, features)
+    check_train_names(options, survey, features, own=function is not None)
     return PipelineConfig(
         name=name,
         root=root,
@@ -140,7 +143,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         span_data=span_data,
         source_options={**default_settings(data, source), **source_options},
         features=features,
-        train=_train_options(project, train, survey, label, features),
+        train=options,
         blessing=blessing,
         survey=survey,
         ingest=ingest,

@@ -1,0 +1,53 @@
+"""Check the classes, features and splits that training options name, before any node runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from infeed.components import schema
+from infeed.components.errors import InfeedError
+from infeed.components.trainer.options import TrainOptions
+from infeed.components.transform.feature import Feature
+from infeed.components.transform.kinds.label import Label
+from infeed.components.transform.kinds.scale import ZScore
+from infeed.pipelines.config import TRAIN
+from infeed.pipelines.surveys import Survey
+
+_SHOWN = 20  # names in an error
+_OUT = "leave it out"
+
+
+def check_train_names(options: TrainOptions, survey: Survey, features: Sequence[Feature], *, own: bool) -> None:
+    """Raise InfeedError if an option of training names a class, a feature or a split that does not exist.
+
+    If `own`, a function of the user makes features besides `features`, whose names are unknown here.
+    """
+    labels = [one for one in features if isinstance(one, Label) and one.output_name == options.label]
+    for name, given in (("class_weight", options.class_weight), ("class_shares", options.feed.class_shares)):
+        if given and not survey.classes:
+            raise InfeedError(f"the label is a quantity, which has no classes: {given}", where=f"train.{name}", do=_OUT)
+        if isinstance(given, Mapping) and labels and not labels[0].clean:  # cleaning renames and joins classes
+            _check(given, survey.classes, name, "class")
+    _check(options.feed.mix, [TRAIN], "mix", "split to train on")
+    if not own and not options.input_fn:
+        _check_features(options, {feature.output_name: feature for feature in features})
+
+
+def _check_features(options: TrainOptions, features: Mapping[str, Feature]) -> None:
+    weight, bucket_by = ([name] if name else [] for name in (options.feed.weight, options.feed.bucket_by))
+    _check(weight, features, "weight", "feature")
+    if weight and isinstance(features[weight[0]], ZScore):
+        what = f"the weight {weight[0]!r} is scaled to mean 0, but no weight may be below 0"
+        raise InfeedError(what, where="train.weight", do=f"declare it unscaled, for example Fill({weight[0]!r}, 1)")
+    if not options.feed.maps:  # which may add features
+        _check(bucket_by, features, "bucket_by", "feature")
+        _check(options.masks, features, "masks", "feature")
+        _check(options.boxes, features, "boxes", "feature")
+
+
+def _check(given: Collection[str], known: Collection[str], option: str, noun: str) -> None:
+    for name in given:
+        if name not in known:
+            shown = ", ".join(map(repr, list(known)[:_SHOWN])) + (", ..." if len(known) > _SHOWN else "")
+            what = f"there is no {noun} {name!r}{schema.nearest(name, known)}"
+            raise InfeedError(what, where=f"train.{option}", do=f"use one of {shown}" if known else _OUT)
