@@ -47,10 +47,12 @@ class Repeats:
     """Rows that repeat other rows."""
 
     rows: int = 0  # number of compared rows
-    copies: int = 0  # rows that equal another row in all columns
-    alike: int = 0  # rows that equal another row, except copies, in all columns that are learned from
+    equal: int = 0  # rows that equal another row in all columns that are learned from, except `ignored`
+    copies: int = 0  # rows among them that equal another row in all columns
+    alike: int = 0  # rows among them that equal a row that differs in another column
     scored: int = 0  # rows in the files of splits other than train
-    shared: int = 0  # `scored` rows that equal a row of train in all columns that are learned from
+    shared: int = 0  # `scored` rows that equal a row of train in all columns that are learned from, except `ignored`
+    ignored: tuple[str, ...] = ()  # columns that are learned from and have another number in each row
 
 
 LABEL_OF_PICTURES = "label/text"

@@ -74,7 +74,7 @@ def spread_notes(survey: Survey, rule: SplitBy | None, keep: Collection[str]) ->
     """
     if isinstance(survey, TableSurvey):
         yield from (("groups", f"{_finding(group)}; {_remedy(group)}") for group in _groups(survey, rule, keep))
-        if words := _repeated(survey.repeats, rule):
+        if words := _repeated(survey, rule):
             yield "repeated rows", words
     else:
         if survey.repeats.contrary:
@@ -95,7 +95,7 @@ def check_spread(survey: Survey, rule: SplitBy | None, keep: Collection[str], da
         do = f"{_remedy(found[0])}; if the same ones come at prediction time: --keep {quote(found[0].column)}"
         raise InfeedError(_finding(found[0]), where=data, do=do)
     if survey.repeats.shared:
-        raise InfeedError(_shared(survey.repeats), where=data, do="remove these rows from one of the files")
+        raise InfeedError(_shared(survey), where=data, do="remove these rows from one of the files")
 
 
 def _copies(survey: ImageSurvey) -> str:
@@ -127,23 +127,34 @@ def _remedy(group: Group) -> str:
     return f"to score values of {group.column} that training has not seen, {do}"
 
 
-def _repeated(repeats: Repeats, rule: SplitBy | None) -> str:
+def _repeated(survey: TableSurvey, rule: SplitBy | None) -> str:
+    repeats = survey.repeats
     if repeats.shared:
-        return f"{_shared(repeats)}; remove these rows from one of the files"
+        return f"{_shared(survey)}; remove these rows from one of the files"
     if isinstance(rule, ByColumns):
         return ""
+    of_rows = f"of {_compared(repeats.rows, survey)} equal another row in all columns"
+    spread = "and may stand in train and in the other splits; unless they are other cases, remove the repeats"
+    if rule and repeats.equal:
+        return f"{repeats.equal:,} {of_rows} {_learned(repeats)}, {spread}"
     # The hash sends rows that are equal in all columns to one split.
-    torn = repeats.alike + (repeats.copies if rule else 0)
-    of_rows = f"of {repeats.rows:,} rows equal another row in all columns"
-    if torn:
-        where = "and may stand in train and in the other splits"
-        return f"{torn:,} {of_rows} that are learned from, {where}; unless they are other cases, remove the repeats"
+    if repeats.alike:
+        return f"{repeats.alike:,} {of_rows} {_learned(repeats)}, but not in the others, {spread}"
     many = repeats.copies and repeats.copies >= _MANY_COPIES * repeats.rows
     return f"{repeats.copies:,} {of_rows}; equal rows are in one split" if many else ""
 
 
-def _shared(repeats: Repeats) -> str:
-    return (
-        f"{repeats.shared:,} of {repeats.scored:,} rows in the files of the other splits equal a row of train in all "
-        "columns that are learned from"
-    )
+def _shared(survey: TableSurvey) -> str:
+    repeats = survey.repeats
+    rows = f"{repeats.scored:,} rows in the files of the other splits"
+    sampled = f"{rows} in {_compared(repeats.rows, survey)}" if repeats.rows < survey.rows else rows
+    return f"{repeats.shared:,} of {sampled} equal a row of train in all columns {_learned(repeats)}"
+
+
+def _compared(rows: int, survey: TableSurvey) -> str:
+    return f"a sample of {rows:,} rows" if rows < survey.rows else f"{rows:,} rows"
+
+
+def _learned(repeats: Repeats) -> str:
+    but = f" except {', '.join(repeats.ignored[:_SHOWN])}" if repeats.ignored else ""
+    return f"that are learned from{but}"

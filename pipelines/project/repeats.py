@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -34,26 +35,34 @@ _EXAMPLES = 2  # names of copied pictures
 def find_repeats(
     rows: Mapping[str, Cells], features: Mapping[str, ColumnStatistics], splits: Ints | None = None
 ) -> Repeats:
-    """Count rows of a sample that repeat others in all columns, or in those that are learned from, the `features`.
+    """Count rows of a sample that repeat others more often than chance explains; see `count_repeats`."""
+    number = len(next(iter(rows.values())).lengths) if rows else 0
+    ignored = tuple(name for name, column in features.items() if _numbers_rows(column))
+    compared = {name: column for name, column in features.items() if name not in ignored}
+    if not compared or number < 2:
+        return Repeats(number)
+    found = replace(count_repeats(rows, compared, splits), ignored=ignored)
+    repeated, among = (found.equal, number) if splits is None else (found.shared, found.scored)
+    others = number if splits is None else number - among
+    many = _are_many(repeated, among * _chance(compared.values(), others))
+    return found if many else Repeats(number, scored=found.scored)
+
+
+def count_repeats(rows: Mapping[str, Cells], compared: Collection[str], splits: Ints | None = None) -> Repeats:
+    """Count rows that repeat others in the columns `compared`, and in all columns.
 
     `splits`, int64 [rows], is the split number of each row, 0 for train; None if files do not name splits.
     """
-    number = len(next(iter(rows.values())).lengths) if rows else 0
-    features = {name: column for name, column in features.items() if not _numbers_rows(column)}
-    if not features or number < 2:
-        return Repeats(number)
-    row, like = _counted(_row_hashes(rows, features, number))
+    number = len(next(iter(rows.values())).lengths)
+    row, like = _counted(_row_hashes(rows, compared, number))
     if splits is not None:
         scored, in_train = splits > 0, np.zeros(len(like), bool)
         in_train[row[~scored]] = True
-        found, among = int(np.count_nonzero(in_train[row] & scored)), int(np.count_nonzero(scored))
-        chance = among * _chance(features.values(), number - among)
-        return Repeats(number, scored=among, shared=found if _are_many(found, chance) else 0)
+        shared = int(np.count_nonzero(in_train[row] & scored))
+        return Repeats(number, scored=int(np.count_nonzero(scored)), shared=shared)
     record, copies = _counted(_row_hashes(rows, rows, number))
-    alike = int(np.count_nonzero(like[row] > copies[record]))
-    chance = number * _chance(features.values(), number)
-    copied = int(np.count_nonzero(copies[record] > 1))
-    return Repeats(number, copied if _are_many(copied, chance) else 0, alike if _are_many(alike, chance) else 0)
+    equal, copied, alike = like[row] > 1, copies[record] > 1, like[row] > copies[record]
+    return Repeats(number, *(int(np.count_nonzero(which)) for which in (equal, copied, alike)))
 
 
 def _counted(hashes: Hashes) -> tuple[Ints, Ints]:

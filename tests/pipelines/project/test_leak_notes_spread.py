@@ -54,10 +54,12 @@ def test_groups_of_files_are_divided_by_hand() -> None:
 @pytest.mark.parametrize(
     ("repeats", "rule", "said_of"),
     [
-        (Repeats(1_000, copies=20, alike=30), None, "30 of 1,000 rows"),
-        (Repeats(1_000, copies=20, alike=30), ByLabel("y"), "50 of 1,000 rows"),
-        (Repeats(1_000, copies=60), None, "60 of 1,000 rows"),
+        (Repeats(1_000, equal=45, copies=20, alike=30), None, "30 of 1,000 rows"),
+        (Repeats(1_000, equal=45, copies=20, alike=30), ByLabel("y"), "45 of 1,000 rows"),
+        (Repeats(1_000, equal=60, copies=60), None, "60 of 1,000 rows"),
         (Repeats(1_000, scored=200, shared=7), None, "7 of 200 rows"),
+        (Repeats(500, equal=45, alike=30), None, "30 of a sample of 500 rows"),
+        (Repeats(500, scored=200, shared=7), None, "7 of 200 rows in the files of the other splits in a sample of 500"),
     ],
 )
 def test_repeated_rows_are_told_by_what_the_splits_do_to_them(
@@ -67,9 +69,14 @@ def test_repeated_rows_are_told_by_what_the_splits_do_to_them(
     assert words.startswith(said_of)
 
 
+def test_columns_that_are_not_compared_are_named() -> None:
+    [words] = said(repeats=Repeats(1_000, equal=45, alike=30, ignored=("serial",)))
+    assert "except serial" in words
+
+
 def test_a_few_copies_in_one_split_are_not_worth_a_note() -> None:
     assert said(repeats=Repeats(1_000, copies=20)) == []
-    assert said(ByColumns(("user",)), repeats=Repeats(1_000, copies=20, alike=30)) == []
+    assert said(ByColumns(("user",)), repeats=Repeats(1_000, equal=45, copies=20, alike=30)) == []
 
 
 def test_a_strict_run_stops_at_groups_and_at_rows_of_train_in_other_files() -> None:
@@ -82,7 +89,7 @@ def test_a_strict_run_stops_at_groups_and_at_rows_of_train_in_other_files() -> N
     assert "--split-by 'user id'" in error.value.do
     with pytest.raises(InfeedError, match="7 of 200 rows"):
         check(repeats=Repeats(1_000, scored=200, shared=7))
-    check(repeats=Repeats(1_000, copies=20, alike=30))
+    check(repeats=Repeats(1_000, equal=45, copies=20, alike=30))
 
 
 def test_a_table_of_visits_is_told_of_its_users_and_of_rows_that_were_written_twice(tmp_path: Path) -> None:

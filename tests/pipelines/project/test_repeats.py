@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.pipelines.project.repeats import find_repeats
+from infeed.pipelines.project.repeats import count_repeats, find_repeats
 from infeed.pipelines.surveys import Repeats
 
 RANDOM = np.random.default_rng(0)
@@ -23,14 +26,35 @@ def repeats(columns: Mapping[str, Any], features: str, splits: Any = None) -> Re
 
 
 def test_rows_that_are_equal_in_all_columns_are_copies() -> None:
-    assert repeats({"amount": AMOUNT, "y": LABEL}, "amount") == Repeats(1_000, copies=200)
+    assert repeats({"amount": AMOUNT, "y": LABEL}, "amount") == Repeats(1_000, equal=200, copies=200)
 
 
 def test_rows_that_differ_in_the_label_or_in_what_is_not_learned_from_are_alike() -> None:
     found = repeats({"id": np.arange(1_000), "amount": AMOUNT, "y": LABEL}, "amount")
-    assert found == Repeats(1_000, alike=200)
-    assert repeats({"id": 3 * np.arange(1_000), "amount": AMOUNT, "y": LABEL}, "id amount") == found
-    assert repeats({"amount": AMOUNT, "y": np.arange(1_000)}, "amount") == Repeats(1_000, alike=200)
+    assert found == Repeats(1_000, equal=200, alike=200)
+    numbered = repeats({"id": 3 * np.arange(1_000), "amount": AMOUNT, "y": LABEL}, "id amount")
+    assert numbered == replace(found, ignored=("id",))
+    assert repeats({"amount": AMOUNT, "y": np.arange(1_000)}, "amount") == found
+
+
+def test_copies_of_which_some_differ_elsewhere_are_counted_once() -> None:
+    other = np.r_[np.zeros(950), np.ones(50)]
+    found = repeats({"amount": AMOUNT, "other": other, "y": LABEL}, "amount")
+    assert found == Repeats(1_000, equal=200, copies=100, alike=100)
+
+
+CELLS = st.lists(st.tuples(*[st.sampled_from([None, 1, 2, 3])] * 3), min_size=2, max_size=30)
+
+
+@given(CELLS)
+def test_the_counts_are_those_of_comparing_all_pairs(rows: list[tuple[int | None, ...]]) -> None:
+    columns = zip("abc", zip(*rows, strict=True), strict=True)
+    cells = {name: Cells.of(pa.array(values, pa.int64())) for name, values in columns}
+    others = [(row, [*rows[:place], *rows[place + 1 :]]) for place, row in enumerate(rows)]
+    found = count_repeats({name: one for name, one in cells.items() if one}, ["a", "b"])
+    assert found.equal == sum(any(one[:2] == row[:2] for one in rest) for row, rest in others)
+    assert found.copies == sum(row in rest for row, rest in others)
+    assert found.alike == sum(any(one[:2] == row[:2] and one != row for one in rest) for row, rest in others)
 
 
 def test_rows_of_few_values_are_equal_by_chance() -> None:
