@@ -38,6 +38,8 @@ class Group:
 
     column: str
     agreement: float  # excess agreement in the label of two rows of a group: from 0, by chance, to 1, always
+    # Whether the nearest row predicts the label much better if it may be of the same group.
+    near: bool = False
     # Share of the groups in the files of other splits that train also has; None without such files.
     shared: float | None = None
 

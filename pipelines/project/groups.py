@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.pipelines.project.coded_columns import CodedColumn
+from infeed.pipelines.project.nearness import near_rows
 from infeed.pipelines.surveys import Group, Task
 
 # Column names of persons and the like, alone or with a suffix such as `id`.
@@ -25,6 +26,12 @@ _LEAST_ROWS = 2  # per value on average
 _AGREEMENT = {True: 0.1, False: 0.9}  # required agreement, by whether the name suggests an identifier
 _NEIGHBORS = 0.6  # share of the agreement that neighboring values reach in measurements
 _LEAST_PAIRS = 100
+# Of a text whose name suggests nothing. A text of fewer values, or with more rows each, is a category that comes back.
+_LEAST_GROUPS, _ROWS_OF_A_GROUP = 20, (5, 100)
+_LEAST_GAIN = 0.03  # by nearest rows of the same group
+_GAIN_OF_LOSS = 0.5  # as a share of the loss by rows of other groups
+_MUCH_AGREEMENT = 0.5  # or the rows of a group agree so much in the label
+_ERRORS = 4  # standard errors, so that chance explains one gain in some 30,000
 
 Ints = npt.NDArray[np.int64]
 
@@ -34,11 +41,16 @@ def find_groups(
     label: str,
     task: Task,
     columns: Mapping[str, ColumnStatistics],
+    learned: Collection[str] = (),
     splits: Ints | None = None,
 ) -> tuple[Group, ...]:
     """Return those of the columns that name groups, in descending order of agreement in the label.
 
-    `rows` are a sample. `splits`, int64 [rows], is the split number of each row, 0 for train; None if files name none.
+    Args:
+      rows: sample of the rows.
+      columns: columns that may name groups.
+      learned: columns that are learned from, which show how near rows are.
+      splits: int64 [rows], the split number of each row, 0 for train; None if files name none.
     """
     target = CodedColumn(label, rows[label])
     if target.is_list:
@@ -57,14 +69,45 @@ def find_groups(
         agreement = _agreement(values, target, both, task)
         least = _AGREEMENT[identifies is not None]
         near = _agreement(values // 2, target, both, task) if agreement >= least else 0.0
-        if who or (agreement >= least and near < _NEIGHBORS * agreement):
+        is_group = who or (agreement >= least and near < _NEIGHBORS * agreement)
+        is_near = not is_group and _may_be_group(column) and _are_near(coded, target, task, agreement, rows, learned)
+        if is_group or is_near:
             shared = None
             if splits is not None:
                 of_row = splits[coded.present]
                 in_train, in_others = (np.unique(coded.numbers[mine]) for mine in (of_row == 0, of_row > 0))
                 shared = float(np.isin(in_others, in_train).mean()) if len(in_others) else 0.0
-            found.append(Group(name, agreement, shared))
+            found.append(Group(name, agreement, is_near, shared))
     return tuple(sorted(found, key=lambda group: -group.agreement))
+
+
+def _may_be_group(column: ColumnStatistics) -> bool:
+    """Return whether a column has many values, of several rows each."""
+    least, most = _ROWS_OF_A_GROUP
+    rows = column.present / max(1, column.counts.distinct)
+    return column.type == "bytes" and column.counts.distinct >= _LEAST_GROUPS and least <= rows <= most
+
+
+def _are_near(
+    group: CodedColumn,
+    target: CodedColumn,
+    task: Task,
+    agreement: float,
+    rows: Mapping[str, Cells],
+    learned: Collection[str],
+) -> bool:
+    """Return whether the nearest row predicts the label better if it may be of the same group, surely and by much."""
+    groups, label = np.full(len(group.present), -1), np.zeros(len(group.present))
+    groups[group.present] = group.numbers
+    groups[~target.present] = -1
+    is_class = task == "classification"
+    label[target.present] = target.numbers if is_class else np.asarray(target.values, np.float64)
+    columns = [CodedColumn(name, rows[name]) for name in learned if name in rows and name != group.name]
+    near = near_rows(
+        np.unique(groups, return_inverse=True)[1].reshape(-1) - int((groups < 0).any()), label, is_class, columns
+    )
+    by_much = near.gain >= _GAIN_OF_LOSS * near.other or agreement >= _MUCH_AGREEMENT
+    return by_much and near.gain >= max(_LEAST_GAIN, _ERRORS * near.error)
 
 
 def _agreement(values: Ints, target: CodedColumn, both: npt.NDArray[np.bool_], task: Task) -> float:

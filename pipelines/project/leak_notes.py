@@ -117,6 +117,7 @@ def _groups(survey: TableSurvey, rule: SplitBy | None, keep: Collection[str]) ->
 
 def _finding(group: Group) -> str:
     agree = ", and agree in the label more than other rows do" if group.agreement >= _AGREES else ""
+    agree = ", and are near each other, so that a model recognizes them" if group.near and not agree else agree
     if group.shared is None:
         return f"rows of one {group.column} are in train and in the other splits{agree}"
     return f"{group.shared:.1%} of the values of {group.column} in the other splits are in train too{agree}"

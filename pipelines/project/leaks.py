@@ -26,7 +26,8 @@ _LINEAR = 0.99999  # R squared
 _SMOOTH = 0.999  # R squared
 _LEAST_ROWS = 20
 # Share of the rows. Of hundreds of classes, some have one value in all their few rows by chance.
-_MATERIAL = 0.02
+_MATERIAL = 0.05
+_PREDICTED = 0.95  # of the rows, by their values: then a value of a small class is no chance
 _ASKED_ROWS = 200  # an honest measurement may divide fewer rows without a mistake
 _CATEGORIES = 50  # a text of more different values names something
 _FEW_CATEGORIES = 10  # of more, each may stand for one class by nature
@@ -142,7 +143,8 @@ class _Classes:
         if gain < _PURE or value == column.different:
             return None
         words = f"it is {column.shown(value)} {self._shares(values == value, of_class)}{_and_others(given)}"
-        return Leak(words, _score(gain), self._are_many(given))
+        is_code = table.accuracy(table.voted()) >= _PREDICTED
+        return Leak(words, _score(gain), is_code or self._are_many(given))
 
     def _decided(self, column: CodedColumn, table: CrossTable) -> Leak | None:
         """Detect words that each belong to one class, several to the same class."""

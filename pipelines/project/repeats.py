@@ -62,7 +62,8 @@ def count_repeats(rows: Mapping[str, Cells], compared: Collection[str], splits: 
         return Repeats(number, scored=int(np.count_nonzero(scored)), shared=shared)
     record, copies = _counted(_row_hashes(rows, rows, number))
     equal, copied, alike = like[row] > 1, copies[record] > 1, like[row] > copies[record]
-    return Repeats(number, *(int(np.count_nonzero(which)) for which in (equal, copied, alike)))
+    found = [int(np.count_nonzero(which)) for which in (equal, copied, alike)]
+    return Repeats(number, equal=found[0], copies=found[1], alike=found[2])
 
 
 def _counted(hashes: Hashes) -> tuple[Ints, Ints]:

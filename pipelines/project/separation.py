@@ -133,6 +133,10 @@ class CrossTable:
         is_best[highest[np.diff(self.values[highest], prepend=-1) > 0]] = True
         return best, is_best, np.maximum.reduceat(np.where(is_best, 0.0, weights), starts)
 
+    def accuracy(self, right: Bools) -> float:
+        """Return the share of the rows in the pairs that are `right`."""
+        return float((self.rows * right).sum() / max(1, self.rows.sum()))
+
     def recall(self, right: Bools) -> float:
         """Return the mean recall over classes with enough rows."""
         large = self.of_class >= LEAST_ROWS

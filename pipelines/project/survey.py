@@ -115,6 +115,7 @@ def survey_table(
     divided = {name: _divided_by(column, options.split_by) for name, column in surveyed.items()}
     surveyed = {name: replace(column, leak=leaks.get(name)) for name, column in divided.items()}
     surveyed |= _withheld(surveyed, keep) if withhold else {}
+    used = [name for name, column in surveyed.items() if column.features]
     counts = sorted(of_label.counts.items()) if learned == "classification" else []
     return TableSurvey(
         tuple(surveyed.values()),
@@ -126,8 +127,8 @@ def survey_table(
         rejected=rejected,
         unlabeled=table.unlabeled,
         words=options.words,
-        groups=find_groups(sample, label, learned, {n: found[n] for n in surveyed if n not in times}, splits),
-        repeats=find_repeats(sample, {n: found[n] for n, column in surveyed.items() if column.features}, splits),
+        groups=find_groups(sample, label, learned, {n: found[n] for n in surveyed if n not in times}, used, splits),
+        repeats=find_repeats(sample, {name: found[name] for name in used}, splits),
         numbers=numbers,
         numbers_remark=remark(written, list(numbers)),
         codes=tuple(coded),

@@ -21,10 +21,11 @@ CHANCE = RANDOM.random(ROWS) < 0.5
 
 
 def groups(columns: Mapping[str, Any], task: Task = "classification", splits: Any = None) -> dict[str, Group]:
+    """Find groups, with all columns but the label learned from."""
     cells = {name: Cells.of(pa.array(values)) for name, values in columns.items()}
     known = {name: one for name, one in cells.items() if one}
     statistics = {name: ColumnStatistics.of_cells(name, one) for name, one in known.items() if name != "y"}
-    return {group.column: group for group in find_groups(known, "y", task, statistics, splits)}
+    return {group.column: group for group in find_groups(known, "y", task, statistics, list(statistics), splits)}
 
 
 @pytest.mark.parametrize("name", ["user_id", "customer", "PatientID", "member-no", "session.key", "user_hash"])
@@ -64,3 +65,48 @@ def test_groups_in_files_are_shared_as_far_as_train_has_them() -> None:
     assert groups({"user": WHO, "y": CHANCE}, splits=splits)["user"].shared == 0
     splits = (np.arange(ROWS) >= 1_500).astype(int)
     assert groups({"user": WHO, "y": CHANCE}, splits=splits)["user"].shared == pytest.approx(1, abs=0.01)
+
+
+def panel(random: np.random.Generator) -> tuple[dict[str, Any], Any]:
+    """142 countries x 12 years: each has its level and its own growth."""
+    country, year = np.repeat(np.arange(142), 12), np.tile(np.arange(1952, 2012, 5), 142)
+    people = np.exp(random.normal(16, 1.5, 142)[country] + 0.01 * random.normal(1.5, 0.8, 142)[country] * (year - 1952))
+    wealth = random.normal(8, 1.2, 142)[country] + 0.02 * random.normal(1, 0.7, 142)[country] * (year - 1952)
+    life = 55 + 5 * (wealth - 8) + random.normal(0, 5, 142)[country] + 0.2 * (year - 1952)
+    columns = {"country": [f"land {one}" for one in country], "year": year, "people": people, "wealth": np.exp(wealth)}
+    return columns, life
+
+
+def tracks(random: np.random.Generator) -> tuple[dict[str, Any], Any]:
+    """200 storms of 60 hours: they move slowly, and their stage changes along the way."""
+    place = random.normal(0, 20, (200, 1, 2)) + np.cumsum(random.normal(0, 0.3, (200, 60, 2)), axis=1)
+    strength = random.normal(0, 1, (200, 1)) + np.cumsum(random.normal(0, 0.1, (200, 60)), axis=1)
+    stage = np.digitize(strength.ravel(), [-1, 0, 1])
+    columns = {"lat": place[..., 0].ravel(), "long": place[..., 1].ravel(), "hour": np.tile(np.arange(60) % 24, 200)}
+    return {"name": [f"storm {one}" for one in np.repeat(np.arange(200), 60)], **columns}, stage
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_panels_and_tracks_are_found_by_what_near_rows_do_to_the_label(seed: int) -> None:
+    columns, life = panel(np.random.default_rng(seed))
+    assert "country" in groups({**columns, "y": life}, "regression")
+    columns, stage = tracks(np.random.default_rng(seed))
+    assert groups({**columns, "y": stage})["name"].near
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_texts_of_independent_tables_are_no_groups(task: Task) -> None:
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        town = random.integers(0, random.integers(20, 400), ROWS)
+        x, z = random.normal(size=ROWS), random.normal(size=ROWS)
+        label = x + z > 0 if task == "classification" else x + z + 0.3 * random.normal(size=ROWS)
+        assert groups({"town": [f"t{one}" for one in town], "x": x, "z": z, "y": label}, task) == {}
+
+
+def test_a_category_with_an_effect_is_no_group() -> None:
+    random = np.random.default_rng(0)
+    brand = random.integers(0, 60, ROWS)
+    x = random.normal(size=ROWS)
+    label = x + 0.5 * random.normal(size=60)[brand] + 0.3 * random.normal(size=ROWS)
+    assert groups({"brand": [f"b{one}" for one in brand], "x": x, "y": label}, "regression") == {}

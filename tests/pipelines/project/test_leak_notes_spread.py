@@ -41,6 +41,12 @@ def test_a_rule_that_keeps_groups_together_or_divides_them_on_purpose_needs_no_n
     assert said(rule, groups=USERS) == []
 
 
+def test_rows_of_a_group_that_are_near_each_other_are_reported_so() -> None:
+    [words] = said(groups=(Group("storm", 0.07, near=True),))
+    assert "near each other" in words
+    assert words.endswith("--split-by storm")
+
+
 def test_a_group_that_comes_back_at_prediction_time_is_kept() -> None:
     assert said(keep=("user id",), groups=USERS) == []
 

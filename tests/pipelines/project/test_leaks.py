@@ -152,11 +152,18 @@ def test_one_small_class_of_many_takes_no_column_away() -> None:
     assert all(f"{small.sum()} rows of 7" in leak.why for leak in found.values())
 
 
-@pytest.mark.parametrize(("share", "sure"), [(0.01, False), (0.05, True)])
+@pytest.mark.parametrize(("share", "sure"), [(0.01, False), (0.08, True)])
 def test_a_column_is_sure_to_leak_if_it_gives_a_material_share_of_the_rows_away(share: float, sure: bool) -> None:
     random = np.random.default_rng(2)
     label = np.where(random.random(4_000) < share, 9, random.integers(0, 9, 4_000))
     assert leaks({"filled": some(label, label == 9), "y": label})["filled"].sure == sure
+
+
+def test_a_code_of_the_classes_leaks_whichever_class_shows_it() -> None:
+    random = np.random.default_rng(5)
+    label = random.choice(4, 9_000, p=[0.9, 0.085, 0.01, 0.005])
+    breed = np.where(label == 3, 999, 100 * label + random.integers(0, 30, 9_000))
+    assert leaks({"breed": [f"breed {one}" for one in breed], "y": label})["breed"].sure
 
 
 def test_many_small_classes_with_values_of_their_own_are_a_material_share() -> None:
