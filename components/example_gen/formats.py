@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from typing import Any
 
@@ -195,6 +195,12 @@ def options_of(kind: str, settings: Mapping[str, Any], where: str = "") -> Any:
     if settings:
         raise InfeedError(f"there is no setting {min(settings)!r}", where=where or f"format {kind}", do="leave it out")
     return None
+
+
+def has_option(kind: str, option: str) -> bool:
+    """Return whether a format has an option of this name."""
+    found = FORMATS[kind]
+    return bool(found.settings) and option in {field.name for field in fields(_member(found, found.settings))}
 
 
 def _member(of: Format, name: str) -> Any:

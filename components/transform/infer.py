@@ -8,10 +8,12 @@ The proposals are a starting point: statistics show the content of a column, not
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import islice
+from shlex import quote
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -73,10 +75,14 @@ class TextLook(NamedTuple):
         """Return how to prepare such a column for training, or ""."""
         advice = {
             "dates": f"write {self.example!r} as numbers, or say its format: DatePart(format=...)",
-            "amounts": f"read cells such as {self.example!r} as numbers: the options of its source say how",
-            "numbers": f"read cells such as {self.example!r} as missing: the options of its source say how",
+            "amounts": f"read cells such as {self.example!r} as numbers: {_flag('numbers', {'COLUMN': self.example})}",
+            "numbers": f"read cells such as {self.example!r} as missing: {_flag('nulls', ['', self.example])} for CSV",
         }
         return "" if self.format else advice.get(self.looks, "")
+
+
+def _flag(option: str, value: object) -> str:
+    return f"--set {quote(f'{option}={json.dumps(value, ensure_ascii=False)}')}"
 
 
 def infer_features(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.example_gen.formats import options_of
+from infeed.components.example_gen.formats import has_option
 from infeed.components.example_gen.sources.numbers import NumberFormat
 from infeed.pipelines.config import Source
 from infeed.pipelines.project.cell_shapes import CellShapes
@@ -41,7 +41,7 @@ _PLAIN = re.compile(r"[09]*(?:\.9*)?")  # what Python reads as it stands
 _WORD = re.compile(r"[^\W\d_][\w./\xb2\xb3]{0,15}")
 _CLEAR_PREFIX = ("$", "US$", "\xa3")  # of countries that write 1,234.5
 _LEAST_SHARE = 0.5  # of the cells that have to be of one format before it is worth a word
-_SHOWN = 12  # columns by name
+_SHOWN = 4  # columns by name
 _FEW = 3  # cells that stand for a missing value
 
 
@@ -117,7 +117,7 @@ def number_columns(
 
     An ambiguous column takes the format of the unambiguous ones, if they agree.
     """
-    if not hasattr(options_of(source, {}), "numbers"):
+    if not has_option(source, "numbers"):
         return {}
     given = {*settings.get("types", {}), *settings.get("numbers", {})}
     looks = (_look(name, one) for name, one in shapes.items() if name not in given and not one.given_up)

@@ -16,7 +16,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from infeed.components.dataset import files
 from infeed.components.dataset.bounds import FolderBounds
@@ -84,7 +84,16 @@ def source_of(data: str, source: Source) -> Source:
         return source
     if kind == "images":
         raise InfeedError("these are pictures, but the source is a table", where=data, do=_OTHER["images"])
-    return cast(Source, kind)
+    return _source(kind, data)
+
+
+def _source(kind: str, data: str) -> Source:
+    """Return the format as a source of pipelines. Raises InfeedError if they do not read it."""
+    found = next((source for source in EXAMPLE_GENS if source == kind), None)
+    if found is None:
+        do = f"infeed ingest {shlex.quote(data)} OUTPUT --format {kind}, and then use --data OUTPUT"
+        raise InfeedError(f"a pipeline does not read the format {kind}", where=data, do=do)
+    return found
 
 
 def is_picture(path: str) -> bool:

@@ -46,6 +46,7 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _NULL_IN_LIST = re.compile(rb"[\[,]\s*null\b")  # Arrow drops such nulls silently
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a surrogate pair. Arrow rejects a lone half, Python accepts it
 _LONG = re.compile(rb"[0-9]{16}[0-9]*[^0-9.eE]")  # a whole number beyond 2^53
+_BYTES_OF_VALUE = 64  # that a parser needs for each value, about
 _SMALL_BYTES, _SMALL_LINES = 1 << 16, 32  # smaller pieces are parsed line by line
 
 
@@ -293,6 +294,8 @@ def _halves(block: TextBlock) -> tuple[TextBlock, TextBlock]:
 
 def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.RecordBatch | None:
     """Parse all rows with Arrow. Returns None if Arrow cannot parse them or may misread them."""
+    if any(has_too_many_values(line, block.most_mb) for line in _long_lines(block)):
+        return None
     rows = count_objects(block.data)
     if not rows:
         return None
@@ -329,7 +332,7 @@ def _parse_lines(
             continue
         of_row: kinds.Object | None = None
         try:
-            row = _parse_line(line)
+            row = _parse_line(line, block.most_mb)
             of_row = {name: kinds.kind_of(value, name) for name, value in row.items()}
             known = kinds.widen_object(known, of_row)
         except MismatchError as error:
@@ -340,7 +343,9 @@ def _parse_lines(
     return rows, known
 
 
-def _parse_line(line: bytes) -> dict[str, Any]:
+def _parse_line(line: bytes, most_mb: int) -> dict[str, Any]:
+    if has_too_many_values(line, most_mb):
+        raise MismatchError("", f"its parsed values take {inputs.too_large(most_mb)}")
     if is_deep(line):
         raise MismatchError("", f"nested deeper than {MOST_LEVELS} levels")
     try:
@@ -395,10 +400,31 @@ def count_objects(data: bytes) -> int | None:
     return None if any(is_deep(data[starts[line] : ends[line]]) for line in suspects) else len(starts)
 
 
+def _long_lines(block: TextBlock) -> list[bytes]:
+    """Return the lines, if one of them may be too long for `has_too_many_values`."""
+    return block.data.split(b"\n") if len(block.data) > _most_values(block.most_mb) else []
+
+
+def has_too_many_values(line: bytes, most_mb: int) -> bool:
+    """Return whether parsing the values of a line may take more than `most_mb` megabytes."""
+    most = _most_values(most_mb)
+    if len(line) <= most or _count_values(line) <= most:
+        return False
+    return _count_values(_STRING.sub(b"", line)) > most
+
+
+def _most_values(most_mb: int) -> int:
+    return (most_mb << 20) // _BYTES_OF_VALUE
+
+
+def _count_values(line: bytes) -> int:
+    return sum(map(line.count, (b",", b"[", b"{")))
+
+
 def is_deep(line: bytes) -> bool:
     """Return whether a line is nested deeper than `MOST_LEVELS` levels."""
     if line.count(b"{") + line.count(b"[") <= MOST_LEVELS:
         return False
     braces = np.frombuffer(_STRING.sub(b"", line), np.uint8) | _BRACE
     steps = (braces == _OPEN).astype(np.int8) - (braces == _CLOSE)
-    return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > MOST_LEVELS)
+    return bool(np.cumsum(steps, dtype=np.int32).max(initial=0) > MOST_LEVELS)

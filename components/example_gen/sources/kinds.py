@@ -11,7 +11,6 @@ other two kinds conflict, and an integer beyond 64 bits is an error.
 from __future__ import annotations
 
 import enum
-import functools
 import re
 import sys
 from collections.abc import Callable
@@ -206,10 +205,12 @@ def kind_of(value: Any, column: str = "") -> JsonKind:
     if isinstance(value, dict):
         return {name: kind_of(inner, f"{column}.{name}".lstrip(".")) for name, inner in value.items()}
     if isinstance(value, list):
-        found = [kind_of(item, column) for item in value]
-        if None in found:
-            raise MismatchError(column, "a list contains null")
-        return ListOf(functools.reduce(lambda known, new: widen(known, new, column), found, None))
+        known: JsonKind = None
+        for item in value:
+            if (new := kind_of(item, column)) is None:
+                raise MismatchError(column, "a list contains null")
+            known = widen(known, new, column)
+        return ListOf(known)
     kind = _PYTHON[type(value)]
     if kind == "int" and value not in _INT64:
         digits = str(value)

@@ -82,13 +82,14 @@ class RowRules:
 
 @dataclass(frozen=True)
 class TextBlock:
-    """Whole rows of a file as UTF-8. `final` marks the last block of a span."""
+    """Whole rows of a file as UTF-8. `final` marks the last block of a span. A row may take `most_mb` megabytes."""
 
     path: str
     data: bytes
     start: int
     line: int
     final: bool
+    most_mb: int = MAX_ROW_MB
 
     def bad_row(self, line: int | None, reason: str, row: bytes, column: str | None = None) -> BadRow:
         text = row[:_SHOWN_BYTES].decode(errors="backslashreplace").rstrip("\r\n")
@@ -144,7 +145,7 @@ def read_blocks(
             start, pending = len(codecs.BOM_UTF8), pending.removeprefix(codecs.BOM_UTF8)
         whole = whole_rows(pending) if len(pending) >= block_bytes else 0
         if whole:
-            yield TextBlock(span.path, pending[:whole], start, line, final=False)
+            yield TextBlock(span.path, pending[:whole], start, line, False, most_mb)
             line += count_lines(pending[:whole])
             start, pending = start + whole, pending[whole:]
         elif len(pending) > most_mb << 20:
@@ -152,7 +153,7 @@ def read_blocks(
             do = "close the quote that opens there, add line ends, or raise max_row_mb (--max-row-mb)"
             raise InfeedError(f"a row takes more than {most_mb} MB", where=f"{span.path}, line {line}", do=do)
     if pending:
-        yield TextBlock(span.path, pending, start, line, final=True)
+        yield TextBlock(span.path, pending, start, line, True, most_mb)
 
 
 def whole_lines(data: bytes) -> int:

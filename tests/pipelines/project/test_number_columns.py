@@ -145,3 +145,10 @@ def test_the_remark_names_the_columns_and_the_way_back() -> None:
     words = remark(columns, list(read_as(columns)))
     assert all(part in words for part in ("x (4 cells such as '1,000,000.00')", "y (2 cells", '"x": null'))
     assert remark(columns, []) == ""
+
+
+def test_the_remark_shows_a_few_columns_and_counts_the_others() -> None:
+    columns = found(**{f"x{number}": PRICES for number in range(17)})
+    words = remark(columns, list(read_as(columns)))
+    assert "13 more" in words
+    assert words.count("cells such as") == 4

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import csv
+import sys
+import types
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,9 +24,11 @@ import infeed
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.formats import FORMATS, Format, has_option
 from infeed.components.example_gen.inputs import BadRows
 from infeed.pipelines.config import EXAMPLE_GENS, Source, split_data
 from infeed.pipelines.project import sources
+from infeed.pipelines.project.number_columns import number_columns
 from infeed.pipelines.project.sources import open_table, source_of
 from infeed.pipelines.project.survey import survey_table
 
@@ -213,3 +218,28 @@ def test_data_that_is_there_is_left_alone(folder):
     before = path.stat().st_mtime_ns
     assert sources.materialise("bundled:breast_cancer", folder) == path
     assert path.stat().st_mtime_ns == before  # TFX's cache looks at the time
+
+
+@dataclass(frozen=True)
+class OwnOptions:
+    table: str  # required
+
+
+def test_a_format_that_pipelines_lack_is_refused_with_the_command_that_ingests_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.own").touch()
+    monkeypatch.setitem(FORMATS, "own", Format("own", "open_own", "OwnOptions", suffixes=(".own",)))
+    with pytest.raises(InfeedError, match="format own") as raised:
+        source_of(str(tmp_path / "a.own"), "csv")
+    assert raised.value.where == str(tmp_path / "a.own")
+    assert "--format own" in raised.value.do
+
+
+def test_a_format_may_have_a_required_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("infeed.components.example_gen.sources.own")
+    module.OwnOptions = OwnOptions  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(FORMATS, "own", Format("own", "open_own", "OwnOptions"))
+    assert has_option("own", "table")
+    assert number_columns({}, "own", {"table": "t"}) == {}  # type: ignore[arg-type]

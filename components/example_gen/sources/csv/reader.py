@@ -308,7 +308,8 @@ def _check_header(header: list[str], options: CsvOptions, where: str) -> None:
     for sign in _OTHER_DELIMITERS if len(header) == 1 else "":
         if sign != options.delimiter and sign in header[0]:
             shown = "tab" if sign == "\t" else sign
-            do = f"use --delimiter {shown!r}, CsvOptions(delimiter={shown!r}), or confirm the name by names="
+            name = shlex.quote(f"names={json.dumps(header, ensure_ascii=False)}")
+            do = f"use --delimiter {shown!r} (delimiter={shown!r}), or confirm the name: --set {name}"
             raise InfeedError(f"the only column is named {header[0]!r}", where=where, do=do)
 
 

@@ -185,7 +185,7 @@ def test_one_odd_line_leaves_the_other_lines_of_its_block_to_arrow(
 ) -> None:
     one_by_one = []
     parse_line = jsonl._parse_line
-    monkeypatch.setattr(jsonl, "_parse_line", lambda line: one_by_one.append(line) or parse_line(line))
+    monkeypatch.setattr(jsonl, "_parse_line", lambda line, mb: one_by_one.append(line) or parse_line(line, mb))
     monkeypatch.setattr(jsonl, "_SMALL_BYTES", 1 << 10)
     lines = ['{"a": 1}'] * 5_000 + ['{"a": "x"}'] + ['{"a": 1}'] * 5_000
     (tmp_path / "0.jsonl").write_text("\n".join(lines))
@@ -237,3 +237,22 @@ def read_or_error(root: Path, content: str) -> Any:
     except InfeedError as error:  # lists of objects, or of lists
         return error.what
     return sorted(map(repr, found)), [(row.line, row.column) for row in bad]
+
+
+@pytest.mark.parametrize(("value", "limit"), [("[]", 8_192), ("{}", 8_192), ("1", 16_384), ("[null]", 8_192)])
+def test_a_row_of_too_many_values_is_a_bad_row_before_it_is_parsed(tmp_path: Path, value: str, limit: int) -> None:
+    text = '"' + "[{," * 20_000 + '"'
+    rows_of = [f'{{"n": {count}, "skipped": [{",".join([value] * count)}]}}' for count in (limit - 2, limit + 2)]
+    content = "\n".join([*rows_of[value == "[null]" :], f'{{"n": 0, "t": {text}}}'])
+    (tmp_path / "a.jsonl").write_text(content)
+    opened = jsonl.open_jsonl(
+        str(tmp_path), {None: "*"}, IngestOptions(on_bad_row="reject", max_row_mb=1), JsonlOptions()
+    )
+    bad_rows = BadRows("reject", 5)
+    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
+    found = [n for batch in batches for n in batch["n"].to_pylist()]
+    assert found == ([0] if value == "[null]" else [limit - 2, 0])
+    [bad] = bad_rows.take()
+    assert f'"n": {limit + 2}' in bad.text
+    assert "max_row_mb, which is 1" in bad.reason
+    assert "--max-row-mb" in bad.remedy

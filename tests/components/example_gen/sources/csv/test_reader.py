@@ -250,7 +250,7 @@ def test_the_index_that_pandas_writes_gets_the_name_that_pandas_reads(write: Wri
 
 
 def test_a_wrong_delimiter_names_the_right_one(write: Write) -> None:
-    with pytest.raises(InfeedError, match=r"(?s)named 'a;b'.*CsvOptions\(delimiter=';'\)"):
+    with pytest.raises(InfeedError, match=r"(?s)named 'a;b'.*--delimiter ';'.*--set 'names=\[\"a;b\"\]'"):
         open_rejecting(write("a;b\n1;2\n"))
     assert open_rejecting(write("a;b\n1;2\n"), CsvOptions(names=("a;b",)))[0] == {"a;b": ["1;2"]}
 
