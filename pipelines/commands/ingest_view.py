@@ -21,7 +21,7 @@ from infeed.pipelines.console.terminal import Terminal
 def show_progress(opened: OpenedSource, quiet: bool) -> Iterator[ProgressListener]:
     """Yield the progress listener for `ingest`; draw bars only on a terminal."""
     console = Terminal(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet or not console.is_interactive:
         yield ProgressListener()
         return
     columns = (
@@ -40,7 +40,7 @@ def show_progress(opened: OpenedSource, quiet: bool) -> Iterator[ProgressListene
 def show_opening(quiet: bool) -> Iterator[None]:
     """Show a spinner while the input is opened: some formats read rows to infer types."""
     console = Terminal(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet or not console.is_interactive:
         yield
         return
     with console.status("inspecting the input"):

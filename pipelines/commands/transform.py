@@ -74,7 +74,7 @@ def command(
         raise InfeedError("a graph is written with --dataset and --output", where="infeed transform", do=do)
     config = config_of(project, overrides, may_ask=not as_json)
     with quiet(os.devnull) as console:
-        with show_step(console, "Transform", transient=True, silent=as_json or not console.is_terminal):
+        with show_step(console, "Transform", transient=True, silent=as_json or not console.is_interactive):
             with importing():
                 from infeed.pipelines.transform import Analyzed, explain
 

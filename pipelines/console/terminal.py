@@ -9,15 +9,17 @@ from __future__ import annotations
 import atexit
 import contextlib
 import io
+import itertools
 import logging
 import os
 import shlex
 import shutil
 import sys
+import textwrap
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -29,6 +31,7 @@ from infeed.components.plain_text import plain
 
 _LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _SECONDS_OF_COPY = 0.2  # between two copies of the log to a terminal
+_WIDTH = 120  # characters of a line that is not for a terminal
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
@@ -44,8 +47,19 @@ def escape_unencodable() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def in_notebook() -> bool:
+    """Return whether this process runs in a cell of Jupyter, Colab or VS Code, whose terminal only appends text."""
+    return "JPY_PARENT_PID" in os.environ or "inline" in os.environ.get("MPLBACKEND", "")
+
+
 class Terminal(Console):
-    """Rich console that escapes control characters in text; only Rich itself emits control sequences."""
+    """Rich console that escapes control characters in text; only Rich itself emits control sequences.
+
+    In a notebook it is not interactive: a live table would print a copy of itself at each change.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**{"force_interactive": False if in_notebook() else None, **given})
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -67,9 +81,9 @@ def in_lines(facts: Iterable[tuple[str, ...]], width: int = 20) -> Text:
 
 
 def show_facts(console: Console, facts: Sequence[tuple[str, ...]]) -> None:
-    """Print facts: wrapped between words on a terminal, one line per fact elsewhere."""
+    """Print facts, wrapped between words. Only a terminal also divides words, such as long paths."""
     if not console.is_terminal:
-        console.print(in_lines(facts), soft_wrap=True)
+        console.print("\n".join(itertools.chain(*(_wrapped(*fact[:2]) for fact in facts))), soft_wrap=True)
         return
     table = Table.grid(padding=(0, 1))
     table.add_column(min_width=19)
@@ -77,6 +91,13 @@ def show_facts(console: Console, facts: Sequence[tuple[str, ...]]) -> None:
     for name, words, *_ in facts:
         table.add_row(name, Text(words))
     console.print(table)
+
+
+def _wrapped(name: str, words: str) -> list[str]:
+    """Wrap a fact for a pipe or a file, between words."""
+    return textwrap.wrap(
+        f"{name:<20}{words}", _WIDTH, subsequent_indent=" " * 20, break_long_words=False, break_on_hyphens=False
+    )
 
 
 @contextlib.contextmanager

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 import infeed.pipelines.console.terminal
-from infeed.pipelines.console.terminal import Terminal, command_line, echo, plain
+from infeed.pipelines.console.nodes import NodeReport, NodeState, show_nodes
+from infeed.pipelines.console.terminal import Terminal, command_line, echo, plain, show_facts
 
 SEQUENCES = ["\x1b[2J", "\x1b]0;title\x07", "\x9b2J", "\rover", "\x08", "\x00", "\x7f", "\u202etxt.exe", "\udcff"]
 
@@ -72,6 +73,35 @@ def test_the_program_of_a_command_line_is_this_one(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("sys.argv", [str(Path.cwd() / "my env" / "bin" / "infeed"), "run"])
     assert shlex.split(command_line("doctor")) == ["my env/bin/infeed", "doctor"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("JPY_PARENT_PID", "7"), ("MPLBACKEND", "module://matplotlib_inline.backend_inline")]
+)
+def test_a_cell_of_a_notebook_gets_lines_and_no_live_table(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    for known in ("JPY_PARENT_PID", "MPLBACKEND"):
+        monkeypatch.delenv(known, raising=False)
+    assert Terminal(file=io.StringIO(), force_terminal=True).is_interactive
+    monkeypatch.setenv(name, value)
+    console = Terminal(file=io.StringIO(), force_terminal=True)
+    assert (console.is_terminal, console.is_interactive) == (True, False)
+    with show_nodes(console, "run.log") as on_change:
+        on_change([NodeReport("Trainer", NodeState.RUNNING)])
+        on_change([NodeReport("Trainer", NodeState.DONE, 1.0)])
+    assert console.file.getvalue().count("Trainer") == 2  # type: ignore[attr-defined]
+
+
+def test_long_facts_are_wrapped_between_words_in_a_pipe() -> None:
+    console = Terminal(file=io.StringIO())
+    path = "/a-folder/" + "x" * 150
+    show_facts(console, [("data", f"rows of {path} and {'words ' * 60}"), ("label", "y")])
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert any(line.strip() == path for line in lines)
+    assert all(len(line) <= 120 for line in lines if path not in line)
+    assert lines[0].startswith("data                rows of")
+    assert lines[-1] == "label               y"
 
 
 def test_styles_stay() -> None:
