@@ -37,7 +37,7 @@ def manifest_of(root: str, cache_dir: str | None = None) -> Manifest:
 
 
 def manifests_of(roots: Iterable[str], cache_dir: str | None = None, map_fn: MapFn = map) -> dict[str, Manifest]:
-    """Return the manifests of TFRecord datasets of any writer, by root.
+    """Return the manifests of TFRecord datasets of any writer, by root: folders of splits, or of flat files.
 
     A dataset without a manifest is counted once from its record framing. The count is cached in `cache_dir` under the
     place, names, sizes and times of its files, and never written into the dataset. A damaged count is replaced.
@@ -55,7 +55,7 @@ def manifests_of(roots: Iterable[str], cache_dir: str | None = None, map_fn: Map
 def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
     if files.exists(files.join(root, names.MANIFEST)):
         return Manifest.read(root)
-    folders = {split: files.list_files(names.split_dir(root, split)) for split in split_names(root)}
+    folders = flat_folder(root) or {s: files.list_files(names.split_dir(root, s)) for s in split_names(root)}
     found = [file for inside in folders.values() for file in inside]
     source = Source.of("tfrecord", root, found)
     by_split = {split: [file for file in inside if not files.is_hidden(file.path)] for split, inside in folders.items()}
@@ -73,6 +73,12 @@ def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
         except ValueError as error:
             _log.warning("the cached count %s is damaged, counting records again: %s", name, error)
     return _Uncounted(root, by_split, source, (cache_dir, name))
+
+
+def flat_folder(root: str) -> dict[str, list[FileStat]]:
+    """Return the files of each split of a folder of flat TFRecord files. Empty for a dataset with Split-* folders."""
+    is_flat = files.is_folder(root) and not names.folder_splits(root)
+    return flat_files(root)[1] if is_flat and not files.exists(files.join(root, names.UNFINISHED)) else {}
 
 
 def split_names(root: str) -> list[str]:

@@ -4,18 +4,23 @@ The measures are those of TensorFlow Data Validation: the Jensen-Shannon diverge
 the L-infinity distance, the largest difference of a value's share, for text. Two details differ. TFDV divides each side
 into ten buckets of equal width, so that one outlier changes all bounds; here both sides share buckets of about equal
 counts. TFDV compares the 1,000 most frequent texts, and this module all counted ones.
+
+Beside the values, the share of missing rows, the lengths of lists, and new and lost words are compared, each with its
+own limit. A sample of a column of rare words always has words that another lacks. The share to expect is that of words
+that occur once (I. J. Good, 1953), and only a larger share counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from infeed.components.checks import require
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.histograms import common_histograms, jensen_shannon, numbers_of
+from infeed.components.dataset.statistics.histograms import common_histograms, jensen_shannon, lengths_of, numbers_of
 from infeed.components.dataset.statistics.value_counts import ValueCounts
+from infeed.components.units import percent
 
 Measure = Literal["Jensen-Shannon", "L-infinity"]
 
@@ -27,14 +32,42 @@ class ComparisonOptions:
     Attributes:
       jensen_shannon: largest divergence of numbers, from 0 to 1.
       l_infinity: largest difference of a value's share, from 0 to 1.
+      missing: largest difference of the share of rows without a value, from 0 to 1.
+      lengths: largest divergence of the number of values of a row, from 0 to 1.
+      new_words: largest share of values that are words that the earlier side lacks, beyond the share to expect.
+      lost_words: largest share of earlier values that are words that the later side lacks, beyond the share to expect.
     """
 
     jensen_shannon: float = 0.1
     l_infinity: float = 0.1
+    missing: float = 0.1
+    lengths: float = 0.1
+    new_words: float = 0.1
+    lost_words: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("jensen_shannon", "l_infinity"):
-            require(0 <= getattr(self, name) <= 1, self, name, "use a number from 0 to 1")
+        for option in fields(self):
+            require(0 <= getattr(self, option.name) <= 1, self, option.name, "use a number from 0 to 1")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One way in which the sides differ.
+
+    Attributes:
+      measure: name of the option that limits the distance.
+      distance: from 0, equal, to 1, disjoint; None if one side has no values.
+      change: what has changed, such as "10 % -> 90 % of the rows".
+    """
+
+    measure: Literal["missing", "lengths", "new_words", "lost_words"]
+    distance: float | None
+    threshold: float
+    change: str
+
+    @property
+    def exceeds(self) -> bool:
+        return self.distance is not None and self.distance > self.threshold
 
 
 @dataclass(frozen=True)
@@ -48,6 +81,7 @@ class ColumnChange:
     distance: float | None = None  # from 0, equal, to 1, disjoint; None if one side has no values
     threshold: float = 0.0  # largest allowed distance
     most: bytes | None = None  # for text, the value whose share differs most
+    differences: tuple[Difference, ...] = ()  # others than that of the values
 
     @property
     def problem(self) -> str:
@@ -58,7 +92,11 @@ class ColumnChange:
             return "lost"
         if self.before.type != self.after.type:
             return f"was {self.before.type}, is {self.after.type}"
-        return "differs" if self.distance is not None and self.distance > self.threshold else ""
+        return "differs" if self.values_differ or any(one.exceeds for one in self.differences) else ""
+
+    @property
+    def values_differ(self) -> bool:
+        return self.distance is not None and self.distance > self.threshold
 
 
 def compare(
@@ -69,18 +107,53 @@ def compare(
     """Return the change of every column of either side, sorted by name. Columns that no row has are ignored."""
     options = options or ComparisonOptions()
     olds, news = ({name: one for name, one in side.items() if one.present} for side in (before, after))
-    changes = []
-    for name in sorted({*olds, *news}):
-        old, new = olds.get(name), news.get(name)
-        if old is None or new is None or old.type != new.type:
-            changes.append(ColumnChange(name, old, new))
-        elif old.type == "bytes":
-            distance, most = l_infinity(old.counts, new.counts)
-            changes.append(ColumnChange(name, old, new, "L-infinity", distance, options.l_infinity, most))
-        else:
-            distance = jensen_shannon(*common_histograms(numbers_of(old), numbers_of(new)))
-            changes.append(ColumnChange(name, old, new, "Jensen-Shannon", distance, options.jensen_shannon))
-    return changes
+    return [_change(name, olds.get(name), news.get(name), options) for name in sorted({*olds, *news})]
+
+
+def _change(
+    name: str, old: ColumnStatistics | None, new: ColumnStatistics | None, options: ComparisonOptions
+) -> ColumnChange:
+    if old is None or new is None or old.type != new.type:
+        return ColumnChange(name, old, new)
+    others = (_missing(old, new, options), _lengths(old, new, options))
+    if old.type == "bytes":
+        distance, most = l_infinity(old.counts, new.counts)
+        words = _words(old.counts, new.counts, options)
+        return ColumnChange(name, old, new, "L-infinity", distance, options.l_infinity, most, (*others, *words))
+    distance = jensen_shannon(*common_histograms(numbers_of(old), numbers_of(new)))
+    return ColumnChange(name, old, new, "Jensen-Shannon", distance, options.jensen_shannon, differences=others)
+
+
+def _missing(old: ColumnStatistics, new: ColumnStatistics, options: ComparisonOptions) -> Difference:
+    before, after = (side.missing / max(1, side.rows) for side in (old, new))
+    change = f"{percent(before)} -> {percent(after)} of the rows"
+    return Difference("missing", abs(after - before), options.missing, change)
+
+
+def _lengths(old: ColumnStatistics, new: ColumnStatistics, options: ComparisonOptions) -> Difference:
+    distance = jensen_shannon(*common_histograms(lengths_of(old.lengths), lengths_of(new.lengths)))
+    change = f"{old.lengths.mean:.3g} -> {new.lengths.mean:.3g} values a row"
+    return Difference("lengths", distance, options.lengths, change)
+
+
+def _words(old: ValueCounts, new: ValueCounts, options: ComparisonOptions) -> list[Difference]:
+    """Return the new and the lost words; none of a column with more words than are counted."""
+    if not (old.exact and new.exact and old.total and new.total):
+        return []
+    return [
+        _appeared("new_words", old, new, options.new_words, "of the values"),
+        _appeared("lost_words", new, old, options.lost_words, "of the earlier values"),
+    ]
+
+
+def _appeared(
+    measure: Literal["new_words", "lost_words"], base: ValueCounts, other: ValueCounts, limit: float, words: str
+) -> Difference:
+    """Return the share of `other` that are words that `base` lacks, beyond the share of words that `base` has once."""
+    known, counts = {value for value, _ in base.items()}, dict(other.items())
+    strange = {value: count for value, count in counts.items() if value not in known}
+    share, expected = sum(strange.values()) / other.total, int((base.counts == 1).sum()) / base.total
+    return Difference(measure, max(0.0, share - expected), limit, f"{percent(share)} {words}")
 
 
 def l_infinity(before: ValueCounts, after: ValueCounts) -> tuple[float | None, Any]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import click
 from rich.table import Table
 
 from infeed.components import limits
-from infeed.components.dataset import files
-from infeed.components.dataset.reading import manifest_of
+from infeed.components.annotations import help_of
+from infeed.components.dataset import files, names
+from infeed.components.dataset.reading import flat_folder, manifest_of, split_names
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import statistics_of
 from infeed.components.engine.choice import ChosenMap
@@ -29,6 +31,21 @@ from infeed.pipelines.statistics.page import comparison_page, split_page
 _WIDE = 200  # characters per line if stdout is not a terminal
 
 
+def _limits(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the limits of `ComparisonOptions` to a command, which receives them by name."""
+    for option in reversed(dataclasses.fields(ComparisonOptions)):
+        text = help_of(ComparisonOptions)[option.name]
+        add = click.option(
+            f"--{option.name.replace('_', '-')}",
+            default=option.default,
+            show_default=True,
+            help=f"{text[0].upper()}{text[1:]}",
+            metavar="SHARE",
+        )
+        command = add(command)
+    return command
+
+
 @click.command(
     name="statistics",
     cls=Command,
@@ -42,20 +59,7 @@ _WIDE = 200  # characters per line if stdout is not a terminal
 @click.option("--split", metavar="NAME", help="Split to show or compare.  [default: train, or the first]")
 @click.option("--compare", "earlier", type=InputPath(), metavar="OTHER", help="Compare with this earlier dataset.")
 @click.option("--splits", nargs=2, metavar="A B", help="Compare two splits of DATASET.")
-@click.option(
-    "--jensen-shannon",
-    default=0.1,
-    show_default=True,
-    help="Allowed Jensen-Shannon divergence of a numeric column, 0 to 1.",
-    metavar="SHARE",
-)
-@click.option(
-    "--l-infinity",
-    default=0.1,
-    show_default=True,
-    help="Allowed change of the share of a text value, 0 to 1.",
-    metavar="SHARE",
-)
+@_limits
 @click.option("--html", type=OutputFile(), metavar="FILE", help="Also write an HTML page with histograms.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(
@@ -63,15 +67,15 @@ def command(
     split: str | None,
     earlier: str | None,
     splits: tuple[str, str] | None,
-    jensen_shannon: float,
-    l_infinity: float,
     html: str | None,
     as_json: bool,
+    **allowed: float,
 ) -> None:
     """Show statistics of the columns of DATASET, or compare DATASET with another dataset or split.
 
-    DATASET is a dataset of `infeed ingest`, or an Examples artifact. The exit code of a comparison is 1 if a column is
-    new, is missing, has another type, or differs by more than the limits allow.
+    DATASET is a dataset of `infeed ingest`, an Examples artifact, or a folder of TFRecord files. The exit code of a
+    comparison is 1 if a column is new, is lost, has another type, or if its values, missing rows, list lengths or words
+    differ beyond their limits.
     """
     if splits and (earlier or split):
         what = "--splits is given together with --compare or --split"
@@ -79,7 +83,7 @@ def command(
     if not (splits or earlier):
         _show(dataset, _chosen(dataset, split), html, as_json)
         return
-    options = ComparisonOptions(jensen_shannon, l_infinity)
+    options = ComparisonOptions(**allowed)
     if splits:
         pairs = [(name, dataset, name) for name in splits]
     else:
@@ -105,6 +109,7 @@ def command(
 
 def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
     [columns] = _columns([(dataset, split)], as_json)
+    columns = _in_order_of_table(dataset, columns)
     if html:
         files.write_bytes(html, split_page(dataset, split, columns).encode())
     figures = [Figures.of(column) for column in columns.values()]
@@ -115,7 +120,21 @@ def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
     console = Terminal(highlight=False, markup=False)  # names may hold brackets
     rows = figures[0].rows if figures else 0
     console.print(f"{dataset}, {split}: {counted(rows, 'row')}, {counted(len(figures), 'column')}", soft_wrap=True)
-    _print(console, columns_table("column", figures), html)
+    width = console.width if console.is_terminal else None
+    _print(console, columns_table("column", figures, width), html)
+
+
+def _in_order_of_table(dataset: str, columns: Mapping[str, ColumnStatistics]) -> dict[str, ColumnStatistics]:
+    """Return the columns in the order of the schema; without one, by name, with numbers in names as numbers."""
+    has_manifest = files.exists(files.join(dataset, names.MANIFEST))
+    schema = manifest_of(dataset).schema if has_manifest else ()
+    written = {column.name: number for number, column in enumerate(schema)}
+
+    def place(name: str) -> tuple[int, list[tuple[int, str]]]:
+        parts = [(int(part), "") if part.isdecimal() else (0, part.casefold()) for part in re.split(r"(\d+)", name)]
+        return written.get(name, len(written)), parts
+
+    return {name: columns[name] for name in sorted(columns, key=place)}
 
 
 def _columns(splits: Sequence[tuple[str, str]], as_json: bool) -> list[dict[str, ColumnStatistics]]:
@@ -123,7 +142,7 @@ def _columns(splits: Sequence[tuple[str, str]], as_json: bool) -> list[dict[str,
     for dataset, _ in splits:
         _check_exists(dataset)
     console, read = Terminal(stderr=True), ChosenMap("reads", limits.STATISTICS_BYTES)
-    with show_step(console, "StatisticsGen", transient=True, silent=as_json or not console.is_terminal):
+    with show_step(console, "StatisticsGen", transient=True, silent=as_json or not console.is_interactive):
         return [statistics_of(dataset, split, map_fn=read) for dataset, split in splits]
 
 
@@ -139,8 +158,8 @@ def _print(console: Terminal, table: Table, html: str | None) -> None:
 def _chosen(dataset: str, split: str | None) -> str:
     """Return the given split, or train, or the first split."""
     _check_exists(dataset)
-    names = list(manifest_of(dataset).splits)
-    return split or ("train" if "train" in names else names[0])
+    splits = list(flat_folder(dataset)) or split_names(dataset)
+    return split or ("train" if "train" in splits else splits[0])
 
 
 def _check_exists(dataset: str) -> None:

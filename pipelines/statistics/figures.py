@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.cells import cell_len
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +22,7 @@ from infeed.components.units import percent
 
 _TOP = 10  # most frequent values shown
 _WHOLE, _MOST = 1e4, 1e15  # between these, numbers are shown as whole numbers
+_YEARS = (1_500, 2_500)
 _SELDOM = 0.005  # values below this share are not shown
 _LONGEST = 40  # characters of a value
 
@@ -55,6 +59,11 @@ class Figures:
     std: float | None
     maximum: float | None
     top: tuple[Top, ...]  # most frequent values in descending order, without rare values
+    are_years: bool = False  # all values are integers that may be years
+
+    def shown(self, value: float | None) -> str:
+        """Format a value of the column, or its mean."""
+        return shown(value, is_year=self.are_years)
 
     @classmethod
     def of(cls, column: ColumnStatistics) -> Figures:
@@ -69,7 +78,8 @@ class Figures:
             median = float(numbers.at([0.5])[0]) if numbers.total else math.nan
             moments["median"] = median if math.isfinite(median) else None
         frequent = itertools.islice(column.counts.items(), _TOP)
-        top = (Top(label(value), count, count / column.values) for value, count in frequent)
+        years = are_years(column)
+        top = (Top(label(value, is_year=years), count, count / column.values) for value, count in frequent)
         return cls(
             name=column.name,
             type=column.type,
@@ -84,14 +94,21 @@ class Figures:
             distinct=column.counts.distinct + column.counts.uncounted,
             is_exact=column.counts.exact,
             top=tuple(one for one in top if one.share >= _SELDOM),
+            are_years=years,
             **moments,
         )
 
 
-def label(value: object) -> str:
+def are_years(column: ColumnStatistics) -> bool:
+    """Return whether all values are integers that may be years, which are written without a comma."""
+    low, high = column.minimum, column.maximum
+    return column.type == "int" and low is not None and high is not None and _YEARS[0] <= low <= high <= _YEARS[1]
+
+
+def label(value: object, *, is_year: bool = False) -> str:
     """Format a value for a table: text, the length of other bytes, or a number as in `shown`."""
     if not isinstance(value, bytes):
-        return shown(value)
+        return shown(value, is_year=is_year)
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -101,10 +118,12 @@ def label(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, *, is_year: bool = False) -> str:
     """Format a number with five significant digits, or a large number without a fraction; None becomes empty."""
     if value is None:
         return ""
+    if is_year:
+        return f"{value:.6g}"
     if abs(value) < _MOST and (abs(value) >= _WHOLE or float(value).is_integer()):
         return f"{value:,.0f}"
     return f"{value:.5g}"
@@ -119,6 +138,7 @@ def about(change: ColumnChange) -> dict[str, Any]:
         "distance": change.distance,
         "threshold": change.threshold if change.measure else None,
         "most": None if change.most is None else label(change.most),
+        "differences": [dataclasses.asdict(one) | {"exceeds": one.exceeds} for one in change.differences],
         "missing": [
             None if side is None else side.missing / max(1, side.rows) for side in (change.before, change.after)
         ],
@@ -126,47 +146,100 @@ def about(change: ColumnChange) -> dict[str, Any]:
 
 
 _FIGURES = ("missing", "zeros", "distinct", "min", "median", "mean", "std", "max")
+_MOST_FREQUENT = "most frequent"
+# Columns that a narrow terminal does not show, the first one first.
+_EXPENDABLE = ("std", "zeros", _MOST_FREQUENT, "median", "mean", "distinct", "type")
+_SHORTENED = 16  # characters that a long name or value keeps at least
+_GAP = 2  # between two columns
 
 
-def columns_table(title: str, figures: Sequence[Figures]) -> Table:
-    """Return a table with a row per column. For text, min, mean and max are lengths in bytes."""
-    lists = any((one.least_per_row, one.most_per_row) not in ((1, 1), (0, 0)) for one in figures)
-    table = _table(title, "type", *_FIGURES, *(["a row"] if lists else []))
-    table.add_column("most frequent", overflow="ellipsis", no_wrap=True)
-    for one in figures:
-        low, high = one.least_per_row, one.most_per_row
-        per_row = [str(low) if low == high else f"{low} to {high}"] if lists else []
-        unit = " B" if one.type == "bytes" else ""
-        moments = (one.minimum, one.median, one.mean, one.maximum)
-        least, median, mean, most = ("" if value is None else f"{shown(value)}{unit}" for value in moments)
-        counts = (percent(one.missing), percent(one.zeros), f"{'' if one.is_exact else '~'}{one.distinct:,}")
-        cells = [one.name, one.type, *counts, least, median, mean, shown(one.std), most, *per_row]
-        top = [f"{one.top[0].value} ({percent(one.top[0].share)})"] if one.top else []
-        odd = [f"{count:,} {name}" for count, name in ((one.nans, "NaN"), (one.infinities, "infinite")) if count]
-        table.add_row(*map(Text, [*cells, ", ".join([*top, *odd])]))
+def columns_table(title: str, figures: Sequence[Figures], width: int | None = None) -> Table:
+    """Return a table with a row per column. For text, min, mean and max are lengths in bytes.
+
+    Args:
+      width: characters of the terminal. A narrow table leaves out figures rather than names. None for no limit.
+    """
+    rows = [{title: one.name, "type": one.type, **_cells(one)} for one in figures]
+    names = [title, "type", *_FIGURES, "a row", _MOST_FREQUENT]
+    if all((one.least_per_row, one.most_per_row) in ((1, 1), (0, 0)) for one in figures):
+        names.remove("a row")
+    widths = _widths(names, rows, width)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name, fitting in widths.items():
+        side: JustifyMethod = "left" if name in (title, "type", _MOST_FREQUENT) else "right"
+        table.add_column(name, justify=side, no_wrap=True, overflow="ellipsis", width=fitting)
+    for row in rows:
+        table.add_row(*(Text(row[name]) for name in widths))
     return table
 
 
-def _table(first: str, second: str, *numbers: str) -> Table:
-    table = Table(first, second, box=None, header_style="bold", pad_edge=False)
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+def _widths(names: Sequence[str], rows: Sequence[Mapping[str, str]], width: int | None) -> dict[str, int]:
+    """Return the width of each column that fits. The first column, and the most frequent values, may be shortened."""
+    full = {name: max([cell_len(name), *(cell_len(row[name]) for row in rows)]) for name in names}
+    if width is None:
+        return full
+    flexible = (names[0], _MOST_FREQUENT)
+    kept = full | {name: min(full[name], _SHORTENED) for name in flexible}
+    room = width + _GAP
+    for name in _EXPENDABLE:
+        if sum(kept.values()) + _GAP * len(kept) > room:
+            kept.pop(name, None)
+    for name in flexible:
+        if name in kept:
+            left = room - sum(kept.values()) - _GAP * len(kept)
+            kept[name] = min(full[name], kept[name] + max(0, left))
+    return kept
+
+
+def _cells(one: Figures) -> dict[str, str]:
+    """Return the figures as text, by the names of the columns of the table."""
+    unit = " B" if one.type == "bytes" else ""
+    moments = {"min": one.minimum, "median": one.median, "mean": one.mean, "max": one.maximum}
+    low, high = one.least_per_row, one.most_per_row
+    top = [f"{one.top[0].value} ({percent(one.top[0].share)})"] if one.top else []
+    odd = [f"{count:,} {name}" for count, name in ((one.nans, "NaN"), (one.infinities, "infinite")) if count]
+    return {
+        "missing": percent(one.missing),
+        "zeros": percent(one.zeros),
+        "distinct": f"{'' if one.is_exact else '~'}{one.distinct:,}",
+        **{name: "" if value is None else f"{one.shown(value)}{unit}" for name, value in moments.items()},
+        "std": shown(one.std),
+        "a row": str(low) if low == high else f"{low} to {high}",
+        _MOST_FREQUENT: ", ".join([*top, *odd]),
+    }
 
 
 def changes_table(changes: Sequence[ColumnChange]) -> Table:
     """Return a table with a row per column: the distance of both sides, and the problem."""
-    table = _table("column", "", "distance", "allowed", "missing before", "after")
-    table.add_column("measure")
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("column", no_wrap=True, overflow="ellipsis")
+    table.add_column("")
+    for name in ("distance", "allowed", "missing before", "after"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("measure", overflow="fold")
     for change in changes:
-        known = about(change)
-        distance = "" if change.distance is None else f"{change.distance:.4f}"
-        allowed = f"{change.threshold:g}" if change.measure else ""
-        missing = ["" if share is None else percent(share) for share in known["missing"]]
-        most = "" if known["most"] is None else f", most of {known['most']}"
+        missing = ["" if share is None else percent(share) for share in about(change)["missing"]]
         problem = Text(change.problem or "same", style="bold red" if change.problem else "dim")
-        table.add_row(Text(change.name), problem, distance, allowed, *missing, Text(f"{change.measure or ''}{most}"))
+        for distance, allowed, measure in _rows_of(change):
+            table.add_row(Text(change.name), problem, distance, allowed, *missing, Text(measure))
     return table
+
+
+def _rows_of(change: ColumnChange) -> list[tuple[str, str, str]]:
+    """Return the distance, the limit and the measure of each difference that exceeds its limit, or of the values."""
+    rows = []
+    beyond = [one for one in change.differences if one.exceeds]
+    if change.values_differ or not beyond:
+        most = "" if change.most is None else f", most of {label(change.most)}"
+        limit = f"{change.threshold:g}" if change.measure else ""
+        rows.append((_distance(change.distance), limit, f"{change.measure or ''}{most}"))
+    words = (f"{one.measure.replace('_', ' ')}: {one.change}" for one in beyond)
+    limits = ((_distance(one.distance), f"{one.threshold:g}") for one in beyond)
+    return rows + [(*limit, word) for limit, word in zip(limits, words, strict=True)]
+
+
+def _distance(distance: float | None) -> str:
+    return "" if distance is None else f"{distance:.4f}"
 
 
 def verdict(changes: Sequence[ColumnChange]) -> str:

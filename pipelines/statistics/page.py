@@ -18,8 +18,8 @@ from infeed.components import units
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.histograms import Distribution, Floats, numbers_of
 from infeed.components.drawing import render
-from infeed.components.statistics.comparison import ColumnChange
-from infeed.pipelines.statistics.figures import Figures, label, shown, verdict
+from infeed.components.statistics.comparison import ColumnChange, Difference
+from infeed.pipelines.statistics.figures import Figures, are_years, label, shown, verdict
 
 _BARS = 24  # of a histogram of numbers
 _TEXTS = 8
@@ -61,7 +61,7 @@ def chart_of(sides: Sequence[ColumnStatistics]) -> Chart | None:
         return None
     if len(values := np.unique(np.concatenate([one.finite for one in finite]))) == 1:
         return Chart(False, (Bar(shown(values[0]), tuple(float(len(one.finite) > 0) for one in numbers)),))
-    edges, ends = _edges(finite, whole=sides[0].type == "int")
+    edges, ends = _edges(finite, whole=sides[0].type == "int", are_years=all(map(are_years, sides)))
     counts = [np.diff(one.rank(edges)) for one in numbers]
     shares = [(of / max(1, int(of.sum()))).tolist() for of in counts]
     return Chart(True, tuple(map(Bar, _spans(edges, sides[0].type == "int"), zip(*shares, strict=True))), ends)
@@ -88,19 +88,20 @@ def _of_texts(sides: Sequence[ColumnStatistics]) -> Chart | None:
     return Chart(False, (*bars, *more))
 
 
-def _edges(numbers: Sequence[Distribution], whole: bool) -> tuple[Floats, tuple[str, str]]:
+def _edges(numbers: Sequence[Distribution], whole: bool, are_years: bool) -> tuple[Floats, tuple[str, str]]:
     """Return the edges of the bars, with unbounded outer bars, and the labels of the ends of the axis."""
     low, high = min(float(one.finite[0]) for one in numbers), max(float(one.finite[-1]) for one in numbers)
     inner_low = min(_finite_at(one, _TAIL) for one in numbers)
     inner_high = max(_finite_at(one, 1 - _TAIL) for one in numbers)
     if whole and high - low < _BARS:
-        return np.arange(low - 0.5, high + 1), (shown(low), shown(high))
+        return np.arange(low - 0.5, high + 1), (shown(low, is_year=are_years), shown(high, is_year=are_years))
     first, last = low, high
     if high - low > _TOWERS_FROM * (inner_high - inner_low) > 0:
         first, last = inner_low, inner_high
     edges = np.linspace(first, last, _BARS + 1)
     edges[0], edges[-1] = -_LARGEST, _LARGEST
-    return edges, (f"{'' if first == low else '≤ '}{shown(first)}", f"{'' if last == high else '≥ '}{shown(last)}")
+    ends = (shown(end, is_year=are_years) for end in (first, last))
+    return edges, (f"{'' if first == low else '≤ '}{next(ends)}", f"{'' if last == high else '≥ '}{next(ends)}")
 
 
 def _finite_at(numbers: Distribution, fraction: float) -> float:
@@ -138,6 +139,10 @@ class Card:
         return self.change.problem if self.change else ""
 
     @property
+    def differences(self) -> tuple[Difference, ...]:
+        return self.change.differences if self.change else ()
+
+    @property
     def type_changed(self) -> bool:
         return len({one.type for one in self.figures.values()}) > 1
 
@@ -165,7 +170,7 @@ def _facts(one: Figures) -> dict[str, str]:
         "empty" if text else "zeros": units.percent(one.zeros),
         "distinct": f"{'' if one.is_exact else '~'}{one.distinct:,}",
         "values a row": f"{one.least_per_row} to {one.most_per_row}" if lists else "",
-        **{name: f"{shown(value)}{' B' * text}" if value is not None else "" for name, value in moments.items()},
+        **{name: f"{one.shown(value)}{' B' * text}" if value is not None else "" for name, value in moments.items()},
         "NaN": f"{one.nans:,}" if one.nans else "",
         "infinite": f"{one.infinities:,}" if one.infinities else "",
     }
@@ -193,7 +198,8 @@ def _card(titles: Sequence[str], change: ColumnChange) -> Card:
 
 
 def _order(change: ColumnChange) -> tuple[bool, float, str]:
-    excess = 0.0 if change.distance is None else change.distance - change.threshold
+    distances = [(change.distance, change.threshold), *((one.distance, one.threshold) for one in change.differences)]
+    excess = max((distance - limit for distance, limit in distances if distance is not None), default=0.0)
     return not change.problem, -(excess if change.measure else 1.0), change.name
 
 

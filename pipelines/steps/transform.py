@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infeed.components import limits, user_code
-from infeed.components.dataset.reading import manifest_of
+from infeed.components.dataset.reading import split_names
 from infeed.components.engine.choice import ChosenMap
 from infeed.components.errors import InfeedError
 from infeed.components.statistics.inference import infer_schema
@@ -17,7 +17,7 @@ def transform(config: PipelineConfig, dataset: str, output: str, rows: str | Non
 
     Raises InfeedError if the dataset has no split train, or does not fit the features.
     """
-    splits = list(manifest_of(dataset).splits)
+    splits = split_names(dataset)
     if TRAIN not in splits:
         raise InfeedError(f"there is no split {TRAIN!r}", where=dataset, do="ingest the data of the project again")
     if rows:

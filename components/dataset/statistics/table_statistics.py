@@ -238,7 +238,7 @@ def tables_of(
     checksum, and never written into the dataset.
 
     Args:
-      places: (folder of a dataset, split). Datasets may be any TFRecords of tf.Examples in Split-* folders.
+      places: (folder of a dataset, split). Datasets may be any TFRecords of tf.Examples, see `manifests_of`.
       cache_dir: cache of statistics and counts of datasets without them.
       map_fn: counts and reads the shards of all splits, such as `Engine.map`. It is called once, and once more if
         large files are divided. Defaults to one thread of this process for each core.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -34,8 +36,49 @@ def test_numbers_differ_by_the_divergence_of_their_histograms() -> None:
 
 @pytest.mark.parametrize(("threshold", "problem"), [(0.3, "differs"), (0.5, "")])
 def test_the_threshold_decides(threshold: float, problem: str) -> None:
-    found = one(["a", "a"], ["a", "b"], ComparisonOptions(l_infinity=threshold))
+    found = one(["a", "a"], ["a", "b"], ComparisonOptions(l_infinity=threshold, new_words=1))
     assert (found.distance, found.threshold, found.problem) == (0.5, threshold, problem)
+
+
+def _found(change: ColumnChange) -> dict[str, float | None]:
+    return {one.measure: one.distance for one in change.differences if one.exceeds}
+
+
+@pytest.mark.parametrize("value", ["abc", 1.5, 7])
+def test_a_column_that_goes_missing_differs(value: Any) -> None:
+    before, after = [value] * 9 + [None], [value] + [None] * 9
+    found = one(before, after)
+    assert (found.distance, found.problem) == (0, "differs")
+    assert _found(found) == {"missing": pytest.approx(0.8)}
+    assert found.differences[0].change == "10 % -> 90 % of the rows"
+    assert one(after, before).problem == "differs"
+    assert one(before, after, ComparisonOptions(missing=0.85)).problem == ""
+
+
+@pytest.mark.parametrize("value", ["a", 2.0])
+def test_longer_lists_differ(value: Any) -> None:
+    found = one([[value] * 3] * 20, [[value] * 60] * 20)
+    assert (found.distance, found.problem) == (0, "differs")
+    assert _found(found) == {"lengths": 1}
+    assert found.differences[1].change == "3 -> 60 values a row"
+    assert one([[value] * 3] * 20, [[value] * 60] * 20, ComparisonOptions(lengths=1)).problem == ""
+
+
+def test_new_and_lost_words_differ_although_each_is_rare() -> None:
+    before, after = [f"w{number % 50}" for number in range(200)], [f"w{number % 50 + 25}" for number in range(200)]
+    found = one(before, after)
+    assert found.distance == pytest.approx(0.02)
+    assert _found(found) == {"new_words": pytest.approx(0.5), "lost_words": pytest.approx(0.5)}
+    assert one(before, after, ComparisonOptions(new_words=0.6)).problem == "differs"
+    assert one(before, after, ComparisonOptions(new_words=0.6, lost_words=0.6)).problem == ""
+
+
+def test_words_that_occur_once_are_expected_to_change() -> None:
+    draw = random.Random(5)
+    names = [f"id{number}" for number in range(1_000)]
+    assert one(names[:500], names[500:]).problem == ""  # identifiers
+    words = [f"w{int(draw.paretovariate(0.7))}" for _ in range(4_000)]
+    assert one(words[:2_000], words[2_000:]).problem == ""  # two samples of one long-tailed column
 
 
 def test_columns_come_go_and_change_their_type() -> None:
@@ -59,7 +102,7 @@ def test_a_column_of_empty_lists_has_no_distance() -> None:
     assert (found.distance, found.problem) == (None, "")
 
 
-@pytest.mark.parametrize("name", ["jensen_shannon", "l_infinity"])
+@pytest.mark.parametrize("name", [option.name for option in dataclasses.fields(ComparisonOptions)])
 def test_a_threshold_is_a_share(name: str) -> None:
     with pytest.raises(InfeedError, match=f"{name} is 1.5"):
         ComparisonOptions(**{name: 1.5})

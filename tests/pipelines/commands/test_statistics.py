@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
+import infeed
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.pipelines.commands.statistics import command
@@ -67,9 +68,39 @@ def test_splits_are_compared_and_a_difference_is_exit_code_1(data: str, tmp_path
     assert "1 of 2 columns differ: city" in page.read_text()
 
 
+def test_each_limit_has_an_option_and_a_reason(data: str, tmp_path: Path) -> None:
+    later = write(tmp_path / "later", train={"age": [20, 30, 30, 40], "city": [None, None, None, "Bern"]})
+    result = run(later, "--compare", data, "--l-infinity", "1", "--lost-words", "1")
+    assert result.exit_code == 1
+    assert "25 % -> 75 % of the rows" in result.output
+    page = tmp_path / "changes.html"
+    run(later, "--compare", data, "--html", str(page))
+    assert "25 % -&gt; 75 % of the rows" in page.read_text()
+    allowed = [f"--{name}=1" for name in ("missing", "l-infinity", "lost-words", "new-words", "lengths")]
+    assert run(later, "--compare", data, *allowed).exit_code == 0
+
+
+def test_columns_come_in_the_order_of_the_table(tmp_path: Path) -> None:
+    other = write(tmp_path / "other", train={name: [1] for name in ("r10", "r2", "B", "a")})
+    assert list(json.loads(run(other, "--json").output)["columns"]) == ["a", "B", "r2", "r10"]
+    (tmp_path / "t.csv").write_text("r2,Zed,a,r10\n1,2,3,4\n")
+    infeed.ingest(tmp_path / "t.csv", tmp_path / "ours", splits={"train": 1})
+    assert list(json.loads(run(str(tmp_path / "ours"), "--json").output)["columns"]) == ["r2", "Zed", "a", "r10"]
+
+
+def test_a_folder_of_flat_files_has_statistics(tmp_path: Path) -> None:
+    for split, ages in (("train", [1, 2, 3]), ("test", [5])):
+        framed = frame_records(encode_examples(pa.RecordBatch.from_pydict({"age": ages})))
+        write_records(str(tmp_path / "flat" / f"people-{split}.tfrecord-00000-of-00001"), [framed], gzip_level=None)
+    for split, mean in (("train", 2), ("test", 5)):
+        found = json.loads(run(str(tmp_path / "flat"), "--split", split, "--json").output)
+        assert found["columns"]["age"]["mean"] == mean
+    assert run(str(tmp_path / "flat"), "--splits", "train", "test").exit_code == 1
+
+
 def test_a_dataset_is_compared_with_the_one_before(data: str, tmp_path: Path) -> None:
     later = write(tmp_path / "later", train={"age": [30, 30, 40, 20], "city": ["Bern", "Bern", "Bern", "Chur"]})
-    arguments = (later, "--compare", data, "--json")
+    arguments = (later, "--compare", data, "--missing", "0.5", "--json")
     strict = run(*arguments, "--l-infinity", "0.05")
     assert strict.exit_code == 1
     found = json.loads(strict.output)

@@ -71,16 +71,31 @@ def test_values_fit_a_line(value: object, words: str) -> None:
     assert label(value) == words
 
 
+def test_years_have_no_comma(columns: Any) -> None:
+    years, counts = (Figures.of(one) for one in columns(year=[1893, 2005, 2005], count=[1893, 2005, 20_000]).values())
+    assert (years.shown(years.maximum), years.top[0].value) == ("2005", "2005")
+    assert counts.shown(counts.minimum) == "1,893"
+
+
 def test_a_comparison_is_plain_data(columns: Any) -> None:
     (found,) = map(about, compare(columns(x=["a", "a"]), columns(x=["a", None])))
     assert found == {
         "name": "x",
-        "problem": "",
+        "problem": "differs",
         "measure": "L-infinity",
         "distance": 0.0,
         "threshold": 0.1,
         "most": "a",
         "missing": [0.0, 0.5],
+        "differences": [
+            {"measure": measure, "distance": distance, "threshold": 0.1, "change": change, "exceeds": distance > 0.1}
+            for measure, distance, change in (
+                ("missing", 0.5, "0 % -> 50 % of the rows"),
+                ("lengths", 0.0, "1 -> 1 values a row"),
+                ("new_words", 0.0, "0 % of the values"),
+                ("lost_words", 0.0, "0 % of the earlier values"),
+            )
+        ],
     }
     (lost,) = map(about, compare(columns(x=["a"]), {}))
     assert (lost["problem"], lost["measure"], lost["threshold"], lost["missing"]) == ("lost", None, None, [0.0, None])

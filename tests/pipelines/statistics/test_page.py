@@ -17,8 +17,8 @@ from infeed.pipelines.statistics.page import Bar, Chart, chart_of, comparison_pa
 EVIL = '<script>alert("x")</script>'
 
 
-def text_of(table: Any) -> list[str]:
-    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+def text_of(table: Any, width: int = 200) -> list[str]:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(table)
     return [line.rstrip() for line in console.export_text().splitlines()]
 
@@ -84,6 +84,28 @@ def test_the_table_has_a_row_for_each_column(columns: Any) -> None:
     ]
 
 
+NAMES = ("duration_minutes", "fare_in_dollars", "company", "pickup_area", "payment_type", "was_shared")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140, None])
+def test_a_narrow_table_leaves_out_figures_and_no_names(columns: Any, width: int | None) -> None:
+    rows = {name: [1.23456, 2000.5, 99999.9] if place % 2 else ["a" * 30] for place, name in enumerate(NAMES)}
+    table = columns_table("column", list(map(Figures.of, columns(**rows).values())), width)
+    head, *lines = text_of(table, width or 200)
+    assert [line.split()[0] for line in lines] == list(NAMES)
+    assert max(len(line) for line in [head, *lines]) <= (width or 200)
+    assert head.split()[:3] == ["column", "type", "missing"]
+    assert ("std" in head, "zeros" in head) == ((True, True) if width in (140, None) else (False, width == 100))
+
+
+def test_a_long_name_is_shortened_before_figures_are_cut_off(columns: Any) -> None:
+    table = columns_table("column", [Figures.of(one) for one in columns(**{"n" * 90: [1, 2]}).values()], 80)
+    head, line = text_of(table, 80)
+    assert "max" in head
+    assert line.startswith("n" * 12)
+    assert "…" in line
+
+
 def test_lists_and_odd_numbers_are_told_in_the_table(columns: Any) -> None:
     found = [Figures.of(one) for one in columns(x=[[1.0], [], [float("nan"), float("inf")]]).values()]
     (_, row) = text_of(columns_table("column", found))
@@ -96,6 +118,7 @@ def test_the_table_of_a_comparison_says_what_is_wrong(columns: Any) -> None:
     assert text_of(changes_table(changes)) == [
         "column           distance  allowed  missing before  after  measure",
         "x       differs    0.5000      0.1             0 %    0 %  L-infinity, most of b",
+        "x       differs    0.5000      0.1             0 %    0 %  new words: 50 % of the values",
         "y       lost                                   0 %",
     ]
 
