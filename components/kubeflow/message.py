@@ -1,4 +1,4 @@
-"""Messages between Kubeflow's launcher and a step of TFX: the ExecutorInput as it arrives, the ExecutorOutput as accepted.
+"""Messages between Kubeflow's launcher and a step of TFX: the ExecutorInput as it arrives, the ExecutorOutput as taken.
 
 The driver adds an output of its own. ML Metadata loses the types of inputs, and wraps lists and objects. The launcher
 refuses numbers and nulls that protobuf's JSON does not have. All of this was seen with Kubeflow Pipelines 2.5.0, 2.17.0
