@@ -14,7 +14,7 @@ import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform import impl_helper
 from tfx_bsl.coders import example_coder
-from tfx_bsl.tfxio import tensor_adapter, tensor_representation_util
+from tfx_bsl.tfxio import tensor_adapter, tensor_representation_util, tf_example_record
 
 from infeed.components.dataset import encode
 from infeed.components.dataset.decode_columns import decode_columns
@@ -35,9 +35,14 @@ class ColumnReader:
     @classmethod
     def of(cls, schema: schema_pb2.Schema, tfxio: Any, columns: Sequence[str]) -> ColumnReader:
         """Read `columns`, or all if it is empty, of rows that `tfxio` describes and `schema` types."""
-        columns = list(columns) or list(tfxio.TensorRepresentations())
-        projected = tensor_representation_util.ProjectTensorRepresentationsInSchema(schema, columns)
-        return cls(columns, projected.SerializeToString(), tfxio.Project(columns).TensorAdapterConfig())
+        tensors, whole = tfxio.TensorRepresentations(), schema_pb2.Schema()
+        whole.CopyFrom(schema)
+        # If a schema represents some of its features, tfx_bsl projects only these.
+        tensor_representation_util.SetTensorRepresentationsInSchema(whole, tensors)
+        columns = list(columns) or list(tensors)
+        projected = tensor_representation_util.ProjectTensorRepresentationsInSchema(whole, columns)
+        view = tf_example_record.TFExampleBeamRecord("tfrecord", schema=projected)
+        return cls(columns, projected.SerializeToString(), view.TensorAdapterConfig())
 
     def batches(self, shard: ShardRange) -> Iterator[Tensors]:
         """Yield batches. Raises InfeedError with the record if the file is truncated or corrupt."""

@@ -225,3 +225,36 @@ def test_without_tfxs_hooks_tfx_finds_the_function_and_declared_features_are_ref
     assert "body_mass_g_xf" in features
     with pytest.raises(InfeedError, match="_taken_away"):
         execute(Transform, tmp_path / "beside", spans, OF_PENGUINS, features=[Fill("body_mass_g", 0.0)], **given)
+
+
+def test_a_schema_may_represent_some_of_its_features(tmp_path: Path, execute: Callable[..., Any]) -> None:
+    """TFX's own executor stops: it projects the represented features alone."""
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    from infeed.components.transform.component import Transform
+
+    represented = """tensor_representation_group { key: "" value { tensor_representation {
+      key: "body_mass_g" value { ragged_tensor { feature_path { step: "body_mass_g" } row_partition_dtype: INT64 } }
+    } } }"""
+    rows = list(penguins(20))
+    given = {"preprocessing_fn": f"{__name__}.scaled", "materialize": True, **LEAN}
+    made = execute(Transform, tmp_path, [{"train": rows, "eval": rows[:1]}], OF_PENGUINS + represented, **given)
+    (file,) = (made["transformed_examples"] / "Split-train").iterdir()
+    records = list(tf.data.TFRecordDataset([str(file)], "GZIP"))
+    spec = tft.TFTransformOutput(str(made["transform_graph"])).transformed_feature_spec()
+    found = tf.io.parse_example(records, spec)
+    features = [tf.train.Example.FromString(one).features.feature for one in rows]
+    masses = np.array([one["body_mass_g"].float_list.value[0] for one in features])
+    expected = (masses - masses.min()) / np.ptp(masses)
+    np.testing.assert_allclose(found["mass"].flat_values, expected, rtol=1e-5, atol=1e-6)
+    assert found["mass"].row_lengths().numpy().tolist() == [1] * len(rows)
+    assert found["species"].numpy().tolist() == [[one["species"].int64_list.value[0]] for one in features]
+
+
+def scaled(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    assert isinstance(inputs["body_mass_g"], tf.RaggedTensor)
+    return {"mass": tft.scale_to_0_1(inputs["body_mass_g"]), "species": inputs["species"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ def example(**features: Any) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def reader_and_rows(folder: Path, payloads: list[bytes]) -> tuple[Any, Any]:
+def reader_and_rows(
+    folder: Path, payloads: list[bytes], schema_text: str = SCHEMA, columns: Sequence[str] = ()
+) -> tuple[Any, Any]:
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
     from tfx_bsl.tfxio import tf_example_record
@@ -41,9 +44,9 @@ def reader_and_rows(folder: Path, payloads: list[bytes]) -> tuple[Any, Any]:
 
     path = str(folder / "data.gz")
     records.write_records(path, [records.frame_records(pa.array(payloads, pa.large_binary()))], gzip_level=1)
-    schema = text_format.Parse(SCHEMA, schema_pb2.Schema())
+    schema = text_format.Parse(schema_text, schema_pb2.Schema())
     tfxio = tf_example_record.TFExampleRecord(path, schema=schema)
-    return ColumnReader.of(schema, tfxio, []), ShardRange("train", path)
+    return ColumnReader.of(schema, tfxio, columns), ShardRange("train", path)
 
 
 def test_tensors_are_those_of_tfx_bsl(tmp_path: Path) -> None:
@@ -62,6 +65,26 @@ def test_tensors_are_those_of_tfx_bsl(tmp_path: Path) -> None:
     expected = adapter.ToBatchTensors(decoded, produce_eager_tensors=True)
     assert found.keys() == expected.keys() == {"number", "many", "word", "absent"}
     assert {name: parts(one) for name, one in found.items()} == {name: parts(one) for name, one in expected.items()}
+
+
+REPRESENTED = """
+tensor_representation_group { key: "" value { tensor_representation {
+  key: "ragged" value { ragged_tensor { feature_path { step: "many" } row_partition_dtype: INT64 } }
+} } }
+"""
+
+
+@pytest.mark.parametrize("columns", [[], ["ragged", "number"], ["word"]])
+def test_a_schema_may_represent_some_of_its_features(tmp_path: Path, columns: list[str]) -> None:
+    payloads = [example(number=[1.5], many=[1, -2, 3], word=[b"a"]), example(number=[0.0])]
+    reader, rows = reader_and_rows(tmp_path, payloads, SCHEMA + REPRESENTED, columns)
+    (found,) = reader.batches(rows)
+    assert set(found) == set(columns or ["ragged", "number", "word", "absent"])
+    if "ragged" in found:
+        assert found["ragged"].to_list() == [[1, -2, 3], []]
+        assert found["number"].numpy().tolist() == [[1.5], [0.0]]
+    else:
+        assert found["word"].values.numpy().tolist() == [b"a"]
 
 
 def parts(tensor: Any) -> list[Any]:
