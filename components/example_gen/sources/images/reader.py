@@ -191,12 +191,13 @@ def _named_by(table: str, bad_rows: BadRows, bounds: FolderBounds) -> Iterator[t
         text = files.read_bytes(table).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InfeedError(f"not UTF-8 text: {error.reason}", where=table, do="write the CSV as UTF-8") from error
-    reader = csv.DictReader(io.StringIO(text, newline=""))
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
         yield from _images_of(reader, table, bad_rows, bounds)
     except csv.Error as error:
         where = f"{table}, line {reader.line_num + 1}"
-        raise InfeedError(f"not CSV: {error}", where=where, do="write the CSV again, without NUL characters") from error
+        do = "write the CSV again, with doubled quotes inside cells and without NUL characters"
+        raise InfeedError(f"not CSV: {error}", where=where, do=do) from error
 
 
 def _images_of(

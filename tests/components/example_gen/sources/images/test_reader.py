@@ -379,6 +379,16 @@ def test_a_list_of_pictures_that_is_no_csv(tmp_path: Path, before: str, line: in
     assert raised.value.where.endswith(f"labels.csv, line {line}")
 
 
+@pytest.mark.parametrize("label", ['"cat" and dog', '"never closed'])
+def test_odd_quotes_in_a_list_of_pictures_are_an_error(tmp_path: Path, label: str) -> None:
+    save(tmp_path / "1.png")
+    (tmp_path / "labels.csv").write_text(f"path,label\n1.png,cat\n1.png,{label}\n1.png,dog\n")
+    with pytest.raises(InfeedError, match="not CSV") as raised:
+        reader.find_images(str(tmp_path / "labels.csv"))
+    assert "labels.csv, line" in raised.value.where
+    assert "quotes" in raised.value.do
+
+
 @pytest.mark.parametrize("how", ["../secret.png", "{folder}/secret.png"])
 def test_a_csv_may_not_name_pictures_outside_of_its_folder_unless_allowed(tmp_path: Path, how: str) -> None:
     save(tmp_path / "secret.png")
