@@ -29,8 +29,8 @@ _TO_PARQUET = "convert it to Parquet, for example by pandas' to_parquet, or to C
 _UNPACK = "extract it. CSV, JSON Lines, and text files may be compressed with gzip or zstd"
 PICTURES = (".bmp", ".gif", ".webp", ".tif", ".tiff", ".heic", ".avif")
 NOT_READ = {  # suffixes of known formats that are not supported, with the remedy
-    ".json": "if it holds one object a line, name it .jsonl, or use infeed ingest --format jsonl. Otherwise write a line "
-    "for each object, for example with jq -c '.[]'",
+    ".json": "if it holds one object a line, name it .jsonl, or use infeed ingest --format jsonl. Otherwise write a "
+    "line for each object, for example with jq -c '.[]'",
     **dict.fromkeys((".xlsx", ".xls", ".ods", ".orc", ".pkl"), _TO_PARQUET),
     **dict.fromkeys((".mat", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata"), _TO_PARQUET),
     **dict.fromkeys((".zip", ".tar.gz", ".tgz", ".bz2", ".xz", ".7z", ".rar"), _UNPACK),
