@@ -405,7 +405,7 @@ def folder_until_exit(prefix: str) -> str:
 def copy(source: str, target: str) -> None:
     """Copy a file, or a folder with its content, within a store or between stores and this machine.
 
-    Raises FileNotFoundError if `source` does not exist, and OSError if a store fails.
+    Raises FileNotFoundError if `source` does not exist, and OSError or InfeedError if a store fails.
     """
     found = _info(source)
     if found.type == fs.FileType.NotFound:
@@ -420,11 +420,13 @@ def copy(source: str, target: str) -> None:
 
 def _copy_file(source: str, target: str) -> None:
     """Copy one file. pyarrow's copy of a folder would leave folder marker objects in a store."""
-    one, old = store_of(source)
-    other, new = store_of(target)
-    if not _is_object_store(other):
-        other.create_dir(posixpath.dirname(new), recursive=True)
-    fs.copy_files(old, new, one, other, chunk_size=_UPLOAD_BYTES, use_threads=False)
+    (one, old), (other, new) = store_of(source), store_of(target)
+    if _is_object_store(other) and (_is_local(one) or one.equals(other)):
+        fs.copy_files(old, new, one, other, chunk_size=_UPLOAD_BYTES, use_threads=False)
+        return
+    # pyarrow's copy would leave half a file after a failed read.
+    with open_input(source, ahead=True) as file, open_output(target) as copied:
+        shutil.copyfileobj(file, copied, _UPLOAD_BYTES)
 
 
 def endpoint_of(path: str) -> str | None:

@@ -33,6 +33,7 @@ _Future = Future[tuple[Any, dict[str, int]]]  # (result, counts for `progress`)
 _AHEAD = 4  # results of each process that wait for the oldest one, which bounds memory
 _POOLS = "concurrent.futures.process"
 _LOOK = 1.0  # seconds between two looks at the threads of the pool
+_REMOVALS = 3  # this worker and others may create files meanwhile
 _KILL_FIRST = "500"  # counts like half of the machine's memory
 
 
@@ -261,13 +262,14 @@ def _prepare(processes: int, environment: dict[str, str]) -> None:
     threads = str(max(1, machine.cpus() // processes))
     for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):  # by default each process starts a thread for each core
         os.environ.setdefault(name, threads)
+    os.makedirs(scratch, mode=0o700, exist_ok=True)  # before the thread, which removes it if the parent is dead already
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_after, args=(parent, scratch), daemon=True).start()
-    os.makedirs(scratch, mode=0o700, exist_ok=True)
 
 
 def _end_after(parent: Any, scratch: str) -> None:
     parent.join()
-    shutil.rmtree(scratch, ignore_errors=True)  # a killed parent does not remove it
+    for _ in range(_REMOVALS):  # a killed parent does not remove it
+        shutil.rmtree(scratch, ignore_errors=True)
     os._exit(1)

@@ -344,3 +344,33 @@ def test_files_and_names_of_a_folder_are_flushed(tmp_path: Path, monkeypatch: py
     files.sync(str(tmp_path))
     inside = ("a", "below", "below/b")
     assert sorted(flushed) == sorted([str(tmp_path), *(str(tmp_path / one) for one in inside)])
+
+
+class Broken:
+    """A file whose connection is lost after its first bytes."""
+
+    def __init__(self) -> None:
+        self._parts = iter([b"half"])
+
+    def read(self, size: int) -> bytes:
+        try:
+            return next(self._parts)
+        except StopIteration:
+            raise OSError("connection lost") from None
+
+
+def test_a_copy_that_fails_leaves_no_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touch(tmp_path, "a")
+    monkeypatch.setattr(files, "open_input", lambda path, ahead: nullcontext(Broken()))
+    with pytest.raises(InfeedError, match="connection lost"):
+        files.copy(f"{tmp_path}/a", f"{tmp_path}/b")
+    assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.slow
+def test_a_folder_is_copied_between_stores_and_disk(s3: str, gs: str, tmp_path: Path) -> None:
+    touch(tmp_path, "here/a", "here/deep/b")
+    for source, target in ((f"{tmp_path}/here", s3), (s3, gs), (gs, f"{gs}-2"), (f"{gs}-2", f"{tmp_path}/there")):
+        files.copy(source, target)
+        found = [(files.relative(file.path, target), file.size) for file in files.list_files(target, depth=2)]
+        assert found == [("a", 6), ("deep/b", 11)]
