@@ -22,6 +22,7 @@ import keras
 import tensorflow as tf
 from tensorflow.saved_model.experimental import TrackableResource
 
+from infeed.components.dataset import files, names
 from infeed.components.trainer.data import normalise_images
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.model import Head, takes_logits
@@ -63,6 +64,9 @@ class ServingModel:
         if self._graph.transforms:
             signatures["transform_features"] = transform_features.get_concrete_function()
         tf.saved_model.save(self._held(), path, signatures=signatures)
+        # For clients that check their data before they load the model.
+        described = {"columns": list(self._spec), "source_options": self._options.source_options}
+        files.write_bytes(files.join(path, names.RAW_COLUMNS), json.dumps(described).encode())
 
     def _held(self) -> tf.Module:
         """Return a module with the variables, tables and assets of the signatures, for saving.
@@ -79,8 +83,6 @@ class ServingModel:
         # For clients that know the features' own names; parallel lists, string [features].
         held.raw_features = tf.Variable(list(self._arguments), dtype=tf.string, trainable=False)
         held.raw_arguments = tf.Variable(list(self._arguments.values()), dtype=tf.string, trainable=False)
-        # How the files are written that the raw features come from: JSON, string [].
-        held.source_options = tf.Variable(json.dumps(self._options.source_options), dtype=tf.string, trainable=False)
         return held
 
     def _predictions(self, raw: dict[str, Any]) -> dict[str, tf.Tensor]:

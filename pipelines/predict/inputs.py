@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
-import math
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from infeed.components.dataset import example_types, files, names
-from infeed.components.dataset.options import MAX_ROW_MB, IngestOptions
+from infeed.components.dataset import files, names
+from infeed.components.dataset.options import MAX_ROW_MB
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import batches_of, input_shards, known_columns
 from infeed.components.evaluation.predictions.saved_model import Signature, check_inputs, features_of
-from infeed.components.example_gen.formats import default_settings, kind_of_name, table_kind
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, is_companion
-from infeed.components.example_gen.sources.numbers import NumberFormat
-from infeed.pipelines.config import Source
-from infeed.pipelines.project.sources import is_picture, open_table, source_of
+from infeed.components.example_gen.formats import kind_of_name, table_kind
+from infeed.components.example_gen.inputs import is_companion
+from infeed.pipelines.predict.cells import Column, fit_cells
+from infeed.pipelines.predict.tables import Block, Table, open_as_trained
+from infeed.pipelines.project.sources import is_picture
 
 IMAGE = "image/encoded"
 _BATCH = 256
@@ -135,165 +132,60 @@ def _tables_of(given: str) -> list[str]:
     return found
 
 
-def rows(
+def open_tables(
     inputs: Sequence[str],
-    specs: Mapping[str, Any],
+    features: Iterable[str],
     settings: Mapping[str, Any],
     trained: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-) -> Iterator[Batch]:
-    """Yield batches of the columns of `specs`, converted to their types.
+) -> list[Table]:
+    """Open files and folders of files; for the options see `open_as_trained`.
 
-    `inputs` are files and folders of files. For the options see `open_as_trained`.
+    Raises InfeedError if an input is a picture, cannot be opened, or lacks a column that the model needs.
     """
+    needed = sorted(features)
+    tables = []
     for path in (path for given in inputs for path in _tables_of(given)):
         if is_picture(path):
-            do = f"give a table, such as a CSV or Parquet file, with the columns {', '.join(sorted(specs))}"
+            do = f"give a table, such as a CSV or Parquet file, with the columns {', '.join(needed)}"
             raise InfeedError("the model takes the rows of a table, but this is a picture", where=path, do=do)
-        yield from _rows_of_table(path, specs, settings, trained)
+        tables.append(open_as_trained(path, settings, trained, needed))
+        tables[-1].check_columns(needed)
+    return tables
 
 
-def _rows_of_table(
-    path: str, specs: Mapping[str, Any], settings: Mapping[str, Any], trained: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Batch]:
-    source = source_of(path, "csv")
-    table, read_with = open_as_trained(path, source, settings, trained, specs)
-    missing = [name for name in specs if name not in table.schema.names]
-    if missing:
-        what = f"the model needs a column {missing[0]!r}"
-        raise InfeedError(what, where=path, do=f"add it; the model needs {', '.join(sorted(specs))}")
-    header = int(source == "csv" and read_with.get("header", True))
-    rows = 0
-    for block, bad in _blocks(table):
-        numbers = range(rows + 1, rows + block.num_rows + len(bad) + 1)
-        rows = numbers.stop - 1
-        wrong = _placed(bad, numbers, header)
-        for start in range(0, len(numbers), _BATCH):
-            some = numbers[start : start + _BATCH]
-            there = [number for number in some if number not in wrong]
-            part, block = block.slice(0, len(there)), block.slice(len(there))
-            cells, unfit, rounded = _cells(part, specs)
-            reasons = {n: wrong[n] for n in some if n in wrong} | {there[place]: why for place, why in unfit.items()}
-            notes = {there[place] - some.start: words for place, words in rounded.items()}
-            labels = [f"{path}, row {number}" for number in some]
-            unread = frozenset(number - some.start for number in some if number in wrong)
-            yield Batch(
-                labels, cells, {number - some.start: why for number, why in reasons.items()}, part, unread, notes
-            )
+def rows(tables: Iterable[Table], specs: Mapping[str, Any]) -> Iterator[Batch]:
+    """Yield batches of the columns of `specs`, which are TensorSpecs, converted to their types.
 
-
-def open_as_trained(
-    path: str,
-    source: Source,
-    settings: Mapping[str, Any],
-    trained: Mapping[str, Mapping[str, Any]],
-    specs: Mapping[str, Any],
-) -> tuple[OpenedSource, Mapping[str, Any]]:
-    """Open a table, and return it with the options that it is read with.
-
-    The options of the training files, `trained` by format, apply, so that `$3,356.21` is parsed as in training. If the
-    file cannot be read with them, for example because its delimiter differs, it is read without them. `settings` take
-    precedence.
+    Raises InfeedError if a table has no rows.
     """
-    reject = IngestOptions(on_bad_row="reject")
-    known = {**_known(source, trained, specs), **default_settings(path, source)}
-    if known:
-        with contextlib.suppress(InfeedError):  # the next call reports errors of the file itself
-            return open_table(path, source, {**known, **settings}, reject), {**known, **settings}
-    return open_table(path, source, settings, reject), settings
+    for table in tables:
+        start = 1  # number of the block's first row
+        for block in table.blocks():
+            numbers = range(start, start + block.rows.num_rows + len(block.bad))
+            yield from _batches(table, block, numbers, specs)
+            start = numbers.stop
+        if start == 1:
+            raise InfeedError("the table has no rows", where=table.path, do="give a file with at least one row")
 
 
-def _known(source: Source, trained: Mapping[str, Mapping[str, Any]], specs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of the training files for the model's columns; for another format, only `numbers`."""
-    numbers = {name: example for options in trained.values() for name, example in options.get("numbers", {}).items()}
-    known = {name: value for name, value in trained.get(source, {}).items() if name != "columns"}
-    if known.get("thousands") or known.get("decimal"):
-        # Otherwise one cell that is not a number would turn its whole column into text.
-        signs = str(NumberFormat(known.get("thousands") or "", known.get("decimal", ".")))
-        numbers = {**{name: signs for name, spec in specs.items() if spec.dtype.is_floating}, **numbers}
-    for option, columns in (("numbers", numbers), ("types", known.get("types", {}))):
-        known[option] = {name: value for name, value in columns.items() if name in specs}
-    return {name: value for name, value in known.items() if value != {}}
+def _batches(table: Table, block: Block, numbers: range, specs: Mapping[str, Any]) -> Iterator[Batch]:
+    good = 0
+    for start in range(0, len(numbers), _BATCH):
+        some = range(start, min(start + _BATCH, len(numbers)))
+        bad = {place - start: f"line {row.line}: {row.reason}" for place in some if (row := block.bad.get(place))}
+        there = [place for place in range(len(some)) if place not in bad]
+        columns = {name: _slice(block.cells[name], good, len(there)) for name in specs}
+        cells = fit_cells(columns, len(there), specs, table.texts)
+        yield Batch(
+            [f"{table.path}, row {number}" for number in numbers[start : some.stop]],
+            cells.columns,
+            bad | {there[place]: why for place, why in cells.wrong.items()},
+            block.rows.slice(good, len(there)),
+            frozenset(bad),
+            {there[place]: note for place, note in cells.notes.items()},
+        )
+        good += len(there)
 
 
-def _blocks(table: OpenedSource) -> Iterator[tuple[pa.RecordBatch, list[BadRow]]]:
-    """Yield the rows of a table with the bad rows among them."""
-    for task in table.tasks:
-        bad_rows = BadRows("reject", sys.maxsize)
-        for block in table.read(task.payload, bad_rows=bad_rows):
-            yield block, list(bad_rows.take())
-        if bad := bad_rows.take():
-            yield pa.RecordBatch.from_pylist([], table.schema), list(bad)
-
-
-def _placed(bad: Sequence[BadRow], numbers: range, header: int) -> dict[int, str]:
-    """Map row numbers to errors. The row number follows from the line; line breaks in cells make it approximate."""
-    placed: dict[int, str] = {}
-    for row in bad:
-        number = min(max((row.line or 0) - header, numbers.start), numbers[-1])
-        while number in placed:
-            number = number + 1 if number + 1 in numbers else numbers.start
-        placed[number] = f"line {row.line}: {row.reason}"
-    return placed
-
-
-def _cells(
-    rows: pa.RecordBatch, specs: Mapping[str, Any]
-) -> tuple[dict[str, list[Any]], dict[int, str], dict[int, str]]:
-    """Return the cells of the rows that fit the model's types, by column, the errors of other rows, and the notes."""
-    wrong: dict[int, str] = {}
-    notes: dict[int, str] = {}
-    cells = {
-        name: _fitted(name, rows.column(rows.schema.get_field_index(name)), spec, wrong, notes)
-        for name, spec in specs.items()
-    }
-    right = [place for place in range(rows.num_rows) if place not in wrong]
-    return {name: [column[place] for place in right] for name, column in cells.items()}, wrong, notes
-
-
-def _fitted(name: str, column: pa.Array, spec: Any, wrong: dict[int, str], notes: dict[int, str]) -> list[Any]:
-    fit = _as_float if spec.dtype.is_floating else _as_int if spec.dtype.is_integer else _as_text
-    is_text, is_list = example_types.kind_of(column.type) in ("bytes", None), example_types.is_list(column.type)
-    has_words = fit is _as_text and pa.types.is_boolean(column.type)
-    as_it_is = is_text or is_list or has_words or spec.shape.rank != 1
-    values = (column if as_it_is else example_types.to_values(column)).to_pylist()
-    fitted = [None if is_list and value is None else _try(fit, value) for value in values]
-    for place, (value, one) in enumerate(zip(values, fitted, strict=True)):
-        if isinstance(one, ValueError):
-            shown = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-            wrong.setdefault(place, f"column {name!r}: {shown!r} is not {_WORDS[fit]}")
-        elif isinstance(one, int) and isinstance(value, float) and one != value:
-            notes[place] = f"column {name!r}: {value} is rounded to {one}, because the model takes whole numbers"
-    return fitted
-
-
-def _try(fit: Callable[[Any], Any], value: Any) -> Any:
-    """Return the converted value, or the ValueError of the conversion."""
-    try:
-        return [fit(one) for one in value] if isinstance(value, list) else fit(value)
-    except ValueError as error:
-        return error
-
-
-def _as_float(value: Any) -> float:
-    return math.nan if value is None else float(_truth(value))
-
-
-def _as_int(value: Any) -> int | None:
-    """Convert a value to an integer, rounding fractions."""
-    value = _truth(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(value)
-    return None if value is None else round(value) if isinstance(value, float) else int(value)
-
-
-def _truth(value: Any) -> Any:
-    """Convert the words true and false of a CSV to the numbers of the training data."""
-    return _TRUTH.get(value.lower(), value) if isinstance(value, str) else value
-
-
-def _as_text(value: Any) -> str | bytes:
-    return "" if value is None else value if isinstance(value, bytes) else str(value)
-
-
-_TRUTH = {"true": 1, "false": 0}
-_WORDS: dict[Any, str] = {_as_float: "a number", _as_int: "a whole number", _as_text: "text"}
+def _slice(column: Column, start: int, length: int) -> Column:
+    return column[start : start + length] if isinstance(column, list) else column.slice(start, length)

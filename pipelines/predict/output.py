@@ -23,6 +23,7 @@ from pyarrow import parquet as pq
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.pipelines.predict.inputs import Batch
+from infeed.pipelines.predict.tables import JSON
 
 PREDICTION, PROBABILITY, ERROR = "prediction", "probability", "prediction_error"
 PATH = "path"  # column with the paths of pictures
@@ -147,8 +148,11 @@ class _Tables:
             return pa.table({PATH: pa.array(batch.names, pa.string()), **arrays})
         place = batch.names[0].rpartition(", row ")[0] if batch.names else "the table"
         names = self._columns.of(batch.rows.schema.names, place)
-        carried = {name: batch.rows.column(batch.rows.schema.get_field_index(name)) for name in names}
-        return pa.table({**carried, **arrays})
+        places = [batch.rows.schema.get_field_index(name) for name in names]
+        fields = [batch.rows.schema.field(place) for place in places]
+        fields += [pa.field(name, kind) for name, kind in self._types.items()]
+        columns = [batch.rows.column(place) for place in places]
+        return pa.Table.from_arrays([*columns, *arrays.values()], schema=pa.schema(fields))
 
 
 @contextmanager
@@ -162,8 +166,9 @@ def _csv_file(file: Any, schema: pa.Schema) -> Iterator[Write]:
         return column.cast(pa.string()) if pa.types.is_binary(column.type) else column
 
     def cells(table: pa.Table) -> pa.Table:
+        plain = _without_json(table)
         return pa.table(
-            {name: as_cells(column) for name, column in zip(table.column_names, table.columns, strict=True)}
+            {name: as_cells(column) for name, column in zip(plain.column_names, plain.columns, strict=True)}
         )
 
     with pa_csv.CSVWriter(file, cells(schema.empty_table()).schema) as writer:
@@ -172,19 +177,44 @@ def _csv_file(file: Any, schema: pa.Schema) -> Iterator[Write]:
 
 @contextmanager
 def _parquet_file(file: Any, schema: pa.Schema) -> Iterator[Write]:
-    with pq.ParquetWriter(file, schema) as writer:
-        yield writer.write_table
+    with pq.ParquetWriter(file, _without_json(schema.empty_table()).schema) as writer:
+        yield lambda table: writer.write_table(_without_json(table))
 
 
 @contextmanager
 def _jsonl_file(file: Any, schema: pa.Schema) -> Iterator[Write]:
-    del schema
+    heads = [f"{json.dumps(name, ensure_ascii=False)}: " for name in schema.names]
+
+    def texts(field: pa.Field, column: pa.ChunkedArray) -> list[str]:
+        if _is_json(field):
+            return ["null" if text is None else text for text in column.to_pylist()]
+        return [json.dumps(value, ensure_ascii=False, default=_plain) for value in column.to_pylist()]
 
     def write(table: pa.Table) -> None:
-        lines = (json.dumps(row, ensure_ascii=False, default=_plain) for row in table.to_pylist())
-        file.write("".join(f"{line}\n" for line in lines).encode())
+        columns = [
+            [head + text for text in texts(field, column)]
+            for head, field, column in zip(heads, table.schema, table.columns, strict=True)
+        ]
+        file.write("".join(f"{{{', '.join(row)}}}\n" for row in zip(*columns, strict=True)).encode())
 
     yield write
+
+
+def _is_json(field: pa.Field) -> bool:
+    return bool(field.metadata and field.metadata.items() >= JSON.items())
+
+
+def _without_json(table: pa.Table) -> pa.Table:
+    """Return the table with JSON strings as text. Other JSON values keep their JSON text."""
+    columns = {
+        field.name: pa.array(map(_text_of, column.to_pylist()), pa.string()) if _is_json(field) else column
+        for field, column in zip(table.schema, table.columns, strict=True)
+    }
+    return pa.table(columns)
+
+
+def _text_of(value: str | None) -> str | None:
+    return json.loads(value) if value is not None and value.startswith('"') else value
 
 
 def _plain(value: Any) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from infeed.components.dataset import files
@@ -13,8 +14,8 @@ from infeed.components.dataset.encode import encode_examples
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
-from infeed.components.evaluation.predictions.saved_model import Arrays, SavedModel, Signature, model_folder
-from infeed.pipelines.predict.inputs import IMAGE, Batch, are_datasets, examples, pictures, rows
+from infeed.components.evaluation.predictions.saved_model import Arrays, RawColumns, SavedModel, Signature, model_folder
+from infeed.pipelines.predict.inputs import IMAGE, Batch, are_datasets, examples, open_tables, pictures, rows
 from infeed.pipelines.predict.output import (
     Answer,
     Answered,
@@ -117,16 +118,20 @@ def _question(model_path: str, inputs: Sequence[str], settings: Mapping[str, Any
     missing = next((path for path in inputs if not files.exists(path)), None)
     if missing is not None:
         raise InfeedError("there is no such file or folder", where=missing, do="check the path")
-    by_example = are_datasets(inputs)
-    model = SavedModel.load(folder)
-    if by_example:
-        signature = model.signature("serving_default")
+    if are_datasets(inputs):
+        signature = SavedModel.load(folder).signature("serving_default")
         return signature, examples(inputs, signature)
-    both = RawSignature.of(model)
+    known = RawColumns.of(folder)
+    tables = (
+        open_tables(inputs, known.columns, settings, known.source_options)
+        if known and set(known.columns) != {IMAGE}
+        else None
+    )
+    both = RawSignature.of(SavedModel.load(folder))
     specs = both.raw.inputs
     if set(specs) == {IMAGE}:
         return both, pictures(inputs)
-    return both, rows(inputs, specs, settings, model.source_options)
+    return both, rows(tables or open_tables(inputs, specs, settings), specs)
 
 
 @dataclass(frozen=True)
@@ -143,16 +148,32 @@ class RawSignature:
         return cls(model.signature("raw", do), model.signature("serving_default", do))
 
     def __call__(self, cells: Mapping[str, Any]) -> Arrays:
-        """Call the raw signature, or tf.Examples if a cell is a missing integer or a list that raw does not take."""
-        if not any(
-            cell is None or (isinstance(cell, list) and self.raw.inputs[name].shape.rank == 1)
-            for name, column in cells.items()
-            for cell in column
-        ):
+        """Call the raw signature, with tf.Examples for rows with missing integers or lists that raw does not take."""
+        count = len(next(iter(cells.values())))
+        odd = {place for name, column in cells.items() for place, cell in enumerate(column) if self._is_odd(name, cell)}
+        if not odd:
             return self.raw(cells)
-        known = {name: [None if value == "" else value for value in column] for name, column in cells.items()}
+        if len(odd) == count:
+            return self._by_example(cells)
+        order = [*(place for place in range(count) if place not in odd), *sorted(odd)]
+        usual, others = self.raw(_part(cells, order[: count - len(odd)])), self._by_example(_part(cells, sorted(odd)))
+        back = np.argsort(order)
+        return {name: np.concatenate([usual[name], others[name]])[back] for name in usual}
+
+    def _is_odd(self, name: str, cell: Any) -> bool:
+        return cell is None or (isinstance(cell, list) and self.raw.inputs[name].shape.rank == 1)
+
+    def _by_example(self, cells: Mapping[str, Any]) -> Arrays:
+        """Call the signature of tf.Examples. A missing value is a missing feature."""
+        known = {name: [_as_list(cell) for cell in column] for name, column in cells.items()}
         [argument] = self.examples.inputs
         return self.examples({argument: encode_examples(pa.RecordBatch.from_pydict(known)).to_pylist()})
+
+
+def _as_list(cell: Any) -> list[Any] | None:
+    if isinstance(cell, list):
+        return cell
+    return None if cell is None or cell == "" or cell != cell else [cell]  # NaN differs from itself
 
 
 Call = Signature | RawSignature
@@ -168,11 +189,14 @@ def ask(call: Call, cells: Mapping[str, Any]) -> list[Answer]:
     except InfeedError as error:
         if count == 1:
             return [(None, None, error.what)]
-        return [*ask(call, _part(cells, 0, count // 2)), *ask(call, _part(cells, count // 2, count))]
+        halves = range(count // 2), range(count // 2, count)
+        return [answer for half in halves for answer in ask(call, _part(cells, half))]
 
 
-def _part(cells: Mapping[str, Any], start: int, stop: int) -> dict[str, list[Any]]:
-    return {name: column[start:stop] for name, column in cells.items()}
+def _part(cells: Mapping[str, Any], places: Iterable[int]) -> dict[str, list[Any]]:
+    """Return some rows of all columns."""
+    chosen = list(places)
+    return {name: [column[place] for place in chosen] for name, column in cells.items()}
 
 
 def _answers(output: Arrays) -> list[Answer]:

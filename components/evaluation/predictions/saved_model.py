@@ -17,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components.dataset import files
+from infeed.components.dataset import files, names
 from infeed.components.dataset.example_types import item_counts
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import Batch, KnownColumn
 
 Arrays = dict[str, npt.NDArray[Any]]
 _FILE = "saved_model.pb"
+_SERVING = "serving"  # folder of pushed versions in the folder of a run
 _OPERATIONS = ("tensorflow_text", "tensorflow_decision_forests", "struct2tensor")  # which TFX's BulkInferrer knows
 _UNKNOWN_OPERATION = "Op type not registered"
 _DO_KNOW = "install what brings the operation; that of subwords: pip install 'tfx-infeed[text]'"
@@ -106,14 +107,6 @@ class SavedModel:
             do = _DO_KNOW if _UNKNOWN_OPERATION in first else "export it again"
             raise InfeedError(f"{called} cannot be loaded: {first}", where=folder, do=do) from error
 
-    @property
-    def source_options(self) -> dict[str, dict[str, Any]]:
-        """Return the format and options of the files that infeed's Trainer learned from. Empty if unknown."""
-        if not hasattr(self.loaded, "source_options"):
-            return {}
-        options: dict[str, dict[str, Any]] = json.loads(self.loaded.source_options.numpy())
-        return options
-
     def signature(self, name: str, do: str = "choose another signature") -> Signature:
         """Return a signature by name. The error has the remedy `do` if it does not exist or takes no input."""
         signatures = self.loaded.signatures
@@ -138,21 +131,41 @@ class SavedModel:
         return Signature(name, self.where, arguments, inputs, outputs, not known and is_of_examples, function)
 
 
-def model_folder(path: str) -> str:
-    """Return the folder of a SavedModel: `path`, or the newest complete version in it, as a push writes its file last.
+@dataclass(frozen=True)
+class RawColumns:
+    """The raw columns of a model that infeed's Trainer exported, readable without TensorFlow."""
 
-    Raises InfeedError if there is none.
+    columns: tuple[str, ...]
+    source_options: Mapping[str, Mapping[str, Any]]  # options of the training files, by format
+
+    @classmethod
+    def of(cls, folder: str) -> RawColumns | None:
+        """Return the columns of the model in a folder, or None if another exporter wrote it."""
+        path = files.join(folder, names.RAW_COLUMNS)
+        if not files.exists(path):
+            return None
+        described = json.loads(files.read_bytes(path))
+        return cls(tuple(described["columns"]), described["source_options"])
+
+
+def model_folder(path: str) -> str:
+    """Return the folder of a SavedModel: `path`, or the newest complete version in it or in its folder `serving`.
+
+    A push writes the file of a version last. Raises InfeedError if there is no model.
     """
     if files.exists(files.join(path, _FILE)):
         return path
-    inside = files.list_folders(path) if files.is_folder(path) else []
-    versions = sorted((name for name in inside if name.isdigit()), key=int, reverse=True)
-    for folder in (files.join(path, version) for version in versions):
+    for folder in (*_versions(path), *_versions(files.join(path, _SERVING))):
         if files.exists(files.join(folder, _FILE)):
             return folder
-    raise InfeedError(
-        "there is no saved model", where=path, do="give the folder that the run's last lines name as the pushed model"
-    )
+    do = "give the folder of a run whose model was blessed, or the model that the last lines of the run name"
+    raise InfeedError("there is no saved model", where=path, do=do)
+
+
+def _versions(path: str) -> list[str]:
+    """Return the numbered folders in a folder, the newest first."""
+    inside = files.list_folders(path) if files.is_folder(path) else []
+    return [files.join(path, name) for name in sorted(filter(str.isdigit, inside), key=int, reverse=True)]
 
 
 def _load(folder: str, tags: Sequence[str]) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -47,6 +47,7 @@ _NULL_IN_LIST = re.compile(rb"[\[,]\s*null\b")  # Arrow drops such nulls silentl
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a surrogate pair. Arrow rejects a lone half, Python accepts it
 _LONG = re.compile(rb"[0-9]{16}[0-9]*[^0-9.eE]")  # a whole number beyond 2^53
 _BYTES_OF_VALUE = 64  # that a parser needs for each value, about
+_NUMBERS = ("parse_int", "parse_float", "parse_constant")  # hooks of Python's parser
 _SMALL_BYTES, _SMALL_LINES = 1 << 16, 32  # smaller pieces are parsed line by line
 
 
@@ -218,7 +219,7 @@ def scan(path: str, known: kinds.Object, encoding: str, options: IngestOptions, 
     file_kinds.check_lines(path, streams.read_head(path, encoding))
     bad_rows = BadRows(options.on_bad_row, sys.maxsize)
     cutter = SpanCutter(Span(path), options.block_bytes, streams.LINES)
-    for block in _blocks(Span(path), encoding, options):
+    for block in blocks_of(Span(path), encoding, options):
         known.update(_widen(known, block, bad_rows))
         bad += bad_rows.take()[: not bad]
         cutter.add(block)
@@ -227,7 +228,7 @@ def scan(path: str, known: kinds.Object, encoding: str, options: IngestOptions, 
 
 def read_span(span: Span, form: _JsonlReading, *, bad_rows: BadRows) -> Batches:
     """Yield the rows of a span in order, and report lines that do not fit the schema."""
-    for block in _blocks(span, form.options.encoding, form.ingest):
+    for block in blocks_of(span, form.options.encoding, form.ingest):
         yield _fill_schema(list(_read(block, form, bad_rows)), block, form, bad_rows)
 
 
@@ -245,7 +246,8 @@ def _fill_schema(
     return schemas.fill(inputs.without(batch, unfit), form.schema)
 
 
-def _blocks(span: Span, encoding: str, options: IngestOptions) -> Iterator[TextBlock]:
+def blocks_of(span: Span, encoding: str, options: IngestOptions) -> Iterator[TextBlock]:
+    """Yield blocks of whole lines."""
     return streams.read_blocks(span, encoding, options.block_bytes, streams.whole_lines, options.max_row_mb)
 
 
@@ -332,7 +334,7 @@ def _parse_lines(
             continue
         of_row: kinds.Object | None = None
         try:
-            row = _parse_line(line, block.most_mb)
+            row = parse_line(line, block.most_mb)
             of_row = {name: kinds.kind_of(value, name) for name, value in row.items()}
             known = kinds.widen_object(known, of_row)
         except MismatchError as error:
@@ -343,13 +345,15 @@ def _parse_lines(
     return rows, known
 
 
-def _parse_line(line: bytes, most_mb: int) -> dict[str, Any]:
+def parse_line(line: bytes, most_mb: int, number: Callable[[str], Any] | None = None) -> dict[str, Any]:
+    """Parse an object. `number` converts the text of its numbers. Raises MismatchError if the row is bad."""
     if has_too_many_values(line, most_mb):
         raise MismatchError("", f"its parsed values take {inputs.too_large(most_mb)}")
     if is_deep(line):
         raise MismatchError("", f"nested deeper than {MOST_LEVELS} levels")
     try:
-        row = json.loads(line.decode(), object_pairs_hook=_without_repeats, parse_float=_finite)
+        hooks: Any = {"parse_float": finite} if number is None else dict.fromkeys(_NUMBERS, number)
+        row = json.loads(line.decode(), object_pairs_hook=_without_repeats, **hooks)
     except UnicodeDecodeError:
         raise MismatchError("", "not UTF-8 text") from None
     except json.JSONDecodeError as error:
@@ -366,7 +370,7 @@ def _parse_line(line: bytes, most_mb: int) -> dict[str, Any]:
     return row
 
 
-def _finite(number: str) -> float:
+def finite(number: str) -> float:
     """Parse a JSON number. The largest float stands for numbers beyond it, so that they count as changed."""
     return max(min(float(number), kinds.LARGEST), -kinds.LARGEST)
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 import math
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,7 +15,7 @@ from PIL import Image
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.predict import inputs
-from infeed.pipelines.predict.inputs import IMAGE, Batch, open_as_trained, pictures, rows
+from infeed.pipelines.predict.inputs import IMAGE, Batch, open_tables, pictures, rows
 
 
 class Kind(NamedTuple):
@@ -35,6 +37,10 @@ class Spec(NamedTuple):
 SPECS = {"n": Spec(Kind(is_integer=True)), "x": Spec(Kind(is_floating=True)), "word": Spec(Kind())}
 
 
+def batches_of(path: Path, specs: Any, trained: Any = MappingProxyType({}), **settings: Any) -> Iterator[Batch]:
+    return rows(open_tables([str(path)], specs, settings, trained), specs)
+
+
 def only(batches: Any) -> Batch:
     [batch] = batches
     return batch  # type: ignore[no-any-return]
@@ -51,7 +57,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_cells_are_of_the_models_types_and_missing_ones_are_told_apart(table: Path) -> None:
-    batch = only(rows([str(table)], SPECS, {}))
+    batch = only(batches_of(table, SPECS))
     assert batch.names == [f"{table}, row {number}" for number in (1, 2, 3)]
     assert batch.cells["n"] == [1, None, 3]
     assert batch.cells["x"][::2] == [0.5, 2.0]
@@ -62,14 +68,15 @@ def test_cells_are_of_the_models_types_and_missing_ones_are_told_apart(table: Pa
 
 def test_a_cell_that_does_not_fit_is_told_with_its_column_and_the_others_stay(tmp_path: Path) -> None:
     path = written(tmp_path / "rides.csv", "n\n1\n2.5\nmany\n")
-    batch = only(rows([str(path)], {"n": SPECS["n"]}, {}))
-    assert batch.cells == {"n": [1]}
-    assert batch.wrong == {1: "column 'n': '2.5' is not a whole number", 2: "column 'n': 'many' is not a whole number"}
+    batch = only(batches_of(path, {"n": SPECS["n"]}))
+    assert batch.cells == {"n": [1, 2]}
+    assert batch.wrong == {2: "column 'n': 'many' is not a whole number"}
+    assert "2.5 is rounded to 2" in batch.notes[1]
 
 
 def test_a_line_that_is_no_row_keeps_its_number(tmp_path: Path) -> None:
     path = written(tmp_path / "rides.csv", "n,x\n1,1\n2\n3,3\n")
-    batch = only(rows([str(path)], {"n": SPECS["n"]}, {}))
+    batch = only(batches_of(path, {"n": SPECS["n"]}))
     assert batch.cells == {"n": [1, 3]}
     assert list(batch.wrong) == [1]
     assert batch.wrong[1].startswith("line 3: ")
@@ -78,33 +85,31 @@ def test_a_line_that_is_no_row_keeps_its_number(tmp_path: Path) -> None:
 def test_long_tables_come_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "_BATCH", 2)
     path = written(tmp_path / "rides.csv", "n\n1\n2\n3\n")
-    assert [batch.cells["n"] for batch in rows([str(path)], {"n": SPECS["n"]}, {})] == [[1, 2], [3]]
+    assert [batch.cells["n"] for batch in batches_of(path, {"n": SPECS["n"]})] == [[1, 2], [3]]
 
 
 def test_a_table_that_is_a_folder_is_one_input_and_files_that_describe_a_dataset_are_none(tmp_path: Path) -> None:
     words = arro3.Array(["a", "b"], arro3.DataType.string())
     write_deltalake(str(tmp_path / "t"), arro3.Table.from_pydict({"word": words}))
-    assert only(rows([str(tmp_path / "t")], {"word": Spec(Kind())}, {})).names == [
+    assert only(batches_of(tmp_path / "t", {"word": Spec(Kind())})).names == [
         f"{tmp_path}/t, row {number}" for number in (1, 2)
     ]
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "state.json").write_text("{}")
     (tmp_path / "saved" / "part.csv").write_text("word\na\n")
-    assert only(rows([str(tmp_path / "saved")], {"word": Spec(Kind())}, {})).names == [
-        f"{tmp_path}/saved/part.csv, row 1"
-    ]
+    assert only(batches_of(tmp_path / "saved", {"word": Spec(Kind())})).names == [f"{tmp_path}/saved/part.csv, row 1"]
 
 
 def test_what_the_model_cannot_be_asked_about_is_refused(table: Path, tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match="the model needs a column 'age'"):
-        only(rows([str(table)], {"age": SPECS["n"]}, {}))
+        only(batches_of(table, {"age": SPECS["n"]}))
     with pytest.raises(InfeedError, match="takes the rows of a table"):
-        only(rows([str(tmp_path / "cat.png")], SPECS, {}))
+        only(batches_of(tmp_path / "cat.png", SPECS))
     with pytest.raises(InfeedError, match="named like csv"):
         only(pictures([str(table)]))
     (tmp_path / "empty").mkdir()
     with pytest.raises(InfeedError, match="the folder has no files"):
-        only(rows([str(tmp_path / "empty")], SPECS, {}))
+        only(batches_of(tmp_path / "empty", SPECS))
     with pytest.raises(InfeedError, match="the folder has no pictures"):
         only(pictures([str(tmp_path / "empty")]))
 
@@ -154,8 +159,8 @@ def test_lists_stay_lists_and_a_missing_one_is_missing(tmp_path: Path) -> None:
     path = written(
         tmp_path / "t.jsonl", '{"x": [1, 2.5], "word": ["a"], "n": [1]}\n{"x": [], "word": null, "n": [0, 1]}\n'
     )
-    batch = only(rows([str(path)], SPECS, {}))
-    assert batch.cells == {"n": [[1], [0, 1]], "x": [[1.0, 2.5], []], "word": [["a"], None]}
+    batch = only(batches_of(path, SPECS))
+    assert batch.cells == {"n": [[1], [0, 1]], "x": [[1.0, 2.5], []], "word": [["a"], ""]}
     assert not batch.wrong
 
 
@@ -165,7 +170,7 @@ DOLLARS = {"csv": {"numbers": {"price": "$1,234.5", "label": "1,234.5"}}}
 
 def prices(path: Path, trained: dict[str, Any], **settings: Any) -> tuple[list[float], dict[int, str]]:
     """The prices that fit, and what is wrong with the other rows, by their place."""
-    [batch] = rows([str(path)], PRICES, settings, trained)
+    [batch] = batches_of(path, PRICES, trained, **settings)
     return batch.cells["price"], dict(batch.wrong)
 
 
@@ -211,9 +216,3 @@ def test_a_column_that_the_file_lacks_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "t.csv", "city\nBern\n")
     with pytest.raises(InfeedError, match="needs a column 'price'"):
         prices(path, DOLLARS)
-
-
-def test_a_column_that_only_the_training_files_have_is_not_asked_for(tmp_path: Path) -> None:
-    path = written(tmp_path / "t.csv", "price,city\n$7,Bern\n")
-    _, read_with = open_as_trained(str(path), "csv", {}, DOLLARS, PRICES)
-    assert read_with == {"numbers": {"price": "$1,234.5"}}

@@ -177,7 +177,7 @@ def test_inputs_of_the_wrong_kind(of_table: Path, of_pictures: Path, pictures: P
     (tmp_path / "empty").mkdir()
     for model, given, message in [
         (of_table, pictures / "a.png", "the model takes the rows of a table"),
-        (of_table, tmp_path / "t.csv", "the model needs a column 'n'"),
+        (of_table, tmp_path / "t.csv", "the model needs the columns 'n', 'word'"),
         (of_pictures, tmp_path / "t.csv", "the model takes pictures, but this file is named like csv"),
         (of_pictures, tmp_path / "empty", "the folder has no pictures"),
         (of_pictures, tmp_path / "none.png", "there is no such file or folder"),

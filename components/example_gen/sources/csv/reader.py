@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,29 @@ def read_span(
     """Yield the rows of a span in order, with the types of `schema`, and report rows that do not fit."""
     for block in _read(span, options, ingest.block_bytes, ingest.max_row_mb):
         yield _convert(parse_rows(block, schema.names, options, bad_rows), schema, options, bad_rows)
+
+
+def read_text(
+    path: str, options: CsvOptions, ingest: IngestOptions
+) -> Iterator[tuple[pa.RecordBatch, dict[int, BadRow]]]:
+    """Yield blocks of rows with all cells as text, and the bad rows by their positions among all rows of the block.
+
+    Raises InfeedError as `read_header` does, or if a quote is never closed.
+    """
+    names, below = read_header(path, options)
+    for block in _read(below, options, ingest.block_bytes, ingest.max_row_mb):
+        if block.final:
+            check_closed(block, options)
+        bad_rows = BadRows("reject", sys.maxsize)
+        rows = parse_rows(block, names, options, bad_rows)
+        yield rows.columns, _placed(rows, bad_rows.take(), options)
+
+
+def _placed(rows: TextRows, bad: Sequence[BadRow], options: CsvOptions) -> dict[int, BadRow]:
+    """Return the bad rows of a block by their positions among all rows, which follow from the lines."""
+    good = [line for line, _ in locate(rows.block, rows.numbers, options)] if bad else []
+    lines = sorted([*((line, None) for line in good), *((row.line or 0, row) for row in bad)], key=itemgetter(0))
+    return {place: row for place, (_, row) in enumerate(lines) if row is not None}
 
 
 def read_header(path: str, options: CsvOptions) -> tuple[tuple[str, ...], Span]:

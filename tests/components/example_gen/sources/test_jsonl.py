@@ -184,8 +184,8 @@ def test_one_odd_line_leaves_the_other_lines_of_its_block_to_arrow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one_by_one = []
-    parse_line = jsonl._parse_line
-    monkeypatch.setattr(jsonl, "_parse_line", lambda line, mb: one_by_one.append(line) or parse_line(line, mb))
+    parse_line = jsonl.parse_line
+    monkeypatch.setattr(jsonl, "parse_line", lambda line, mb: one_by_one.append(line) or parse_line(line, mb))
     monkeypatch.setattr(jsonl, "_SMALL_BYTES", 1 << 10)
     lines = ['{"a": 1}'] * 5_000 + ['{"a": "x"}'] + ['{"a": 1}'] * 5_000
     (tmp_path / "0.jsonl").write_text("\n".join(lines))

@@ -1,0 +1,157 @@
+"""Convert the cells of a table to the types of a model. No cell depends on another row.
+
+| model takes | cell |
+|---|---|
+| number | a number, `true`, `false`, or text that ingest reads as a number |
+| integer | the same; a fraction is rounded, with a note |
+| text | text and bytes, `True`, `False`, and integers as their digits, with a note |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from infeed.components.dataset import example_types
+from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.json_rows import JsonNumber
+from infeed.components.example_gen.sources.kinds import convert
+from infeed.components.example_gen.sources.numbers import not_a_number
+
+Column: TypeAlias = pa.Array | list[Any]  # values of a typed format or texts of a CSV; or values of JSON
+_INT64 = range(-(1 << 63), 1 << 63)
+_TRUTH = {"true": 1, "false": 0}
+
+
+class Cells(NamedTuple):
+    """The rows that fit a model."""
+
+    columns: dict[str, list[Any]]  # cells of the rows that fit, by column
+    wrong: dict[int, str]  # error of each other row, by position
+    notes: dict[int, str]  # changes made to a row, by position
+
+
+class _Rounded(int):
+    """An integer that differs from its cell."""
+
+
+class _Digits(str):
+    """The word of a cell that is an integer."""
+
+    __slots__ = ()
+
+
+def fit_cells(columns: Mapping[str, Column], rows: int, specs: Mapping[str, Any], texts: CsvOptions) -> Cells:
+    """Convert the columns of `specs`, which are TensorSpecs. `texts` says how texts write numbers and missing cells."""
+    wrong: dict[int, str] = {}
+    notes: dict[int, str] = {}
+    fitted = {name: _fitted(name, columns[name], spec, texts, wrong, notes) for name, spec in specs.items()}
+    right = [place for place in range(rows) if place not in wrong]
+    return Cells({name: [column[place] for place in right] for name, column in fitted.items()}, wrong, notes)
+
+
+def _fitted(
+    name: str, column: Column, spec: Any, texts: CsvOptions, wrong: dict[int, str], notes: dict[int, str]
+) -> list[Any]:
+    fit = _as_float if spec.dtype.is_floating else _as_int if spec.dtype.is_integer else _as_text
+    values: list[Any] = column if isinstance(column, list) else _values(column, spec, fit)
+    fitted = _converted(name, values, fit, texts)
+    if spec.shape.rank != 1:  # a list, of which only a tf.Example can lack all items
+        fitted = [None if value is None else one for value, one in zip(values, fitted, strict=True)]
+    for place, (value, one) in enumerate(zip(values, fitted, strict=True)):
+        if isinstance(one, ValueError):
+            wrong.setdefault(place, f"column {name!r}: {one}")
+        elif isinstance(one, _Rounded):
+            notes[place] = f"column {name!r}: {value} is rounded to {one}, because the model takes whole numbers"
+        elif isinstance(one, _Digits):
+            notes[place] = f"column {name!r}: the number {value} is read as the word {str(one)!r}"
+    return [int(one) if isinstance(one, _Rounded) else one for one in fitted]
+
+
+def _values(column: pa.Array, spec: Any, fit: Callable[[Any], Any]) -> list[Any]:
+    """Return the cells of a typed column. For numbers, dates and booleans are integers, as in a tf.Example."""
+    as_it_is = fit is _as_text or example_types.is_list(column.type) or spec.shape.rank != 1
+    as_it_is = as_it_is or example_types.kind_of(column.type) in ("bytes", None)
+    values: list[Any] = (column if as_it_is else example_types.to_values(column)).to_pylist()
+    return values
+
+
+def _converted(name: str, values: list[Any], fit: Callable[[Any], Any], texts: CsvOptions) -> list[Any]:
+    """Return the converted values, or for a value that does not fit a ValueError with the reason."""
+    is_text = [fit is not _as_text and type(value) is str for value in values]  # not of a JSON number
+    cells = pa.array([value for value, text in zip(values, is_text, strict=True) if text], pa.string())
+    numbers = iter(_numbers(name, cells, fit, texts) if len(cells) else ())
+    return [next(numbers) if text else _try(fit, value) for value, text in zip(values, is_text, strict=True)]
+
+
+def _numbers(name: str, cells: pa.StringArray, fit: Callable[[Any], Any], texts: CsvOptions) -> list[Any]:
+    """Convert texts to numbers as ingest does."""
+    plain = texts.plain(name, cells)
+    values, unfit = convert(plain, pa.float64() if fit is _as_float else pa.int64())
+    numbers: list[Any] = values.to_pylist()
+    example = texts.numbers.get(name)
+    for place in unfit:
+        numbers[place] = _try(fit, plain[place].as_py())
+        if isinstance(numbers[place], ValueError):
+            cell = cells[place].as_py()
+            numbers[place] = ValueError(not_a_number(cell, example)) if example else _unfit(cell, fit)
+    return numbers
+
+
+def _try(fit: Callable[[Any], Any], value: Any) -> Any:
+    """Return the converted value, or a ValueError with the reason why there is none."""
+    if isinstance(value, list) and None in value:
+        return ValueError("a list contains null")
+    try:
+        return [fit(one) for one in value] if isinstance(value, list) else fit(value)
+    except (ValueError, OverflowError, TypeError):  # TypeError of an object or a list of lists
+        return _unfit(value, fit)
+
+
+def _unfit(value: Any, fit: Callable[[Any], Any]) -> ValueError:
+    shown = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    is_plain = isinstance(value, JsonNumber) or not isinstance(value, str | bytes | float | int | list)
+    return ValueError(f"{str(shown) if is_plain else repr(shown)} is not {_WORDS[fit]}")
+
+
+def _as_float(value: Any) -> float:
+    value = _truth(value)
+    return math.nan if value is None else float(value.encode() if isinstance(value, str) else value)
+
+
+def _as_int(value: Any) -> int | None:
+    """Convert a value to an integer, rounding fractions. Raises ValueError beyond 64 bits."""
+    value = _truth(value)
+    if value is None:
+        return None
+    try:
+        whole = int(value.encode() if isinstance(value, str) else value)
+    except ValueError:  # the text of a fraction
+        value = float(value.encode() if isinstance(value, str) else value)
+        whole = int(value)
+    if whole not in _INT64:
+        raise ValueError(value)
+    return _Rounded(round(value)) if isinstance(value, float) and value != whole else whole
+
+
+def _truth(value: Any) -> Any:
+    """Convert the words true and false of a CSV to the numbers of the training data."""
+    return _TRUTH.get(value.lower(), value) if isinstance(value, str) else value
+
+
+def _as_text(value: Any) -> str | bytes:
+    """Return a word. Raises ValueError for a number that has several spellings, such as 1.5, and for dates."""
+    if value is None:
+        return ""
+    is_digits = isinstance(value, JsonNumber) and value.lstrip("-").isdecimal()
+    if is_digits or (isinstance(value, int) and not isinstance(value, bool)):
+        return _Digits(value)
+    if isinstance(value, JsonNumber) or not isinstance(value, str | bytes | bool):
+        raise ValueError(value)
+    return value if isinstance(value, str | bytes) else str(value)
+
+
+_WORDS: dict[Any, str] = {_as_float: "a number", _as_int: "a whole number", _as_text: "text"}

@@ -1,0 +1,120 @@
+"""What a model is given for a cell depends on this cell alone."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.json_rows import JsonNumber
+from infeed.pipelines.predict.cells import Cells, fit_cells
+
+
+def spec(*, is_floating: bool = False, is_integer: bool = False) -> Any:
+    dtype = SimpleNamespace(is_floating=is_floating, is_integer=is_integer)
+    return SimpleNamespace(dtype=dtype, shape=SimpleNamespace(rank=1))
+
+
+SPECS = {"n": spec(is_integer=True), "x": spec(is_floating=True), "word": spec()}
+
+
+def fitted(name: str, column: Any, **texts: Any) -> Cells:
+    return fit_cells({name: column}, len(column), {name: SPECS[name]}, CsvOptions(**texts))
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [("1", 1), ("+1_000", 1000), ("9007199254740993", 9007199254740993), ("1e5", 100000), ("TRUE", 1), (None, None)],
+)
+def test_texts_are_whole_numbers_as_ingest_reads_them(cell: str | None, expected: int | None) -> None:
+    found = fitted("n", pa.array([cell], pa.string()))
+    assert found == Cells({"n": [expected]}, {}, {})
+
+
+@pytest.mark.parametrize("cell", ["", "x", "NaN", "inf", "9223372036854775808", "1e40", "\u0661", "0x1F"])
+def test_other_texts_are_no_whole_numbers(cell: str) -> None:
+    found = fitted("n", pa.array([cell], pa.string()), nulls=())
+    assert found == Cells({"n": []}, {0: f"column 'n': {cell!r} is not a whole number"}, {})
+
+
+def test_a_fraction_is_rounded_with_a_note() -> None:
+    for column in (pa.array(["2.5"]), pa.array([2.5]), [JsonNumber("2.5")]):
+        found = fitted("n", column)
+        assert (found.columns, found.wrong) == ({"n": [2]}, {})
+        assert "2.5 is rounded to 2" in found.notes[0]
+
+
+def test_numbers_with_separators_and_units_are_read_by_the_options() -> None:
+    assert fitted("x", pa.array(["1.234,5", "7.5"]), decimal=",", thousands=".").columns == {"x": [1234.5, 7.5]}
+    found = fitted("x", pa.array(["$1,234.5", "free"]), numbers={"x": "$1.5"})
+    assert "'free' is not a number such as '$1.5'" in found.wrong[1]
+    assert "'$1,234.5'" in found.wrong[0]  # the example has no thousands
+    assert fitted("n", pa.array(["1.234"]), thousands=".", decimal=",").columns == {"n": [1234]}
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.array(["01234", "1.50", "1e5", "NaN", None]), ["01234", "1.50", "1e5", "NaN", ""]),
+        (pa.array([b"\xff", None]), [b"\xff", ""]),
+        (pa.array(["a", "b"]).dictionary_encode(), ["a", "b"]),
+        (pa.array([True, None]), ["True", ""]),
+        (["01", True, None], ["01", "True", ""]),
+    ],
+)
+def test_words_are_what_is_written(column: Any, expected: list[Any]) -> None:
+    assert fitted("word", column) == Cells({"word": expected}, {}, {})
+
+
+@pytest.mark.parametrize("column", [pa.array([1234]), [JsonNumber("1234")]])
+def test_a_whole_number_in_a_column_of_words_is_its_digits_with_a_note(column: Any) -> None:
+    found = fitted("word", column)
+    assert found.columns == {"word": ["1234"]}
+    assert "number 1234 is read as the word '1234'" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1.5]),
+        pa.array([1.0]),
+        pa.array([Decimal("1.10")]),
+        pa.array([datetime.date(2024, 1, 1)]),
+        [JsonNumber("1.0")],
+        [JsonNumber("1e5")],
+        [{"a": "b"}],
+    ],
+)
+def test_what_has_several_spellings_is_no_word(column: Any) -> None:
+    found = fitted("word", column)
+    assert found.columns == {"word": []}
+    assert "is not text" in found.wrong[0]
+
+
+def test_typed_numbers_dates_and_booleans_are_those_of_a_tf_example() -> None:
+    assert fitted("n", pa.array([True, None, False])).columns == {"n": [1, None, 0]}
+    assert fitted("n", pa.array([datetime.date(1970, 1, 2)])).columns == {"n": [86_400_000_000]}
+    [missing, value] = fitted("x", pa.array([None, 0.5])).columns["x"]
+    assert math.isnan(missing)
+    assert value == 0.5
+
+
+def test_items_of_lists_are_converted_and_a_null_among_them_is_an_error() -> None:
+    found = fitted("x", [[JsonNumber("1"), "2.5"], [], None, [JsonNumber("1"), None], [[JsonNumber("1")]]])
+    assert found.columns["x"][:2] == [[1.0, 2.5], []]
+    assert math.isnan(found.columns["x"][2])
+    assert found.wrong[3] == "column 'x': a list contains null"
+    assert "is not a number" in found.wrong[4]
+
+
+def test_the_first_wrong_cell_of_a_row_is_reported() -> None:
+    columns = {"n": pa.array(["a", "1"]), "x": pa.array(["b", "1"])}
+    found = fit_cells(columns, 2, {name: SPECS[name] for name in columns}, CsvOptions())
+    assert found.columns == {"n": [1], "x": [1.0]}
+    assert found.wrong == {0: "column 'n': 'a' is not a whole number"}
