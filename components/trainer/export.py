@@ -65,7 +65,7 @@ class ServingModel:
             signatures["transform_features"] = transform_features.get_concrete_function()
         tf.saved_model.save(self._held(), path, signatures=signatures)
         # For clients that check their data before they load the model.
-        described = {"columns": list(self._spec), "source_options": self._options.source_options}
+        described = {"columns": sorted(self._spec), "source_options": self._options.source_options}
         files.write_bytes(files.join(path, names.RAW_COLUMNS), json.dumps(described).encode())
 
     def _held(self) -> tf.Module:

@@ -77,7 +77,7 @@ def written_options(command: Callable[..., Any]) -> Callable[..., Any]:
     cls=Command,
     examples=(
         "infeed predict runs/image/serving photos/",
-        "infeed predict runs/tabular/serving rides.csv --delimiter ';' --json",
+        "infeed predict runs/tabular rides.csv --delimiter ';' --json",
         "infeed predict runs/tabular/serving data/rides --output predicted --keys ride_id",
     ),
 )
@@ -97,10 +97,11 @@ def command(
 ) -> None:
     """Predict with a pushed MODEL for pictures, tables or datasets: files, or folders of them.
 
-    Tables have a format that infeed run reads. Datasets are folders of TFRecords in Split-* folders. If an input has
-    no prediction, stderr (with --json, the field "error") names the file, the row and the reason. The other inputs get
-    their predictions, and the exit code is 1. --output writes the predictions beside the columns of the table or the
-    paths of the pictures. For datasets, it writes one file per shard.
+    MODEL is the folder of a run, of its pushed models, or of one model. Tables have a format that infeed run reads.
+    Datasets are folders of TFRecords in Split-* folders. If an input has no prediction, stderr (with --json, the field
+    "error") names the file, the row and the reason. The other inputs get their predictions, and the exit code is 1.
+    --output writes the predictions beside the columns of the table or the paths of the pictures. For datasets, it
+    writes one file per shard.
     """
     with os.fdopen(os.dup(sys.stderr.fileno()), "w") as stderr, quiet(os.devnull) as console:
         complaints = Terminal(file=stderr, soft_wrap=True, highlight=False, markup=False)

@@ -17,7 +17,7 @@ from infeed.components.evaluation.predictions.saved_model import Signature, chec
 from infeed.components.example_gen.formats import kind_of_name, table_kind
 from infeed.components.example_gen.inputs import is_companion
 from infeed.pipelines.predict.cells import Column, fit_cells
-from infeed.pipelines.predict.tables import Block, Table, open_as_trained
+from infeed.pipelines.predict.tables import InputTable, RowBlock, open_as_trained
 from infeed.pipelines.project.sources import is_picture
 
 IMAGE = "image/encoded"
@@ -137,7 +137,7 @@ def open_tables(
     features: Iterable[str],
     settings: Mapping[str, Any],
     trained: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-) -> list[Table]:
+) -> list[InputTable]:
     """Open files and folders of files; for the options see `open_as_trained`.
 
     Raises InfeedError if an input is a picture, cannot be opened, or lacks a column that the model needs.
@@ -153,7 +153,7 @@ def open_tables(
     return tables
 
 
-def rows(tables: Iterable[Table], specs: Mapping[str, Any]) -> Iterator[Batch]:
+def rows(tables: Iterable[InputTable], specs: Mapping[str, Any]) -> Iterator[Batch]:
     """Yield batches of the columns of `specs`, which are TensorSpecs, converted to their types.
 
     Raises InfeedError if a table has no rows.
@@ -168,7 +168,7 @@ def rows(tables: Iterable[Table], specs: Mapping[str, Any]) -> Iterator[Batch]:
             raise InfeedError("the table has no rows", where=table.path, do="give a file with at least one row")
 
 
-def _batches(table: Table, block: Block, numbers: range, specs: Mapping[str, Any]) -> Iterator[Batch]:
+def _batches(table: InputTable, block: RowBlock, numbers: range, specs: Mapping[str, Any]) -> Iterator[Batch]:
     good = 0
     for start in range(0, len(numbers), _BATCH):
         some = range(start, min(start + _BATCH, len(numbers)))

@@ -39,7 +39,7 @@ _OF_CELLS = ("nulls", "types", "thousands", "decimal", "numbers")  # CSV options
 _REJECT = IngestOptions(on_bad_row="reject")
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Consecutive rows of a table."""
 
     rows: pa.RecordBatch  # all columns of the readable rows, to write beside predictions
@@ -48,13 +48,13 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class InputTable:
     """A table before its rows are read."""
 
     path: str
     names: Sequence[str]
     texts: CsvOptions  # how texts write numbers
-    blocks: Callable[[], Iterator[Block]]
+    blocks: Callable[[], Iterator[RowBlock]]
 
     def check_columns(self, needed: Iterable[str]) -> None:
         """Raise InfeedError if the table lacks columns that the model needs. It names only these."""
@@ -76,10 +76,10 @@ def _hint(name: str, names: Sequence[str]) -> str:
     return near and f"{near.replace('did you mean', 'rename')} to {name!r} if it is the same"
 
 
-def open_as_trained(path: str, settings: Settings, trained: Trained, needed: Iterable[str]) -> Table:
+def open_as_trained(path: str, settings: Settings, trained: Trained, needed: Iterable[str]) -> InputTable:
     """Open a table with the options of the training files, so that `$3,356.21` is parsed as in training.
 
-    If a CSV file cannot be read with them, because its delimiter or header differs, only those about cells apply.
+    If a CSV file has another delimiter or header than the training files, only the options about cells apply.
     `settings` take precedence. Raises InfeedError if the file cannot be opened.
     """
     source = source_of(path, "csv")
@@ -87,35 +87,45 @@ def open_as_trained(path: str, settings: Settings, trained: Trained, needed: Ite
     return _OPENERS.get(source, _open_typed)(path, source, settings, trained, list(needed))
 
 
-def _open_csv(path: str, source: Source, settings: Settings, trained: Trained, needed: Sequence[str]) -> Table:
-    of_name = default_settings(path, source)
+def _open_csv(path: str, source: Source, settings: Settings, trained: Trained, needed: Sequence[str]) -> InputTable:
+    own = {**default_settings(path, source), **settings}
     known = {**trained.get(source, {}), "numbers": _numbers(trained)}
     of_cells = {name: value for name, value in known.items() if name in _OF_CELLS}
-    options: CsvOptions = options_of(source, {**of_cells, **of_name, **settings}, "--set")
-    with suppress(InfeedError):  # the file's own errors are those without the options of other files
-        as_trained: CsvOptions = options_of(source, {**known, **of_name, **settings}, "--set")
-        if set(needed) <= set(read_header(path, as_trained)[0]):
-            options = as_trained
+    tried: list[CsvOptions] = [options_of(source, {**some, **own}, "--set") for some in (known, of_cells)]
+    options = _fitting(path, tried, needed)
     names, _ = read_header(path, options)
     check_headers([(path, names)], CsvOptions(types=settings.get("types", {}), numbers=settings.get("numbers", {})))
-    return Table(path, names, options, partial(_csv_blocks, path, options))
+    return InputTable(path, names, options, partial(_csv_blocks, path, options))
 
 
-def _csv_blocks(path: str, options: CsvOptions) -> Iterator[Block]:
+def _fitting(path: str, tried: Sequence[CsvOptions], needed: Sequence[str]) -> CsvOptions:
+    """Return the first options with which the header has the most of the needed columns."""
+    missing = [_count_missing(path, options, needed) for options in tried]
+    return tried[missing.index(min(missing))]
+
+
+def _count_missing(path: str, options: CsvOptions, needed: Sequence[str]) -> int:
+    try:
+        return len(set(needed) - set(read_header(path, options)[0]))
+    except InfeedError:  # the header cannot be read with these options
+        return len(needed) + 1
+
+
+def _csv_blocks(path: str, options: CsvOptions) -> Iterator[RowBlock]:
     """Yield rows of text. In `rows` only empty cells are null, because a key may be spelled like a missing value."""
     nulls, of_rows = pa.array(options.nulls, pa.string()), tuple(one for one in options.nulls if one == "")
     for rows, bad in read_text(path, replace(options, nulls=of_rows), _REJECT):
         cells = [pc.if_else(pc.is_in(column, nulls), pa.scalar(None, pa.string()), column) for column in rows.columns]
-        yield Block(rows, dict(zip(rows.schema.names, cells, strict=True)), bad)
+        yield RowBlock(rows, dict(zip(rows.schema.names, cells, strict=True)), bad)
 
 
-def _open_jsonl(path: str, source: Source, settings: Settings, trained: Trained, needed: Sequence[str]) -> Table:
+def _open_jsonl(path: str, source: Source, settings: Settings, trained: Trained, needed: Sequence[str]) -> InputTable:
     known = {**trained.get(source, {}), "numbers": _numbers(trained)}
     options: JsonlOptions = options_of(source, {**known, **settings}, "--set")
     read = partial(_read_jsonl, path, options, needed)
     rows = (row for block in read() for row in block if not isinstance(row, BadRow))
     names = tuple(dict.fromkeys(name for row in rows for name in row))
-    return Table(path, names, CsvOptions(numbers=options.numbers), partial(_jsonl_blocks, read, names))
+    return InputTable(path, names, CsvOptions(numbers=options.numbers), partial(_jsonl_blocks, read, names))
 
 
 def _read_jsonl(path: str, options: JsonlOptions, needed: Sequence[str]) -> Iterator[list[Row | BadRow]]:
@@ -135,7 +145,7 @@ def _add_nested(row: Row, nested: Mapping[str, Sequence[str]]) -> None:
                 row[name] = None if row[one] in (None, []) else {one: row[one]}
 
 
-def _jsonl_blocks(read: Callable[[], Iterator[list[Row | BadRow]]], names: Sequence[str]) -> Iterator[Block]:
+def _jsonl_blocks(read: Callable[[], Iterator[list[Row | BadRow]]], names: Sequence[str]) -> Iterator[RowBlock]:
     fields = pa.schema([pa.field(name, pa.string(), metadata=JSON) for name in names])
     for block in read():
         rows = [row for row in block if not isinstance(row, BadRow)]
@@ -145,17 +155,17 @@ def _jsonl_blocks(read: Callable[[], Iterator[list[Row | BadRow]]], names: Seque
             for column in cells.values()
         ]
         bad = {place: row for place, row in enumerate(block) if isinstance(row, BadRow)}
-        yield Block(pa.RecordBatch.from_arrays(texts, schema=fields), cells, bad)
+        yield RowBlock(pa.RecordBatch.from_arrays(texts, schema=fields), cells, bad)
 
 
-def _open_typed(path: str, source: Source, settings: Settings, trained: Trained, needed: Sequence[str]) -> Table:
+def _open_typed(path: str, source: Source, settings: Settings, trained: Trained, needed: Sequence[str]) -> InputTable:
     del needed
     options_of(source, settings, "--set")
     own = {name: value for name, value in settings.items() if name != "numbers"}
     known = {name: value for name, value in trained.get(source, {}).items() if name not in ("columns", "numbers")}
     opened = _open_with(path, source, {**known, **own}, own)
     texts = CsvOptions(numbers={**_numbers(trained), **settings.get("numbers", {})})
-    return Table(path, opened.schema.names, texts, partial(_typed_blocks, opened))
+    return InputTable(path, opened.schema.names, texts, partial(_typed_blocks, opened))
 
 
 def _open_with(path: str, source: Source, *settings: Settings) -> OpenedSource:
@@ -166,7 +176,7 @@ def _open_with(path: str, source: Source, *settings: Settings) -> OpenedSource:
     return open_table(path, source, settings[-1], _REJECT)
 
 
-def _typed_blocks(opened: OpenedSource) -> Iterator[Block]:
+def _typed_blocks(opened: OpenedSource) -> Iterator[RowBlock]:
     first = 1  # number of the block's first row
     for task in opened.tasks:
         bad_rows = BadRows("reject", sys.maxsize)
@@ -174,7 +184,7 @@ def _typed_blocks(opened: OpenedSource) -> Iterator[Block]:
         for rows in itertools.chain(opened.read(task.payload, bad_rows=bad_rows), [last]):
             bad = bad_rows.take()
             columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-            yield Block(rows, columns, _placed(bad, first, rows.num_rows))
+            yield RowBlock(rows, columns, _placed(bad, first, rows.num_rows))
             first += rows.num_rows + len(bad)
 
 

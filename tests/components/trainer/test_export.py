@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.evaluation.predictions.saved_model import SavedModel
+from infeed.components.evaluation.predictions.saved_model import RawColumns
 from infeed.components.trainer.options import TrainOptions
 
 pytestmark = pytest.mark.tfx
@@ -63,8 +63,8 @@ def test_the_answers_are_those_of_the_model(exported):
     assert set(loaded.signatures) == {"serving_default", "raw"}  # nothing is transformed
 
 
-def test_the_model_knows_how_the_files_were_written_that_it_learned_from(exported):
-    assert SavedModel.load(str(exported[0])).source_options == {"csv": {"delimiter": ";"}}
+def test_the_model_names_its_columns_and_the_options_of_the_files_that_it_learned_from(exported):
+    assert RawColumns.of(str(exported[0])) == RawColumns(("word", "x"), {"csv": {"delimiter": ";"}})
 
 
 class Counted(keras.layers.Layer):

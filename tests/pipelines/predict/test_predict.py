@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -303,6 +305,19 @@ def test_what_says_how_to_write_needs_a_place_and_a_dataset(of_table: Path, tmp_
         assert message in done.stderr
 
 
+def test_a_missing_column_is_reported_before_the_model_is_loaded(of_table: Path, tmp_path: Path) -> None:
+    (tmp_path / "serving" / "7" / "assets.extra").mkdir(parents=True)
+    described = {"columns": ["x", "n", "word"], "source_options": {"csv": {"delimiter": ";"}}}
+    (tmp_path / "serving" / "7" / "assets.extra" / "raw_columns.json").write_text(json.dumps(described))
+    (tmp_path / "serving" / "7" / "saved_model.pb").write_bytes(b"no model")
+    (tmp_path / "t.csv").write_text("x;other\n1;2\n")
+    with pytest.raises(InfeedError, match="the model needs the columns 'n', 'word'"):
+        asked(tmp_path, tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_text("x;n;word\n1;2;a\n")
+    with pytest.raises(InfeedError, match="the model cannot be loaded"):
+        asked(tmp_path, tmp_path / "t.csv")
+
+
 class Asked:
     """A signature that keeps what it is called with."""
 
@@ -327,3 +342,19 @@ def test_what_the_raw_signature_cannot_take_is_asked_by_example(cells: Any, by_e
     raw, examples = Asked(x=1, list=2), Asked(examples=1)
     RawSignature(raw, examples)(cells)  # type: ignore[arg-type]
     assert (len(raw.given), len(examples.given)) == ((0, 1) if by_example else (1, 0))
+
+
+def test_rows_that_raw_cannot_take_do_not_change_the_way_of_the_others() -> None:
+    class Doubled(Asked):
+        def __call__(self, cells: Any) -> dict[str, Any]:
+            self.given.append(cells)
+            rows = np.array([[len(str(cell))] for cell in next(iter(cells.values()))])
+            return {"prediction": rows}
+
+    raw, examples = Doubled(x=1, n=1), Doubled(examples=1)
+    cells = {"x": [1.0, math.nan, 100.0], "n": [1, None, 3]}
+    output = RawSignature(raw, examples)(cells)  # type: ignore[arg-type]
+    assert raw.given == [{"x": [1.0, 100.0], "n": [1, 3]}]
+    [record] = examples.given[0]["examples"]
+    assert record == encode_examples(pa.RecordBatch.from_pydict({"x": [None], "n": [None]}))[0].as_py()
+    assert output["prediction"].tolist() == [[3], [len(str(record))], [5]]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.evaluation.predictions.saved_model import RefusedBatchError, SavedModel, model_folder
+from infeed.components.evaluation.predictions.saved_model import RawColumns, RefusedBatchError, SavedModel, model_folder
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -71,6 +71,19 @@ def test_the_newest_version_is_meant_that_has_been_pushed_to_its_end(tmp_path: P
         (tmp_path / version / "saved_model.pb").touch()
     assert model_folder(str(tmp_path)) == f"{tmp_path}/10"
     assert model_folder(f"{tmp_path}/9") == f"{tmp_path}/9"
+
+
+def test_the_model_of_a_run_is_the_newest_that_it_pushed(tmp_path: Path) -> None:
+    (tmp_path / "artifacts" / "12").mkdir(parents=True)
+    (tmp_path / "serving" / "9").mkdir(parents=True)
+    with pytest.raises(InfeedError, match="there is no saved model"):
+        model_folder(str(tmp_path))
+    (tmp_path / "serving" / "9" / "saved_model.pb").touch()
+    assert model_folder(str(tmp_path)) == f"{tmp_path}/serving/9"
+
+
+def test_the_raw_columns_of_a_model_of_another_exporter_are_unknown(tmp_path: Path) -> None:
+    assert RawColumns.of(str(tmp_path)) is None
 
 
 def test_of_an_operation_that_nobody_here_knows_the_extra_is_named(
