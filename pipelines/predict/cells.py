@@ -18,6 +18,7 @@ import pyarrow as pa
 from infeed.components.dataset import example_types
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.json_rows import JsonNumber
+from infeed.components.example_gen.sources.jsonl import finite
 from infeed.components.example_gen.sources.kinds import convert
 from infeed.components.example_gen.sources.numbers import not_a_number
 
@@ -119,6 +120,8 @@ def _unfit(value: Any, fit: Callable[[Any], Any]) -> ValueError:
 
 def _as_float(value: Any) -> float:
     value = _truth(value)
+    if isinstance(value, JsonNumber):
+        return finite(value)
     return math.nan if value is None else float(value.encode() if isinstance(value, str) else value)
 
 

@@ -26,8 +26,10 @@ from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources.columnar import nesting
 from infeed.components.example_gen.sources.csv.reader import check_headers, read_header, read_text
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.file_kinds import check_lines
 from infeed.components.example_gen.sources.json_rows import Row, as_json, read_rows
 from infeed.components.example_gen.sources.jsonl import JsonlOptions
+from infeed.components.example_gen.sources.streams import read_head
 from infeed.pipelines.config import Source
 from infeed.pipelines.predict.cells import Column
 from infeed.pipelines.project.sources import files_of_table, open_table, source_of
@@ -122,6 +124,7 @@ def _csv_blocks(path: str, options: CsvOptions) -> Iterator[RowBlock]:
 def _open_jsonl(path: str, source: Source, settings: Settings, trained: Trained, needed: Sequence[str]) -> InputTable:
     known = {**trained.get(source, {}), "numbers": _numbers(trained)}
     options: JsonlOptions = options_of(source, {**known, **settings}, "--set")
+    check_lines(path, read_head(path, options.encoding))
     read = partial(_read_jsonl, path, options, needed)
     rows = (row for block in read() for row in block if not isinstance(row, BadRow))
     names = tuple(dict.fromkeys(name for row in rows for name in row))
