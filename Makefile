@@ -9,7 +9,7 @@ FRAMEWORKS = "frameworks or not (tfx or slow)"
 LONG = "(tfx or slow) and not frameworks"
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run test test-frameworks test-image check coverage bench docs dist sbom audit clean
+.PHONY: help setup run test test-frameworks test-peers test-image check coverage bench docs dist sbom audit clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -31,6 +31,9 @@ test-frameworks:  ## infeed.load with PyTorch, JAX, Keras, Grain, Lightning and 
 
 test-image: setup  ## the same tests inside the container image, on TFX 1.21; builds it first
 	@scripts/test-image.sh
+
+test-peers: setup  ## the tests of tft and TFX, as they are installed, through the executors of this package
+	PYTHONPATH=tests $(PYTEST) -n 2 -p peers.plugin --import-mode=append --pyargs @tests/peers/modules.txt
 
 check: setup  ## lint, strict types, walls, the documentation, and the quick tests that need no TFX
 	$(BIN)/ruff check
