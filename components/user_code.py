@@ -165,10 +165,12 @@ def _is_users(file: str) -> bool:
 
 
 def _source_file(module: str, option: str) -> str:
-    if module.endswith(".py"):
+    if module.endswith(".py") or "/" in module:
         if not Path(module).is_file():
             do = "check the path, which is relative to the current folder"
             raise InfeedError(f"there is no file {module}", where=f"option {option}", do=do)
+        if not module.endswith(".py"):
+            raise InfeedError(f"{module} does not end in .py", where=f"option {option}", do="rename the file")
         return str(Path(module).resolve())
     try:
         spec = importlib.util.find_spec(module)

@@ -131,6 +131,9 @@ NOTES: Mapping[tuple[str, str], str] = {
     ("StatisticsGen", "stats_options"): "some of them are for TFX's own executor: see [statistics.md](statistics.md)",
     ("Transform", "preprocessing_fn"): "and `package.module:function`, `path/to/file.py:function`; looked up when the"
     " pipeline is made",
+    ("Transform", "module_file"): "has to exist when the component is made, unless it is a URI",
+    ("Transform", "custom_config"): "the exec property holds it beside our own options; your function gets yours",
+    ("Tuner", "module_file"): "has to exist when the component is made, unless it is a URI",
     ("Transform", "stats_options_updater_fn"): "and the ways of `preprocessing_fn`",
     ("Trainer", "custom_config"): "the key `infeed` is taken where `options` are given",
     ("Evaluator", "feature_slicing_spec"): "left to TFX's own executor",

@@ -64,6 +64,8 @@ def test_whatever_a_module_makes_a_function_counts_as_defined(definition, tmp_pa
         ("model.py", "'model.py' does not name a function"),
         ("colorsys.nowhere", "colorsys defines no function 'nowhere'"),
         ("nowhere.py:build", "there is no file nowhere.py"),
+        ("/nowhere/models:build", "there is no file /nowhere/models"),
+        ("/bin/sh:build", "/bin/sh does not end in .py"),
         ("no_such_package.model:build", "there is no module 'no_such_package.model'"),
         ("colorsys:no_such_function", "colorsys defines no function 'no_such_function'(.|\n)*rgb_to_yiq"),
     ],
