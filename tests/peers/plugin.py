@@ -1,7 +1,7 @@
 """A plugin of pytest that runs the tests of tft and TFX, as they are installed, through the executors of this package.
 
-`make test-peers` loads it. A test that is not in `NOT_OURS` has to pass, and to come to one of our executors. A test
-that is in `NOT_OURS.fails` has to fail, so that the list shrinks as we mend.
+`make test-peers` loads it. A test has to pass, and to call one of our executors, unless `not_ours.py` lists it. A test
+in its `FAILS` has to fail, so that the list shrinks as we mend.
 """
 
 from __future__ import annotations
@@ -40,11 +40,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call() -> Iterator[None]:
+def pytest_runtest_call() -> Iterator[None]:
     calls.count = 0
-    found = yield
-    assert calls.count, "the test came to none of our executors: name it in ELSEWHERE, or replace what it calls"
-    return found  # type: ignore[no-any-return]
+    yield
+    assert calls.count, "the test calls none of our executors: list it in ELSEWHERE, or replace what it calls"
 
 
 def _reason(item: pytest.Item, listed: dict[str, dict[str, str]]) -> str | None:
