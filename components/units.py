@@ -68,6 +68,13 @@ def number(value: float) -> str:
     return f"{value:,.1f}" if 0 < value < 10 else f"{value:,.0f}"
 
 
+def significant(value: float | None) -> str:
+    """22374.2 -> "22,374", 0.93421 -> "0.9342": four significant digits, or all digits before the point."""
+    if value is None or math.isnan(value):
+        return "unknown"
+    return f"{value:,.0f}" if 1_000 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
 def counted(count: int, noun: str) -> str:
     """1, "epoch" -> "1 epoch"; 1200, "record" -> "1,200 records"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -43,6 +43,8 @@ class Blessing:
     Attributes:
       metric: "accuracy", "auc" (two classes), "recall", "precision", "f1" (at least `bound`), or "mse" (at most).
       bound: required score; by default the score of guessing, for example the share of the commonest class.
+      beat_guess: also require that the 95 % interval of the score is better than guessing on the scored rows. By
+        default true without a `bound`, and false with one.
       slack: allowed loss against the last blessed model: absolute, or relative for mse.
       positive: class for recall, precision, F1 and AUC; by default the rarer of two classes, or the mean over more.
     """
@@ -51,6 +53,7 @@ class Blessing:
     bound: float
     slack: float = 0.01
     positive: str | None = None
+    beat_guess: bool = False
 
     @property
     def higher_is_better(self) -> bool:

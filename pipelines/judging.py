@@ -20,7 +20,9 @@ from tensorflow_model_analysis.proto.config_pb2 import (
     SlicingSpec,
 )
 
+from infeed.components.dataset.splits import ByColumns
 from infeed.components.evaluation.model_report.options import ModelReport
+from infeed.components.evaluation.model_report.scores import MATRIX, ROWS
 from infeed.pipelines.config import Blessing, PipelineConfig
 from infeed.pipelines.surveys import TableSurvey
 
@@ -39,8 +41,6 @@ _CLASSES = {
     "mae": ("MeanAbsoluteError", ""),
     "r2": ("RSquared", _OF_ERRORS),
 }
-# Inputs of the intervals of the scores; `pipelines/local/scores.py` reads both.
-ROWS, MATRIX = "example_count", "confusion_matrix"
 
 
 def measured(config: PipelineConfig) -> list[str]:
@@ -82,13 +82,17 @@ def eval_config(config: PipelineConfig) -> EvalConfig:
 def model_report(config: PipelineConfig) -> ModelReport:
     """Return the options of the model report."""
     classes = config.survey.classes if config.train.task == "classification" else ()
-    positive = _positive(config) if len(classes) == 2 else None
+    positive = _positive(config) if classes else None
+    rule = config.ingest.split_by
     return ModelReport(
         task="classification" if config.train.task == "classification" else "regression",
         classes=classes,
-        positive=1 if positive is None else positive,
+        positive=positive if positive is not None and len(classes) == 2 else 1,
         threshold=config.train.threshold,
         metrics=tuple(measured(config)),
+        scored_class=positive,
+        split_by=rule.columns if isinstance(rule, ByColumns) else (),
+        beat_guess=config.blessing.beat_guess,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from numbers import Number
 from typing import Any
 
@@ -43,11 +44,13 @@ from infeed.components.evaluation.metric_plan import Metrics
 from infeed.components.evaluation.model_report.findings import ModelFindings
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.model_report.page import MetricLine, ModelPage
+from infeed.components.evaluation.model_report.scores import Scores, read_scores, unproven
 from infeed.components.evaluation.models import EvaluatedModel
 from infeed.components.evaluation.pairs import BeyondError
 from infeed.components.evaluation.predictions.batches import BYTES
 from infeed.components.evaluation.slices import SliceKey
 from infeed.components.seams import tfma as tfma_seam
+from infeed.components.units import significant
 
 EVAL_CONFIG = "eval_config"
 ROWS = 4_096  # maximum rows of a batch
@@ -130,16 +133,19 @@ def evaluate(
         call = measuring(evaluation)
         found = measure(evaluation, call, ranges, engine)
         # In this process, with the models that it may have loaded already.
+        report = _with_names(report, found) if report else None
         findings = call.after(_findings)((report, found)) if report else None
     sliced = metrics_of(evaluation, found)
     locations = {spec.name: models[spec.is_baseline] for spec in _candidate_first(eval_config)}
-    verdict = write_results(output, eval_config, locations, sliced)
+    split = " and ".join(dict.fromkeys(folder.rsplit("Split-", 1)[-1] for folder in folders))
+    scores = _scores(sliced[0][1], report, split, found) if report else None
+    doubt = unproven(scores, report) if scores and report and report.beat_guess else ""
+    verdict = write_results(output, eval_config, locations, sliced, doubt)
     thresholds = tfma.metrics.metric_thresholds_from_metrics_specs(eval_config.metrics_specs, eval_config=eval_config)
     if findings and report:
-        split = " and ".join(dict.fromkeys(folder.rsplit("Split-", 1)[-1] for folder in folders))
         blessed = bool(verdict.validation_ok) if thresholds else None
         lines = tuple(_metric_lines(sliced[0][1], thresholds, report.metrics))
-        ModelPage(findings, split, blessed, lines, _slices(sliced, report.metrics)).write(output)
+        ModelPage(findings, split, blessed, lines, _slices(sliced, report.metrics), scores, doubt).write(output)
     return verdict if thresholds else None
 
 
@@ -158,6 +164,20 @@ def _check_before_tfx(
         ranges = record_ranges(folders, counting(cluster))
         with suppress(BeyondError), _engine("checks the labels of", ranges, cluster) as engine:
             check_classes(evaluation, ranges, engine)
+
+
+def _with_names(report: ModelReport, found: Measurement) -> ModelReport:
+    """Return the options, without the names of classes if the model knows fewer: then an index is another class's."""
+    assert found.collected, "the evaluation has collected what the report shows"
+    assert found.collected.sample, "there are rows"
+    classes = found.collected.sample.scores.shape[1]
+    return report if len(report.classes) == classes else replace(report, classes=())
+
+
+def _scores(metrics: Metrics, report: ModelReport, split: str, found: Measurement) -> Scores | None:
+    record = tfma_writer.convert_slice_metrics_to_proto(((), _of_kind(metrics, plots=False)), [])
+    assert found.collected, "the evaluation has collected what the report shows"
+    return read_scores(record, report, split, found.collected.clusters)
 
 
 def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Measurement]) -> ModelFindings:
@@ -188,12 +208,12 @@ def _limit(threshold: Any) -> str:
     given = {field.name: value for field, value in threshold.ListFields()}
     worst = "at least" if given.pop("direction", None) == tfma.MetricDirection.HIGHER_IS_BETTER else "at most"
     words = {
-        "lower_bound": "at least {:.4g}",
-        "upper_bound": "at most {:.4g}",
-        "absolute": f"difference {worst} {{:.4g}}",
-        "relative": f"difference {worst} {{:.4g}} of the baseline",
+        "lower_bound": "at least {}",
+        "upper_bound": "at most {}",
+        "absolute": f"difference {worst} {{}}",
+        "relative": f"difference {worst} {{}} of the baseline",
     }
-    return ", ".join(words[name].format(value.value) for name, value in given.items())
+    return ", ".join(words[name].format(significant(value.value)) for name, value in given.items())
 
 
 def _slices(sliced: Sliced, names: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -236,11 +256,17 @@ def known_columns(root: str) -> set[str]:
     return {column.name for column in Manifest.read(root).schema}
 
 
-def write_results(folder: str, eval_config: Any, locations: Mapping[str, str], sliced: Sliced) -> Any:
-    """Write metrics, plots, the validation and the eval config, each file atomically; return the ValidationResult."""
+def write_results(folder: str, eval_config: Any, locations: Mapping[str, str], sliced: Sliced, doubt: str = "") -> Any:
+    """Write metrics, plots, the validation and the eval config, each file atomically; return the ValidationResult.
+
+    `doubt` is why the model fails beyond its thresholds, if it does.
+    """
     metrics = [(key, _of_kind(found, plots=False)) for key, found in sliced]
     plots = [(key, _of_kind(found, plots=True)) for key, found in sliced]
     verdict = validate(metrics, eval_config)
+    if doubt:
+        verdict.validation_ok = False
+        verdict.metric_validations_per_slice.add().failures.add().message = doubt
     shard = "-00000-of-00001"
     written = {
         tfma_constants.METRICS_KEY + shard: [tfma_writer.convert_slice_metrics_to_proto(one, []) for one in metrics],

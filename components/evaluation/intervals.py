@@ -9,6 +9,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 Interval = tuple[float, float]
 Matrix = Mapping[tuple[int, int], float]  # (actual class, predicted class) -> rows
@@ -16,6 +20,7 @@ Matrix = Mapping[tuple[int, int], float]  # (actual class, predicted class) -> r
 _Z = 1.959964  # 97.5 % quantile of the normal distribution
 # A normal approximation of a mean of squared errors, which are skewed, needs some rows.
 _ROWS_FOR_MOMENTS = 20
+_GROUPS_FOR_JACKKNIFE = 5
 _HALVINGS = 60  # of the range in which a bound is searched: to the last bit
 
 
@@ -79,8 +84,8 @@ def of_means(matrix: Matrix, unknown: int) -> dict[str, Interval | None]:
 
     By the delta method over the multinomial cells, as Takahashi, Yamamoto, Kuchiba, Koyama (2022), Confidence interval
     for micro-averaged F1 and macro-averaged F1 scores, Applied Intelligence 52, 4961-4972, do for F1. A cell moves the
-    mean by what it adds to the numerators and the denominators of its two classes. Without any error the method gives
-    no interval.
+    mean by what it adds to the numerators and the denominators of its two classes. Without any error, it is the score
+    interval of the number of rows that would give a share the same variance.
 
     Args:
       unknown: class id of rows whose class the model does not know, which has no score.
@@ -113,7 +118,9 @@ def _of_mean(
     variance = (moved - first**2 / total) / classes**2
     mean = sum(score.values()) / classes
     half = _Z * math.sqrt(max(0.0, variance))
-    return (max(0.0, mean - half), min(1.0, mean + half)) if half else None
+    if not half:
+        return of_share(mean, classes**2 / sum(1 / size for size in sizes.values())) if sizes else None
+    return max(0.0, mean - half), min(1.0, mean + half)
 
 
 def of_mean_square(mean: float, standard_error: float, rows: float) -> Interval | None:
@@ -132,3 +139,48 @@ def of_r2(r2: float, standard_error: float, rows: float) -> Interval | None:
     """Return the interval of R2 by that of 1 - R2, the share of the variance that is left, so that it stays below 1."""
     left = of_mean_square(1 - r2, standard_error, rows)
     return left and (1 - left[1], 1 - left[0])
+
+
+def of_clusters(value: float, left_out: npt.NDArray[np.float64] | None, metric: str) -> Interval | None:
+    """Return the interval of a score by the delete-one-group jackknife, on a scale on which its bounds are possible.
+
+    The scale is the logit of a share, the logarithm of an error, and that of 1 - R2. A share without a spread, such as
+    1, gets the score interval of as many rows as there are groups.
+
+    Args:
+      left_out: the score without each group, float64 [groups].
+    """
+    if left_out is None or len(left_out) < _GROUPS_FOR_JACKKNIFE:
+        return None
+    to, back = _SCALES.get(metric, _SCALES["share"])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle, points = float(to(np.float64(value))), to(left_out)
+    groups = len(left_out)
+    spread = math.sqrt((groups - 1) / groups * float(((points - points.mean()) ** 2).sum()))
+    half = _t(groups - 1) * spread
+    if not math.isfinite(middle) or not math.isfinite(half) or not half:
+        return of_share(value, groups) if metric not in _SCALES and 0 <= value <= 1 else None
+    low, high = sorted((float(back(middle - half)), float(back(middle + half))))
+    return low, high
+
+
+def _t(degrees: int) -> float:
+    """Return the 97.5 % quantile of Student's t for at least 4 degrees of freedom.
+
+    Abramowitz, Stegun (1964), Handbook of Mathematical Functions, 26.7.5; within 0.002 of the exact value.
+    """
+    z = _Z
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + math.fsum(term / degrees**power for power, term in enumerate(terms, 1))
+
+
+_SCALES: Mapping[str, tuple[Callable[[Any], Any], Callable[[float], float]]] = {
+    "share": (lambda x: np.log(x) - np.log1p(-x), lambda x: 1 / (1 + math.exp(-x))),
+    "r2": (lambda x: np.log1p(-x), lambda x: 1 - math.exp(x)),
+    **dict.fromkeys(("mse", "rmse", "mae"), (np.log, math.exp)),
+}

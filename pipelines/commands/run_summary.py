@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from infeed.components.dataset import files
+from infeed.components.evaluation.model_report.scores import LABELS, with_interval
 from infeed.components.transform.kinds.text import BagOfWords, Subwords
-from infeed.components.units import percent, points, short_path
+from infeed.components.units import percent, points, short_path, significant
 from infeed.pipelines.commands.options import as_flags
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.exit_codes import EXIT_NOT_BLESSED
@@ -18,12 +18,9 @@ from infeed.pipelines.console.terminal import command_line, in_lines
 from infeed.pipelines.surveys import TableSurvey
 
 if TYPE_CHECKING:
+    from infeed.components.evaluation.model_report.scores import Scores
     from infeed.pipelines.local.outcome import RunOutcome
-    from infeed.pipelines.local.scores import Scores
 
-LABELS = {"mse": "MSE", "rmse": "RMSE", "mae": "MAE", "r2": "R²"}
-_SHARES = ("accuracy", "auc", "recall", "precision", "f1")  # from 0 to 1
-_DECIMALS = 6  # numbers with more decimals are written with an exponent
 
 # How to improve a model, by the kind of its data.
 _PICTURES = "add pictures of each class, augment them (augment in a config), or build a larger model (model.py)"
@@ -64,31 +61,11 @@ def score_lines(scores: Scores) -> Iterator[tuple[str, ...]]:
     rows = f", {scores.rows:,} {scores.split} row{'s' * (scores.rows != 1)}"
     for name, value in scores.metrics.items():
         guess = scores.guesses.get(name)
-        than = f"; {guess.by} scores {_number(guess.value)}" if guess else ""
-        yield LABELS.get(name, name), f"{with_interval(name, value, scores)}{rows}{than}"
+        than = f"; {guess.by} scores {significant(guess.value)}" if guess else ""
+        yield LABELS.get(name, name), f"{with_interval(name, value, scores.intervals.get(name))}{rows}{than}"
         rows = ""
     if scores.caution:
         yield "caution", scores.caution, "yellow"
-
-
-def with_interval(name: str, value: float, scores: Scores) -> str:
-    """Format 0.986 ± 0.010, or both bounds if ± would exceed the range of the metric."""
-    if name not in scores.intervals:
-        return _number(value)
-    low, high = scores.intervals[name]
-    half = (high - low) / 2
-    decimals = max(0, 1 - math.floor(math.log10(half))) if half > 0 else _DECIMALS + 1
-    if decimals > _DECIMALS:
-        return f"{value:.4g} ± {half:.2g}"
-    # R2 has no lower bound.
-    least, most = (0.0, 1.0) if name in _SHARES else (-math.inf, 1.0) if name == "r2" else (0.0, math.inf)
-    if least <= value - half and value + half <= most:
-        return f"{value:,.{decimals}f} ± {half:,.{decimals}f}"
-    return f"{value:,.{decimals}f} ({low:,.{decimals}f} to {high:,.{decimals}f})"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if 1_000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
 def _advice(outcome: RunOutcome, config: PipelineConfig) -> str:
@@ -97,6 +74,9 @@ def _advice(outcome: RunOutcome, config: PipelineConfig) -> str:
         return (
             "find out what made it worse; the last pushed model stays. blessing.slack in a config sets the allowed loss"
         )
+    if any("better than" in reason for reason in outcome.reasons):
+        more = "groups" if outcome.groups else "rows"
+        return f"score it on more {more}, or train a better one; blessing.bound in your config sets a score of your own"
     is_text = any(isinstance(feature, (BagOfWords, Subwords)) for feature in config.features)
     better = _PICTURES if config.source == "images" else _SENTENCES if is_text else _COLUMNS
     return f"train longer (--epochs), {better}; blessing.bound in your config sets the required score"

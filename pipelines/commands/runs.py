@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from infeed.components.errors import InfeedError
+from infeed.components.evaluation.model_report.scores import LABELS, with_interval
 from infeed.components.units import percent, seconds
 from infeed.pipelines.commands.options import root_option
-from infeed.pipelines.commands.run_summary import LABELS, with_interval
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.terminal import Terminal, echo
 from infeed.pipelines.local.history import PastRun, find_root, is_running, read_runs
@@ -79,7 +79,7 @@ def _time(run: PastRun) -> str:
 def _scores(run: PastRun) -> Iterator[tuple[str, str]]:
     if run.outcome:
         for name, value in run.outcome.metrics.items():
-            yield LABELS.get(name, name), with_interval(name, value, run.outcome)
+            yield LABELS.get(name, name), with_interval(name, value, run.outcome.intervals.get(name))
 
 
 def _waited(run: PastRun) -> str:

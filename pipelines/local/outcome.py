@@ -24,9 +24,10 @@ from typing import Any
 
 from infeed.components import schema, user_code
 from infeed.components.evaluation.model_report.options import HTML
+from infeed.components.evaluation.model_report.scores import Scores
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, RunTracker
-from infeed.pipelines.local.scores import Scores, read_scores, reasons
+from infeed.pipelines.local.scores import read_scores, reasons
 
 _ROOMS = [Path(__file__).resolve().parents[2] / room for room in ("components", "pipelines", "templates")]
 

@@ -78,6 +78,7 @@ def choose_blessing(survey: Survey, given: Any) -> Blessing:
         raise InfeedError(f"there is no class {positive!r}", where="blessing.positive", do=do)
     if "bound" not in chosen:
         chosen["bound"] = _guess(metric, positive, survey)
+        chosen.setdefault("beat_guess", True)
     return schema.read(Blessing, chosen, "blessing")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infeed.components.errors import InfeedError
+from infeed.components.evaluation.model_report.clusters import ClusterSums
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.pairs import Array, Observed
 from infeed.components.evaluation.predictions.batches import Batch
@@ -180,6 +181,7 @@ class Collected:
     # int64 [2, 2]: rows that the model and the baseline predict wrong (0) or right (1); zeros for a regression
     both: Any = 0
     worst: Kept | None = None  # rows with the largest losses of the model
+    clusters: ClusterSums = field(default_factory=ClusterSums)  # of the model; empty without `split_by`
     sample: Kept | None = None  # rows drawn by a hash of shard and number, the same in every evaluation of these files
 
     def add(self, batch: Batch, observed: Mapping[str, Observed], report: ModelReport) -> None:
@@ -191,6 +193,8 @@ class Collected:
         if others and report.task == "classification":
             cells = 2 * mine.is_right + others[0].is_right
             self.both = self.both + np.bincount(cells, minlength=4).reshape(2, 2)
+        if report.split_by:
+            self.clusters.add(batch.columns, mine, report)
         hashes = _hashes(batch.path, batch.start, len(batch.records))
         worst = Kept.of(batch, mine, np.stack([-mine.losses, hashes], -1), WORST, self.worst)
         sample = Kept.of(batch, mine, np.stack([hashes, hashes], -1), SAMPLE, self.sample)
@@ -201,6 +205,7 @@ class Collected:
         for name, sums in other.sums.items():
             self.sums[name] = self.sums.get(name, Sums()) + sums
         self.both = self.both + other.both
+        self.clusters.merge(other.clusters)
         if other.worst is not None and other.sample is not None:
             self._keep(other.worst, other.sample)
         return self

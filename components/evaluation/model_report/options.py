@@ -19,7 +19,10 @@ class ModelReport:
       classes: names of the classes in the order of their index. Without names, the report shows the index.
       positive: index of the class whose curves the report shows, if there are two.
       threshold: probability of the second of two classes above which the model predicts this class.
-      metrics: names of the metrics that the report lists; all by default.
+      metrics: names of the metrics that the report lists, first the one that decides; all by default.
+      scored_class: index of the class of recall, precision and F1; None if they are means over the classes.
+      split_by: columns whose equal values keep rows in one split. Intervals resample these groups instead of rows.
+      beat_guess: withhold the blessing unless the 95 % interval of the first metric is better than a guess.
     """
 
     task: Literal["classification", "regression"]
@@ -27,9 +30,12 @@ class ModelReport:
     positive: int = 1
     threshold: float = 0.5
     metrics: tuple[str, ...] = ()
+    scored_class: int | None = None
+    split_by: tuple[str, ...] = ()
+    beat_guess: bool = False
 
     def __post_init__(self) -> None:
-        checks.as_tuples(self, "classes", "metrics")
+        checks.as_tuples(self, "classes", "metrics", "split_by")
         checks.check_fields(self)
         checks.require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
         checks.require(self.positive in (0, 1), self, "positive", "use 0 or 1")

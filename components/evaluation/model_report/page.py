@@ -19,6 +19,8 @@ from infeed.components.evaluation.model_report.curves import calibration_error
 from infeed.components.evaluation.model_report.findings import ModelFindings, likely_confusions
 from infeed.components.evaluation.model_report.importance import REPEATS
 from infeed.components.evaluation.model_report.options import HTML, JSON
+from infeed.components.evaluation.model_report.scores import Scores
+from infeed.components.units import significant
 
 FORMAT = 1
 _PLOTS = ("roc", "precision_recall", "reliability", "predicted", "residuals", "by_prediction", "importance")
@@ -44,6 +46,8 @@ class ModelPage:
     blessed: bool | None  # whether the model meets its thresholds; None without thresholds
     metrics: tuple[MetricLine, ...]
     slices: Mapping[str, Mapping[str, float]]  # metrics of each slice of the eval config, by the text of the slice
+    scores: Scores | None = None  # with intervals and guesses; None if the eval config lacks what they need
+    doubt: str = ""  # why the model is not better than a guess; empty if it is, or if this is not asked
 
     def write(self, folder: str) -> None:
         """Write both files into a folder, each under a temporary name first."""
@@ -62,6 +66,7 @@ class ModelPage:
             "loss": found.sums.loss / max(1, found.sums.rows - found.sums.nans),
             "metrics": [asdict(line) for line in self.metrics],
             "slices": self.slices,
+            "scores": asdict(self.scores) if self.scores else None,
             "importance": [asdict(one) for one in found.importances],
             "importance_rows": found.shuffled_rows,
             "groups_compared": found.groups.compared,
@@ -152,13 +157,6 @@ class ModelPage:
         if found.importances:
             drawn["importance"] = plots.importance(found.importances)
         return drawn
-
-
-def significant(value: float | None) -> str:
-    """Format a number with four significant digits."""
-    if value is None or math.isnan(value):
-        return "unknown"
-    return f"{value:,.0f}" if 1_000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def _finite(value: Any) -> Any:

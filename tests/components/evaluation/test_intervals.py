@@ -76,8 +76,12 @@ def test_rows_of_a_class_that_the_model_does_not_know_count_as_called_only() -> 
     assert unknown["precision"] != pytest.approx(known["precision"])
 
 
-def test_without_an_error_means_over_classes_have_no_interval() -> None:
-    assert intervals.of_means({(0, 0): 5, (1, 1): 5}, -1) == {"recall": None, "precision": None, "f1": None}
+def test_without_an_error_means_over_classes_have_the_interval_of_a_share_of_as_many_rows() -> None:
+    found = intervals.of_means({(0, 0): 5, (1, 1): 5}, -1)
+    assert found["recall"] == found["precision"] == found["f1"] == intervals.of_share(1.0, 10)
+    rare = intervals.of_means({(0, 0): 1_000, (1, 1): 2}, -1)["recall"]
+    assert rare is not None
+    assert rare[0] < 0.7
 
 
 def test_intervals_of_auc_hold_the_truth_in_95_of_100_trials() -> None:

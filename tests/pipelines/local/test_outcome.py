@@ -7,8 +7,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from infeed.components.evaluation.model_report.scores import Scores
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.local.scores import Scores, reasons
+from infeed.pipelines.local.scores import reasons
 
 pytestmark = pytest.mark.tfx
 
@@ -64,7 +65,7 @@ def test_why_a_model_is_not_blessed(
     metric: str, is_diff: bool, reason: str, taxi: PipelineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     value = SimpleNamespace(double_value=SimpleNamespace(value=-0.5 if is_diff else 0.5))
-    failure = SimpleNamespace(metric_value=value, metric_key=SimpleNamespace(is_diff=is_diff))
+    failure = SimpleNamespace(metric_value=value, metric_key=SimpleNamespace(is_diff=is_diff, name=metric))
     blessing = dataclasses.replace(taxi.blessing, metric=metric)
     validation = SimpleNamespace(metric_validations_per_slice=[SimpleNamespace(failures=[failure])])
     monkeypatch.setattr("tensorflow_model_analysis.load_validation_result", lambda uri: validation)

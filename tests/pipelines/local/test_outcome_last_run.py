@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from infeed.components.evaluation.model_report.scores import Guess
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import ZScore
@@ -21,7 +22,6 @@ from infeed.pipelines.config import Blessing, PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
 from infeed.pipelines.local import outcome
 from infeed.pipelines.local.outcome import NodeOutput, RunOutcome, digest_of, keeping_last_run, remember, same_run
-from infeed.pipelines.local.scores import Guess
 
 NODES = ("CsvExampleGen", "Trainer", "latest_blessed_model")
 

@@ -1,0 +1,128 @@
+"""Sums of groups of rows that belong together, such as those of one country, for intervals that resample groups.
+
+Rows of one group are alike, so an interval that counts rows as independent is too narrow if whole groups are in one
+split. The delete-one-group jackknife takes the spread of the score without each group: Efron and Tibshirani, An
+Introduction to the Bootstrap (1993), chapter 11. It needs sums of each group alone, and no rows.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from infeed.components.evaluation.model_report.options import ModelReport
+from infeed.components.evaluation.pairs import Array
+
+_BUCKETS = 1_000  # groups that are held; of more, those with the same hash modulo this number are one
+_BINS = 200  # of a probability, for the area under a curve
+
+
+class PredictedRows(Protocol):
+    """Rows of a batch as a model predicts them; see `collected.Scored`."""
+
+    @property
+    def labels(self) -> Array: ...
+    @property
+    def scores(self) -> Array: ...
+    @property
+    def predicted(self) -> Array: ...
+
+
+@dataclass
+class ClusterSums:
+    """Sums of the rows of each group, by a hash of its values.
+
+    Of a classification, float64 [3, classes]: rows of the class, rows called so, and right ones; and the positives and
+    negatives by probability, float64 [2, bins]. Of a regression, float64 [5]: rows, label, its square, squared error
+    and absolute error.
+    """
+
+    sums: dict[int, Array] = field(default_factory=dict)  # float64 [n], all sums of a group end to end
+    are_joined: bool = False  # whether groups share sums, because there are too many
+
+    def __len__(self) -> int:
+        return len(self.sums)
+
+    def add(self, columns: Mapping[str, Any], rows: PredictedRows, report: ModelReport) -> None:
+        """Add a batch. `columns` holds a list for each row, by column."""
+        if not all(name in columns for name in report.split_by):
+            return
+        values = zip(*(columns[name].to_pylist() for name in report.split_by), strict=True)
+        groups = np.array([zlib.crc32(repr(one).encode()) for one in values])
+        terms = _terms(rows, report)
+        for group in np.unique(groups).tolist():
+            self._add(group, terms[groups == group].sum(axis=0))
+
+    def merge(self, other: ClusterSums) -> None:
+        for group, sums in other.sums.items():
+            self._add(group, sums)
+
+    def _add(self, group: int, sums: Array) -> None:
+        group = group % _BUCKETS if self.are_joined else group
+        self.sums[group] = self.sums.get(group, 0) + sums
+        if len(self.sums) > _BUCKETS:
+            each, self.sums, self.are_joined = self.sums, {}, True
+            for one, its in each.items():
+                self._add(one, its)
+
+    def left_out(self, report: ModelReport) -> dict[str, Array]:
+        """Return the metrics of all rows but those of one group, by name: float64 [groups]."""
+        each = np.stack([self.sums[group] for group in sorted(self.sums)])
+        sums = each.sum(axis=0) - each
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return _errors(sums) if report.task == "regression" else _shares(sums, report)
+
+
+def _terms(rows: PredictedRows, report: ModelReport) -> Array:
+    """Return what each row adds: float64 [rows, n]."""
+    if report.task == "regression":
+        errors = rows.predicted - rows.labels
+        powers = [np.ones(len(errors)), rows.labels, rows.labels**2, errors**2, np.abs(errors)]
+        return np.stack(powers, axis=1)
+    classes = np.arange(rows.scores.shape[1])
+    is_class, is_called = rows.labels[:, None] == classes, rows.predicted[:, None] == classes
+    unknown = rows.labels[:, None] < 0
+    counts = np.concatenate([unknown, is_class, is_called, is_class & is_called], axis=1)
+    if len(classes) != 2:
+        return np.asarray(counts, np.float64)
+    place = np.clip(rows.scores[:, report.positive] * _BINS, 0, _BINS - 1).astype(int)
+    in_bin = place[:, None] == np.arange(_BINS)
+    is_positive = (rows.labels == report.positive)[:, None]
+    return np.asarray(np.concatenate([counts, in_bin & is_positive, in_bin & ~is_positive], axis=1), np.float64)
+
+
+def _errors(sums: Array) -> dict[str, Array]:
+    rows, label, square, error, absolute = sums.T
+    mse, variance = error / rows, square / rows - (label / rows) ** 2
+    return {"mse": mse, "rmse": np.sqrt(mse), "mae": absolute / rows, "r2": 1 - mse / variance}
+
+
+def _shares(sums: Array, report: ModelReport) -> dict[str, Array]:
+    two = 2 * _BINS
+    counts, bins = (sums[:, :-two], sums[:, -two:]) if sums.shape[1] == 1 + 3 * 2 + two else (sums, None)
+    actual, called, right = np.split(counts[:, 1:], 3, axis=1)
+    scores = {
+        "recall": right / np.maximum(actual, 1),
+        "precision": right / np.maximum(called, 1),
+        "f1": 2 * right / np.maximum(actual + called, 1),
+    }
+    chosen = report.scored_class
+    has_rows = actual > 0
+    means = {
+        name: (one * has_rows).sum(axis=1) / has_rows.sum(axis=1) if chosen is None else one[:, chosen]
+        for name, one in scores.items()
+    }
+    means["accuracy"] = right.sum(axis=1) / (actual.sum(axis=1) + counts[:, 0])
+    if bins is not None:
+        means["auc"] = _auc(*np.split(bins, 2, axis=1))
+    return means
+
+
+def _auc(positives: Array, negatives: Array) -> Array:
+    below = np.cumsum(negatives, axis=1) - negatives / 2
+    pairs = positives.sum(axis=1) * negatives.sum(axis=1)
+    return np.asarray((positives * below).sum(axis=1) / pairs)

@@ -1,0 +1,222 @@
+"""Scores of a model: the number of scored rows, the intervals, and the score of guessing on the same rows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from infeed.components.evaluation import intervals
+from infeed.components.evaluation.intervals import Interval, Matrix
+from infeed.components.evaluation.model_report.clusters import ClusterSums
+from infeed.components.evaluation.model_report.options import ModelReport
+from infeed.components.units import counted, significant
+
+# Inputs of the intervals, as names of metrics in the eval config.
+ROWS, MATRIX = "example_count", "confusion_matrix"
+LABELS = {"mse": "MSE", "rmse": "RMSE", "mae": "MAE", "r2": "R²"}
+_FEW_ROWS = 100  # below this, a score is unreliable even if its interval is narrow
+_FEW_GROUPS = 30
+_WIDE_SHARE = 0.05  # half the width of the interval of a share
+_WIDE_ERROR = 1.25  # upper bound of an error over its lower bound: about 100 rows
+_ERRORS = ("mse", "rmse", "mae")
+_SHARES = ("accuracy", "auc", "recall", "precision", "f1")  # from 0 to 1
+_UNKNOWN = -1  # class id of a row whose class no training row has
+_DECIMALS = 6  # numbers with more decimals are written with an exponent
+_ALIKE = 0.1  # difference of the halves of an interval that "±" may hide
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Score of guessing, which a model must exceed."""
+
+    value: float  # score of the guess on the scored rows
+    by: str  # strategy of the guess, for example "always 'no'"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of one model on one split."""
+
+    split: str  # name of the split
+    rows: int  # number of rows of the split
+    metrics: Mapping[str, float]  # values by name, first the metric that decides about the blessing
+    # 95 % intervals by metric, for metrics that have one.
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
+    guesses: Mapping[str, Guess] = field(default_factory=dict)  # scores of guessing, by metric
+    caution: str = ""  # why the score is unreliable; empty if it is reliable
+    groups: int = 0  # number of groups that the intervals resample; 0 if they resample rows
+
+
+Parts = tuple[dict[str, float], dict[str, Interval | None], dict[str, Guess]]
+
+
+def read_scores(record: Any, report: ModelReport, split: str, clusters: ClusterSums | None = None) -> Scores | None:
+    """Return the scores from TFMA's MetricsForSlice of all rows; None if it lacks the inputs of intervals.
+
+    Args:
+      clusters: sums of groups of rows, which the intervals then resample.
+    """
+    values = {
+        entry.key.name: entry.value
+        for entry in record.metric_keys_and_values
+        if not entry.key.is_diff and entry.key.model_name != "baseline"
+    }
+    given = {key: value.double_value.value for key, value in values.items() if value.HasField("double_value")}
+    metrics = {key: given[key] for key in report.metrics if key in given}
+    if ROWS not in given:
+        return None
+    rows = int(given[ROWS])
+    if report.task == "regression":
+        if not {"mse", "mae", "r2", "label_variance"} <= given.keys():
+            return None
+        return make_scores(report, split, rows, of_errors(metrics, given, rows), clusters)
+    if MATRIX not in values:
+        return None
+    (found,) = values[MATRIX].multi_class_confusion_matrix_at_thresholds.matrices
+    matrix = {(cell.actual_class_id, cell.predicted_class_id): cell.num_weighted_examples for cell in found.entries}
+    scores = make_scores(report, split, rows, of_classes(metrics, matrix, report), clusters)
+    return _naming_rare_class(scores, matrix, report)
+
+
+def make_scores(
+    report: ModelReport, split: str, rows: int, parts: Parts, clusters: ClusterSums | None = None
+) -> Scores:
+    """Return the scores, with a caution if they are unreliable."""
+    metrics, found, guesses = parts
+    groups = len(clusters) if clusters and len(clusters) > 1 else 0
+    if clusters and groups:
+        left_out = clusters.left_out(report)
+        found = {key: intervals.of_clusters(value, left_out.get(key), key) for key, value in metrics.items()}
+    known = {key: interval for key, interval in found.items() if interval and key in metrics}
+    scores = Scores(split, rows, metrics, known, guesses, groups=groups)
+    return replace(scores, caution=_caution(scores, report))
+
+
+def of_errors(metrics: Mapping[str, float], given: Mapping[str, float], rows: int) -> Parts:
+    """Return metrics, intervals and guesses of a regression; `error_moments.RSquared` measures `given` beside R2."""
+    mse, mae, variance = metrics["mse"], metrics["mae"], given["label_variance"]
+    of_mse = intervals.of_mean_square(mse, given["mse_standard_error"], rows)
+    # The variance of |error| follows from its mean and the mean of its square.
+    of_mae = intervals.of_mean_square(mae, math.sqrt(max(0.0, mse - mae**2) / max(rows, 1)), rows)
+    found = {
+        "rmse": of_mse and (math.sqrt(of_mse[0]), math.sqrt(of_mse[1])),
+        "r2": intervals.of_r2(metrics["r2"], given["r2_standard_error"], rows),
+        "mse": of_mse,
+        "mae": of_mae,
+    }
+    told = {"rmse": math.sqrt(mse), **{name: metrics[name] for name in ("r2", "mse", "mae")}}
+    values = {"rmse": math.sqrt(variance), "r2": 0.0, "mse": variance}
+    return told, found, {name: Guess(value, "always the mean") for name, value in values.items()}
+
+
+def of_classes(metrics: Mapping[str, float], matrix: Matrix, report: ModelReport) -> Parts:
+    """Return metrics, intervals and guesses of a classification."""
+    rows, actual = sum(matrix.values()), _rows_of(matrix)
+    commonest, most = max(actual.items(), key=lambda item: item[1])
+    share, always = most / rows, f"always {report.name_of(commonest)!r}"
+    found = {"accuracy": intervals.of_share(metrics["accuracy"], rows)} if "accuracy" in metrics else {}
+    guesses = {"accuracy": Guess(share, always)}
+    positive = report.scored_class
+    if positive is None:
+        found |= intervals.of_means(matrix, _UNKNOWN)
+        scored = len([one for one in actual if one != _UNKNOWN])
+        guesses["f1"] = Guess(2 * share / (1 + share) / max(scored, 1), always)
+    else:
+        positives = actual[positive]
+        found |= intervals.of_class(matrix, positive)
+        found["auc"] = intervals.of_auc(metrics.get("auc", math.nan), positives, rows - positives)
+        of_positive = positives / rows
+        guesses["f1"] = Guess(2 * of_positive / (1 + of_positive), f"always {report.name_of(positive)!r}")
+        guesses["auc"] = Guess(0.5, "guessing")
+    return dict(metrics), found, {key: guess for key, guess in guesses.items() if key in metrics}
+
+
+def _rows_of(matrix: Matrix) -> Counter[int]:
+    actual = Counter[int]()
+    for (of, _), count in matrix.items():
+        actual[of] += count  # type: ignore[assignment]  # TFMA counts in fractions
+    return actual
+
+
+def judged(report: ModelReport) -> str:
+    """Return the metric that decides, as people read it: the root of a mean square."""
+    first = report.metrics[0] if report.metrics else ""
+    return "rmse" if first == "mse" else first
+
+
+def unproven(scores: Scores, report: ModelReport) -> str:
+    """Return why the rows do not show that the model is better than a guess; empty if they do, or no guess is known."""
+    name = judged(report)
+    guess = scores.guesses.get(name)
+    if guess is None:
+        return ""
+    if name not in scores.intervals and _are_few(scores):
+        return f"{_sample(scores, report)} are too few to tell whether it is better than {guess.by}"
+    low, high = scores.intervals.get(name, (scores.metrics[name],) * 2)  # an error of 0 has no interval
+    if (guess.value < low) if name not in _ERRORS else (high < guess.value):
+        return ""
+    bounds = f"{significant(low)} to {significant(high)}"
+    than = f"{guess.by}, which scores {significant(guess.value)}"
+    return f"its {LABELS.get(name, name)}, {bounds} by {_sample(scores, report)}, is not clearly better than {than}"
+
+
+def _are_few(scores: Scores) -> bool:
+    return scores.groups < _FEW_GROUPS if scores.groups else scores.rows < _FEW_ROWS
+
+
+def _sample(scores: Scores, report: ModelReport) -> str:
+    if scores.groups:
+        return f"{counted(scores.groups, 'group')} of rows ({', '.join(report.split_by)})"
+    return counted(scores.rows, f"{scores.split} row")
+
+
+def _caution(scores: Scores, report: ModelReport) -> str:
+    """Return why the decisive score is unreliable; empty if it is reliable."""
+    name = judged(report)
+    if name not in scores.metrics:
+        return ""
+    sample, few = _sample(scores, report), _are_few(scores)
+    interval = scores.intervals.get(name)
+    more = f"score it on more {'groups' if scores.groups else 'rows'}"
+    if interval is None:
+        return f"{sample} are too few for an interval: {more}" if few else ""
+    guess, (low, high) = scores.guesses.get(name), interval
+    if guess and low <= guess.value <= high:
+        return f"{sample} do not tell this model from {guess.by}: {more}"
+    wide = high > _WIDE_ERROR * low if name in _ERRORS else high - low > 2 * _WIDE_SHARE
+    return f"{sample} are few: {more}" if wide or few else ""
+
+
+def _naming_rare_class(scores: Scores, matrix: Matrix, report: ModelReport) -> Scores:
+    """Return the scores, whose caution names the class with few rows if all rows together are not few."""
+    rows = {one: count for one, count in _rows_of(matrix).items() if one != _UNKNOWN}
+    if not rows or judged(report) == "accuracy" or scores.groups or scores.rows < _FEW_ROWS or not scores.caution:
+        return scores
+    rarest = min(rows, key=lambda one: rows[one]) if report.scored_class is None else report.scored_class
+    if rows.get(rarest, 0) >= _FEW_ROWS:
+        return scores
+    sample = _sample(scores, report)
+    rare = f"{counted(round(rows.get(rarest, 0)), f'{scores.split} row')} of class {report.name_of(rarest)!r}"
+    return replace(scores, caution=scores.caution.replace(sample, rare, 1))
+
+
+def with_interval(name: str, value: float, interval: Interval | None) -> str:
+    """Format 0.986 ± 0.010, or 0.986 (0.926 to 0.998) if the interval is not even on both sides of the value."""
+    if interval is None:
+        return significant(value)
+    low, high = interval
+    half = (high - low) / 2
+    decimals = max(0, 1 - math.floor(math.log10(half))) if half > 0 else _DECIMALS + 1
+    least, most = (0.0, 1.0) if name in _SHARES else (-math.inf, 1.0) if name == "r2" else (0.0, math.inf)
+    is_even = abs((high - value) - (value - low)) <= _ALIKE * half
+    if is_even and least <= value - half and value + half <= most:
+        shown = [value, half]
+        return " ± ".join(_rounded(one, decimals) for one in shown)
+    return "{} ({} to {})".format(*(_rounded(one, decimals) for one in (value, low, high)))
+
+
+def _rounded(value: float, decimals: int) -> str:
+    return f"{value:.3g}" if decimals > _DECIMALS else f"{value:,.{decimals}f}"

@@ -1,0 +1,120 @@
+"""Sums of groups of rows: the metrics without each group are those of the other rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from infeed.components.evaluation.model_report.clusters import ClusterSums
+from infeed.components.evaluation.model_report.collected import Scored
+from infeed.components.evaluation.model_report.options import ModelReport
+from infeed.components.evaluation.pairs import Array
+
+TWO = ModelReport("classification", ("no", "yes"), scored_class=1, split_by=("city", "year"))
+THREE = replace(TWO, classes=("a", "b", "c"), scored_class=None)
+ROWS, GROUPS = 600, 9
+
+
+def columns_of(group: Array) -> dict[str, Any]:
+    """Text and number; an empty list where the row has no value."""
+    return {
+        "city": pa.array([[f"c{one // 3}".encode()] if one // 3 else [] for one in group.tolist()]),
+        "year": pa.array([[1990 + one % 3] for one in group.tolist()]),
+    }
+
+
+def scored(classes: int, groups: int = GROUPS, rows: int = ROWS) -> tuple[Array, Scored]:
+    draw = np.random.default_rng(4)
+    labels, scores = draw.integers(-1, classes, rows), draw.dirichlet(np.ones(classes), rows)
+    scores = np.round(scores * 64) / 64  # as the bins of the area under the curve have edges of their own
+    group = draw.permutation(np.arange(rows) % groups)
+    return group, Scored(labels, scores, scores.argmax(axis=1), np.zeros(rows))
+
+
+def part_of(rows: Scored, places: Array) -> Scored:
+    return Scored(rows.labels[places], rows.scores[places], rows.predicted[places], rows.losses[places])
+
+
+def sums_of(group: Array, rows: Scored, report: ModelReport, parts: int = 4) -> ClusterSums:
+    found = ClusterSums()
+    for places in np.array_split(np.arange(len(group)), parts):
+        one = ClusterSums()
+        one.add(columns_of(group[places]), part_of(rows, places), report)
+        found.merge(one)
+    return found
+
+
+@pytest.mark.parametrize("report", [TWO, THREE], ids=["one class", "means"])
+def test_without_a_group_the_scores_are_those_of_the_other_rows(report: ModelReport) -> None:
+    from sklearn import metrics as sklearn
+
+    group, rows = scored(len(report.classes))
+    found = sums_of(group, rows, report).left_out(report)
+    expected: dict[str, list[float]] = {name: [] for name in found}
+    for left in range(GROUPS):
+        some = part_of(rows, np.flatnonzero(group != left))
+        known = some.labels >= 0
+        expected["accuracy"].append((some.labels == some.predicted).mean())
+        options: dict[str, Any] = {"average": "macro", "zero_division": 0.0}
+        if report.scored_class is not None:
+            options = {"pos_label": 1, "zero_division": 0.0}
+            known = np.full(len(known), True)
+        given = some.labels if report.scored_class is None else some.labels == 1
+        called = some.predicted if report.scored_class is None else some.predicted == 1
+        of_all = {"recall": sklearn.recall_score(given[known], called[known], **options)}
+        of_all["precision"] = (
+            sklearn.precision_score(given, called, labels=[0, 1, 2], **options)
+            if report.scored_class is None
+            else sklearn.precision_score(given, called, **options)
+        )
+        for name, value in of_all.items():
+            expected[name].append(value)
+        if "auc" in found:
+            binned = np.clip(some.scores[:, 1] * 200, 0, 199).astype(int)
+            expected["auc"].append(sklearn.roc_auc_score(some.labels == 1, binned))
+    for name, values in expected.items():
+        if values:
+            assert sorted(found[name]) == pytest.approx(sorted(values)), name
+
+
+def test_a_regression_without_a_group_has_the_errors_of_the_other_rows() -> None:
+    report = ModelReport("regression", split_by=("city", "year"))
+    group, _ = scored(2)
+    draw = np.random.default_rng(0)
+    labels = draw.normal(size=ROWS)
+    rows = Scored(labels, (labels + 1)[:, None], labels + draw.normal(size=ROWS), np.zeros(ROWS))
+    found = sums_of(group, rows, report).left_out(report)
+    errors = rows.predicted - labels
+    expected = [1 - (errors[group != one] ** 2).mean() / labels[group != one].var() for one in range(GROUPS)]
+    assert sorted(found["r2"]) == pytest.approx(sorted(expected))
+    assert sorted(found["rmse"]) == pytest.approx(
+        sorted(np.sqrt((errors[group != one] ** 2).mean()) for one in range(GROUPS))
+    )
+
+
+def test_groups_are_found_whatever_the_batches_and_more_than_a_thousand_share_sums() -> None:
+    group, rows = scored(2)
+    one, other = sums_of(group, rows, TWO, 1), sums_of(group, rows, TWO, 60)
+    assert len(one) == len(other) == GROUPS
+    assert {key: sums.tolist() for key, sums in one.sums.items()} == {
+        key: sums.tolist() for key, sums in other.sums.items()
+    }
+    many, rows = scored(2, groups=3_000, rows=6_000)
+    several, whole = (sums_of(many, rows, TWO, parts) for parts in (7, 1))
+    assert several.are_joined
+    assert 900 <= len(several) <= 1_000
+    assert {key: sums.tolist() for key, sums in several.sums.items()} == {
+        key: sums.tolist() for key, sums in whole.sums.items()
+    }
+    assert sum(sums[:3].sum() for sums in several.sums.values()) == 6_000
+
+
+def test_without_the_columns_there_are_no_groups() -> None:
+    _, rows = scored(2)
+    found = ClusterSums()
+    found.add({}, rows, TWO)
+    assert len(found) == 0
