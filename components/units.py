@@ -14,8 +14,10 @@ _DECIMAL_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def percent(fraction: float) -> str:
-    """0.343 -> "34 %". Values below ten percent have one decimal: 0.0123 -> "1.2 %"."""
+    """0.343 -> "34 %". Small values have one decimal, and so have those that are nearly all: 0.9965 -> "99.6 %"."""
     value = 100 * fraction
+    if 99.5 <= value < 100:
+        return f"{math.floor(10 * value) / 10:.1f} %"
     return f"{value:.1f} %" if 0 < value < 9.95 else f"{value:.0f} %"
 
 

@@ -92,6 +92,7 @@ def model_report(config: PipelineConfig) -> ModelReport:
         metrics=tuple(measured(config)),
         scored_class=positive,
         split_by=rule.columns if isinstance(rule, ByColumns) else (),
+        shown_classes=tuple(sorted(range(len(classes)), key=lambda one: -config.survey.class_rows[one])[:10]),
         beat_guess=config.blessing.beat_guess,
     )
 

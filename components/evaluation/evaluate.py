@@ -144,8 +144,9 @@ def evaluate(
     thresholds = tfma.metrics.metric_thresholds_from_metrics_specs(eval_config.metrics_specs, eval_config=eval_config)
     if findings and report:
         blessed = bool(verdict.validation_ok) if thresholds else None
-        lines = tuple(_metric_lines(sliced[0][1], thresholds, report.metrics))
-        ModelPage(findings, split, blessed, lines, _slices(sliced, report.metrics), scores, doubt).write(output)
+        lines = tuple(_metric_lines(sliced[0][1], thresholds, report))
+        slices = _slices(sliced, report, _candidate_first(eval_config)[0].label_key)
+        ModelPage(findings, split, blessed, lines, slices, scores, doubt).write(output)
     return verdict if thresholds else None
 
 
@@ -187,7 +188,7 @@ def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Measur
     return ModelFindings.of(report, found.collected, model.spec.label_key, model.raw_features, model.predictions)
 
 
-def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], names: Sequence[str]) -> Iterator[MetricLine]:
+def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: ModelReport) -> Iterator[MetricLine]:
     """Yield the metrics of all rows that are single numbers, those with thresholds first."""
     numbers: dict[Any, float] = {}
     for key, value in _of_kind(metrics, plots=False).items():
@@ -195,10 +196,13 @@ def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], names: Sequen
         if is_number:
             numbers[key] = float(value)
     of_models = [key for key in numbers if not key.is_diff and key.model_name != tfma.BASELINE_KEY]
-    of_models = [key for key in of_models if not names or key.name in names]
+    of_models = [key for key in of_models if not report.metrics or key.name in report.metrics]
     for key in sorted(of_models, key=lambda key: key not in thresholds and key.make_diff_key() not in thresholds):
         limits = [one for of in (key, key.make_diff_key()) for _, one in thresholds.get(of, ())]
-        name = key.name if key.sub_key is None else f"{key.name} ({key.sub_key})"
+        name = key.name
+        if key.sub_key is not None and len([one for one in of_models if one.name == name]) > 1:
+            number = key.sub_key.class_id
+            name += f" ({key.sub_key})" if number is None else f" of {report.name_of(number)}"
         baseline = numbers.get(key.make_baseline_key(tfma.BASELINE_KEY))
         yield MetricLine(name, numbers[key], baseline, "; ".join(filter(None, map(_limit, limits))))
 
@@ -216,12 +220,15 @@ def _limit(threshold: Any) -> str:
     return ", ".join(words[name].format(significant(value.value)) for name, value in given.items())
 
 
-def _slices(sliced: Sliced, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the metrics of each slice but that of all rows, by the text of the slice."""
+def _slices(sliced: Sliced, report: ModelReport, label: str) -> dict[str, dict[str, float]]:
+    """Return the metrics of each slice but that of all rows, by the text of the slice, with the names of classes."""
+
+    def shown(name: str, value: Any) -> str:
+        is_class = name == label and report.task == "classification" and isinstance(value, int)
+        return f"{name} = {report.name_of(value) if is_class else value}"
+
     return {
-        ", ".join(f"{name} = {value}" for name, value in key): {
-            line.name: line.value for line in _metric_lines(metrics, {}, names)
-        }
+        ", ".join(shown(*pair) for pair in key): {line.name: line.value for line in _metric_lines(metrics, {}, report)}
         for key, metrics in sliced
         if key
     }

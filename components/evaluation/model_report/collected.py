@@ -106,8 +106,10 @@ class Sums:
 
 
 def curve_classes(classes: int, report: ModelReport) -> list[int]:
-    """Return the classes with curves: the positive one of two, or the first ten."""
-    return [report.positive] if classes == 2 else list(range(min(classes, CURVES)))
+    """Return the classes with curves: the positive one of two, or ten."""
+    if classes == 2:
+        return [report.positive]
+    return [one for one in report.shown_classes or range(classes) if one < classes][:CURVES]
 
 
 def _buckets(scores: Array, is_class: Array) -> Array:

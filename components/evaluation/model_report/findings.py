@@ -13,10 +13,11 @@ import numpy as np
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.evaluation.model_report.collected import Collected, Kept, Scored, Sums, curve_classes, losses_of
 from infeed.components.evaluation.model_report.curves import Curve
-from infeed.components.evaluation.model_report.groups import WorstGroups, worst_groups
+from infeed.components.evaluation.model_report.groups import WorstGroups, shown, worst_groups
 from infeed.components.evaluation.model_report.importance import MOST_COLUMNS, Importance, importances, rows_for
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.pairs import Array
+from infeed.components.units import percent, significant
 
 Predict = Callable[[Sequence[bytes]], Array]
 _MOST_CELLS, _MOST_CHARACTERS = 8, 300  # of a row of the table of worst rows
@@ -29,6 +30,7 @@ class WorstRow:
     """A row with one of the largest losses."""
 
     place: str  # shard and number of the record
+    is_right: bool  # whether the class is right; of a number, whether it is exact
     label: str
     predicted: str
     loss: float
@@ -70,7 +72,7 @@ class ModelFindings:
         shuffled, rows = _shuffled(report, sample, read, predict)
         # A value that all rows share, such as the format of pictures, is no news.
         varied = [name for name, column in columns.items() if len(sample) < 2 or len(column.flatten().unique()) > 1]
-        order = [one.column for one in shuffled if one.column in varied] or varied
+        order = [one.column for one in shuffled if one.column in varied] or sorted(varied, key=lambda x: x not in read)
         errors = scored.losses if report.task == "regression" else 1.0 - scored.is_right
         curves, baseline_curve = _curves(report, mine, others, scored.scores.shape[1])
         return cls(
@@ -120,19 +122,20 @@ def _curves(
 
 def _worst_rows(report: ModelReport, kept: Kept, order: Sequence[str]) -> Iterator[WorstRow]:
     columns = {name: column.to_pylist() for name, column in decode_columns(kept.records).items()}
-    shown = [name for name in order if name in columns]
+    names = [name for name in order if name in columns]
     rows = losses_of(kept.labels, kept.scores, report)
     for row, (shard, number) in enumerate(kept.places):
-        values = {name: columns[name][row] or [] for name in shown}
+        values = {name: columns[name][row] or [] for name in names}
         cells = {name: _text(one) for name, one in values.items() if not _is_picture(one)}
         label, predicted = rows.labels[row], rows.predicted[row]
         if report.task == "regression":
-            words = f"{label:,.6g}", f"{predicted:,.6g}"
+            words = significant(float(label)), significant(float(predicted))
         else:
-            percent = f"{100 * rows.scores[row, int(predicted)]:.3g} %"
-            words = report.name_of(int(label)), f"{report.name_of(int(predicted))} ({percent})"
+            sure = percent(rows.scores[row, int(predicted)])
+            words = report.name_of(int(label)), f"{report.name_of(int(predicted))} ({sure})"
         yield WorstRow(
             place=f"{shard}, record {number}",
+            is_right=bool(rows.is_right[row]),
             label=words[0],
             predicted=words[1],
             loss=float(rows.losses[row]),
@@ -142,7 +145,7 @@ def _worst_rows(report: ModelReport, kept: Kept, order: Sequence[str]) -> Iterat
 
 
 def _text(values: Sequence[Any]) -> str:
-    texts = [one.decode(errors="replace") if isinstance(one, bytes) else f"{one:.6g}" for one in values[:20]]
+    texts = [shown(one) for one in values[:20]]
     text = ", ".join(texts) + ("" if len(values) <= 20 else f", … ({len(values):,} values)")
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 

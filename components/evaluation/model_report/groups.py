@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from infeed.components.dataset.example_types import item_counts
 from infeed.components.evaluation.pairs import Array
+from infeed.components.units import significant
 
 _MOST_COLUMNS, _MOST_VALUES = 200, 8
 _LEAST_ROWS = 20  # of a group
@@ -78,7 +80,7 @@ def _groups_of(column: pa.Array) -> Iterator[tuple[str, Mask]]:
     found, codes, sizes = np.unique(values, return_inverse=True, return_counts=True)
     if len(found) <= _MOST_VALUES or values.dtype == object:
         for place in np.argsort(-sizes, kind="stable")[:_MOST_VALUES]:
-            yield _shown(found[place]), _spread(present, codes.reshape(-1) == place)
+            yield shortened(shown(found[place])), _spread(present, codes.reshape(-1) == place)
     else:
         yield from _quarters(values, present)
 
@@ -88,7 +90,7 @@ def _quarters(values: Array, present: Mask) -> Iterator[tuple[str, Mask]]:
     places = np.searchsorted(edges, values, side="left")
     for place in range(len(edges) + 1):
         low, high = edges[place - 1 : place], edges[place : place + 1]
-        text = " to ".join(f"{edge:.4g}" for edge in (*low, *high))
+        text = " to ".join(significant(float(edge)) for edge in (*low, *high))
         word = "up to " if not len(low) else "above " if not len(high) else ""
         yield f"{word}{text}", _spread(present, places == place)
 
@@ -99,6 +101,12 @@ def _spread(present: Mask, of_values: Mask) -> Mask:
     return found
 
 
-def _shown(value: object) -> str:
-    text = value.decode(errors="replace") if isinstance(value, bytes) else f"{value:.6g}"
+def shown(value: Any) -> str:
+    """Return a value of a column as text. An integer, which may be an identifier, keeps its digits."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value) if isinstance(value, int | np.integer) else f"{value:.7g}"
+
+
+def shortened(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:39]}…"

@@ -22,6 +22,7 @@ class ModelReport:
       metrics: names of the metrics that the report lists, first the one that decides; all by default.
       scored_class: index of the class of recall, precision and F1; None if they are means over the classes.
       split_by: columns whose equal values keep rows in one split. Intervals resample these groups instead of rows.
+      shown_classes: indices of the classes with curves, if there are more than two; the first ten by default.
       beat_guess: withhold the blessing unless the 95 % interval of the first metric is better than a guess.
     """
 
@@ -32,10 +33,11 @@ class ModelReport:
     metrics: tuple[str, ...] = ()
     scored_class: int | None = None
     split_by: tuple[str, ...] = ()
+    shown_classes: tuple[int, ...] = ()
     beat_guess: bool = False
 
     def __post_init__(self) -> None:
-        checks.as_tuples(self, "classes", "metrics", "split_by")
+        checks.as_tuples(self, "classes", "metrics", "split_by", "shown_classes")
         checks.check_fields(self)
         checks.require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
         checks.require(self.positive in (0, 1), self, "positive", "use 0 or 1")

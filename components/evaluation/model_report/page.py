@@ -19,7 +19,7 @@ from infeed.components.evaluation.model_report.curves import calibration_error
 from infeed.components.evaluation.model_report.findings import ModelFindings, likely_confusions
 from infeed.components.evaluation.model_report.importance import REPEATS
 from infeed.components.evaluation.model_report.options import HTML, JSON
-from infeed.components.evaluation.model_report.scores import Scores
+from infeed.components.evaluation.model_report.scores import LABELS, Scores, judged, with_interval
 from infeed.components.units import significant
 
 FORMAT = 1
@@ -35,6 +35,39 @@ class MetricLine:
     value: float
     baseline: float | None = None
     bounds: str = ""
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """A row of the table of metrics, in words."""
+
+    name: str
+    value: str
+    interval: str
+    guess: str
+    baseline: str
+    difference: str
+    bounds: str
+
+    @classmethod
+    def of(cls, line: MetricLine, scores: Scores | None) -> MetricRow:
+        interval = scores.intervals.get(line.name) if scores else None
+        guess = scores.guesses.get(line.name) if scores else None
+        return cls(
+            titled(line.name),
+            significant(line.value),
+            f"{significant(interval[0])} to {significant(interval[1])}" if interval else "",
+            f"{significant(guess.value)} ({guess.by})" if guess else "",
+            significant(line.baseline),
+            significant(line.value - line.baseline) if line.baseline is not None else "unknown",
+            line.bounds,
+        )
+
+
+def titled(metric: str) -> str:
+    """Return the name of a metric for people: accuracy -> Accuracy, auc -> AUC."""
+    known = {**LABELS, "auc": "AUC"}
+    return known.get(metric) or metric[:1].upper() + metric[1:]
 
 
 @dataclass(frozen=True)
@@ -97,6 +130,8 @@ class ModelPage:
             found=found,
             report=found.report,
             headline=self.headline,
+            in_words=self.in_words,
+            metrics=self._metric_rows(),
             matrix=self._matrix(),
             confusions=likely_confusions(found) if found.report.task == "classification" else [],
             calibration_error=calibration_error(found.sums.bins) if found.report.task == "classification" else None,
@@ -110,6 +145,25 @@ class ModelPage:
 
     @property
     def headline(self) -> str:
+        """Return the metric that decides, its interval, and the score of a guess."""
+        scores, name = self.scores, judged(self.findings.report)
+        if scores is None or name not in scores.metrics:
+            return self.in_words
+        guess = scores.guesses.get(name)
+        than = f"; {guess.by} scores {significant(guess.value)}" if guess else ""
+        value = with_interval(name, scores.metrics[name], scores.intervals.get(name))
+        return f"{titled(name)} {value} on {units.counted(scores.rows, f'{scores.split} row')}{than}."
+
+    def _metric_rows(self) -> list[MetricRow]:
+        """Return the rows of the table of metrics, as in the terminal: the root of a mean square comes first."""
+        lines = {line.name: line for line in self.metrics}
+        if (mse := lines.get("mse")) and self.scores and "rmse" in self.scores.metrics:
+            root = None if mse.baseline is None else math.sqrt(mse.baseline)
+            lines = {"rmse": MetricLine("rmse", math.sqrt(mse.value), root), **lines}
+        return [MetricRow.of(line, self.scores) for line in lines.values()]
+
+    @property
+    def in_words(self) -> str:
         """Return one sentence on the errors of the model."""
         found, rows = self.findings, units.counted(self.findings.sums.rows, f"{self.split} row")
         if found.report.task == "classification":
@@ -130,9 +184,11 @@ class ModelPage:
         if not matrix.ndim or matrix.shape[1] > _MATRIX_SHOWN:
             return []
         name, last = self.findings.report.name_of, len(matrix) - 1
+        order = sorted(range(last), key=lambda one: -matrix[one].sum()) if last > 2 else list(range(last))
+        rows = [(row, matrix[row, order].tolist()) for row in [*order, last]]
         return [
             (name(-1 if row == last else row), [(count, count / max(1, sum(counts))) for count in counts])
-            for row, counts in enumerate(matrix.tolist())
+            for row, counts in rows
             if row < last or sum(counts)
         ]
 

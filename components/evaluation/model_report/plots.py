@@ -12,6 +12,7 @@ from infeed.components.drawing import COMPUTED, INK, LINE, MUTED, OUTSIDE, WAITE
 from infeed.components.evaluation.model_report.curves import Curve
 from infeed.components.evaluation.model_report.importance import Importance
 from infeed.components.evaluation.pairs import Array
+from infeed.components.units import significant
 
 _POINTS = 1_000  # of a scatter plot
 _STEPS = 300  # of a curve
@@ -33,6 +34,7 @@ def roc(curves: Mapping[str, Curve], baseline: Curve | None, threshold: float | 
         axes.plot([alarms], [found], marker="o", markersize=9, color=WAITED, linestyle="")
         axes.annotate(f"threshold {threshold:g}", (alarms, found), (12, -16), textcoords="offset points", color=INK)
     axes.set(xlabel="false positive rate", ylabel="true positive rate (recall)", xlim=(-0.01, 1.01), ylim=(0, 1.03))
+    _legend(axes, curves, "lower right")
     return to_svg(figure, "roc")
 
 
@@ -53,14 +55,37 @@ def precision_recall(curves: Mapping[str, Curve], baseline: Curve | None, thresh
             text = f"threshold {threshold:g}"
             axes.annotate(text, (found, precision), place, textcoords="offset points", color=INK, ha=side)
     axes.set(xlabel="recall", ylabel="precision", xlim=(-0.01, 1.01), ylim=(0, 1.03))
+    _legend(axes, curves, "lower left")
     return to_svg(figure, "precision_recall")
 
 
 def _styled(curves: Mapping[str, Curve], baseline: Curve | None) -> list[tuple[Curve, dict[str, Any]]]:
-    width, alpha = (2.2, 1) if len(curves) == 1 else (1.4, 0.7)
-    strong = {"color": COMPUTED, "linewidth": width, "alpha": alpha}
-    weak = {"color": MUTED, "linewidth": 1.5, "linestyle": _DASHED}
-    return [*([(baseline, weak)] if baseline else []), *((curve, strong) for curve in curves.values())]
+    """Return the curves with their styles: several of them differ in color and dashes, and have a name each."""
+    if len(curves) == 1:
+        weak = {"color": MUTED, "linewidth": 1.5, "linestyle": _DASHED}
+        strong = {"color": COMPUTED, "linewidth": 2.2}
+        return [*([(baseline, weak)] if baseline else []), *((curve, strong) for curve in curves.values())]
+    styles = [(color, dash) for dash in ("-", _DASHED) for color in (COMPUTED, WAITED, OUTSIDE)]
+    return [
+        (curve, {"color": color, "linestyle": dash, "linewidth": 1.6, "label": _short(name)})
+        for (name, curve), (color, dash) in zip(curves.items(), styles, strict=False)
+    ]
+
+
+def _legend(axes: Any, curves: Mapping[str, Curve], place: str) -> None:
+    if len(curves) > 1:
+        axes.legend(loc=place, frameon=False, labelcolor=INK, fontsize=11)
+
+
+def _short(name: str, most: int = 24) -> str:
+    return (name if len(name) <= most else f"{name[: most - 1]}…").replace("$", r"\$")  # which begins a formula
+
+
+def _in_numbers(axes: Any) -> None:
+    """Write the ticks of both axes with separators of thousands, few enough for a phone."""
+    axes.locator_params(axis="x", nbins=4)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: significant(value))
 
 
 def _thinned(across: Array, up: Array) -> tuple[Array, Array]:
@@ -102,6 +127,7 @@ def predicted_by_label(labels: Array, predictions: Array) -> str:
     axes.plot(ends, ends, color=INK, linewidth=1.2, linestyle=_DASHED)
     _points(axes, labels, predictions)
     axes.set(xlabel="label", ylabel="prediction")
+    _in_numbers(axes)
     return to_svg(figure, "predicted_by_label")
 
 
@@ -111,6 +137,7 @@ def residuals_by_prediction(labels: Array, predictions: Array) -> str:
     axes.axhline(0, color=INK, linewidth=1.2, linestyle=_DASHED)
     _points(axes, predictions, predictions - labels)
     axes.set(xlabel="prediction", ylabel="prediction minus label")
+    _in_numbers(axes)
     return to_svg(figure, "residuals_by_prediction")
 
 
@@ -128,6 +155,7 @@ def residuals(errors: Array) -> str:
     axes.bar(edges[:-1], counts, width=np.diff(edges) * 0.9, align="edge", color=COMPUTED)
     axes.axvline(0, color=INK, linewidth=1.2, linestyle=_DASHED)
     axes.set(xlabel="prediction minus label", ylabel="rows")
+    _in_numbers(axes)
     return to_svg(figure, "residuals")
 
 
@@ -138,9 +166,10 @@ def importance(found: Sequence[Importance]) -> str:
     places = range(len(shown))
     spread = [2 * one.deviation for one in shown]
     axes.barh(places, [one.mean for one in shown], xerr=spread, color=COMPUTED, height=0.6, ecolor=INK)
-    axes.set_yticks(list(places), [one.column if len(one.column) <= 30 else f"{one.column[:29]}…" for one in shown])
+    axes.set_yticks(list(places), [_short(one.column) for one in shown])
     axes.tick_params(axis="y", labelcolor=INK)
     axes.grid(axis="y", visible=False)
     axes.axvline(0, color=LINE, linewidth=1.2)
-    axes.set_xlabel("rise of the loss without the column's information")
+    axes.set_xlabel("rise of the loss")
+    axes.locator_params(axis="x", nbins=4)
     return to_svg(figure, "importance")
