@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from infeed.components.dataset.example_types import item_counts
 from infeed.components.evaluation.pairs import Array
-from infeed.components.units import significant
 
 _MOST_COLUMNS, _MOST_VALUES = 200, 8
 _LEAST_ROWS = 20  # of a group
@@ -90,7 +89,7 @@ def _quarters(values: Array, present: Mask) -> Iterator[tuple[str, Mask]]:
     places = np.searchsorted(edges, values, side="left")
     for place in range(len(edges) + 1):
         low, high = edges[place - 1 : place], edges[place : place + 1]
-        text = " to ".join(significant(float(edge)) for edge in (*low, *high))
+        text = " to ".join(shown(edge) for edge in (*low, *high))
         word = "up to " if not len(low) else "above " if not len(high) else ""
         yield f"{word}{text}", _spread(present, places == place)
 

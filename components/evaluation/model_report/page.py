@@ -19,7 +19,7 @@ from infeed.components.evaluation.model_report.curves import calibration_error
 from infeed.components.evaluation.model_report.findings import ModelFindings, likely_confusions
 from infeed.components.evaluation.model_report.importance import REPEATS
 from infeed.components.evaluation.model_report.options import HTML, JSON
-from infeed.components.evaluation.model_report.scores import LABELS, Scores, judged, with_interval
+from infeed.components.evaluation.model_report.scores import LABELS, Scores, decimals_of, judged, rounded, with_interval
 from infeed.components.units import significant
 
 FORMAT = 1
@@ -53,10 +53,12 @@ class MetricRow:
     def of(cls, line: MetricLine, scores: Scores | None) -> MetricRow:
         interval = scores.intervals.get(line.name) if scores else None
         guess = scores.guesses.get(line.name) if scores else None
+        value, low, high = line.value, *(interval or (0.0, 0.0))
+        decimals = decimals_of(interval) if interval else 0
         return cls(
             titled(line.name),
-            significant(line.value),
-            f"{significant(interval[0])} to {significant(interval[1])}" if interval else "",
+            rounded(value, decimals) if interval else significant(value),
+            f"{rounded(low, decimals)} to {rounded(high, decimals)}" if interval else "",
             f"{significant(guess.value)} ({guess.by})" if guess else "",
             significant(line.baseline),
             significant(line.value - line.baseline) if line.baseline is not None else "unknown",

@@ -83,9 +83,13 @@ def _short(name: str, most: int = 24) -> str:
 
 def _in_numbers(axes: Any) -> None:
     """Write the ticks of both axes with separators of thousands, few enough for a phone."""
+    _few_ticks(axes)
+    axes.yaxis.set_major_formatter(lambda value, _: significant(value))
+
+
+def _few_ticks(axes: Any) -> None:
     axes.locator_params(axis="x", nbins=4)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: significant(value))
+    axes.xaxis.set_major_formatter(lambda value, _: significant(value))
 
 
 def _thinned(across: Array, up: Array) -> tuple[Array, Array]:
@@ -171,5 +175,5 @@ def importance(found: Sequence[Importance]) -> str:
     axes.grid(axis="y", visible=False)
     axes.axvline(0, color=LINE, linewidth=1.2)
     axes.set_xlabel("rise of the loss")
-    axes.locator_params(axis="x", nbins=4)
+    _few_ticks(axes)
     return to_svg(figure, "importance")

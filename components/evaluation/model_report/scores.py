@@ -208,15 +208,20 @@ def with_interval(name: str, value: float, interval: Interval | None) -> str:
     if interval is None:
         return significant(value)
     low, high = interval
-    half = (high - low) / 2
-    decimals = max(0, 1 - math.floor(math.log10(half))) if half > 0 else _DECIMALS + 1
+    half, decimals = (high - low) / 2, decimals_of(interval)
     least, most = (0.0, 1.0) if name in _SHARES else (-math.inf, 1.0) if name == "r2" else (0.0, math.inf)
     is_even = abs((high - value) - (value - low)) <= _ALIKE * half
     if is_even and least <= value - half and value + half <= most:
-        shown = [value, half]
-        return " ± ".join(_rounded(one, decimals) for one in shown)
-    return "{} ({} to {})".format(*(_rounded(one, decimals) for one in (value, low, high)))
+        return f"{rounded(value, decimals)} ± {rounded(half, decimals)}"
+    return f"{rounded(value, decimals)} ({rounded(low, decimals)} to {rounded(high, decimals)})"
 
 
-def _rounded(value: float, decimals: int) -> str:
+def decimals_of(interval: Interval) -> int:
+    """Return how many decimals of a score its interval lets one know: two digits of half its width."""
+    half = (interval[1] - interval[0]) / 2
+    return max(0, 1 - math.floor(math.log10(half))) if half > 0 else _DECIMALS + 1
+
+
+def rounded(value: float, decimals: int) -> str:
+    """Format a number with some decimals, or with an exponent if they are many."""
     return f"{value:.3g}" if decimals > _DECIMALS else f"{value:,.{decimals}f}"

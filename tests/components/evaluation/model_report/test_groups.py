@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from infeed.components.evaluation.model_report.groups import worst_groups
+from infeed.components.evaluation.model_report.groups import shown, worst_groups
 
 
 def lists(values: object) -> pa.Array:
@@ -32,3 +35,11 @@ def test_missing_values_are_a_group_and_lists_are_none() -> None:
     some = lists([None if row < 40 else row % 2 for row in range(100)])
     found = worst_groups({"some": some, "list": pa.array([[1, 2]] * 100)}, losses, losses)
     assert [(group.column, group.values, group.rows) for group in found.worst] == [("some", "missing", 40)]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(818991478302707712, "818991478302707712"), (np.int64(2013), "2013"), (np.float32(33.7), "33.7")],
+)
+def test_an_identifier_is_shown_with_all_its_digits(value: Any, text: str) -> None:
+    assert shown(value) == text

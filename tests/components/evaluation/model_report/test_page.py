@@ -6,6 +6,7 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from infeed.components.evaluation.model_report.findings import ModelFindings
 from infeed.components.evaluation.model_report.options import HTML, JSON, ModelReport
 from infeed.components.evaluation.model_report.page import MetricLine, ModelPage
+from infeed.components.evaluation.model_report.scores import Guess, Scores
 
 
 @pytest.fixture
@@ -45,6 +47,82 @@ def test_the_page_and_the_numbers_agree(page: ModelPage, tmp_path: Path) -> None
     assert "at least 0.6" in html
     assert len(found["worst_rows"]) == 20
     assert html == page.to_html()
+
+
+def test_the_page_begins_with_the_metric_that_decides_its_interval_and_the_guess(findings: ModelFindings) -> None:
+    """Of a model that finds no row of a rare class, the share of right rows says little."""
+    scores = Scores(
+        "test",
+        857,
+        {"auc": 0.692, "accuracy": 0.942},
+        {"auc": (0.611, 0.763), "accuracy": (0.924, 0.956)},
+        {"auc": Guess(0.5, "guessing"), "accuracy": Guess(0.942, "always 'no'")},
+        "50 test rows of class 'yes' are few: score it on more rows",
+    )
+    report = replace(findings.report, metrics=("auc", "accuracy"))
+    lines = (MetricLine("auc", 0.692, None, "at least 0.5"), MetricLine("accuracy", 0.942))
+    page = ModelPage(replace(findings, report=report), "test", False, lines, {}, scores, "its AUC is in doubt")
+    assert page.headline == "AUC 0.692 (0.611 to 0.763) on 857 test rows; guessing scores 0.5."
+    html = page.to_html()
+    check_page(html)
+    first = html[html.index("<h1>") : html.index("<h2>")]
+    assert "50 test rows of class" in first
+    assert "its AUC is in doubt" in first
+    assert "%" not in first
+    assert [(row.name, row.value, row.interval, row.guess) for row in page._metric_rows()] == [
+        ("AUC", "0.692", "0.611 to 0.763", "0.5 (guessing)"),
+        ("Accuracy", "0.942", "0.924 to 0.956", "0.942 (always 'no')"),
+    ]
+    assert json.loads(page.to_json())["scores"]["intervals"]["auc"] == [0.611, 0.763]
+
+
+def test_a_regression_has_the_root_of_its_mean_square_in_one_notation_with_separators(
+    collect: Callable[..., Any], records: list[bytes]
+) -> None:
+    draw = np.random.default_rng(0)
+    labels = draw.normal(200_000, 40_000, 3000)
+    report = ModelReport("regression", metrics=("mse", "mae"))
+    predictions = (labels + draw.normal(0, 20_000, 3000))[:, None]
+    collected = collect(report, records, labels, predictions)
+    findings = ModelFindings.of(report, collected, "label", ["a"], lambda _: predictions)
+    scores = Scores("test", 3000, {"rmse": 20_000.0, "mse": 4e8}, {"rmse": (19_000.0, 21_000.0), "mse": (3.6e8, 4.4e8)})
+    page = ModelPage(findings, "test", True, (MetricLine("mse", 4e8, 9e8, "at most 1,600,000,000"),), {}, scores)
+    assert page.headline == "RMSE 20,000 ± 1,000 on 3,000 test rows."
+    assert [(row.name, row.value, row.baseline) for row in page._metric_rows()] == [
+        ("RMSE", "20,000", "30,000"),
+        ("MSE", "400,000,000", "900,000,000"),
+    ]
+    html = page.to_html()
+    check_page(html)
+    assert not re.findall(r"\de\+\d", html)
+    assert ">200,000<" in html  # a tick
+    assert all("," in row.label for row in findings.worst)
+
+
+def test_many_classes_come_by_their_frequency(collect: Callable[..., Any], records: list[bytes]) -> None:
+    draw = np.random.default_rng(0)
+    labels = np.where(np.arange(3000) % 3 == 0, draw.integers(0, 12, 3000), 11)
+    scores = draw.dirichlet(np.ones(12), 3000)
+    names = tuple(f"class with a long name {one}" for one in range(12))
+    report = ModelReport("classification", names, shown_classes=(11, *range(9)))
+    findings = ModelFindings.of(report, collect(report, records, labels, scores), "label", ["a"], lambda _: scores)
+    matrix = ModelPage(findings, "eval", None, (), {})._matrix()
+    assert matrix[0][0] == names[11]
+    rows = [sum(count for count, _ in cells) for _, cells in matrix]
+    assert rows == sorted(rows, reverse=True)
+    assert matrix[0][1][0][0] == ((labels == 11) & (scores.argmax(axis=1) == 11)).sum()
+    assert next(iter(findings.curves)) == names[11]
+    assert len(findings.curves) == 10
+
+
+def test_rows_that_are_all_right_are_the_least_certain_ones(collect: Callable[..., Any], records: list[bytes]) -> None:
+    labels = np.arange(3000) % 2
+    scores = np.where(labels[:, None] == [0, 1], 0.9, 0.1)
+    report = ModelReport("classification")
+    findings = ModelFindings.of(report, collect(report, records, labels, scores), "label", ["a"], lambda _: scores)
+    html = ModelPage(findings, "eval", None, (), {}).to_html()
+    assert "The 20 least certain rows" in html
+    assert "Wrong labels" not in html
 
 
 @pytest.mark.parametrize("kind", ["regression", "several", "one label", "many"])
