@@ -143,8 +143,8 @@ def _job_set(options: TrainingJob, pod: Mapping[str, Any], container: Mapping[st
 def _train_job(options: TrainingJob, pod: Mapping[str, Any], container: Mapping[str, Any]) -> dict[str, Any]:
     # Kubeflow Trainer takes these fields of the container from `trainer`, and only the others from a patch.
     own = {name: container[name] for name in ("image", "command", "env")}
-    mounts = _given(name=NODE, volumeMounts=container.get("volumeMounts"))
-    patch = {**pod, "spec": {**pod["spec"], "containers": [mounts]}}
+    others = {name: container.get(name) for name in ("volumeMounts", "securityContext")}
+    patch = {**pod, "spec": {**pod["spec"], "containers": [_given(name=NODE, **others)]}}
     spec = {"replicatedJobs": [{"name": NODE, "template": {"spec": {"template": patch}}}]}
     runtime_patch = {"manager": "tfx-infeed/trainer", "trainingRuntimeSpec": {"template": {"spec": spec}}}
     return {

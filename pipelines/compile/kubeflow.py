@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tfx.orchestration.data_types import RuntimeParameter
     from tfx.orchestration.pipeline import Pipeline
 
+_LIKE_NUMBER = re.compile(r"[-+]?\.?[0-9]")
 _EXECUTOR = "--executor_class_path"
 # Replacing a preempted machine takes a while. The factor is kfp's default.
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0, "backoffMaxDuration": "600s"}
@@ -199,6 +200,16 @@ def train_on_machines(spec: Mapping[str, Any], deploy: Deploy, image: str) -> No
             container["args"] = [JOB, json.dumps(job, sort_keys=True), *container["args"]]
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes each text that a reader could take for a number. Go's yaml.v3 takes more than PyYAML, such as 12e4567."""
+
+    def _text(self, text: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style="'" if _LIKE_NUMBER.match(text) else None)
+
+
+_Dumper.add_representer(str, _Dumper._text)
+
+
 def _text(
     job: Mapping[str, Any], platform: Mapping[str, Any] | None, run_metadata: Mapping[str, Any], output: Path
 ) -> str:
@@ -207,7 +218,7 @@ def _text(
             what = f"YAML holds only a pipeline, and cannot hold {', '.join(run_metadata)} of a run"
             raise InfeedError(what, where=str(output), do="name the output *.json")
         documents = [job["pipelineSpec"], *([platform] if platform else [])]
-        return yaml.safe_dump_all(documents, sort_keys=True, width=120)
+        return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=True, width=120)
     if platform:
         what = "JSON cannot hold settings of pods, such as node selectors and secrets"
         raise InfeedError(what, where=str(output), do="name the output *.yaml, which holds them in a second document")

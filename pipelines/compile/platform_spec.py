@@ -9,7 +9,7 @@ https://github.com/kubeflow/pipelines/blob/master/kubernetes_platform/proto/kube
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from infeed.pipelines.compile.input_states import resources_of
@@ -30,7 +30,7 @@ def executor_config(resources: Resources) -> dict[str, Any]:
     secrets, config_maps = resources.secrets or (), resources.config_maps or ()
     config: dict[str, Any] = {
         "nodeSelector": resources.node_selector and {"labels": dict(resources.node_selector)},
-        "nodeAffinity": [_affinity(one) for one in resources.node_affinity or ()],
+        "nodeAffinity": _affinity(resources.node_affinity or ()),
         "tolerations": [_toleration(one) for one in resources.tolerations or ()],
         "secretAsEnv": [_variables("secret", one) for one in secrets if one.env],
         "secretAsVolume": [_files("secret", one) for one in secrets if one.mount],
@@ -38,7 +38,7 @@ def executor_config(resources: Resources) -> dict[str, Any]:
         "configMapAsVolume": [_files("configMap", one) for one in config_maps if one.mount],
         "pvcMount": [_claim(one) for one in resources.volumes or ()],
         "genericEphemeralVolume": [_ephemeral(*one) for one in enumerate(resources.ephemeral_volumes or ())],
-        "enabledSharedMemory": resources.shared_memory and {"volumeName": "shm", "size": resources.shared_memory},
+        "emptyDirMounts": [_shared_memory(resources.shared_memory)] if resources.shared_memory else [],
         "imagePullSecret": [_named("secretName", name) for name in resources.image_pull_secrets or ()],
         "podMetadata": {name: dict(given) for name in ("labels", "annotations") if (given := getattr(resources, name))},
         "activeDeadlineSeconds": resources.timeout and str(resources.timeout),  # an int64
@@ -71,11 +71,21 @@ def _ephemeral(number: int, volume: EphemeralVolume) -> dict[str, Any]:
     return {**place, "accessModes": ["ReadWriteOnce"], "size": volume.size, **storage}
 
 
-def _affinity(affinity: NodeAffinity) -> dict[str, Any]:
-    found: dict[str, Any] = {"key": affinity.key, "operator": affinity.operator}
-    if affinity.values:
-        found["values"] = list(affinity.values)
-    return {"matchExpressions": [found], **({"weight": affinity.weight} if affinity.weight else {})}
+def _shared_memory(size: str) -> dict[str, str]:
+    """Return /dev/shm of the size. No backend reads `enabledSharedMemory`, which is meant for it."""
+    return {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory", "sizeLimit": size}
+
+
+def _affinity(affinities: Sequence[NodeAffinity]) -> list[dict[str, Any]]:
+    """Return one term that a machine must meet whole, and one for each preference. Kubernetes joins terms by OR."""
+    required = [_expression(one) for one in affinities if not one.weight]
+    preferred = [{"matchExpressions": [_expression(one)], "weight": one.weight} for one in affinities if one.weight]
+    return [*([{"matchExpressions": required}] if required else []), *preferred]
+
+
+def _expression(affinity: NodeAffinity) -> dict[str, Any]:
+    values = {"values": list(affinity.values)} if affinity.values else {}
+    return {"key": affinity.key, "operator": affinity.operator, **values}
 
 
 def _toleration(toleration: Toleration) -> dict[str, Any]:

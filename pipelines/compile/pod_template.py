@@ -17,6 +17,9 @@ from infeed.pipelines.deploy.pod import NodeAffinity
 
 # A sidecar of Istio would keep the Job running after the training, and sits between the machines.
 _NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
+# What Pod Security asks for in a namespace of the level `restricted`. With the group, user 1000 can write into volumes.
+_POD_SECURITY = {"runAsNonRoot": True, "fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+_CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 _RENAMED = {"seconds": "tolerationSeconds"}
 _Mounted = tuple[dict[str, Any], dict[str, Any]]
 
@@ -34,8 +37,10 @@ def pod_template(resources: Resources, image: str) -> dict[str, Any]:
         "env": _env(resources),
         "resources": _given({"limits": limits, "requests": requests}),
         "volumeMounts": [mount for _, mount in mounted],
+        "securityContext": _CONTAINER_SECURITY,
     }
     spec = {
+        "securityContext": _POD_SECURITY,
         "containers": [_given(container)],
         "volumes": [volume for volume, _ in mounted],
         "nodeSelector": dict(resources.node_selector or {}),

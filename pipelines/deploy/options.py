@@ -24,15 +24,20 @@ from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.deploy.beam import Beam
+from infeed.pipelines.deploy.kubernetes_names import (
+    check_distinct_variables,
+    check_keys,
+    check_labels,
+    check_variables,
+    check_volumes,
+)
 from infeed.pipelines.deploy.pod import (
     EphemeralVolume,
     KeySource,
     NodeAffinity,
     Toleration,
     Volume,
-    check_labels,
     check_quantity,
-    check_variables,
     quantity,
 )
 from infeed.pipelines.deploy.vertex import VertexOptions, check_accelerator
@@ -120,6 +125,8 @@ class Resources:
         check_variables(self, "env", self.env or ())
         for name in ("labels", "node_selector"):
             check_labels(self, name, getattr(self, name) or {})
+        check_keys(self, "annotations", self.annotations or {})
+        self._check_names()
         for limit in ("cpu", "memory"):
             least, most = getattr(self, f"{limit}_request"), getattr(self, limit)
             fits = None in (least, most) or quantity(least, limit) <= quantity(most, limit)
@@ -127,6 +134,14 @@ class Resources:
         check_accelerator(self)
         at_least(self, 0, "retries")
         at_least(self, 1, "timeout")
+
+    def _check_names(self) -> None:
+        """Raise OptionError if two volumes or two variables of the pod have one name."""
+        sources = {"secrets": self.secrets or (), "config_maps": self.config_maps or ()}
+        mounted = {option: [one.name for one in given if one.mount] for option, given in sources.items()}
+        check_volumes(self, {**mounted, "volumes": [one.claim for one in self.volumes or ()]})
+        given = {option: [name for one in some for name in one.env.values()] for option, some in sources.items()}
+        check_distinct_variables(self, {"env": list(self.env or ()), **given})
 
     @functools.cached_property
     def cores(self) -> float | None:

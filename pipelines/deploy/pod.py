@@ -10,12 +10,13 @@ resources:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from infeed.components.checks import about, as_tuples, check_fields, require
 from infeed.components.errors import InfeedError
+from infeed.pipelines.deploy.kubernetes_names import check_object, check_variables, check_volume
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -23,9 +24,6 @@ _UNITS |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 _AS_QUANTITY = "use a Kubernetes quantity, such as 4 or 500m for cpu, 16Gi or 500M for memory"
 _MOST_CORES, _LEAST_MEMORY = 10_000, 1e6
-_VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-_LABEL = re.compile(r"([a-zA-Z0-9]([-\w.]{0,61}[a-zA-Z0-9])?)?", re.ASCII)
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 Operator = Literal["Equal", "Exists"]
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
@@ -94,7 +92,9 @@ class KeySource:
     optional: bool = False
 
     def __post_init__(self) -> None:
-        _check_name(self, "name")
+        check_object(self, "name")
+        if self.mount:
+            check_volume(self, "name")
         check_variables(self, "env", self.env.values())
         require(bool(self.env or self.mount), self, "env", "give env: {KEY: VARIABLE}, or mount: /FOLDER")
         _check_folder(self, "mount")
@@ -115,7 +115,7 @@ class Volume:
     path: str = ""
 
     def __post_init__(self) -> None:
-        _check_name(self, "claim")
+        check_volume(self, "claim")
         _check_folder(self, "mount")
 
 
@@ -154,25 +154,6 @@ def check_quantity(options: object, name: str) -> None:
         require(0 < amount <= _MOST_CORES, options, name, _AS_QUANTITY)
     else:
         require(amount >= (_LEAST_MEMORY if name == "memory" else 1), options, name, _AS_QUANTITY)
-
-
-def check_variables(options: object, name: str, variables: Iterable[str]) -> None:
-    """Raise OptionError about the option `name` if Kubernetes takes no environment variable of such a name."""
-    for variable in variables:
-        do = f"name {variable!r} with letters, digits, -, _ and ., and no digit first"
-        require(_VARIABLE.fullmatch(variable), options, name, do)
-
-
-def check_labels(options: object, name: str, labels: Mapping[str, str]) -> None:
-    """Raise OptionError about the option `name` if Kubernetes takes no label of such a value."""
-    for label, value in labels.items():
-        do = f"write {label} with at most 63 letters, digits, -, _ and ., and begin and end with a letter or digit"
-        require(_LABEL.fullmatch(value), options, name, do)
-
-
-def _check_name(options: object, name: str) -> None:
-    do = "use the object's name in Kubernetes: lower-case letters, digits, '-' and '.'"
-    require(_NAME.fullmatch(getattr(options, name)), options, name, do)
 
 
 def _check_folder(options: object, name: str) -> None:

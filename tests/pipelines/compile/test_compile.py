@@ -25,6 +25,7 @@ from infeed.components.kubeflow import compiled_with
 from infeed.components.kubeflow.packed import unpack
 from infeed.components.project_archive import digest
 from infeed.pipelines.commands.new import create_project
+from infeed.pipelines.compile import kubeflow
 from infeed.pipelines.compile.checks import check_config
 from infeed.pipelines.compile.compile import cluster_name, compile_config, local_places, missing_package
 from infeed.pipelines.compile.kubeflow import CompileOptions
@@ -250,6 +251,14 @@ def test_dataflow_runs_the_image_of_the_steps() -> None:
 
 
 @pytest.mark.tfx
+@pytest.mark.parametrize("text", ["12e4567", "0.001", "0o17", "1_000", "-1", "+.5", "0x1f", ".5e3"])
+def test_texts_that_go_would_read_as_numbers_are_quoted(text: str) -> None:
+    written = yaml.dump_all([{"SHA": text, "name": "a1"}], Dumper=kubeflow._Dumper)
+    assert f"SHA: '{text}'" in written
+    assert "name: a1" in written
+    assert yaml.safe_load(written)["SHA"] == text
+
+
 def test_a_platform_spec_does_not_fit_into_json(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match=r"JSON(.|\n)*\*\.yaml"):
         compile_config(config(tmp_path, KUBEFLOW), CompileOptions(str(tmp_path / "job.json")))

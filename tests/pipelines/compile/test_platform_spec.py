@@ -78,7 +78,7 @@ def test_every_setting_is_kfp_kubernetes_own_message() -> None:
     from kfp.kubernetes import kubernetes_executor_config_pb2 as pb2
 
     config = executor_config(EVERYTHING)
-    if "enabled_shared_memory" not in pb2.KubernetesExecutorConfig.DESCRIPTOR.fields_by_name:
+    if "empty_dir_mounts" not in pb2.KubernetesExecutorConfig.DESCRIPTOR.fields_by_name:
         pytest.skip("kfp-kubernetes for protobuf 3 lacks most messages")
     message = json_format.ParseDict(config, pb2.KubernetesExecutorConfig())
     assert json_format.MessageToDict(message) == config
@@ -97,3 +97,19 @@ def test_names_stand_in_the_old_and_the_new_field() -> None:
 
 def test_a_node_without_settings_has_no_config() -> None:
     assert executor_config(Resources(cpu="4", env={"A": "1"})) == {}
+
+
+def test_requirements_on_a_machine_are_one_term_and_preferences_are_their_own() -> None:
+    zone, disk, spot = (
+        NodeAffinity("zone", "In", ("a",)),
+        NodeAffinity("disk", "Exists"),
+        NodeAffinity("spot", "Exists", weight=3),
+    )
+    found = executor_config(Resources(node_affinity=(zone, spot, disk)))["nodeAffinity"]
+    assert [[one["key"] for one in term["matchExpressions"]] for term in found] == [["zone", "disk"], ["spot"]]
+    assert [term.get("weight") for term in found] == [None, 3]
+
+
+def test_shared_memory_is_the_mount_that_backends_read() -> None:
+    [mount] = executor_config(Resources(shared_memory="4Gi"))["emptyDirMounts"]
+    assert mount == {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory", "sizeLimit": "4Gi"}

@@ -65,6 +65,20 @@ def test_requirements_on_a_machine_hold_together_and_preferences_have_their_weig
     assert (preferred["weight"], preferred["preference"]["matchExpressions"][0]["key"]) == (5, "spot")
 
 
+def test_machines_pass_the_level_restricted_of_pod_security_and_may_write_into_volumes() -> None:
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted"""
+    spec = pod_template(Resources(), "taxi:1")["spec"]
+    assert spec["securityContext"] == {
+        "runAsNonRoot": True,
+        "fsGroup": 1000,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert spec["containers"][0]["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
 def test_istio_gets_no_sidecar_unless_the_trainer_asks_for_one() -> None:
     assert pod_template(Resources(), "taxi:1")["metadata"]["labels"] == {"sidecar.istio.io/inject": "false"}
     metadata = pod_template(EVERYTHING, "taxi:1")["metadata"]

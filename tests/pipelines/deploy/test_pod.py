@@ -31,6 +31,27 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a value of no label": ({"labels": {"team": "a b"}}, "labels"),
     "a key to no variable": ({"secrets": [{"name": "s", "env": {"key": "A B"}}]}, "secrets[0].env"),
     "a name of no Secret": ({"secrets": [{"name": "A_B", "mount": "/s"}]}, "secrets[0].name"),
+    "a mounted Secret with a dot": ({"secrets": [{"name": "my.certs", "mount": "/s"}]}, "secrets[0].name"),
+    "a claim of 80 letters": ({"volumes": [{"claim": "a" * 80, "mount": "/v"}]}, "volumes[0].claim"),
+    "a claim of Kubeflow's name": ({"volumes": [{"claim": "kfp-launcher", "mount": "/v"}]}, "volumes[0].claim"),
+    "a claim of a scratch folder": ({"volumes": [{"claim": "dot-cache-scratch", "mount": "/v"}]}, "volumes[0].claim"),
+    "a ConfigMap of the shared memory's name": (
+        {"config_maps": [{"name": "shm", "mount": "/v"}]},
+        "config_maps[0].name",
+    ),
+    "two volumes of one name": (
+        {"secrets": [{"name": "store", "mount": "/s"}], "config_maps": [{"name": "store", "mount": "/c"}]},
+        "config_maps",
+    ),
+    "a claim that is mounted twice": (
+        {"volumes": [{"claim": "c", "mount": "/a", "path": "a"}, {"claim": "c", "mount": "/b", "path": "b"}]},
+        "volumes",
+    ),
+    "a variable that is set twice": ({"env": {"A": "1"}, "secrets": [{"name": "s", "env": {"k": "A"}}]}, "env"),
+    "a variable of Kubeflow's": ({"env": {"KFP_POD_NAME": "x"}}, "env"),
+    "a key of no label": ({"labels": {"bad key!": "a"}}, "labels"),
+    "a key of no annotation": ({"annotations": {"bad key!": "a"}}, "annotations"),
+    "a key with a domain that is none": ({"annotations": {"Example.com/a": "b"}}, "annotations"),
     "a comparison with two numbers": (
         {"node_affinity": [{"key": "n", "operator": "Gt", "values": ["1", "2"]}]},
         "node_affinity[0].values",
@@ -53,6 +74,22 @@ def test_wrong_settings_are_told_with_their_path(given: dict[str, Any], where: s
     with pytest.raises(InfeedError) as error:
         schema.read(Resources, given, "deploy.resources.Trainer")
     assert error.value.where.endswith(where)
+
+
+def test_names_that_kubernetes_takes_are_taken() -> None:
+    given = {
+        "secrets": [{"name": "my.certs", "env": {"k": "A"}}, {"name": "store", "env": {"k": "B"}, "mount": "/s"}],
+        "volumes": [{"claim": "a" * 63, "mount": "/v"}],
+        "labels": {"kueue.x-k8s.io/queue-name": "team", "Team_1": ""},
+        "annotations": {"example.com/a": "any text at all: {{x}}"},
+    }
+    assert schema.read(Resources, given, "deploy.resources.Trainer").volumes is not None
+
+
+def test_a_name_that_only_the_entry_default_adds_is_checked_too() -> None:
+    default = Resources(secrets=(KeySource("store", {"k": "A"}),))
+    with pytest.raises(InfeedError, match="'A' is set twice"):
+        Deploy(resources={"default": default, "Trainer": Resources(env={"A": "1"})}).resources_of("Trainer")
 
 
 @pytest.mark.parametrize(("kind", "setting"), [(Resources, "service_account"), (Deploy, "priority_class")])
