@@ -46,6 +46,7 @@ from .feed.options import Normalise as Normalise
 from .input_report.component import InputReport as InputReport
 from .statistics.component import StatisticsGen as StatisticsGen
 from .statistics.schema import SchemaGen as SchemaGen
+from .statistics.validator import ExampleValidator as ExampleValidator
 from .trainer.callbacks import CallbackSpec as CallbackSpec
 from .trainer.component import Trainer as Trainer
 from .trainer.model import ModelSpec as ModelSpec

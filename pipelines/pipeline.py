@@ -17,7 +17,7 @@ from tfx.proto import example_gen_pb2, pusher_pb2
 from tfx.types import standard_artifacts
 
 from infeed import components
-from infeed.components import Evaluator, InputReport, SchemaGen, StatisticsGen, Trainer, Transform
+from infeed.components import Evaluator, ExampleValidator, InputReport, SchemaGen, StatisticsGen, Trainer, Transform
 from infeed.components.dataset.spans import Spans, split_path
 from infeed.components.example_gen.formats import default_pattern, options_of
 from infeed.components.trainer.options import OVERRIDES
@@ -100,7 +100,7 @@ def create_pipeline(
     examples = example_gen.outputs["examples"]
     statistics = StatisticsGen(examples=examples)
     schema = SchemaGen(statistics=statistics.outputs["statistics"], infer_feature_shape=True)
-    validator = tfx.ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
+    validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
     transform = Transform(
         examples=examples,
         schema=schema.outputs["schema"],

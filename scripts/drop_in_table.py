@@ -97,6 +97,7 @@ PAIRS = (
     Pair("AvroExampleGen", _FILE_BASED, f"{_OURS}AvroExampleGen", _files, "`FileBasedExampleGen` with `avro_executor`"),
     Pair("StatisticsGen", "tfx.components.StatisticsGen", f"{_OURS}StatisticsGen", _examples),
     Pair("SchemaGen", "tfx.components.SchemaGen", f"{_OURS}SchemaGen"),
+    Pair("ExampleValidator", "tfx.components.ExampleValidator", f"{_OURS}ExampleValidator"),
     Pair("Transform", "tfx.components.Transform", f"{_OURS}Transform", _raw),
     Pair("Trainer", "tfx.components.Trainer", f"{_OURS}Trainer"),
     Pair("Tuner", "tfx.components.Tuner", f"{_OURS}Tuner"),

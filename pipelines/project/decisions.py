@@ -130,7 +130,7 @@ def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> tupl
     stops = f", fewer after {patience} in a row without a better validation loss" if patience else ""
     reason = (
         f"batches of {batch_size:,} and {'at most ' if patience else ''}{epochs:,} epochs{stops}: an epoch of about "
-        f"{rows:,} {unit} is {steps:,} steps, {epochs * steps:,} in all{', given ' if said else ''}{' and '.join(said)}"
+        f"{rows:,} {unit} is {steps:,} step{'s' * (steps > 1)}, {epochs * steps:,} in all{', given ' if said else ''}{' and '.join(said)}"
     )
     chosen = {"batch_size": batch_size, "epochs": epochs, "patience": patience}
     kept = {name: value for name, value in given.items() if value is not None or name not in chosen}

@@ -66,7 +66,8 @@ def near_rows(groups: Ints, label: Labels, is_class: bool, columns: Sequence[Cod
 
 def _losses(wanted: Labels, given: Labels, label: Labels, is_class: bool) -> Labels:
     if is_class:
-        return (wanted != given).astype(np.float64)
+        wrong: Labels = (wanted != given).astype(np.float64)
+        return wrong
     losses: Labels = (wanted - given) ** 2 / max(2 * float(label.var()), _TINY)
     return losses
 
