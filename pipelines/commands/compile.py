@@ -10,6 +10,7 @@ import click
 
 from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
+from infeed.pipelines.compile.backends import check_backend, version_of
 from infeed.pipelines.compile.compile import compile_config, data_bytes, local_places, missing_package
 from infeed.pipelines.compile.kubeflow import CompileOptions, beam_flags
 from infeed.pipelines.compile.native import compile_native
@@ -56,7 +57,12 @@ NATIVE = "kfp"
     show_default=True,
     help="Schema version of the pipeline spec.",
 )
-def command(project: str, output: str, target: str, image: str | None, schema: str, **overrides: Any) -> None:
+@click.option(
+    "--kfp", help="Version of Kubeflow Pipelines on the cluster, to check the settings for.", metavar="VERSION"
+)
+def command(
+    project: str, output: str, target: str, image: str | None, schema: str, kfp: str | None, **overrides: Any
+) -> None:
     """Compile a project for Kubeflow Pipelines (v2) or Vertex AI.
 
     The deploy section of the config sets the image, resources and storage locations of the steps. A JSON file contains
@@ -65,6 +71,7 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
     read = read_project(project)
     platform = "kubeflow" if target == NATIVE else target
     config = decided(read, overrides)
+    dropped = check_backend(config.deploy, version_of(kfp)) if kfp else ""
     given = Path(project).name if Path(project).is_file() else "config.yaml"
     options = CompileOptions(output, cast(Target, platform), cast(Schema, schema), str(read.folder), (given,))
     by_digest, facts = _by_digest(image or config.deploy.image, read.name)
@@ -90,7 +97,7 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
                 soft_wrap=True,
             )
         tight = tight_disks(job, lambda: data_bytes(config))
-        for warning in filter(None, (local_places(config), tight, missing_package(config, read.folder))):
+        for warning in filter(None, (local_places(config), tight, missing_package(config, read.folder), dropped)):
             console.print(f"warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
 
 
