@@ -128,10 +128,10 @@ def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> tupl
     # Given epochs are not stopped early.
     patience = given.get("patience", None if "epochs" in said else max(2, round(_PATIENCE * epochs)))
     stops = f", fewer after {patience} in a row without a better validation loss" if patience else ""
-    reason = (
-        f"batches of {batch_size:,} and {'at most ' if patience else ''}{epochs:,} epochs{stops}: an epoch of about "
-        f"{rows:,} {unit} is {steps:,} step{'s' * (steps > 1)}, {epochs * steps:,} in all{', given ' if said else ''}{' and '.join(said)}"
-    )
+    of_epoch = f"an epoch of about {rows:,} {unit} is {steps:,} step{'s' * (steps > 1)}, {epochs * steps:,} in all"
+    given_names = f", given {' and '.join(said)}" if said else ""
+    most_epochs = f"{'at most ' if patience else ''}{epochs:,} epochs"
+    reason = f"batches of {batch_size:,} and {most_epochs}{stops}: {of_epoch}{given_names}"
     chosen = {"batch_size": batch_size, "epochs": epochs, "patience": patience}
     kept = {name: value for name, value in given.items() if value is not None or name not in chosen}
     return {**chosen, **kept}, reason
@@ -227,7 +227,7 @@ def _label(survey: TableSurvey) -> str:
 
 def _classes(survey: Survey) -> str:
     rows = sorted(zip(survey.class_rows, survey.classes, strict=True), reverse=True)
-    count = f"{len(rows):,} classes"
+    count = f"{len(rows):,} classes{_differing_in_spaces(survey.classes)}"
     if len(rows) > _SHOWN:
         few = survey.rows < _FEW_ROWS * len(rows)
         least, most = rows[-1][0], rows[0][0]
@@ -237,6 +237,13 @@ def _classes(survey: Survey) -> str:
     rare = [f"{_shown(name)} has {number} row{'s' * (number > 1)}" for number, name in rows if number < _RARE]
     missed = f"; {', '.join(rare)}: training or evaluation may miss such a rare class" if rare else ""
     return f"{count}: {shares}{missed}"
+
+
+def _differing_in_spaces(classes: Sequence[str]) -> str:
+    """Return a warning about classes that differ only in spaces at the ends, such as ` no` and `no`."""
+    names = set(classes)
+    spaced = [name for name in classes if name != name.strip() and name.strip() in names]
+    return f" ({spaced[0]!r} differs from {spaced[0].strip()!r} only in spaces)" if spaced else ""
 
 
 def _shown(name: str) -> str:

@@ -490,7 +490,7 @@ def test_columns_of_which_the_same_is_said_stand_together(tmp_path):
     notes = of_template(tmp_path, ",".join([*names, "x", "id", "y"]) + "\n" + rows).notes
     assert ("left out", f"{', '.join(names[:12])} and 8 more: every row has the same value") in notes
     assert ("note", "id: every row has its own number; if it only identifies the row, leave it out") in notes
-    assert ("label", "y: 2 classes: a (50.0%), ' a' (50.0%)") in notes
+    assert ("label", "y: 2 classes (' a' differs from 'a' only in spaces): a (50.0%), ' a' (50.0%)") in notes
 
 
 def test_a_class_that_training_or_evaluation_may_miss_is_told(tmp_path):
@@ -647,3 +647,8 @@ def test_how_pictures_are_resized_is_for_pictures_alone(project):
     with pytest.raises(InfeedError, match="crop") as raised:
         resolved(project, resize="crop")
     assert raised.value.where == "resize"
+
+
+def test_classes_that_differ_only_in_spaces_are_reported(tmp_path):
+    notes = dict(of_template(tmp_path, "x,y\n" + "1,no\n2, no\n3,yes\n" * 10).notes)
+    assert "' no' differs from 'no'" in notes["label"]
