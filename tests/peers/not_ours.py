@@ -39,7 +39,6 @@ FAILS = {
             [f"testNumericAnalyzersWithCompositeInputssparse_elementwise_{kind}" for kind in _CHANGED],
             "it fails on Beam, too: its body changes parameters that the tests of all types share",
         ),
-        "testScalePerKeyRaggeddense_key_*": "a schema with tensor representations for some columns only, as in TFX",
         "testEmptySchema": "the error has other words",
         "test_preprocessing_fn_returns_wrong_type": "the error has other words",
     },
