@@ -57,6 +57,7 @@ def kept_file(folder: str, name: str) -> bytes | None:
 
 def keep_file(folder: str, name: str, content: bytes) -> None:
     """Write a small file, if the folder can be written."""
+    assert _FILE.fullmatch(name), f"{name} would never be removed"
     home = Path(folder).expanduser()
     with suppress(OSError, InfeedError):
         files.write_bytes(str(home / name), content)

@@ -44,7 +44,8 @@ def escape_unencodable() -> None:
     """Write characters that the encoding of stdout or stderr lacks, such as ASCII, as escapes in place of errors."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # None if it is closed
-            stream.reconfigure(errors="backslashreplace")
+            with contextlib.suppress(OSError):  # it flushes, and a failed write is reported by the next one
+                stream.reconfigure(errors="backslashreplace")
 
 
 def in_notebook() -> bool:
