@@ -34,12 +34,12 @@ _WIDE = 200  # characters per line if stdout is not a terminal
 def _limits(command: Callable[..., None]) -> Callable[..., None]:
     """Add the limits of `ComparisonOptions` to a command, which receives them by name."""
     for option in reversed(dataclasses.fields(ComparisonOptions)):
-        text = help_of(ComparisonOptions)[option.name]
+        text = help_of(ComparisonOptions).get(option.name, "")
         add = click.option(
             f"--{option.name.replace('_', '-')}",
             default=option.default,
             show_default=True,
-            help=f"{text[0].upper()}{text[1:]}",
+            help=f"{text[:1].upper()}{text[1:]}",
             metavar="SHARE",
         )
         command = add(command)
