@@ -27,14 +27,15 @@ from infeed.components.dataset.checksums import verify
 from infeed.components.dataset.column_files import ColumnIndex, kept
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.load.ahead import in_background, in_order
 from infeed.components.load.batches import Batches, BatchSampler
 from infeed.components.load.columns import Features, FeatureSpec, add_missing_features, dataset_columns, pack_columns
 from infeed.components.load.delivery import Delivery, NumpyArrays, Recipe, Rule
 from infeed.components.load.find import SplitFiles, find_split
-from infeed.components.load.frameworks import to_jax, to_tensorflow, to_torch
+from infeed.components.load.frameworks import Convert, to_jax, to_tensorflow, to_torch
 from infeed.components.load.keras_batches import numpy_batches
 from infeed.components.load.mapping import BatchMap
-from infeed.components.load.options import LoadOptions, LoadPlan, arguments
+from infeed.components.load.options import LoadOptions, LoadPlan, arguments, whole_number
 from infeed.components.load.order import BatchOrder, Ints
 from infeed.components.load.spill import decoded_blocks, spill_records
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _FORMAT = 3
 _NUMPY = NumpyArrays()
+_SPARE = 2  # batches beyond one per thread that may be ready, so that a slow batch holds no thread up
 _SHOWN = 8  # maximum number of names in a message
 
 
@@ -119,7 +121,7 @@ class LoadedDataset:
     def __repr__(self) -> str:
         return f"<infeed.load of split {self._found.split!r} in {self._found.place}: {len(self):,} rows>"
 
-    def map(self, function: str | Callable[..., Any]) -> LoadedDataset:
+    def map(self, function: str | Callable[..., Any], threads: int = 1) -> LoadedDataset:
         """Return this dataset with a NumPy function that is called on each batch of `numpy`, `torch` and `jax`.
 
         `data[rows]`, `schema` and `packed_columns` are those of the stored columns.
@@ -128,11 +130,15 @@ class LoadedDataset:
           function: function or its name, `package.module:function` or `path/file.py:function`, called as
             `function(batch)`, or as `function(batch, seed)` if it has a parameter `seed`. `batch` is {name: array}, the
             label included. The seed, int64 [2], is that of FeedOptions.map_batches for the same step.
+          threads: number of threads that gather and map batches ahead of the loop, in order. The function has to allow
+            calls at the same time if this is more than 1. Several maps share the threads, of which the largest number
+            counts.
 
         Raises:
-          InfeedError: there is no such function.
+          InfeedError: there is no such function, or `threads` is not a positive whole number.
         """
-        return LoadedDataset(self._found, self._features, self._options, (*self._maps, BatchMap.of(function)))
+        made = BatchMap.of(function, threads)
+        return LoadedDataset(self._found, self._features, self._options, (*self._maps, made))
 
     @property
     def schema(self) -> Mapping[str, FeatureSpec]:
@@ -164,6 +170,8 @@ class LoadedDataset:
             seed=options.seed,
             shuffle=options.shuffle,
             steps_per_epoch=self.steps_per_epoch,
+            maps=tuple(one.name for one in self._maps),
+            threads=self._threads,
         )
 
     @property
@@ -189,7 +197,9 @@ class LoadedDataset:
         """Iterate over the batches of the first epoch, from `start_step` on."""
         return iter(self.numpy(epochs=1))
 
-    def numpy(self, label: str | None = None, epochs: int | None = None, *, pack: bool = False) -> Batches[Any]:
+    def numpy(
+        self, label: str | None = None, epochs: int | None = None, ahead: int = 0, *, pack: bool = False
+    ) -> Batches[Any]:
         """Return batches of NumPy arrays: {name: [batch, ...]}.
 
         The batches can be iterated again: each iteration continues with the next epoch. Rows of different lengths come
@@ -199,27 +209,46 @@ class LoadedDataset:
         Args:
           label: feature to separate as the label. Batches are then (features, label), as for Keras's `fit`.
           epochs: as for `rows`.
+          ahead: number of batches that a thread makes before the loop asks for them. With 0, the loop's thread makes
+            each batch, except what the threads of `map` make.
           pack: whether to join features with a fixed number of values into one array per type (float32, int64, bytes):
             {type: [batch, places]}. `packed_columns` names the places.
 
         Raises:
-          InfeedError: the label does not exist, or no batch remains after `start_step`.
+          InfeedError: the label does not exist, `ahead` is not a whole number from 0 on, or no batch remains after
+            `start_step`.
         """
+        whole_number(ahead, 0, "infeed.load(...).numpy, ahead")
         recipe = self._packed_or_not(label, pack)
         take = partial(self._batch, label=label, recipe=recipe)
-        return numpy_batches(self._order(epochs), partial(self._batches, label=label, recipe=recipe), take)
+        read = partial(self._batches, label=label, recipe=recipe, ahead=ahead)
+        return numpy_batches(self._order(epochs), lambda order: in_background(read(order), ahead), take)
 
     def torch(
-        self, label: str | None = None, epochs: int | None = None, device: Any = None, *, pack: bool = False
+        self,
+        label: str | None = None,
+        epochs: int | None = None,
+        device: Any = None,
+        ahead: int | None = None,
+        *,
+        pack: bool = False,
     ) -> Batches[Any]:
         """Return batches of contiguous PyTorch tensors; bytes stay object arrays.
+
+        A batch travels to a CUDA device from pinned memory in one copy, on a stream of the feed. The tensors of the
+        batch share that memory on the device.
 
         Args:
           label, epochs, pack: as for `numpy`.
           device: device of the tensors; None for the CPU.
+          ahead: number of batches that a thread makes and sends before the loop asks for them; by default 2 for a
+            CUDA device, and else 0.
+
+        Raises:
+          InfeedError: as for `numpy`.
         """
-        recipe, convert = self._packed_or_not(label, pack), to_torch(device)
-        return Batches(self._order(epochs), lambda order: convert(self._batches(order, label, recipe)))
+        recipe, convert = self._packed_or_not(label, pack), to_torch(device, ahead)
+        return self._converted(convert, label, epochs, recipe)
 
     def jax(
         self,
@@ -230,19 +259,21 @@ class LoadedDataset:
         *,
         pack: bool = False,
     ) -> Batches[Any]:
-        """Return batches of JAX arrays, which are copied to the device ahead of use.
+        """Return batches of JAX arrays, which a thread copies to the device ahead of use.
+
+        Many arrays of one type and shape travel to a single device as one array, which the device splits.
 
         Args:
           label, epochs, pack: as for `numpy`.
           device: JAX device or sharding; None for the default device. An array that the sharding cannot divide, such as
             that of a short last batch, is copied to each device.
-          ahead: number of batches to copy ahead.
+          ahead: number of batches to make and copy ahead; with 0, the loop's thread does so.
 
         Raises:
           InfeedError: as for `numpy`; or an integer does not fit in 32 bits and JAX has no 64-bit integers.
         """
         recipe, convert = self._packed_or_not(label, pack), to_jax(device, ahead)
-        return Batches(self._order(epochs), lambda order: convert(self._batches(order, label, recipe)))
+        return self._converted(convert, label, epochs, recipe)
 
     def tf(self, label: str | None = None, epochs: int | None = None, *, pack: bool = False) -> tf.data.Dataset:
         """Return a `tf.data.Dataset` of the batches, for Keras's `fit`. Rows of different lengths are RaggedTensors.
@@ -280,9 +311,28 @@ class LoadedDataset:
             raise InfeedError("a mapped batch has features by name", where="pack", do="leave pack out, or the map")
         return self._delivery.recipe(pack=pack, label=label)
 
-    def _batches(self, order: BatchOrder, label: str | None, recipe: Recipe) -> Iterator[Any]:
+    @property
+    def _threads(self) -> int:
+        """Number of threads that make batches; with 1, the thread that asks for them."""
+        return max((one.threads for one in self._maps), default=1)
+
+    def _converted(self, convert: Convert, label: str | None, epochs: int | None, recipe: Recipe) -> Batches[Any]:
+        read = partial(self._batches, label=label, recipe=recipe, ahead=convert.ahead)
+        return Batches(self._order(epochs), lambda order: convert(read(order)))
+
+    def _batches(self, order: BatchOrder, label: str | None, recipe: Recipe, ahead: int) -> Iterator[Any]:
+        """Return the batches of an order. The threads of the maps make them; without such threads, the caller's."""
+        threads = self._threads
+        orders_ahead = min(1, ahead + threads - 1)
+        if threads == 1:
+            return self._gathered(order, label, recipe, orders_ahead)
+        steps = enumerate((rows for rows, _ in order.chunks(1, orders_ahead)), order.start_step)
+        make = partial(self._batch, order, label=label, recipe=recipe)
+        return in_order(steps, lambda step: make(*step), threads, threads + _SPARE)
+
+    def _gathered(self, order: BatchOrder, label: str | None, recipe: Recipe, orders_ahead: int) -> Iterator[Any]:
         step = order.start_step
-        for rows, batches in order.chunks(self._features.batches_a_call(order.batch.part)):
+        for rows, batches in order.chunks(self._features.batches_a_call(order.batch.part), orders_ahead):
             for columns in self._features.take(rows, batches):
                 yield self._finished(columns, order, step, label, recipe)
                 step += 1

@@ -5,104 +5,70 @@ A batch is {name: array} or ({name: array}, label). PyTorch and JAX have no type
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infeed.components.errors import InfeedError, required
-from infeed.components.feed.user_maps import Ragged
+from infeed.components.errors import required
+from infeed.components.load.ahead import in_background
 from infeed.components.load.columns import Features
 from infeed.components.load.delivery import Recipe
+from infeed.components.load.devices import CudaCopies, JaxCopies, mapped
+from infeed.components.load.options import whole_number
 from infeed.components.load.order import BatchOrder
 from infeed.components.load.spill import Kind
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-Convert = Callable[[Iterator[Any]], Iterator[Any]]
-_INT32 = np.iinfo(np.int32)
-_WIDE = 8  # bytes of a number that JAX cuts to 32 bits unless it is allowed 64
 _CALLS_AHEAD = 2  # calls gathered ahead of use
+_AHEAD = 2  # batches sent to a CUDA device ahead of use
 
 
-def mapped(batch: Any, convert: Callable[[Any, str], Any], name: str = "the label") -> Any:
-    """Convert each array of a batch by `convert(array, name)`, except object arrays."""
-    if isinstance(batch, dict):
-        return {name: mapped(values, convert, name) for name, values in batch.items()}
-    if isinstance(batch, Ragged):
-        return Ragged(*(mapped(part, convert, name) for part in batch))
-    if isinstance(batch, tuple):
-        return tuple(mapped(part, convert) for part in batch)
-    return batch if batch.dtype == object else convert(batch, name)
+@dataclass(frozen=True)
+class Convert:
+    """Conversion of batches. With `ahead`, a thread reads and sends as many batches before the loop receives them."""
+
+    send: Callable[[Any], Any]
+    ahead: int
+    receive: Callable[[Any], Any] = lambda batch: batch
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        return map(self.receive, in_background(map(self.send, batches), self.ahead))
 
 
-def to_torch(device: Any = None) -> Convert:
-    """Convert batches to contiguous tensors, which share the arrays' memory if possible, or to copies on `device`."""
+def to_torch(device: Any = None, ahead: int | None = None) -> Convert:
+    """Convert batches to contiguous tensors, which share the arrays' memory if possible, or to copies on `device`.
+
+    Raises InfeedError if `ahead` is not a whole number from 0 on.
+    """
     torch = required("torch")
+    on = torch.device("cpu" if device is None else device)
+    ahead = ahead if ahead is not None else _AHEAD * (on.type == "cuda")
+    whole_number(ahead, 0, "infeed.load(...).torch, ahead")
+    if on.type == "cuda":
+        copies = CudaCopies(torch, on)
+        return Convert(copies.send, ahead, copies.receive)
 
     def tensor(array: Any, _: str) -> Any:
         # Arrow's arrays are read-only, and the columns of packed arrays are not contiguous.
         contiguous = np.ascontiguousarray(array) if array.flags.writeable else array.copy()
         shared = torch.from_numpy(contiguous)
-        return shared if device is None else shared.to(device, non_blocking=True)
+        return shared if device is None else shared.to(on, non_blocking=True)
 
-    return lambda batches: (mapped(batch, tensor) for batch in batches)
+    return Convert(lambda batch: mapped(batch, tensor), ahead)
 
 
 def to_jax(device: Any = None, ahead: int = 2) -> Convert:
-    """Convert batches to arrays on a device or sharding of JAX, None for its default, sent `ahead` batches in advance.
+    """Convert batches to arrays on a device or sharding of JAX, sent `ahead` batches in advance.
 
-    uint64 and float64, which only a map makes, keep their 64 bits: JAX itself would cut them without a word. An array
-    that the sharding cannot divide, such as that of a short last batch, is copied to each of its devices.
-
-    Raises InfeedError if an int64 does not fit into 32 bits, the only size that JAX has.
+    Raises InfeedError if `ahead` is not a whole number from 0 on.
     """
     jax = required("jax")
-    narrow = not jax.config.jax_enable_x64
-
-    def put(array: Any, name: str) -> Any:
-        array = _as_int32(array, name) if narrow else array
-        with jax.enable_x64(True) if narrow and array.dtype.itemsize == _WIDE else nullcontext():
-            return jax.device_put(array, _fitting(jax, device, array.shape))
-
-    return lambda batches: made_ahead((mapped(batch, put) for batch in batches), ahead)
-
-
-def made_ahead(batches: Iterator[Any], most: int) -> Iterator[Any]:
-    """Make up to `most` batches before the first of them is asked for."""
-    waiting: deque[Any] = deque()
-    for batch in batches:
-        waiting.append(batch)
-        if len(waiting) > most:
-            yield waiting.popleft()
-    yield from waiting
-
-
-def _fitting(jax: Any, device: Any, shape: tuple[int, ...]) -> Any:
-    """Return the sharding, or the one that copies the array to all of its devices if `shape` cannot be divided."""
-    if not isinstance(device, jax.sharding.NamedSharding):
-        return device
-    try:
-        device.shard_shape(shape)
-    except ValueError:
-        return jax.sharding.NamedSharding(device.mesh, jax.sharding.PartitionSpec())
-    return device
-
-
-def _as_int32(array: Any, name: str) -> Any:
-    """Narrow int64, the only whole numbers of tf.Examples. JAX itself would cut numbers off without a word."""
-    if array.dtype != np.int64:
-        return array
-    if array.size and not (_INT32.min <= array.min() and array.max() <= _INT32.max):
-        wrong = array[(array < _INT32.min) | (array > _INT32.max)].flat[0]
-        what = f"{wrong} of {name!r} does not fit into 32 bits, and JAX has no larger integers"
-        do = "set jax_enable_x64, or leave the column out: columns=[...]"
-        raise InfeedError(what, where=f"infeed.load(...).jax(), {name}", do=do)
-    return array.astype(np.int32)
+    whole_number(ahead, 0, "infeed.load(...).jax, ahead")
+    return Convert(JaxCopies(jax, device).send, ahead)
 
 
 def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: str | None) -> tf.data.Dataset:

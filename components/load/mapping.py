@@ -11,6 +11,7 @@ import numpy as np
 from infeed.components import user_code
 from infeed.components.errors import InfeedError
 from infeed.components.feed.user_maps import SEED_MASK, SEED_USES, checked_dict, rows_of, takes_seed
+from infeed.components.load.options import whole_number
 from infeed.components.load.order import BatchOrder, fold_in
 
 _WHERE = "infeed.load(...).map"
@@ -18,17 +19,26 @@ _WHERE = "infeed.load(...).map"
 
 @dataclass(frozen=True)
 class BatchMap:
-    """A function on batches, and whether it takes a seed."""
+    """A function on batches, whether it takes a seed, and the number of threads that call it."""
 
     function: Callable[..., Any]
     seeded: bool
+    threads: int = 1
 
     @classmethod
-    def of(cls, function: str | Callable[..., Any]) -> BatchMap:
-        """Import a function that is given by name. Raises InfeedError if there is no such function."""
+    def of(cls, function: str | Callable[..., Any], threads: int = 1) -> BatchMap:
+        """Import a function that is given by name.
+
+        Raises InfeedError if there is no such function, or `threads` is not a positive whole number.
+        """
+        whole_number(threads, 1, f"{_WHERE}, threads")
         loaded = user_code.load(function, _WHERE) if isinstance(function, str) else function
         own = loaded.__wrapped__ if isinstance(function, str) else loaded  # type: ignore[attr-defined]
-        return cls(own, takes_seed(own))
+        return cls(own, takes_seed(own), threads)
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
 
     def __call__(self, batch: dict[str, Any], order: BatchOrder, step: int) -> dict[str, Any]:
         """Call the function on the batch of a step.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -27,6 +27,13 @@ def arguments() -> Iterator[None]:
     except OptionError as error:
         where = f"infeed.load, {error.option}"
         raise OptionError(error.what, where=where, do=error.do, option=error.option) from error
+
+
+def whole_number(value: Any, least: int, where: str) -> None:
+    """Raise InfeedError unless an argument is a whole number of at least `least`."""
+    if type(value) is not int or value < least:
+        name = where.rpartition(" ")[2]
+        raise InfeedError(f"{name} is {value!r}", where=where, do=f"use a whole number of at least {least}")
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,7 @@ class LoadPlan:
 
     Attributes:
       column_bytes: size of the columns in `folder`.
+      maps, threads: names of the functions on each batch, and the number of threads that call them.
     """
 
     place: str
@@ -115,6 +123,8 @@ class LoadPlan:
     seed: int
     shuffle: bool
     steps_per_epoch: int
+    maps: tuple[str, ...] = ()
+    threads: int = 1
 
     def describe(self) -> str:
         order = f"a new order of all rows each epoch, by seed {self.seed}" if self.shuffle else "the order of the files"
@@ -130,8 +140,14 @@ class LoadPlan:
                 f"3. order   makes {order}, in {short}: any step of any worker can be made anew",
                 f"4. gather  takes {self.batch_size:,} rows at a time, {self.steps_per_epoch:,} batches an epoch: one "
                 "call for all numbers of a type, and for several small batches",
+                *self._mapped(),
             ]
         )
+
+    def _mapped(self) -> Iterator[str]:
+        if self.maps:
+            ahead = f"on {self.threads} threads, ahead of the loop and in order"
+            yield f"5. map     calls {', '.join(self.maps)} {'between steps' if self.threads == 1 else ahead}"
 
     def __str__(self) -> str:
         return self.describe()

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from infeed.components.checks import at_least, refused, require
 from infeed.components.feed.options import GlobalBatch
+from infeed.components.load.ahead import in_background
 
 Ints = npt.NDArray[np.int64]
 _ORDER = 2  # the feed folds this number into the seed of an epoch to get the seed of its order
@@ -81,25 +82,30 @@ class BatchOrder:
     def is_endless(self) -> bool:
         return self._end is None
 
-    def chunks(self, most: int) -> Iterator[tuple[Ints, int]]:
-        """Yield (concatenated row numbers, number of batches) for up to `most` batches of one epoch and size."""
-        epoch, first = divmod(self.start_step, self.steps_per_epoch)
-        for number in count(epoch):
-            last = self.steps_per_epoch
-            yield from self._shuffled(number, first, last, most) if self.shuffled else self._in_order(first, last, most)
-            first = 0
-            if self._end == (number + 1) * self.steps_per_epoch:
-                return
+    def chunks(self, most: int, ahead: int = 0) -> Iterator[tuple[Ints, int]]:
+        """Yield (concatenated row numbers, number of batches) for up to `most` batches of one epoch and size.
 
-    def _shuffled(self, epoch: int, first: int, last: int, most: int) -> Iterator[tuple[Ints, int]]:
+        A thread computes the orders of `ahead` epochs in advance.
+        """
+        epoch, first = divmod(self.start_step, self.steps_per_epoch)
+        if not self.shuffled:
+            yield from self._in_order(first, self.steps_per_epoch, most)
+            return
+        epochs = count(epoch) if self.epochs is None else range(epoch, self.epochs)
+        for steps in in_background(map(self._shuffled, epochs), ahead):
+            for begin in range(first, len(steps), most):
+                some = steps[begin : begin + most]
+                yield some.reshape(-1), len(some)
+            first = 0
+
+    def _shuffled(self, epoch: int) -> Ints:
+        """Return the row numbers of an epoch, int64 [steps, batch]."""
         order = np.arange(self.rows)
         shuffle(order, fold_in((self.batch.seed, epoch), _ORDER))
         order = np.tile(order, -(-self.batch.size // self.rows))  # once, unless a batch is larger than the split
         full = order[: self.steps_per_epoch * self.batch.size]
-        steps = full.reshape(self.steps_per_epoch, self.batch.workers.count, -1)[:, self.batch.workers.index]
-        for begin in range(first, last, most):
-            some = steps[begin : min(begin + most, last)]
-            yield some.reshape(-1), len(some)
+        steps: Ints = full.reshape(self.steps_per_epoch, self.batch.workers.count, -1)[:, self.batch.workers.index]
+        return steps
 
     def _in_order(self, first: int, last: int, most: int) -> Iterator[tuple[Ints, int]]:
         batch, part = self.batch, self.batch.part

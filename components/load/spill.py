@@ -11,9 +11,7 @@ so threads suffice, and share the memory of the blocks.
 from __future__ import annotations
 
 import functools
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -32,6 +30,7 @@ from infeed.components.dataset.record_blocks import PADDING, RecordBlock, read_b
 from infeed.components.dataset.records import data_of
 from infeed.components.errors import InfeedError
 from infeed.components.feed.capacity import Machine
+from infeed.components.load.ahead import in_order
 
 Kind = Literal["bytes", "float32", "int64"]
 _KINDS: dict[pa.DataType, Kind] = {pa.float32(): "float32", pa.int64(): "int64", pa.large_binary(): "bytes"}
@@ -196,31 +195,8 @@ def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator
             number, what = _first_bad_record(block.payloads(np.arange(len(block))), str(error))
             raise InfeedError(what, where=f"{paths[file]}, record {first + number}", do=REMEDY) from error
 
-    return _in_order(blocks(), decode, threads or min(Machine.here().cpus, _MOST_THREADS))
-
-
-def _in_order(blocks: Iterator[Any], decode: Callable[[Any], DecodedBlock], threads: int) -> Iterator[DecodedBlock]:
-    """Decode blocks in parallel and yield them in order. The error of the earliest block is raised."""
-    failed: InfeedError | None = None
-    waiting: deque[Future[DecodedBlock]] = deque()
-    pool = ThreadPoolExecutor(threads, "infeed-decode")
-    try:
-        while True:
-            try:
-                block = next(blocks, None)
-            except InfeedError as error:
-                failed, block = error, None
-            if block is None:
-                break
-            waiting.append(pool.submit(decode, block))
-            if len(waiting) > threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-    if failed:
-        raise failed
+    threads = threads or min(Machine.here().cpus, _MOST_THREADS)
+    return in_order(blocks(), decode, threads, ahead=threads)
 
 
 def _check_examples(block: RecordBlock) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import GlobalBatch, WorkerContext
+from infeed.components.load.ahead import in_background
 from infeed.components.load.batches import Batches, BatchSampler
-from infeed.components.load.frameworks import made_ahead
 from infeed.components.load.order import BatchOrder
 
 ROWS, SIZE = 23, 4
@@ -114,7 +114,7 @@ def test_a_state_restores_the_position_after_the_last_batch(
 ):
     def made() -> Batches[list[int]]:
         return Batches(
-            order(shuffled, start_step, epochs), lambda some: made_ahead((rows.tolist() for rows in some), ahead)
+            order(shuffled, start_step, epochs), lambda some: in_background((rows.tolist() for rows in some), ahead)
         )
 
     whole, resumed = made(), made()

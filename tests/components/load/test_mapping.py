@@ -1,5 +1,7 @@
 """`infeed.load(...).map`: a function on the batches, with the feed's seeds."""
 
+import threading
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -116,3 +118,77 @@ def test_masks_and_boxes_of_a_mapped_dataset_move_with_their_images_and_resume(w
     for one, other in zip(rest, resumed, strict=True):
         for name in ("image", "mask", "boxes"):
             np.testing.assert_array_equal(one[name], other[name])
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_threads_make_the_same_batches_and_a_state_counts_those_that_were_delivered(data, threads, ahead):
+    expected = xs(data().map(noisy).numpy(epochs=3))
+    batches = data().map(noisy, threads=threads).numpy(epochs=3, ahead=ahead)
+    read = [next(batches)["x"].tolist() for _ in range(7)]
+    resumed = data().map(noisy, threads=threads).numpy(epochs=3, ahead=ahead)
+    resumed.load_state_dict(batches.state_dict())
+    assert batches.state_dict()["step"] == 7
+    assert read + xs(resumed) == read + xs(batches) == expected
+
+
+def test_threads_call_the_function_at_the_same_time(data):
+    together = threading.Barrier(3)
+
+    def waits(batch):
+        together.wait(30)
+        return batch
+
+    assert len(xs(data().map(negated).map(waits, threads=3).numpy(epochs=3))) == 15
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_error_in_a_thread_comes_after_the_batches_before_it_and_names_its_step(data, threads, ahead):
+    def fails(batch, seed):
+        return {"x": batch["x"][[99]]} if seed[1] == 3 else batch
+
+    batches = data().map(fails, threads=threads).numpy(epochs=1, ahead=ahead)
+    assert len([next(batches) for _ in range(3)]) == 3
+    with pytest.raises(InfeedError, match="IndexError") as error:
+        next(batches)
+    assert "test_mapping.py" in error.value.where
+    assert "step 3" in error.value.where
+
+
+@pytest.mark.parametrize(("threads", "ahead"), [(1, 2), (4, 0), (4, 2)])
+def test_a_loop_that_is_left_leaves_no_thread(data, threads, ahead):
+    for _ in data().map(negated, threads=threads).numpy(ahead=ahead):
+        break
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("infeed-ahead")]
+
+
+def test_the_plan_names_the_functions_and_their_threads(data):
+    mapped = data().map(negated).map(noisy, threads=3)
+    assert "negated, noisy on 3 threads" in str(mapped.plan)
+    assert "negated between steps" in str(data().map(negated).plan)
+    assert "negated" not in str(data().plan)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, None])
+def test_a_number_of_threads_is_a_positive_whole_number(data, value):
+    with pytest.raises(InfeedError, match=f"threads is {value}") as error:
+        data().map(negated, threads=value)
+    assert error.value.where.endswith("map, threads")
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, True, "2"])
+def test_batches_ahead_are_a_whole_number(data, value):
+    with pytest.raises(InfeedError, match=f"ahead is {value!r}") as error:
+        data().numpy(ahead=value)
+    assert error.value.where.endswith("numpy, ahead")
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("deliver", ["torch", "jax"])
+def test_frameworks_get_what_the_threads_make(data, deliver):
+    made = data().map(noisy, threads=3)
+    for ahead in (0, 2):
+        assert xs(getattr(made, deliver)(epochs=2, ahead=ahead)) == xs(data().map(noisy).numpy(epochs=2))
+    with pytest.raises(InfeedError, match="ahead is -1"):
+        getattr(made, deliver)(ahead=-1)

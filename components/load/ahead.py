@@ -1,0 +1,54 @@
+"""Work ahead of a loop: threads make items in order, before the loop asks for them.
+
+NumPy, Arrow, decoders of pictures and copies to a device release the GIL, so threads suffice. A thread never waits for
+the loop, so an iterator that the loop leaves ends its threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+_END: Any = object()
+
+
+def in_order(items: Iterable[T], make: Callable[[T], R], threads: int, ahead: int) -> Iterator[R]:
+    """Call `make` for each item in `threads` threads, and yield the results in the order of the items.
+
+    While the loop works, up to `ahead` results are made or ready. The loop's thread reads `items`. The error of the
+    earliest item is raised in its place.
+    """
+    waiting: deque[Future[R]] = deque()
+    failed: Exception | None = None
+    source = iter(items)
+    pool = ThreadPoolExecutor(threads, "infeed-ahead")
+    try:
+        while True:
+            try:
+                item = next(source, _END)
+            except Exception as error:  # raised in its place, after the results of the items before it
+                failed, item = error, _END
+            if item is _END:
+                break
+            waiting.append(pool.submit(make, item))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+    if failed:
+        raise failed
+
+
+def in_background(items: Iterator[T], ahead: int) -> Iterator[T]:
+    """Read `items` in one thread, up to `ahead` of them before the loop asks. With 0, the loop's thread reads them."""
+    if not ahead:
+        return items
+    read = in_order(itertools.repeat(items), lambda some: next(some, _END), 1, ahead)
+    return itertools.takewhile(lambda item: item is not _END, read)

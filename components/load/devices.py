@@ -1,0 +1,196 @@
+"""Copies of NumPy batches to accelerators: many small arrays travel as few large ones.
+
+Handing over twenty columns one by one costs more than gathering them. So arrays of one type and shape are stacked,
+copied together, and separated on the device.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from infeed.components.errors import InfeedError
+from infeed.components.feed.user_maps import Ragged
+
+_INT32 = np.iinfo(np.int32)
+_WIDE = 8  # bytes of a number that JAX cuts to 32 bits unless it is allowed 64
+_MANY = 4  # arrays from which one stack is cheaper for JAX than a copy of each
+_ALIGNED = 256  # bytes between the beginnings of two stacks; kernels read aligned blocks
+
+
+def mapped(batch: Any, convert: Callable[[Any, str], Any], name: str = "the label") -> Any:
+    """Convert each array of a batch by `convert(array, name)`, except object arrays."""
+    if isinstance(batch, dict):
+        return {name: mapped(values, convert, name) for name, values in batch.items()}
+    if isinstance(batch, Ragged):
+        return Ragged(*(mapped(part, convert, name) for part in batch))
+    if isinstance(batch, tuple):
+        return tuple(mapped(part, convert) for part in batch)
+    return batch if batch.dtype == object else convert(batch, name)
+
+
+@dataclass
+class Stack:
+    """Arrays of one type and shape, their names, and their numbers in the batch."""
+
+    arrays: list[Any] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        return len(self.arrays) * int(self.arrays[0].nbytes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.arrays), *self.arrays[0].shape)
+
+
+def stacks_of(batch: Any) -> list[Stack]:
+    """Return the arrays of a batch by type and shape, except object arrays."""
+    stacks, numbers = dict[Any, Stack](), iter(range(1 << 62))
+
+    def add(array: Any, name: str) -> None:
+        stack = stacks.setdefault((array.dtype, array.shape), Stack())
+        stack.arrays.append(array)
+        stack.names.append(name)
+        stack.numbers.append(next(numbers))
+
+    mapped(batch, add)
+    return list(stacks.values())
+
+
+def rebuilt(batch: Any, stacks: Iterable[Stack], made: Iterable[Sequence[Any]]) -> Any:
+    """Return the batch with what was `made` of the arrays of each stack."""
+    found: dict[int, Any] = {}
+    for stack, arrays in zip(stacks, made, strict=True):
+        found.update(zip(stack.numbers, arrays, strict=True))
+    arrays_in_order = (found[number] for number in range(len(found)))
+    return mapped(batch, lambda _array, _name: next(arrays_in_order))
+
+
+class SentBatch(NamedTuple):
+    """A batch of tensors whose copy to the device has begun."""
+
+    batch: Any
+    memory: Any  # tensor of bytes that holds all of them
+    copied: Any  # CUDA event
+
+
+class CudaCopies:
+    """Copies of batches to a CUDA device on a stream beside that of the training step.
+
+    `send` may run in another thread than the loop.
+    """
+
+    def __init__(self, torch: Any, device: Any) -> None:
+        index = torch.cuda.current_device() if device.index is None else device.index
+        self._torch, self._device = torch, torch.device("cuda", index)
+        self._stream = torch.cuda.Stream(self._device)
+
+    def send(self, batch: Any) -> SentBatch:
+        """Begin to copy a batch, all arrays at once."""
+        stacks, places, total = stacks_of(batch), list[slice](), 0
+        for stack in stacks:
+            places.append(slice(total, total + stack.bytes))
+            total += -(-stack.bytes // _ALIGNED) * _ALIGNED
+        with self._torch.cuda.stream(self._stream):  # also sets the device of this thread
+            # PyTorch gives pinned memory to another batch only after its copy has ended.
+            pinned = self._torch.empty(total, dtype=self._torch.uint8, pin_memory=True)
+            for stack, place in zip(stacks, places, strict=True):
+                out = pinned.numpy()[place].view(stack.arrays[0].dtype).reshape(stack.shape)
+                np.stack(stack.arrays, out=out)
+            memory = self._torch.empty(total, dtype=self._torch.uint8, device=self._device)
+            memory.copy_(pinned, non_blocking=True)
+            copied = self._stream.record_event()
+        views = [self._views(memory[place], stack) for stack, place in zip(stacks, places, strict=True)]
+        return SentBatch(rebuilt(batch, stacks, views), memory, copied)
+
+    def receive(self, sent: SentBatch) -> Any:
+        """Return a batch for the current stream of this thread, which waits for the copy."""
+        current = self._torch.cuda.current_stream(self._device)
+        current.wait_event(sent.copied)
+        sent.memory.record_stream(current)  # the memory belongs to the other stream, and may be in use on this one
+        return sent.batch
+
+    def _views(self, memory: Any, stack: Stack) -> Sequence[Any]:
+        dtype = self._torch.from_numpy(np.empty(0, stack.arrays[0].dtype)).dtype
+        views: Sequence[Any] = memory.view(dtype).view(stack.shape).unbind()
+        return views
+
+
+class JaxCopies:
+    """Copies of batches to a device or sharding of JAX; None for its default device.
+
+    uint64 and float64, which only a map makes, keep their 64 bits: JAX itself would cut them without a word. An array
+    that the sharding cannot divide, such as that of a short last batch, is copied to each of its devices.
+    """
+
+    def __init__(self, jax: Any, device: Any) -> None:
+        self._jax, self._device = jax, device
+        # A `with` statement of the calling thread may set these, and `send` may run in another thread.
+        self._default, self._narrow = jax.config.jax_default_device, not jax.config.jax_enable_x64
+        self._is_single = not isinstance(device, jax.sharding.Sharding) or len(device.device_set) == 1
+
+    def send(self, batch: Any) -> Any:
+        """Begin to copy a batch.
+
+        Raises InfeedError if an int64 does not fit into 32 bits, the only size that JAX has.
+        """
+        stacks = stacks_of(batch)
+        with self._jax.default_device(self._default):
+            return rebuilt(batch, stacks, [self._sent(stack) for stack in stacks])
+
+    def _sent(self, stack: Stack) -> Sequence[Any]:
+        if self._is_single and len(stack.arrays) >= _MANY:
+            arrays = self._fitted(np.stack(stack.arrays), stack.names)
+            with self._all_bits(arrays):
+                split: Sequence[Any] = _split(self._jax)(self._jax.device_put(arrays, self._device))
+                return split
+        return [self._sent_alone(array, name) for array, name in zip(stack.arrays, stack.names, strict=True)]
+
+    def _sent_alone(self, array: Any, name: str) -> Any:
+        array = self._fitted(array[np.newaxis], [name])[0]
+        with self._all_bits(array):
+            return self._jax.device_put(array, _fitting(self._jax, self._device, array.shape))
+
+    def _fitted(self, arrays: Any, names: Sequence[str]) -> Any:
+        return _as_int32(arrays, names) if self._narrow and arrays.dtype == np.int64 else arrays
+
+    def _all_bits(self, array: Any) -> Any:
+        return self._jax.enable_x64(True) if array.dtype.itemsize == _WIDE else nullcontext()
+
+
+@functools.cache
+def _split(jax: Any) -> Callable[[Any], Sequence[Any]]:
+    """Return a function that separates stacked arrays on their device."""
+    compiled: Callable[[Any], Sequence[Any]] = jax.jit(lambda stacked: tuple(stacked))
+    return compiled
+
+
+def _fitting(jax: Any, device: Any, shape: tuple[int, ...]) -> Any:
+    """Return the sharding, or the one that copies the array to all of its devices if `shape` cannot be divided."""
+    if not isinstance(device, jax.sharding.NamedSharding):
+        return device
+    try:
+        device.shard_shape(shape)
+    except ValueError:
+        return jax.sharding.NamedSharding(device.mesh, jax.sharding.PartitionSpec())
+    return device
+
+
+def _as_int32(arrays: Any, names: Sequence[str]) -> Any:
+    """Narrow int64 [names, ...], the only whole numbers of tf.Examples. JAX itself would cut numbers without a word."""
+    narrow = arrays.astype(np.int32)
+    wrong = np.argwhere(narrow != arrays)[:1]
+    if len(wrong):
+        value, name = arrays[tuple(wrong[0])], names[wrong[0][0]]
+        what = f"{value} of {name!r} does not fit into 32 bits, and JAX has no larger integers"
+        do = "set jax_enable_x64, or leave the column out: columns=[...]"
+        raise InfeedError(what, where=f"infeed.load(...).jax(), {name}", do=do)
+    return narrow
