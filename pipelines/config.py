@@ -117,7 +117,9 @@ class PipelineConfig:
         if not self.span_data:
             return self.ingest
         _, pattern = split_path(self.span_data)
-        return dataclasses.replace(self.ingest, spans=Spans(pattern, self.spans, os.path.join(self.root, "spans")))
+        return dataclasses.replace(
+            self.ingest, spans=Spans(pattern, self.spans, os.path.join(folder_of(self.root), "spans"))
+        )
 
     @property
     def user_functions(self) -> dict[str, str]:
@@ -134,7 +136,8 @@ class PipelineConfig:
 
     @property
     def artifacts(self) -> str:
-        return os.path.join(self.root, "artifacts")
+        folder = folder_of(self.root)
+        return os.path.join(folder, "artifacts") + self.root[len(folder) :]
 
     @property
     def metadata(self) -> str:
@@ -144,7 +147,7 @@ class PipelineConfig:
     @property
     def serving(self) -> str:
         """Folder of the pushed models, with a folder per version."""
-        return os.path.join(self.root, "serving")
+        return os.path.join(folder_of(self.root), "serving")
 
     @property
     def logs(self) -> str:
@@ -158,6 +161,11 @@ def check_wait_fraction(options: Any) -> None:
     require(share is None or 0 <= share <= 1, options, "max_wait_fraction", "use a share from 0 to 1")
 
 
+def folder_of(root: str) -> str:
+    """Return a root without the query that Kubeflow's launcher takes: s3://bucket/x?endpoint=HOST."""
+    return root.partition("?")[0] if "://" in root else root
+
+
 def local_root(root: str, name: str) -> str:
     """Return `root`, or the default local root if `root` is in an object store."""
     return os.path.join("runs", name) if "://" in root else root
@@ -165,7 +173,7 @@ def local_root(root: str, name: str) -> str:
 
 def resumable(config: PipelineConfig) -> PipelineConfig:
     """Return the config with a fixed checkpoint folder, so that the next attempt of the Trainer can resume."""
-    folder = config.train.checkpoint_dir or os.path.join(config.root, "checkpoints")
+    folder = config.train.checkpoint_dir or os.path.join(folder_of(config.root), "checkpoints")
     return dataclasses.replace(config, train=dataclasses.replace(config.train, checkpoint_dir=folder))
 
 

@@ -38,8 +38,8 @@ from infeed.components.errors import InfeedError
 _AWS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _ENDPOINTS = {"s3": _AWS, "minio": _AWS, "gs": ("STORAGE_EMULATOR_HOST",)}
 _PROTOCOLS = {"s3": "https", "minio": "http", "gs": "http"}  # default protocol of an endpoint
-# Kubeflow's store uses the S3 protocol. The address is the launcher's default (objectstore/config.go).
-_KUBEFLOW_STORE = "http://minio-service.kubeflow:9000"
+# Kubeflow's store uses the S3 protocol. The address is the default of its launcher since 2.16 (objectstore/config.go).
+_KUBEFLOW_STORE = "http://seaweedfs.kubeflow:9000"
 _ATTEMPTS = 10  # attempts of an S3 request, with growing pauses: a throttled store needs half a minute
 _OBJECT_STORES = {"s3", "gcs", "abfs"}
 # Files of Hadoop, Spark, Dask, Windows and macOS that are not data.

@@ -28,7 +28,7 @@ from infeed.pipelines.compile import input_states, own_project
 from infeed.pipelines.compile.arguments import shorten
 from infeed.pipelines.compile.platform_spec import platform_spec
 from infeed.pipelines.compile.pod_template import pod_template
-from infeed.pipelines.config import PipelineConfig, split_data
+from infeed.pipelines.config import PipelineConfig, folder_of, split_data
 from infeed.pipelines.deploy.beam import Flag, check_places
 from infeed.pipelines.deploy.options import BASE_MODEL, DEFAULT, TRAINER, Deploy, Resources
 from infeed.pipelines.deploy.pod import quantity
@@ -123,7 +123,9 @@ def write_job(job: dict[str, Any], root: str, deploy: Deploy, options: CompileOp
     if own and options.folder and deploy.project == "archive":
         users = [node for node, _ in _containers(spec) if node.name in own]
         exclude = (*options.exclude, *deploy.exclude)
-        own_project.ship(users, Path(options.folder), exclude, root=deploy.root or root, job_file=options.output)
+        own_project.ship(
+            users, Path(options.folder), exclude, root=folder_of(deploy.root or root), job_file=options.output
+        )
     for node, _ in _containers(spec):
         shorten(node, launcher=options.target == "kubeflow")
     spec["defaultPipelineRoot"] = root

@@ -82,5 +82,5 @@ def check_keys(options: object, name: str, keys: Iterable[str]) -> None:
     for key in keys:
         prefix, slash, own = key.rpartition("/")
         fits = bool(own) and _LABEL.fullmatch(own) and (not slash or _OBJECT.fullmatch(prefix))
-        do = f"write the key {key!r} as NAME or DOMAIN/NAME, NAME with at most 63 letters, digits, -, _ and ."
+        do = f"write {key!r} as NAME or DOMAIN/NAME, where NAME has at most 63 letters, digits, '-', '_' and '.'"
         require(fits, options, name, do)

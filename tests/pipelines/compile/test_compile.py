@@ -374,10 +374,32 @@ def worker_pools(job: CompiledJob) -> list[Any]:
 def test_the_page_about_kubeflow_is_true(documented: Callable[..., CompiledJob]) -> None:
     job = documented("kubeflow.md", 0, "kubeflow")
     assert (job.name, job.images) == ("flowers", ("registry.example/flowers:1",))
-    assert limits(job, "Trainer")["accelerator"] == {"type": "nvidia.com/gpu", "count": "1"}
     assert limits(job, "CsvExampleGen") == {"cpuLimit": 2.0, "memoryLimit": 8 * 2**30 / 1e9}
-    assert job.parameters["data"] == Parameter("STRING", "s3://bucket/data")
+    assert job.parameters["data"] == Parameter("STRING", "minio://mlpipeline/data")
     assert job.platform is not None
+
+
+@pytest.mark.tfx
+def test_the_page_about_kubeflow_one_gpu(documented: Callable[..., CompiledJob]) -> None:
+    job = documented("kubeflow.md", 1, "kubeflow")
+    assert limits(job, "Trainer")["accelerator"] == {"type": "nvidia.com/gpu", "count": "1"}
+    assert job.parameters["data"] == Parameter("STRING", "s3://bucket/data")
+
+
+@pytest.mark.tfx
+def test_the_query_of_a_root_stays_at_its_end(tmp_path: Path) -> None:
+    query = "?endpoint=store.example:9000&s3ForcePathStyle=true"
+    create_project("tabular", str(tmp_path / "flowers"))
+    with (tmp_path / "flowers" / "config.yaml").open("a") as file:
+        root = f"s3://bucket/flowers{query}"
+        file.write(f"deploy: {{image: 'a:1', root: '{root}', data: s3://bucket/breast_cancer.csv}}")
+    project = read_project(str(tmp_path / "flowers"))
+    resolved = resolve(project, Overrides(root=str(tmp_path / "here")))
+    output = tmp_path / "job.yaml"
+    compile_config(resolved, CompileOptions(str(output), "kubeflow", folder=str(project.folder)))
+    assert CompiledJob.read(output).spec["defaultPipelineRoot"] == f"s3://bucket/flowers/artifacts{query}"
+    assert "s3://bucket/flowers/serving" in output.read_text()
+    assert f"{query}/" not in output.read_text()
 
 
 @pytest.mark.tfx
