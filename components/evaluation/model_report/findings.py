@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.evaluation.model_report.collected import Collected, Kept, Scored, Sums, curve_classes, losses_of
@@ -67,7 +68,11 @@ class ModelFindings:
         assert collected.worst is not None, "there are rows"
         (mine, *others), sample = list(collected.sums.values()), collected.sample
         scored = losses_of(sample.labels, sample.scores, report)
-        columns = {name: column for name, column in decode_columns(sample.records).items() if name != label}
+        columns = {
+            name: column
+            for name, column in decode_columns(sample.records).items()
+            if name != label and not (raw_features and name not in raw_features and _is_label(column, scored.labels))
+        }
         read = [name for name in columns if not raw_features or name in raw_features]
         shuffled, rows = _shuffled(report, sample, read, predict)
         # A value that all rows share, such as the format of pictures, is no news.
@@ -89,6 +94,13 @@ class ModelFindings:
             groups=worst_groups(columns, scored.losses, errors),
             worst=tuple(_worst_rows(report, collected.worst, order)),
         )
+
+
+def _is_label(column: pa.Array, labels: Array) -> bool:
+    """Return whether a column is the label in other words: one value for each class, and another for each other."""
+    pairs = set(zip(map(repr, column.to_pylist()), labels.tolist(), strict=True))
+    values, classes = (len({pair[place] for pair in pairs}) for place in (0, 1))
+    return 1 < len(pairs) == values == classes < len(labels)
 
 
 def _shuffled(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +85,9 @@ def _groups_of(column: pa.Array) -> Iterator[tuple[str, Mask]]:
 
 
 def _quarters(values: Array, present: Mask) -> Iterator[tuple[str, Mask]]:
-    edges = np.unique(np.quantile(values[np.isfinite(values)], [0.25, 0.5, 0.75])) if np.isfinite(values).any() else []
+    finite = values[np.isfinite(values)]
+    how: Literal["lower", "linear"] = "lower" if values.dtype.kind == "i" else "linear"  # whole numbers stay whole
+    edges: Array = np.unique(np.quantile(finite, [0.25, 0.5, 0.75], method=how)) if len(finite) else finite
     places = np.searchsorted(edges, values, side="left")
     for place in range(len(edges) + 1):
         low, high = edges[place - 1 : place], edges[place : place + 1]

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
+from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.evaluation.model_report.findings import ModelFindings, likely_confusions
 from infeed.components.evaluation.model_report.options import ModelReport
@@ -44,3 +45,19 @@ def test_pictures_become_thumbnails(collect: Callable[..., Any]) -> None:
     assert Image.open(io.BytesIO(base64.b64decode(data))).size == (160, 120)
     assert first.predicted == "dog (90 %)"
     assert second.picture == ""
+
+
+def test_a_column_that_is_the_label_in_other_words_is_left_out(
+    collect: Callable[..., Any], records: list[bytes]
+) -> None:
+    """Such as the word of a class whose number the model learns from."""
+    cities = [one[0] for one in decode_columns(records)["city"].to_pylist()]
+    labels = np.array([sorted(set(cities)).index(city) for city in cities])
+    scores = np.random.default_rng(0).dirichlet(np.ones(3), 3000)
+    report = ModelReport("classification")
+    collected = collect(report, records, labels, scores)
+    found = ModelFindings.of(report, collected, "number", ["a", "b"], lambda some: scores[: len(some)])
+    assert "city" not in found.worst[0].cells
+    assert not [group for group in found.groups.worst if group.column == "city"]
+    read = ModelFindings.of(report, collected, "number", ["a", "city"], lambda some: scores[: len(some)])
+    assert "city" in read.worst[0].cells

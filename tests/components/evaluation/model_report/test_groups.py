@@ -37,6 +37,13 @@ def test_missing_values_are_a_group_and_lists_are_none() -> None:
     assert [(group.column, group.values, group.rows) for group in found.worst] == [("some", "missing", 40)]
 
 
+def test_quarters_of_identifiers_keep_their_digits() -> None:
+    numbers = np.arange(400) + 818991478302707712
+    losses = (np.arange(400) >= 300) * 1.0 + np.arange(400) % 2
+    (found,) = worst_groups({"id": lists(numbers.tolist())}, losses, losses).worst
+    assert found.values == "above 818991478302708011"
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(818991478302707712, "818991478302707712"), (np.int64(2013), "2013"), (np.float32(33.7), "33.7")],
