@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.text import Text
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.commands.platform import platform_function, platform_options
@@ -24,18 +23,14 @@ from infeed.pipelines.job.compiled import CompiledJob
 from infeed.pipelines.job.disks import input_bytes, tight_disks
 from infeed.pipelines.job.parameters import read_parameters
 from infeed.pipelines.job.project import publish
+from infeed.pipelines.submit.cron import check_cron
 from infeed.pipelines.submit.run import (
-    NewLines,
     Run,
     RunSchedule,
-    RunState,
     SubmissionOutcome,
     SubmitRequest,
-    check_cron,
     follow,
 )
-
-LOG_LINES = 20  # printed from the end of the log of a failed step
 
 
 @click.command(
@@ -60,9 +55,8 @@ LOG_LINES = 20  # printed from the end of the log of a failed step
     "--cron", metavar="EXPRESSION", help="Create a schedule instead: minute, hour, day, month and day of week, in UTC."
 )
 @click.option("--wait", is_flag=True, help="Wait for the end of the run, and show its steps.")
-@click.option("--logs", is_flag=True, help="Wait like --wait, and print the logs of the steps.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
-def command(job: str, cron: str | None, wait: bool, logs: bool, as_json: bool, **given: Any) -> None:
+def command(job: str, cron: str | None, wait: bool, as_json: bool, **given: Any) -> None:
     """Run JOB, a compiled pipeline, on Kubeflow Pipelines or Vertex AI.
 
     The client of the platform finds the credentials: a service account token in a cluster, KF_PIPELINES_* variables, or
@@ -80,8 +74,8 @@ def command(job: str, cron: str | None, wait: bool, logs: bool, as_json: bool, *
         given["service_account"],
         cache=not given["no_cache"],
     )
-    if cron is not None and (wait or logs):
-        raise InfeedError("--cron is given together with --wait or --logs", do="follow the runs on their pages")
+    if cron is not None and wait:
+        raise InfeedError("--cron is given together with --wait", do="follow the runs on their pages")
     expression = None if cron is None else check_cron(cron)
     publish(compiled)
     data = request.parameters.get("data", getattr(compiled.parameters.get("data"), "default", None))
@@ -94,7 +88,7 @@ def command(job: str, cron: str | None, wait: bool, logs: bool, as_json: bool, *
         run = submit(request)
         if not as_json:
             console.print(f"run   {run.name}\npage  {run.link}", soft_wrap=True, highlight=False)
-        outcome = _wait(run, console, logs, as_json) if wait or logs else SubmissionOutcome(run, "started")
+        outcome = _wait(run, console, as_json) if wait else SubmissionOutcome(run, "started")
         if as_json:
             console.out(json.dumps(outcome.as_json(compiled.images), indent=1), highlight=False)
         else:
@@ -111,11 +105,12 @@ def _schedule(
             console.out(json.dumps({"schedule": dataclasses.asdict(made)}, indent=1), highlight=False)
         else:
             console.print(f"schedule  {made.name}\npage      {made.link}", soft_wrap=True, highlight=False)
+            if made.warning:
+                console.print(f"warning: {made.warning}", soft_wrap=True, highlight=False)
 
 
-def _wait(run: Run, console: Console, logs: bool, as_json: bool) -> SubmissionOutcome:
+def _wait(run: Run, console: Console, as_json: bool) -> SubmissionOutcome:
     """Follow the run to its end. Ctrl-C, or a platform that stops answering, ends the waiting but not the run."""
-    new_lines = NewLines(run)
     status = None
     try:
         with show_nodes(
@@ -123,12 +118,9 @@ def _wait(run: Run, console: Console, logs: bool, as_json: bool) -> SubmissionOu
         ) as on_change:
             for status in follow(run):
                 on_change(status.steps)
-                for name, line in new_lines(status.steps) if logs and not as_json else ():
-                    console.print(Text.assemble((f"{name}: ", "dim"), line), soft_wrap=True)
     except KeyboardInterrupt:
         return SubmissionOutcome(run, "left", status)
     except InfeedError as error:
         return SubmissionOutcome(run, "unknown", status, reason=str(error))
     assert status is not None, "a run has a status before it has ended"
-    failed = status.failed if status.state is RunState.FAILED else None
-    return SubmissionOutcome(run, status.state.value, status, run.log_tail(failed, LOG_LINES) if failed else ())
+    return SubmissionOutcome(run, status.state.value, status)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import json
 import os
@@ -28,8 +27,9 @@ from infeed.components.seams import kfp as kfp_seam
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.console.terminal import command_line
 from infeed.pipelines.job.compiled import CompiledJob, Task, leaves
+from infeed.pipelines.submit.cron import sundays_as_0
 from infeed.pipelines.submit.run import RunSchedule, RunState, RunStatus, Step, SubmitRequest, last_words, starting
-from infeed.pipelines.submit.steps import kubeflow_steps
+from infeed.pipelines.submit.steps import STARTED, kubeflow_steps
 
 _CREDENTIALS = (
     "inside the cluster, mount a service account token for the audience pipelines.kubeflow.org; elsewhere, set "
@@ -56,13 +56,14 @@ class _UnlessSilent(urllib3.Retry):
 # A start fails fast on a wrong host. Following a run tolerates a change of network.
 PROMPT = _UnlessSilent(total=3, connect=1, backoff_factor=0.5, status_forcelist=_TRANSIENT, raise_on_status=False)
 PATIENT = urllib3.Retry(total=8, backoff_factor=1, status_forcelist=_TRANSIENT, raise_on_status=False)
-ONCE = urllib3.Retry(total=0, raise_on_status=False)
 _RUN_STATES = {
     "SUCCEEDED": RunState.FINISHED,
     "SKIPPED": RunState.FINISHED,
     "FAILED": RunState.FAILED,
     "CANCELED": RunState.CANCELLED,
 }
+# Prints the messages of all nodes of a workflow. The API has none of them.
+_MESSAGES = """jsonpath={range .items[*].status.nodes.*}{.displayName}{": "}{.message}{"\\n"}{end}"""
 _COMPILE = "compile it for Kubeflow: infeed compile PROJECT --target kubeflow --output job.yaml"
 
 
@@ -86,7 +87,14 @@ class Client(kfp_client.Client):
 
     def get_kfp_healthz(self, sleep_duration: int = 0) -> kfp_server_api.V2beta1GetHealthzResponse:
         """Query the server once. kfp's method tries five times, 5 s apart, and hides the cause."""
-        health = get(self.api, "/apis/v2beta1/healthz", "object")
+        health = self.api.call_api(
+            "/apis/v2beta1/healthz",
+            "GET",
+            response_type="object",
+            auth_settings=["Bearer"],
+            _return_http_data_only=True,
+            _request_timeout=SECONDS,  # kfp calls this method before _limit_waiting
+        )
         if not isinstance(health, dict) or "multi_user" not in health:
             raise self.no_api()
         return kfp_server_api.V2beta1GetHealthzResponse(multi_user=health["multi_user"])
@@ -104,13 +112,11 @@ class Client(kfp_client.Client):
     def api(self) -> kfp_server_api.ApiClient:
         return kfp_seam.api_client(self)
 
-    def api_with(self, retries: urllib3.Retry) -> kfp_server_api.ApiClient:
-        """Return a copy of the API client with other retries."""
-        api, config = copy.copy(self.api), copy.copy(self.api.configuration)
-        config.retries = retries
-        api.configuration, api.rest_client = config, kfp_server_api.rest.RESTClientObject(config)
-        _limit_waiting(api)
-        return api
+    def be_patient(self) -> None:
+        """Retry requests for minutes from now on."""
+        config = self.api.configuration
+        config.retries = PATIENT
+        self.api.rest_client = kfp_server_api.rest.RESTClientObject(config)
 
 
 def _limit_waiting(api: kfp_server_api.ApiClient) -> None:
@@ -121,18 +127,6 @@ def _limit_waiting(api: kfp_server_api.ApiClient) -> None:
         return kfp_server_api.ApiClient.call_api(api, *args, **given)
 
     api.call_api = call
-
-
-def get(api: kfp_server_api.ApiClient, path: str, response_type: str) -> Any:
-    """Send a GET request. kfp's generated methods differ between versions, and none reads logs."""
-    return api.call_api(
-        path,
-        "GET",
-        response_type=response_type,
-        auth_settings=["Bearer"],
-        _return_http_data_only=True,
-        _request_timeout=SECONDS,
-    )
 
 
 @contextlib.contextmanager
@@ -146,6 +140,19 @@ def translate_errors(host: str) -> Iterator[None]:
         raise _unreachable(error, without_secrets(host)) from error
     except (GoogleAuthError, requests.RequestException) as error:  # raised by fetching tokens for a proxy
         raise InfeedError(f"no Google credentials: {error}", where=without_secrets(host), do=_CREDENTIALS) from error
+
+
+@contextlib.contextmanager
+def _translate_schedule_errors(host: str, cron: str) -> Iterator[None]:
+    with translate_errors(host):
+        try:
+            yield
+        except kfp_server_api.ApiException as error:
+            if error.status != 400 or "cron" not in _message(error):
+                raise
+            what = f"the server rejected the schedule {cron!r}: {_message(error)}"
+            do = "give each range in ascending order, and numbers for days and months"
+            raise InfeedError(what, where="--cron", do=do) from error
 
 
 def may_have_begun(error: BaseException | None) -> bool:
@@ -223,7 +230,7 @@ def submit_kubeflow(request: SubmitRequest, *, host: str, namespace: str | None 
     """
     _check(request.job)
     steps = list(leaves(request.job.tasks))
-    client, namespace = _open(host, namespace)
+    client, profile = _open(host, namespace)
     with starting(translate_errors(client.address), may_have_begun):
         with _package(request) as path:
             run = client.create_run_from_pipeline_package(
@@ -231,13 +238,13 @@ def submit_kubeflow(request: SubmitRequest, *, host: str, namespace: str | None 
                 arguments=dict(request.parameters),
                 run_name=request.name,
                 experiment_name=request.experiment,
-                namespace=namespace,
+                namespace=profile,
                 pipeline_root=request.job.root or None,
                 service_account=request.service_account,
             )
         if not run.run_id:
             raise client.no_api()
-    return KubeflowRun(client, namespace or "kubeflow", str(run.run_id), request.name, steps)
+    return KubeflowRun(client, profile, str(run.run_id), request.name, steps, _unused(namespace, profile))
 
 
 def schedule_kubeflow(request: SubmitRequest, cron: str, *, host: str, namespace: str | None = None) -> RunSchedule:
@@ -248,13 +255,13 @@ def schedule_kubeflow(request: SubmitRequest, cron: str, *, host: str, namespace
       LostError: the recurring run may exist, but the answer was lost.
     """
     _check(request.job)
-    client, namespace = _open(host, namespace)
-    with starting(translate_errors(client.address), may_have_begun), _package(request) as path:
-        experiment = client.create_experiment(request.experiment or "Default", namespace=namespace)
+    client, profile = _open(host, namespace)
+    with starting(_translate_schedule_errors(client.address, cron), may_have_begun), _package(request) as path:
+        experiment = client.create_experiment(request.experiment or "Default", namespace=profile)
         made = client.create_recurring_run(
             experiment.experiment_id,
             request.name,
-            cron_expression=f"0 {cron}",  # Kubeflow's first field is the second
+            cron_expression=f"0 {sundays_as_0(cron)}",  # Kubeflow's first field is the second
             no_catchup=True,
             params=dict(request.parameters),
             pipeline_package_path=path,
@@ -262,32 +269,43 @@ def schedule_kubeflow(request: SubmitRequest, cron: str, *, host: str, namespace
             service_account=request.service_account,
         )
     page = f"{page_of(client.address)}/#/recurringrun/details/{made.recurring_run_id}"
-    return RunSchedule(str(made.recurring_run_id), request.name, page)
+    return RunSchedule(str(made.recurring_run_id), request.name, page, _unused(namespace, profile))
 
 
 def cancel_kubeflow(run: str, *, host: str, namespace: str | None = None) -> None:
-    """Stop a run. Raises InfeedError if the run does not exist, or the server is not available."""
+    """Stop a run. Raises InfeedError if the run does not exist or has ended, or the server is not available."""
     client, _ = _open(host, namespace)
     with translate_errors(client.address):
         try:
             client.terminate_run(run)
         except kfp_server_api.ApiException as error:
-            if error.status != 404:
+            what, do = f"the run {run} does not exist", "look up the id on the page of the run"
+            if error.status == 400 and "Row not found" in _message(error):
+                what, do = f"the run {run} has ended, or is being cancelled already", "see the page of the run"
+            elif error.status != 404:
                 raise
-            do = "look up the id on the page of the run"
-            raise InfeedError(f"the run {run} does not exist", where=without_secrets(client.address), do=do) from error
+            raise InfeedError(what, where=without_secrets(client.address), do=do) from error
 
 
 def _open(host: str, namespace: str | None) -> tuple[Client, str | None]:
-    """Connect to the server, and return the client and the namespace to use."""
+    """Connect to the server, and return the client and the profile to use: None if the server has a single user."""
     host = (host if "://" in host else f"https://{host}").rstrip("/")
     with translate_errors(host):
         client = Client(host)
+        if not client.get_kfp_healthz().multi_user:
+            return client, None
         namespace = namespace or client.get_user_namespace()
-        if client.get_kfp_healthz().multi_user and not namespace:
+        if not namespace:
             do = "add --namespace PROFILE, the name of your profile"
             raise InfeedError("a run needs a namespace, because several users share this server", where=host, do=do)
     return client, namespace
+
+
+def _unused(namespace: str | None, profile: str | None) -> str | None:
+    """Return a warning if the namespace of the command line has no effect."""
+    if not namespace or profile:
+        return None
+    return f"--namespace {namespace} has no effect, because the server has a single user"
 
 
 def page_of(host: str) -> str:
@@ -332,50 +350,67 @@ def _check(job: CompiledJob) -> None:
 class KubeflowRun:
     """A run on Kubeflow Pipelines; a `submit.run.Run`."""
 
-    def __init__(self, client: Client, namespace: str, run_id: str, name: str, steps: Sequence[Task]) -> None:
-        self._host = client.api.configuration.host
+    def __init__(
+        self,
+        client: Client,
+        profile: str | None,
+        run_id: str,
+        name: str,
+        steps: Sequence[Task],
+        warning: str | None = None,
+    ) -> None:
+        client.be_patient()
         self.id = run_id
         self.name = name
-        self.warning = None
-        self.link = f"{page_of(self._host)}/#/runs/details/{run_id}"
-        self._patient, self._unrepeated = client.api_with(PATIENT), client.api_with(ONCE)
-        # The API server labels every pod of a run.
-        pods = ["--namespace", namespace, "--selector", f"pipeline/runid={run_id}"]
-        self._command = command_line("logs", *pods, "--prefix", "--tail", 100, "-c", "main", program="kubectl")
+        self.warning = warning
+        self.link = f"{page_of(client.address)}/#/runs/details/{run_id}"
+        self._client = client
+        # The API server labels the workflow and every pod of a run.
+        self._selected = ("--namespace", profile or "kubeflow", "--selector", f"pipeline/runid={run_id}")
         self._steps = steps
-        self._lines_seen: dict[str, int] = {}
 
     def status(self) -> RunStatus:
-        with translate_errors(self._host):
+        with translate_errors(self._client.address):
             try:
-                run = get(self._patient, f"/apis/v2beta1/runs/{self.id}", "V2beta1Run")
+                run = self._client.get_run(self.id)
             except kfp_server_api.ApiException as error:
                 if error.status != 404:
                     raise
                 do = "somebody deleted the run; submit the job again"
                 raise InfeedError(f"the run {self.id} no longer exists", where=self.link, do=do) from error
+        if not run.run_id:
+            raise self._client.no_api()
         tasks = (run.run_details and run.run_details.task_details) or []
-        steps = tuple(dataclasses.replace(step, log=self._command) for step in kubeflow_steps(self._steps, tasks))
-        return RunStatus(_RUN_STATES.get(run.state, RunState.RUNNING), steps, run.error and run.error.message)
+        steps = (dataclasses.replace(step, log=self._log(step)) for step in kubeflow_steps(self._steps, tasks))
+        status = RunStatus(_state(run), tuple(steps), run.error and run.error.message)
+        if status.state is RunState.CANCELLED:
+            return dataclasses.replace(status, steps=tuple(map(_stopped, status.steps)))
+        if status.state is not RunState.FAILED:
+            return status
+        why = command_line("get", "workflows", *self._selected, "-o", _MESSAGES, program="kubectl")
+        return dataclasses.replace(status, why=why)
 
-    def new_lines(self, step: Step) -> Sequence[str]:
-        return [line for pod in step.jobs for line in self._new_lines(pod, step.state is NodeState.RUNNING)]
+    def _log(self, step: Step) -> str | None:
+        """Return the command that prints the log of a step, or the logs of the run if the pods are unknown.
 
-    def log_tail(self, step: Step, lines: int) -> Sequence[str]:
-        logs = (self._log(pod) for pod in reversed(step.jobs))  # the last attempt first
-        return [line.rstrip() for line in next(filter(None, logs), ())[-lines:]]
+        kubectl reads the logs, because the API server of an installation for a single user reads no pod that runs.
+        """
+        if step.state not in STARTED:
+            return None
+        options = ("--container", "main", "--prefix", "--ignore-errors", "--tail", 100)
+        command = command_line("logs", *self._selected, *options, program="kubectl")
+        ends = "|".join(node.rpartition("-")[2] for node in step.jobs)
+        return f"{command} | grep -E -e '-({ends})/'" if ends else command
 
-    def _new_lines(self, pod: str, running: bool) -> Sequence[str]:
-        lines, seen = self._log(pod), self._lines_seen.get(pod, 0)
-        if running and lines and not lines[-1].endswith("\n"):
-            lines.pop()  # the line is incomplete
-        self._lines_seen[pod] = max(seen, len(lines))
-        return [line.rstrip() for line in lines[seen:]]
 
-    def _log(self, pod: str) -> list[str]:
-        """Read the whole log. The API server has none before the pod starts, or after an unarchived pod is deleted."""
-        try:
-            log = get(self._unrepeated, f"/apis/v1alpha1/runs/{self.id}/nodes/{pod}/log", "str")
-        except (kfp_server_api.ApiException, urllib3.exceptions.HTTPError):
-            return []
-        return str(log).splitlines(keepends=True)
+def _stopped(step: Step) -> Step:
+    """Return a step of a cancelled run. Argo lists steps that it stops as failed."""
+    return dataclasses.replace(step, state=NodeState.SKIPPED) if step.state is NodeState.FAILED else step
+
+
+def _state(run: Any) -> RunState:
+    """Return the state of a run. The server ends a run that it cancels as FAILED."""
+    state = _RUN_STATES.get(run.state, RunState.RUNNING)
+    if state is RunState.FAILED and any(entry.state == "CANCELING" for entry in run.state_history or ()):
+        return RunState.CANCELLED
+    return state

@@ -23,7 +23,6 @@ from infeed.pipelines.console.terminal import command_line
 from infeed.pipelines.job.compiled import CompiledJob
 
 POLL_SECONDS = 5.0
-_WRITE = {NodeState.RUNNING, NodeState.DONE, NodeState.FAILED}
 # Errors of Python, Kubernetes and Vertex AI if an image is missing, or has other packages than the job expects.
 _IMAGE = re.compile(
     r"No module named|ImportError|cannot import name|ErrImagePull|ImagePullBackOff|InvalidImageName"
@@ -63,7 +62,7 @@ class RunState(str, Enum):
 class Step(NodeReport):
     """Status of a node on the platform."""
 
-    jobs: tuple[str, ...] = ()  # pods or custom jobs that execute the node, one per attempt
+    jobs: tuple[str, ...] = ()  # custom jobs that execute the node, one per attempt; for Kubeflow, ids of Argo's nodes
     log: str | None = None  # link to the log, or a command that prints the log
 
 
@@ -74,6 +73,7 @@ class RunStatus:
     state: RunState
     steps: tuple[Step, ...]
     error: str | None = None
+    why: str | None = None  # command that shows the cause of a failure, if the platform's API has none
 
     @property
     def failed(self) -> Step | None:
@@ -96,11 +96,6 @@ class Run(Protocol):
         """Problem that does not affect the run itself, if any."""
 
     def status(self) -> RunStatus: ...
-    def new_lines(self, step: Step) -> Sequence[str]:
-        """Return the step's log lines since the last call, or no lines if the log is not available."""
-
-    def log_tail(self, step: Step, lines: int) -> Sequence[str]:
-        """Return up to `lines` last lines of a step's log."""
 
 
 @contextlib.contextmanager
@@ -138,24 +133,6 @@ def follow(run: Run) -> Iterator[RunStatus]:
         time.sleep(POLL_SECONDS)
 
 
-class NewLines:
-    """Reads new log lines of the steps of a run."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._ended: set[str] = set()
-
-    def __call__(self, steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
-        """Yield pairs of step name and new line, for running steps and once more for steps that have ended."""
-        for step in steps:
-            if step.state not in _WRITE or step.name in self._ended:
-                continue
-            if step.state is not NodeState.RUNNING:
-                self._ended.add(step.name)
-            for line in self._run.new_lines(step):
-                yield step.name, line
-
-
 @dataclass(frozen=True)
 class SubmissionOutcome:
     """Outcome of a submission.
@@ -167,7 +144,6 @@ class SubmissionOutcome:
     run: Run
     state: str
     status: RunStatus | None = None  # last known
-    log_tail: Sequence[str] = ()  # last lines of the failed step's log, if available
     reason: str | None = None  # why the state is unknown
 
     @property
@@ -177,7 +153,7 @@ class SubmissionOutcome:
     def advice(self, images: Sequence[str]) -> str | None:
         """Return advice on the job's images if the error messages point to an image."""
         failed = self.status.failed if self.status else None
-        said = [self.status.error if self.status else None, failed.error if failed else None, *self.log_tail]
+        said = [self.status.error if self.status else None, failed.error if failed else None]
         if self.state != RunState.FAILED.value or not images or not blames_image(said):
             return None
         return f"compare the image with this machine: {command_line('doctor', '--image', images[0])}"
@@ -189,7 +165,7 @@ class SubmissionOutcome:
             "error": self.reason or (self.status.error if self.status else None),
             "warning": self.run.warning,
             "steps": [dataclasses.asdict(step) for step in self.status.steps] if self.status else [],
-            "log_tail": list(self.log_tail),
+            "why": self.status.why if self.status else None,
             "advice": self.advice(images),
         }
 
@@ -200,8 +176,8 @@ class SubmissionOutcome:
             lines = [Text(f"failed at {step.name}" if step else "failed", style="bold red")]
             if error := (step and step.error) or self.status.error:
                 lines.append(Text(error))
-            lines += [Text(f"  {line}", style="dim") for line in self.log_tail]
-            lines += [Text(f"log   {step.log}")] if step and step.log else []
+            shown = {"page": self.run.link, "log": step.log if step else None, "why": self.status.why}
+            lines += [Text(f"{name:<5} {where}") for name, where in shown.items() if where]
         else:
             lines = [_ENDINGS[self.state], *([Text(self.reason)] if self.reason else [])]
         if self.run.warning:
@@ -223,27 +199,4 @@ class RunSchedule:
     id: str
     name: str
     link: str
-
-
-# Of a cron expression: the form of a field, and the bounds of minute, hour, day, month and day of week.
-_FIELD = re.compile(r"[\w*/,-]+")
-_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
-
-
-def check_cron(expression: str) -> str:
-    """Return a cron expression with single spaces.
-
-    Raises InfeedError if the expression does not have five fields, minute, hour, day, month and day of week, or a
-    number is out of range.
-    """
-    fields = expression.split()
-    if len(fields) != 5 or not all(map(_fits, fields, _BOUNDS)):
-        what = f"{expression!r} is not a cron expression of five fields, each in its range"
-        do = "give minute, hour, day, month and day of week, for example '0 6 * * 1-5' for 6:00 on weekdays"
-        raise InfeedError(what, where="--cron", do=do)
-    return " ".join(fields)
-
-
-def _fits(field: str, bounds: tuple[int, int]) -> bool:
-    numbers = map(int, re.findall(r"(?<![/\w])\d+", field))  # a number after / is a step
-    return bool(_FIELD.fullmatch(field)) and all(bounds[0] <= number <= bounds[1] for number in numbers)
+    warning: str | None = None  # problem that does not affect the schedule itself

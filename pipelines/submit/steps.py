@@ -1,22 +1,18 @@
-"""Converts the task lists of both platforms to steps, and reads the logs of Vertex AI.
+"""Converts the task lists of both platforms to steps.
 
-This module imports no platform's client, because each import takes seconds. Vertex AI's API has no logs, so the module
-reads Cloud Logging over REST.
+This module imports no platform's client, because each import takes seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta, timezone
+from typing import Any
 from urllib.parse import quote
 
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job.compiled import Task
 from infeed.pipelines.submit.run import Step
-
-if TYPE_CHECKING:
-    import requests
 
 _KUBEFLOW_STATES = {
     "PENDING": NodeState.WAITING,
@@ -37,52 +33,45 @@ _VERTEX_STATES = {
     "SKIPPED": NodeState.CACHED,  # the API documents it as "due to cache hit"
     "NOT_TRIGGERED": NodeState.SKIPPED,
 }
-LOGGING = "https://logging.googleapis.com"
-_LOG_SECONDS = 30.0
-_LINES = 1_000  # maximum page size of Cloud Logging
+STARTED = {NodeState.RUNNING, NodeState.DONE, NodeState.FAILED}
+_SAME_START = timedelta(seconds=2)  # Argo starts a step and its executor together, and counts in seconds
 
 
 def kubeflow_steps(planned: Sequence[Task], tasks: Sequence[Any]) -> tuple[Step, ...]:
     """Return a step for each planned task, from kfp's `V2beta1PipelineTaskDetail`s.
 
-    The server lists the nodes of an Argo workflow by display name, without their pods. A step `Trainer` has a node of
-    that name and a node `Trainer-driver`, which reads the cache. The pod belongs to the child node `executor`, or to
-    `executor(0)`, `executor(1)` if the step has retries.
+    The server lists the nodes of an Argo workflow by display name. A step `Trainer` has a node of that name and a node
+    `Trainer-driver`, which reads the cache.
 
-    Sources: toApiPipelineTaskDetail in backend/src/apiserver/server/api_converter.go and the templates in
-    backend/src/v2/compiler/argocompiler/container.go of https://github.com/kubeflow/pipelines; GeneratePodName in
-    workflow/util/pod_name.go of https://github.com/argoproj/argo-workflows.
+    Source: toApiPipelineTaskDetail in backend/src/apiserver/server/api_converter.go of
+    https://github.com/kubeflow/pipelines.
     """
     named = {task.display_name: task for task in tasks}
-    # The id of a child node is Argo's name of the run and a number.
-    children = (child.pod_name for task in tasks for child in task.child_tasks or () if child.pod_name)
-    first = next(children, None)
-    workflow = first and str(first).rpartition("-")[0]
     steps = []
     for each in planned:
         own, driver = named.get(each.name), named.get(f"{each.name}-driver")
         state = _state(own, driver)
-        jobs = _jobs(each, state, driver, workflow) if workflow else ()
+        jobs = _nodes(own, tasks) if own is not None and state in STARTED else ()
         error = next((task.error.message for task in (driver, own) if task is not None and task.error), None)
         steps.append(Step(each.name, state, _seconds(own or driver), error=error, jobs=jobs))
     return tuple(steps)
 
 
-def pods(planned: Task, workflow: str) -> tuple[str, ...]:
-    """Return the pod names of all attempts of a step, in order, including attempts that may not happen."""
-    node = ".".join((workflow, "root", *planned.path, "executor"))
-    if planned.retries is None:
-        return (_pod(workflow, "system-container-impl", node),)
-    return tuple(
-        _pod(workflow, "retry-system-container-impl", f"{node}({attempt})") for attempt in range(planned.retries + 1)
-    )
+def _nodes(own: Any, tasks: Sequence[Any]) -> tuple[str, ...]:
+    """Return the ids of the nodes below a step. Those of the attempts are among them, and end the names of the pods.
+
+    The pod is the child of the step or, if Argo retries the step, a child of a node `executor`. The server lists the
+    children of each node, but not its own id. The `executor` of a step is the one of the same start and state.
+    """
+    executors = [task for task in tasks if task.display_name == "executor" and _agree(task, own)]
+    children = (child.pod_name for task in (*executors, own) for child in task.child_tasks or ())
+    return tuple(dict.fromkeys(filter(None, children)))
 
 
-def _jobs(planned: Task, state: NodeState, driver: Any, workflow: str) -> tuple[str, ...]:
-    if driver is not None and driver.state == "FAILED":
-        node = ".".join((workflow, "root", *planned.path))
-        return (_pod(workflow, "system-container-driver", f"{node}-driver"),)
-    return pods(planned, workflow) if state in {NodeState.RUNNING, NodeState.DONE, NodeState.FAILED} else ()
+def _agree(executor: Any, own: Any) -> bool:
+    if executor.state != own.state or not (executor.start_time and own.start_time):
+        return False
+    return bool(abs(executor.start_time - own.start_time) <= _SAME_START)
 
 
 def _state(own: Any, driver: Any) -> NodeState:
@@ -100,14 +89,6 @@ def _seconds(task: Any) -> float:
         return 0.0
     ended = task.end_time if task.end_time and task.end_time >= began else datetime.now(timezone.utc)
     return float((ended - began).total_seconds())
-
-
-def _pod(workflow: str, template: str, node: str) -> str:
-    """Return a name that ends with the 32-bit FNV-1a hash of `node`, https://datatracker.ietf.org/doc/html/rfc9923."""
-    value = 0x811C9DC5
-    for byte in node.encode():
-        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return f"{workflow}-{template}-{value}"
 
 
 def vertex_steps(names: Sequence[str], tasks: Iterable[Any], project: str) -> tuple[Step, ...]:
@@ -132,42 +113,6 @@ def _vertex_step(task: Any, project: str) -> Step:
     )
 
 
-class CloudLogs:
-    """Reads the logs of custom jobs in one project.
-
-    The methods raise requests.RequestException or GoogleAuthError if Google rejects a request or does not answer.
-    """
-
-    def __init__(self, session: requests.Session, project: str) -> None:
-        self._session = session
-        self._project = project
-        self._read_up_to: dict[str, str] = {}
-
-    def new_lines(self, job: str) -> Sequence[str]:
-        """Return the lines since the last call for the job. Late entries with earlier timestamps are skipped."""
-        after = self._read_up_to.get(job)
-        entries = self._entries(log_filter(job, after), "timestamp asc", _LINES)
-        if entries:
-            self._read_up_to[job] = entries[-1]["timestamp"]
-        return [_text(entry) for entry in entries]
-
-    def tail(self, job: str, lines: int) -> Sequence[str]:
-        return [_text(entry) for entry in reversed(self._entries(log_filter(job), "timestamp desc", lines))]
-
-    def _entries(self, wanted: str, order: str, most: int) -> Sequence[dict[str, Any]]:
-        """List log entries (https://cloud.google.com/logging/docs/reference/v2/rest/v2/entries/list)."""
-        body = {"resourceNames": [f"projects/{self._project}"], "filter": wanted, "orderBy": order, "pageSize": most}
-        answer = self._session.post(f"{LOGGING}/v2/entries:list", json=body, timeout=_LOG_SECONDS)
-        answer.raise_for_status()
-        entries: Sequence[dict[str, Any]] = answer.json().get("entries", [])
-        return entries
-
-
-def log_filter(job: str, after: str | None = None) -> str:
+def log_filter(job: str) -> str:
     """Return the Cloud Logging query for the entries of a custom job, given its resource name."""
-    wanted = f'resource.type="ml_job" AND resource.labels.job_id="{job.rpartition("/")[2]}"'
-    return wanted if after is None else f'{wanted} AND timestamp>"{after}"'
-
-
-def _text(entry: dict[str, Any]) -> str:
-    return str(entry.get("textPayload") or entry.get("jsonPayload", {}).get("message", "")).rstrip()
+    return f'resource.type="ml_job" AND resource.labels.job_id="{job.rpartition("/")[2]}"'

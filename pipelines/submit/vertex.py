@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -20,8 +20,6 @@ import urllib3
 from google.api_core import exceptions, retry
 from google.api_core.client_options import ClientOptions
 from google.auth import exceptions as auth
-from google.auth.exceptions import GoogleAuthError
-from google.auth.transport.requests import AuthorizedSession
 from google.cloud.aiplatform_v1.services.metadata_service import MetadataServiceClient
 from google.cloud.aiplatform_v1.services.pipeline_service import PipelineServiceClient
 from google.cloud.aiplatform_v1.services.schedule_service import ScheduleServiceClient
@@ -31,8 +29,8 @@ from google.protobuf import json_format
 from infeed.components.errors import InfeedError
 from infeed.pipelines.job.compiled import CompiledJob, leaves
 from infeed.pipelines.job.parameters import to_legacy
-from infeed.pipelines.submit.run import RunSchedule, RunState, RunStatus, Step, SubmitRequest, last_words, starting
-from infeed.pipelines.submit.steps import CloudLogs, vertex_steps
+from infeed.pipelines.submit.run import RunSchedule, RunState, RunStatus, SubmitRequest, last_words, starting
+from infeed.pipelines.submit.steps import vertex_steps
 
 _LOGIN = "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
 _REQUEST = re.compile(r"^[A-Z]+ https?://\S+: ")  # google-api-core's prefix of the server's message
@@ -126,9 +124,7 @@ def _short(text: object) -> str:
 class VertexRun:
     """A run on Vertex AI; a `submit.run.Run`."""
 
-    def __init__(
-        self, client: PipelineServiceClient, logs: CloudLogs, resource: str, name: str, steps: Sequence[str]
-    ) -> None:
+    def __init__(self, client: PipelineServiceClient, resource: str, name: str, steps: Sequence[str]) -> None:
         where = PipelineServiceClient.parse_pipeline_job_path(resource)
         self.id = resource
         self.name = name
@@ -138,7 +134,6 @@ class VertexRun:
         )
         self.warning: str | None = None
         self._client = client
-        self._logs = logs
         self._project = where["project"]
         self._steps = steps
 
@@ -147,19 +142,6 @@ class VertexRun:
             job = self._client.get_pipeline_job(name=self.id, retry=_PATIENT, timeout=_SECONDS)
         steps = vertex_steps(self._steps, job.job_detail.task_details, self._project)
         return RunStatus(_RUN_STATES.get(job.state.name, RunState.RUNNING), steps, job.error.message or None)
-
-    def new_lines(self, step: Step) -> Sequence[str]:
-        return self._read(lambda: [line for job in step.jobs for line in self._logs.new_lines(job)])
-
-    def log_tail(self, step: Step, lines: int) -> Sequence[str]:
-        return self._read(lambda: self._logs.tail(step.jobs[-1], lines) if step.jobs else ())
-
-    def _read(self, read: Callable[[], Sequence[str]]) -> Sequence[str]:
-        try:
-            return read()
-        except (requests.RequestException, GoogleAuthError) as error:
-            self.warning = f"cannot read logs, which requires the role roles/logging.viewer: {error}"
-            return ()
 
 
 def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint: str | None = None) -> VertexRun:
@@ -180,8 +162,7 @@ def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint
         client = PipelineServiceClient(**access)
     with starting(translate_errors(endpoint), may_have_begun):
         created = _create(client, f"projects/{project}/locations/{region}", job, request.job.name)
-    logs = CloudLogs(AuthorizedSession(access["credentials"]), project)
-    run = VertexRun(client, logs, created, request.name, steps)
+    run = VertexRun(client, created, request.name, steps)
     if request.experiment is not None:
         try:
             with translate_errors(client.api_endpoint):

@@ -54,6 +54,20 @@ def spec_2_0() -> dict[str, Any]:
     return made
 
 
+def of_steps(*names: str) -> dict[str, Any]:
+    """Of schema 2.1: these steps, one after the other."""
+    dag = {
+        "tasks": {name: _task(name, after=list(before)) for name, before in zip(names, [(), *zip(names)], strict=False)}
+    }
+    return {
+        "pipelineInfo": {"name": "js"},
+        "schemaVersion": "2.1.0",
+        "deploymentSpec": {"executors": {f"{name}_executor": _executor() for name in names}},
+        "components": {name: {"executorLabel": f"{name}_executor"} for name in names},
+        "root": {"dag": dag},
+    }
+
+
 def with_accelerator(kind: str) -> dict[str, Any]:
     """The deploymentSpec of a job whose Trainer wants one of these."""
     trainer = _executor()

@@ -18,10 +18,10 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from stand_in import Answer, Asked, StandIn
 
 Frame = Mapping[str, Any]
-"""A run at one moment: `state`, and for each step its state: {"state": "RUNNING", "Trainer": "RUNNING"}."""
+"""A run at one moment: `state`, maybe the `history` of states, and the state of each step: {"Trainer": "RUNNING"}."""
 
 WORKFLOW = "taxi-x7k2p"
-TRAINER_POD = "taxi-x7k2p-system-container-impl-2579989228"  # the hash is of taxi-x7k2p.root.Trainer.executor
+CANCELLED: Frame = {"state": "FAILED", "history": ["PENDING", "RUNNING", "CANCELING", "FAILED"]}
 _PREFIX = "/apis/v2beta1"
 _NUMBERS = {"NUMBER_INTEGER": (int, float), "NUMBER_DOUBLE": (int, float), "STRING": str, "BOOLEAN": bool}
 
@@ -38,7 +38,6 @@ class KfpServer(StandIn):
         self, frames: Sequence[Frame] = (), *, token: str | None = None, multi_user: bool = False, port: int = 0
     ) -> None:
         self.frames = list(frames)
-        self.logs: dict[str, str] = {}
         self._token = token
         self._multi_user = multi_user
         self._experiments: dict[str, dict[str, Any]] = {}
@@ -64,9 +63,6 @@ class KfpServer(StandIn):
             return self._terminate(found[1])
         if found := re.fullmatch(rf"{_PREFIX}/runs/([^/]+)", asked.path):
             return self._get_run(found[1])
-        if found := re.fullmatch("/apis/v1alpha1/runs/([^/]+)/nodes/([^/]+)/log", asked.path):
-            log = self.logs.get(found[2])
-            return refusal(500, "pod not found") if log is None else Answer(log, headers={"Content-Type": "text/plain"})
         return refusal(404, "Not Found")
 
     def _create_experiment(self, asked: Asked) -> Answer:
@@ -99,7 +95,9 @@ class KfpServer(StandIn):
     def _terminate(self, run_id: str) -> Answer:
         if run_id not in self._runs:
             return refusal(404, f"Run {run_id} not found")
-        self.frames = [{"state": "CANCELED"}]
+        if self.frames == [CANCELLED]:
+            return refusal(400, f"Failed to terminate a run {run_id}. Row not found")
+        self.frames = [CANCELLED]
         return Answer({})
 
     def _get_run(self, run_id: str) -> Answer:
@@ -109,6 +107,7 @@ class KfpServer(StandIn):
         frame = self.frames[min(run["asked"], len(self.frames) - 1)]
         run["asked"] += 1
         run["state"] = frame["state"]
+        run["state_history"] = [{"state": state} for state in frame.get("history", [frame["state"]])]
         run["error"] = {"message": frame["error"]} if "error" in frame else None
         run["run_details"] = {"task_details": [task for name in frame for task in self._tasks(name, frame)]}
         return Answer(self._public(run_id))
@@ -118,7 +117,7 @@ class KfpServer(StandIn):
 
     def _tasks(self, name: str, frame: Frame) -> list[dict[str, Any]]:
         """A step's three nodes of Argo's: the driver, the step, and the pod below it."""
-        if name in ("state", "error"):
+        if name in ("state", "error", "history"):
             return []
         step, pod = f"{WORKFLOW}-1{len(name)}", f"{WORKFLOW}-2{len(name)}"
         return [

@@ -120,61 +120,29 @@ def test_a_run_is_followed_to_its_end(kubeflow: ModuleType, request_: SubmitRequ
     assert seen[-1].steps[1].seconds == pytest.approx(90)
 
 
-def test_a_failure_names_the_step_and_the_end_of_its_log(
+def test_a_failure_names_the_step_its_log_and_the_command_that_shows_the_cause(
     kubeflow: ModuleType, request_: SubmitRequest, serve: Any
 ) -> None:
-    from kfp_server import TRAINER_POD
-
-    server = serve({"state": "FAILED", "error": "1 step failed", "Trainer": "FAILED"})
-    server.logs[TRAINER_POD] = "\n".join([*["epoch"] * 50, "ValueError: no data"])
-    run = kubeflow.submit_kubeflow(request_, host=server.url, namespace="alice")
-    status = run.status()
+    server = serve({"state": "FAILED", "error": "1 step failed", "Trainer": "FAILED"}, multi_user=True)
+    status = kubeflow.submit_kubeflow(request_, host=server.url, namespace="alice").status()
     assert (status.state, status.error) == (RunState.FAILED, "1 step failed")
     assert status.failed is not None
     assert status.failed.name == "Trainer"
-    assert (
-        status.failed.log
-        == "kubectl logs --namespace alice --selector pipeline/runid=run-0 --prefix --tail 100 -c main"
-    )
-    assert run.log_tail(status.failed, 20) == [*["epoch"] * 19, "ValueError: no data"]
+    pods = "--namespace alice --selector pipeline/runid=run-0"
+    assert status.failed.log.startswith(f"kubectl logs {pods} --container main")
+    assert status.failed.log.endswith(" | grep -E -e '-(27)/'")
+    assert status.why.startswith(f"kubectl get workflows {pods} -o 'jsonpath=")
 
 
-def test_of_several_attempts_the_last_one_is_told_of(
-    kubeflow: ModuleType, jobs: ModuleType, request_: SubmitRequest, serve: Any
-) -> None:
-    spec = jobs.spec()
-    spec["root"]["dag"]["tasks"]["Trainer"]["retryPolicy"] = {"maxRetryCount": 2}
-    server = serve({"state": "FAILED", "Trainer": "FAILED"})
-    server.logs["taxi-x7k2p-retry-system-container-impl-2339449575"] = "evicted"
-    server.logs["taxi-x7k2p-retry-system-container-impl-4017358570"] = "ValueError: no data"
-    run = kubeflow.submit_kubeflow(SubmitRequest(CompiledJob(spec), "taxi", {"data": "x"}), host=server.url)
-    [trainer] = [step for step in run.status().steps if step.name == "Trainer"]
-    assert run.log_tail(trainer, 20) == ["ValueError: no data"]
-    assert run.new_lines(trainer) == ["evicted", "ValueError: no data"]
-
-
-def test_what_a_step_writes_is_read_once_and_in_whole_lines(
-    kubeflow: ModuleType, request_: SubmitRequest, serve: Any
-) -> None:
-    from kfp_server import TRAINER_POD
-
-    server = serve({"state": "RUNNING", "Trainer": "RUNNING"}, {"state": "SUCCEEDED", "Trainer": "SUCCEEDED"})
-    server.logs[TRAINER_POD] = "epoch 1\nepo"
-    run = kubeflow.submit_kubeflow(request_, host=server.url)
-    trainer = run.status().steps[1]
-    assert run.new_lines(trainer) == ["epoch 1"]
-    server.logs[TRAINER_POD] = "epoch 1\nepoch 2\ndone"
-    assert run.new_lines(trainer) == ["epoch 2"]
-    assert run.new_lines(run.status().steps[1]) == ["done"]
-
-
-def test_a_log_that_is_not_there_is_no_error_and_is_not_waited_for(
+def test_the_namespace_of_a_server_with_a_single_user_is_its_own(
     kubeflow: ModuleType, request_: SubmitRequest, serve: Any
 ) -> None:
     server = serve({"state": "FAILED", "Trainer": "FAILED"})
-    run = kubeflow.submit_kubeflow(request_, host=server.url)
-    assert run.log_tail(run.status().failed, 20) == []
-    assert len(server.bodies("GET", "/log$")) == 1
+    run = kubeflow.submit_kubeflow(request_, host=server.url, namespace="alice")
+    assert "--namespace kubeflow" in run.status().why
+    assert "alice" in run.warning
+    assert "alice" in kubeflow.schedule_kubeflow(request_, "0 6 * * *", host=server.url, namespace="alice").warning
+    assert kubeflow.submit_kubeflow(request_, host=server.url).warning is None
 
 
 def test_what_passes_is_asked_again(kubeflow: ModuleType, request_: SubmitRequest, serve: Any) -> None:
@@ -348,6 +316,8 @@ def test_a_run_is_cancelled_by_its_id(kubeflow: ModuleType, request_: SubmitRequ
     run = kubeflow.submit_kubeflow(request_, host=server.url)
     kubeflow.cancel_kubeflow(run.id, host=server.url)
     assert run.status().state is RunState.CANCELLED
+    with pytest.raises(InfeedError, match="run-0 has ended"):
+        kubeflow.cancel_kubeflow(run.id, host=server.url)
     with pytest.raises(InfeedError, match="nothing does not exist"):
         kubeflow.cancel_kubeflow("nothing", host=server.url)
 

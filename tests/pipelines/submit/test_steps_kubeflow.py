@@ -8,26 +8,21 @@ import pytest
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job.compiled import Task
 from infeed.pipelines.submit.run import Step
-from infeed.pipelines.submit.steps import kubeflow_steps, pods
+from infeed.pipelines.submit.steps import kubeflow_steps
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=timezone.utc)
 NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def task(name: str, state: str | None, child: str | None = None, **fields: object) -> SimpleNamespace:
+def task(name: str | None, state: str | None, child: str | None = None, **fields: object) -> SimpleNamespace:
     """What kfp makes of a `V2beta1PipelineTaskDetail`."""
     children = [SimpleNamespace(pod_name=child, task_id=None)] if child else None
     given = {"start_time": NOON, "end_time": NOON + timedelta(seconds=30), "error": None, **fields}
     return SimpleNamespace(display_name=name, state=state, child_tasks=children, **given)
 
 
-def planned(path: tuple[str, ...], retries: int | None = None) -> Task:
-    spec = {} if retries is None else {"retryPolicy": {"maxRetryCount": retries}}
-    return Task(path, path[-1], spec, component={}, executor={"container": {}})
-
-
 def step(*tasks: SimpleNamespace) -> Step:
-    [found] = kubeflow_steps([planned(("Trainer",))], tasks)
+    [found] = kubeflow_steps([Task(("Trainer",), "Trainer", {}, component={}, executor={"container": {}})], tasks)
     return found
 
 
@@ -56,33 +51,20 @@ def test_then_it_is_in_the_state_of_its_node(own: str | None, state: NodeState) 
 def test_a_driver_that_fails_is_the_failure_of_its_step() -> None:
     found = step(task("Trainer-driver", "FAILED", "taxi-1-99"), task("Trainer", None))
     assert found.state is NodeState.FAILED
-    assert [pod.rpartition("-")[0] for pod in found.jobs] == ["taxi-1-system-container-driver"]
+    assert found.jobs == ()  # the pod of a driver is no child of it
 
 
-@pytest.mark.parametrize(
-    ("path", "pod"),
-    [
-        (("print-op",), "tutorial-control-flows-gbjpn-system-container-impl-1647980155"),
-        (("exit-handler-1", "fail-op"), "tutorial-control-flows-gbjpn-system-container-impl-2018360503"),
-    ],
-)
-def test_pods_have_the_names_that_they_have_in_a_cluster(path: tuple[str, ...], pod: str) -> None:
-    """As listed in https://github.com/kubeflow/pipelines/issues/10036."""
-    assert pods(planned(path), "tutorial-control-flows-gbjpn") == (pod,)
-
-
-def test_a_step_that_may_be_retried_has_a_pod_for_each_attempt() -> None:
-    assert pods(planned(("Trainer",), retries=2), "taxi-x7k2p") == (
-        "taxi-x7k2p-retry-system-container-impl-2339449575",
-        "taxi-x7k2p-retry-system-container-impl-4017358570",
-        "taxi-x7k2p-retry-system-container-impl-125201225",
+def test_the_pods_end_with_the_children_of_the_step_and_of_its_executor() -> None:
+    later = {"start_time": NOON + timedelta(minutes=1)}
+    found = step(
+        task("Trainer", "RUNNING", "taxi-1-5"),
+        task("executor", "RUNNING", "taxi-1-6", start_time=NOON + timedelta(seconds=1)),
+        task("executor", "RUNNING", "taxi-1-7", **later),  # of another step
+        task("executor", "FAILED", "taxi-1-8"),
+        task(None, None),
     )
-
-
-def test_the_run_is_named_by_the_children_of_any_node() -> None:
-    found = step(task("root", "RUNNING", "taxi-x7k2p-4"), task("Trainer", "RUNNING"))
-    assert found.jobs == ("taxi-x7k2p-system-container-impl-2579989228",)
-    assert step(task("Trainer", "RUNNING")).jobs == ()
+    assert found.jobs == ("taxi-1-6", "taxi-1-5")
+    assert step(task("Trainer", "PENDING", "taxi-1-5")).jobs == ()
 
 
 def test_an_error_is_told_where_the_server_has_one() -> None:

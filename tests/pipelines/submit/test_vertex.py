@@ -35,12 +35,6 @@ def vertex() -> ModuleType:
 
 
 @pytest.fixture
-def logging(monkeypatch: pytest.MonkeyPatch) -> Callable[[VertexServer], None]:
-    """Has Cloud Logging answer where this server does."""
-    return lambda server: monkeypatch.setattr("infeed.pipelines.submit.steps.LOGGING", server.url)
-
-
-@pytest.fixture
 def serve() -> Iterator[Callable[..., VertexServer]]:
     from stand_in import serving
     from vertex_server import VertexServer
@@ -126,40 +120,13 @@ def test_a_run_is_followed_to_its_end(submit: Any, serve: Any) -> None:
     assert seen[-1].steps[1].seconds == 90.5
 
 
-def test_a_failure_names_the_step_its_error_and_its_log(submit: Any, serve: Any, logging: Any) -> None:
+def test_a_failure_names_the_step_its_error_and_its_log(submit: Any, serve: Any) -> None:
     server = serve({"state": "FAILED", "error": "The DAG failed", "Trainer": ("FAILED", "exited with status 1")})
-    server.logs["102"] = "\n".join([*["epoch"] * 50, "ValueError: no data"])
-    logging(server)
-    run = submit(server)
-    status = run.status()
+    status = submit(server).status()
     assert (status.state, status.error) == (RunState.FAILED, "The DAG failed")
     assert (status.failed.name, status.failed.error) == ("Trainer", "exited with status 1")
     assert "console.cloud.google.com/logs/query" in status.failed.log
     assert "resource.labels.job_id%3D%22102%22" in status.failed.log
-    assert run.log_tail(status.failed, 20) == [*["epoch"] * 19, "ValueError: no data"]
-
-
-def test_what_a_step_writes_is_read_once(submit: Any, serve: Any, logging: Any) -> None:
-    server = serve({"state": "RUNNING", "Trainer": "RUNNING"})
-    server.logs["101"] = "epoch 1\nepoch 2"
-    logging(server)
-    run = submit(server)
-    trainer = run.status().steps[1]
-    assert run.new_lines(trainer) == ["epoch 1", "epoch 2"]
-    server.logs["101"] += "\nepoch 3"
-    assert run.new_lines(trainer) == ["epoch 3"]
-    assert run.new_lines(trainer) == []
-
-
-def test_logs_that_may_not_be_read_are_a_warning(submit: Any, serve: Any, logging: Any) -> None:
-    from vertex_server import error
-
-    server = serve({"state": "RUNNING", "Trainer": "RUNNING"})
-    server.fail("POST", "entries", error(403, "PERMISSION_DENIED", "no logs for you"))
-    logging(server)
-    run = submit(server)
-    assert run.new_lines(run.status().steps[1]) == ()
-    assert "roles/logging.viewer: 403" in run.warning
 
 
 def test_a_cancelled_run_has_ended(submit: Any, serve: Any) -> None:

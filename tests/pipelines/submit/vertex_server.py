@@ -27,7 +27,6 @@ class VertexServer(StandIn):
     def __init__(self, frames: Sequence[Frame] = (), *, port: int = 0) -> None:
         self.frames = list(frames)
         self._jobs: dict[str, dict[str, Any]] = {}
-        self.logs: dict[str, str] = {}
         self.experiments: dict[str, list[str]] = {}
         self._asked_for: dict[str, int] = {}
         super().__init__(port)
@@ -47,8 +46,6 @@ class VertexServer(StandIn):
         if asked.method == "POST" and asked.path.endswith(":cancel"):
             name = asked.path.removeprefix("/v1/").removesuffix(":cancel")
             return Answer({}) if name in self._jobs else error(404, "NOT_FOUND", f"{name} does not exist.")
-        if asked.path == "/v2/entries:list":
-            return self._entries(asked.body)
         name = asked.path.removeprefix("/v1/")
         if asked.method == "GET" and name in self._jobs:
             return self._get(name)
@@ -72,19 +69,6 @@ class VertexServer(StandIn):
             return error(400, "INVALID_ARGUMENT", refusal)
         self._jobs[name] = {**asked.body, "name": name, "state": "PIPELINE_STATE_PENDING"}
         return Answer(self._jobs[name])
-
-    def _entries(self, body: dict[str, Any]) -> Answer:
-        """As much of Cloud Logging: one entry a second for each line of `logs`."""
-        assert body["resourceNames"] == ["projects/p"]
-        wanted = re.fullmatch(
-            r'resource.type="ml_job" AND resource.labels.job_id="(\d+)"(?: AND timestamp>"(.+)")?', body["filter"]
-        )
-        assert wanted is not None
-        lines = enumerate(self.logs.get(wanted[1], "").splitlines())
-        entries = [{"timestamp": f"2025-03-01T12:00:{second:02}Z", "textPayload": line} for second, line in lines]
-        entries = [entry for entry in entries if entry["timestamp"] > (wanted[2] or "")]
-        ordered = entries[::-1] if body["orderBy"] == "timestamp desc" else entries
-        return Answer({"entries": ordered[: body["pageSize"]]} if ordered else {})
 
     def _create_context(self, asked: Asked) -> Answer:
         name = asked.query["contextId"]
