@@ -122,6 +122,7 @@ NO_PATHS = {
         "--image",
         "--keep",
         "--keys",
+        "--kfp",
         "--map-batches",
         "--map-examples",
         "--label",
