@@ -113,7 +113,10 @@ def _evaluate(batch: pa.RecordBatch, text: str) -> pa.Array:
 
 
 def _call(batch: pa.RecordBatch, text: str) -> pa.Array:
-    kept = _load(text, "filter")(batch)
+    function = _load(text, "filter")
+    if not batch.num_rows:  # a list of no values would have the type null
+        return pa.array([], pa.bool_())
+    kept = function(batch)
     if isinstance(kept, pa.ChunkedArray):
         return kept.combine_chunks()
     try:

@@ -67,6 +67,16 @@ def test_a_function_of_the_users(tmp_path: Path) -> None:
     assert passes(BATCH, f"{tmp_path}/mine.py:keep").to_pylist() == [True, False, False, True]
 
 
+@pytest.mark.parametrize("answer", ["[True] * len(b)", "[b['fare'][0].is_valid] * len(b)", "[1 / len(b) > 0] * len(b)"])
+def test_a_function_is_not_asked_about_no_rows(answer: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"def keep(b):\n    return {answer}\n")
+    kept = passes(BATCH.slice(0, 0), f"{tmp_path}/mine.py:keep")
+    assert (len(kept), kept.type) == (0, pa.bool_())
+    assert passes(BATCH, f"{tmp_path}/mine.py:keep").to_pylist() == [True] * 4
+    with pytest.raises(InfeedError, match="there is no file"):
+        passes(BATCH.slice(0, 0), f"{tmp_path}/other.py:keep")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -224,6 +224,12 @@ def test_a_filter_keeps_what_passes_and_counts_the_rest(job: MakeJob, read_split
     assert (manifest.rows_read, manifest.filtered) == (300, 122)
 
 
+def test_a_filter_function_may_return_a_list(job: MakeJob, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def keep(b):\n    return [row >= 120 for row in b['row'].to_pylist()]\n")
+    one = job(table(), many_shards(filter=f"{tmp_path}/mine.py:keep"))
+    assert ingest.ingest(table().tasks, one).filtered == 120
+
+
 def test_chosen_columns_are_written_whatever_the_filter_uses(job: MakeJob, read_split: ReadSplit) -> None:
     one = job(table(), many_shards(filter="row < 3", columns=("text",), shuffle_seed=None), Buckets((("train", 1),)))
     manifest = ingest.ingest(table().tasks, one)
