@@ -6,6 +6,7 @@ starts again first deletes the job of its earlier attempt.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -20,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from infeed.components.errors import InfeedError, required
+from infeed.components.kubeflow.missing_machines import explain, job_names
 from infeed.components.kubeflow.training_job import APIS, INDEX_ANNOTATION, NODE, Api, Place, TrainingJob
 
 _POLL = 2.0  # seconds between two looks at the job
+_SILENCE = 20.0  # seconds without all pods until the step says why, and until it looks again
 _PATIENCE = 300.0  # seconds without an answer of the API server, which may restart
 _GONE = 300.0  # seconds until an earlier job and its pods are deleted
 _TAIL = 50  # lines of the log of a failed machine
@@ -40,14 +43,10 @@ def run(options: TrainingJob, name: str, make: Callable[[Place], Mapping[str, An
     cluster = _Cluster.connect()
     job = _Job(cluster, APIS[options.kind], cluster.place(options, name))
     _log.info("training on %s machines: %s %s in %s", options.machines, job.api.kind, name, job.place.namespace)
-    with _stopped_by_sigterm():
-        try:
-            job.delete()
-            job.ask("create", make(job.place))
-            _Follower(job, options.timeout).follow()
-        finally:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not stop the deletion
-            job.delete(wait=False)
+    with _stopped_by_sigterm(), _deleted_at_the_end(job):
+        job.delete()
+        job.ask("create", make(job.place))
+        _Follower(job, options.machines, options.timeout).follow()
 
 
 @contextmanager
@@ -58,6 +57,26 @@ def _stopped_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _deleted_at_the_end(job: _Job) -> Iterator[None]:
+    """Delete the job. If the body fails and the deletion is refused, raise the error of the body alone."""
+    failed: BaseException | None = None
+    try:
+        yield
+    except BaseException as error:
+        failed = error
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not stop the deletion
+        try:
+            job.delete(wait=False)
+        except InfeedError as error:
+            if failed is None:
+                raise
+            if str(error) != str(failed):
+                _log.warning("cannot delete %s %s: %s", job.api.kind, job.place.name, error.what)
 
 
 @dataclass(frozen=True)
@@ -104,7 +123,7 @@ class _Cluster:
                 if missing and error.status == 404:
                     return None
                 if error.status not in (429, 500, 502, 503, 504) or time.monotonic() > until:
-                    raise _refused(error, what) from error
+                    raise _refused(error, what) from None  # which has the message of the client's error
             except required("urllib3").exceptions.HTTPError as error:
                 if time.monotonic() > until:
                     do = "check the network of the cluster"
@@ -152,6 +171,20 @@ class _Job:
         )
         return sorted(found.items, key=_number)
 
+    def events(self) -> list[Any] | None:
+        """Return the warnings about the job and its Job; None if the cluster refuses."""
+        list_events = self.cluster.client.CoreV1Api().list_namespaced_event
+        found: list[Any] = []
+        for name in job_names(self.place):
+            select = f"involvedObject.name={name},type=Warning"
+            try:
+                found += self.cluster.ask(
+                    functools.partial(list_events, self.place.namespace, field_selector=select), "list events"
+                ).items
+            except InfeedError:  # the Role may not include events
+                return None
+        return found
+
     def log_lines(self, pod: str, **options: Any) -> list[str]:
         """Return lines of the log of a pod. Empty if the pod is gone, or its container has not started."""
         api, bad_request = self.cluster.client.CoreV1Api(), 400
@@ -182,11 +215,14 @@ class _Follower:
     """Prints what happens to a job until the job ends."""
 
     job: _Job
+    machines: int
     timeout: int | None
     _restarts: int = 0
     _states: dict[int, str] = field(default_factory=dict)
     _last: str = ""  # time of the last line of the chief
     _looked: float = field(default_factory=time.monotonic)
+    _missing: str = ""  # why machines are missing
+    _explain_at: float = field(default_factory=lambda: time.monotonic() + _SILENCE)
     _lines: deque[str] = field(default_factory=lambda: deque(maxlen=4 * _TAIL))
 
     def follow(self) -> None:
@@ -196,8 +232,8 @@ class _Follower:
             found = self.job.get()
             if found is None:
                 raise self._failed("was deleted", "start the step again")
-            status = found.get("status", {})
-            self._report(status, self.job.pods())
+            status, pods = found.get("status", {}), self.job.pods()
+            self._report(status, pods)
             true = {one["type"]: one for one in status.get("conditions", ()) if one["status"] == "True"}
             if self.job.api.completed in true:
                 return
@@ -205,12 +241,14 @@ class _Follower:
                 told = InfeedError.told_in("\n".join(self._lines))
                 do = told.do if told else "read the log above; the next attempt resumes from the checkpoint"
                 raise self._failed(f"failed: {told.what if told else true['Failed'].get('message', '')}", do)
+            self._report_missing(found, len(pods))
             if time.monotonic() > until:
                 raise self._failed(f"took longer than {self.timeout} s", "raise deploy.training.timeout")
             time.sleep(_POLL)
 
     def _failed(self, what: str, do: str) -> InfeedError:
         states = "".join(f"; {_of_machine(found)}" for found in self._states.items())
+        states += f"; {self._missing}" if self._missing else ""
         where = f"{self.job.api.kind} {self.job.place.name} in {self.job.place.namespace}"
         return InfeedError(f"the training job {what}{states}", where=where, do=do)
 
@@ -230,6 +268,21 @@ class _Follower:
                 for line in self.job.log_lines(pod.metadata.name, tail_lines=_TAIL):
                     self._lines.append(line)
                     print(f"machine {number}: {line}", flush=True)
+
+    def _report_missing(self, found: Mapping[str, Any], there: int) -> None:
+        """Print why machines have no pod for some seconds, and again if the reason changes."""
+        now = time.monotonic()
+        if there >= self.machines:
+            self._missing = ""
+        elif now < self._explain_at:
+            return
+        else:
+            why = f"{there} of {self.machines} machines have a pod: "
+            why += explain(self.job.api, self.job.place, found, self.job.events())
+            if why != self._missing:
+                _log.warning("%s", why)
+            self._missing = why
+        self._explain_at = now + _SILENCE
 
     def _print_chief(self, pod: str) -> None:
         """Print the new lines of the chief: those with a later time than the last one, also after a restart."""

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,20 +32,43 @@ class Cluster(stand_in.Cluster):
         super().__init__(check=check)
         self.asked: list[str] = []
         self.failing: dict[str, list[Answer]] = {}
+        self.warnings: Mapping[str, list[str]] | None = None  # of the objects; None refuses to list events
+        self.refuses_pods = False
+        self.suspended = False
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
         self.asked.append(f"{method} {path}")
         if self.failing.get(method):
             return self.failing[method].pop(0)
+        if path.endswith("/events"):
+            return self.events(query["fieldSelector"])
+        if self.refuses_pods and path.endswith("/pods"):
+            return 200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}
         if path.endswith("/pods/the-step"):
             spec = {"serviceAccountName": "runner", "containers": [{"name": "main"}]}
             return 200, {"metadata": {"name": "the-step", "uid": "1-2-3"}, "spec": spec}
-        return super().answer(method, path, query, body)
+        code, found = super().answer(method, path, query, body)
+        if self.suspended and method == "GET" and found.get("kind") == "JobSet":
+            suspended = {"type": "Suspended", "status": "True", "message": "jobset is suspended"}
+            found = {**found, "status": {"conditions": [suspended]}}
+        return code, found
+
+    def events(self, selector: str) -> Answer:
+        if self.warnings is None:
+            return 403, {"message": "cannot list resource events"}
+        name = selector.removeprefix("involvedObject.name=").removesuffix(",type=Warning")
+        made = {"metadata": {"name": "e"}, "involvedObject": {"name": name}, "reason": "FailedCreate"}
+        items = [
+            {**made, "message": message, "lastTimestamp": f"2026-11-27T17:10:{second:02}Z"}
+            for second, message in enumerate(self.warnings.get(name, []))
+        ]
+        return 200, {"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": items}
 
 
 @pytest.fixture
 def cluster(check_kubernetes: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(cluster_job, "_POLL", 0.05)
+    monkeypatch.setattr(cluster_job, "_SILENCE", 0.2)
     with serving(found := Cluster(check_kubernetes)) as kubeconfig:
         monkeypatch.setenv("KUBECONFIG", kubeconfig)
         yield found
@@ -105,6 +129,66 @@ def test_a_job_that_takes_too_long_is_deleted(cluster: Cluster) -> None:
     with pytest.raises(InfeedError, match="longer than 1 s"):
         run("time.sleep(60)", timeout=1)
     assert cluster.jobs == {}
+
+
+FORBIDDEN = [
+    'Error creating: pods "infeed-a1-node-0-0-" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot',
+    'Error creating: pods "infeed-a1-node-0-0-" is forbidden: error looking up service account team/trainer',
+    'Error creating: pods "infeed-a1-node-0-0-" is forbidden: exceeded quota: team, requested: nvidia.com/gpu=1',
+]
+
+
+@pytest.mark.parametrize("message", FORBIDDEN)
+def test_machines_that_kubernetes_refuses_are_told(
+    message: str, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.refuses_pods, cluster.warnings = True, {"infeed-a1-node-0": ["an older one", message]}
+    with pytest.raises(InfeedError, match=r"longer than 1 s.*0 of 2 machines") as error:
+        run("time.sleep(60)", timeout=1)
+    command = "kubectl describe --namespace rehearsal jobset/infeed-a1 job/infeed-a1-node-0"
+    for told in (error.value.what, caplog.text):
+        assert f"FailedCreate: {message}; see: {command}" in told
+    assert caplog.text.count("0 of 2") == 1  # the step repeats no reason
+
+
+def test_a_suspended_job_says_so(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.refuses_pods, cluster.suspended, cluster.warnings = True, True, {}
+    with pytest.raises(InfeedError, match="longer than 1 s"):
+        run("time.sleep(60)", timeout=1)
+    assert "Suspended: jobset is suspended; see: kubectl describe" in caplog.text
+
+
+def test_a_role_without_events_leaves_the_command(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.refuses_pods = True
+    with pytest.raises(InfeedError, match="longer than 1 s"):
+        run("time.sleep(60)", timeout=1, kind="trainjob", runtime="plain", restarts=None)
+    assert "may not list events; see: kubectl describe" in caplog.text
+    assert "trainjob/infeed-a1 jobset/infeed-a1 job/infeed-a1-node-0" in caplog.text
+
+
+def test_machines_that_are_there_again_are_not_explained() -> None:
+    no_job: Any = None  # which is not asked
+    follower = cluster_job._Follower(no_job, 2, None, _missing="1 of 2 machines have a pod", _explain_at=0.0)
+    follower._report_missing({}, 2)
+    assert follower._missing == ""
+    follower._report_missing({}, 1)  # a restart has some seconds
+    assert follower._missing == ""
+
+
+def test_a_refused_deletion_does_not_hide_the_error(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    refused = (403, {"message": "cannot delete resource jobsets"})
+    cluster.failing = {"DELETE": [refused, refused]}
+    with pytest.raises(InfeedError, match="cannot delete") as error:
+        run("pass")
+    printed = "".join(traceback.format_exception(error.value))
+    assert (printed.count("cannot delete resource"), "ApiException" in printed, caplog.records) == (1, False, [])
+    cluster.failing = {"DELETE": [(200, {}), refused], "POST": [(422, {"message": "no such field"})]}
+    with pytest.raises(InfeedError, match="no such field"):
+        run("pass")
+    assert "cannot delete resource jobsets" in caplog.text
+    cluster.failing = {"DELETE": [(200, {}), refused]}
+    with pytest.raises(InfeedError, match="cannot delete"):
+        run("pass")
 
 
 def test_a_step_that_is_stopped_deletes_the_job(cluster: Cluster) -> None:

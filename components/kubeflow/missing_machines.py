@@ -1,0 +1,48 @@
+"""Explains why machines of a training job have no pod: the job is suspended, or Kubernetes refuses the pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from infeed.components.kubeflow.training_job import NODE, Api, Place
+
+
+def job_names(place: Place) -> tuple[str, ...]:
+    """Return the names of the objects that make pods: the JobSet or TrainJob, and the Job of the machines."""
+    return place.name, f"{place.name}-{NODE}-0"
+
+
+def explain(api: Api, place: Place, found: Mapping[str, Any], events: Iterable[Any] | None) -> str:
+    """Return why machines are missing, and the command that shows more.
+
+    `found` is the object of the job. `events` are the warnings about `job_names`; None if the step may not list them.
+    """
+    conditions = (one for one in found.get("status", {}).get("conditions", ()) if one["status"] == "True")
+    reasons = [f"{one['type']}: {one.get('message', '')}" for one in conditions]
+    if events is None:
+        reasons.append("the step may not list events")
+    else:
+        reasons += _newest(events, found.get("metadata", {}).get("creationTimestamp"))
+    return f"{'; '.join(reasons) or 'the cluster gives no reason'}; see: {_describe(api, place)}"
+
+
+def _newest(events: Iterable[Any], created: str | None) -> list[str]:
+    """Return the newest warning about each object. Older ones may be about the job of an earlier attempt."""
+    begin = datetime.fromisoformat(created.replace("Z", "+00:00")) if created else None
+    newest: dict[str, str] = {}
+    for event in sorted((each for each in events if _time(each)), key=_time):
+        if begin is None or _time(event) >= begin:
+            newest[event.involved_object.name] = f"{event.reason}: {event.message}"
+    return list(newest.values())
+
+
+def _time(event: Any) -> Any:
+    return event.last_timestamp or event.event_time
+
+
+def _describe(api: Api, place: Place) -> str:
+    job_set, job = job_names(place)
+    objects = " ".join(f"{kind}/{job_set}" for kind in dict.fromkeys((api.kind.lower(), "jobset")))
+    return f"kubectl describe --namespace {place.namespace} {objects} job/{job}"
