@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from infeed.components.errors import InfeedError, required
-from infeed.components.kubeflow.missing_machines import explain, job_names
+from infeed.components.kubeflow.missing_machines import explain, is_news, job_names
 from infeed.components.kubeflow.training_job import APIS, INDEX_ANNOTATION, NODE, Api, Place, TrainingJob
 
 _POLL = 2.0  # seconds between two looks at the job
@@ -243,7 +243,9 @@ class _Follower:
                 raise self._failed(f"failed: {told.what if told else true['Failed'].get('message', '')}", do)
             self._report_missing(found, len(pods))
             if time.monotonic() > until:
-                raise self._failed(f"took longer than {self.timeout} s", "raise deploy.training.timeout")
+                do = "raise deploy.training.timeout"
+                do = f"remove the cause, or {do}" if self._missing else do
+                raise self._failed(f"took longer than {self.timeout} s", do)
             time.sleep(_POLL)
 
     def _failed(self, what: str, do: str) -> InfeedError:
@@ -279,7 +281,7 @@ class _Follower:
         else:
             why = f"{there} of {self.machines} machines have a pod: "
             why += explain(self.job.api, self.job.place, found, self.job.events())
-            if why != self._missing:
+            if is_news(why, self._missing):
                 _log.warning("%s", why)
             self._missing = why
         self._explain_at = now + _SILENCE

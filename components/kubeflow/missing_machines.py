@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from infeed.components.kubeflow.training_job import NODE, Api, Place
+
+_POD = re.compile(r'pods "[^"]*"')
 
 
 def job_names(place: Place) -> tuple[str, ...]:
@@ -26,6 +29,11 @@ def explain(api: Api, place: Place, found: Mapping[str, Any], events: Iterable[A
     else:
         reasons += _newest(events, found.get("metadata", {}).get("creationTimestamp"))
     return f"{'; '.join(reasons) or 'the cluster gives no reason'}; see: {_describe(api, place)}"
+
+
+def is_news(why: str, before: str) -> bool:
+    """Report whether an explanation differs from one before in more than the name of a pod, which is new each time."""
+    return _POD.sub("", why) != _POD.sub("", before)
 
 
 def _newest(events: Iterable[Any], created: str | None) -> list[str]:

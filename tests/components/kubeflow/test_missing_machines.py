@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.kubeflow.missing_machines import explain
+from infeed.components.kubeflow.missing_machines import explain, is_news
 from infeed.components.kubeflow.training_job import APIS, Place
 
 PLACE = Place("infeed-a1", "team")
@@ -47,3 +47,10 @@ def test_conditions_that_hold_come_first() -> None:
         "Suspended: jobset is suspended; FailedCreate: quota; "
         "see: kubectl describe --namespace team jobset/infeed-a1 job/infeed-a1-node-0"
     )
+
+
+def test_the_name_of_a_pod_is_no_news() -> None:
+    told = 'FailedCreate: Error creating: pods "infeed-a1-node-0-{}" is forbidden: {}'
+    assert not is_news(told.format("0-x7k2p", "quota"), told.format("1-abcde", "quota"))
+    assert is_news(told.format("0-x7k2p", "quota"), told.format("0-x7k2p", "PodSecurity"))
+    assert is_news(told.format("0-x7k2p", "quota"), "")
