@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from infeed.components.dataset import example_types
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.json_lines import finite
 from infeed.components.example_gen.sources.json_rows import JsonNumber
-from infeed.components.example_gen.sources.jsonl import finite
 from infeed.components.example_gen.sources.kinds import convert
 from infeed.components.example_gen.sources.numbers import not_a_number
 

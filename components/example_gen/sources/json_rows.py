@@ -13,7 +13,8 @@ from typing import Any
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.inputs import BadRow
 from infeed.components.example_gen.sources import streams
-from infeed.components.example_gen.sources.jsonl import JsonlOptions, blocks_of, parse_line
+from infeed.components.example_gen.sources.json_lines import parse_line
+from infeed.components.example_gen.sources.jsonl import JsonlOptions, blocks_of
 from infeed.components.example_gen.sources.kinds import MismatchError
 from infeed.components.example_gen.sources.streams import Span, TextBlock
 
