@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -14,7 +15,7 @@ from rich.table import Table
 from infeed.components import user_code
 from infeed.components.dataset import files
 from infeed.components.dataset.input_profile import pipeline_rate
-from infeed.components.dataset.manifest import Manifest, Split
+from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.reading import first_examples, open_dataset
 from infeed.components.dataset.records import is_gzip
 from infeed.components.errors import InfeedError, naming_extras, required
@@ -105,15 +106,16 @@ def command(
     options = _options(batch_size, given)
     if label and not model:
         raise InfeedError("a label without a model", where="--label", do="add --model, or leave the option out")
-    echo(f"measuring for about {seconds:g} seconds", err=True)
-    with quiet(os.devnull), naming_extras():
+    with os.fdopen(os.dup(2), "w") as stderr, quiet(os.devnull), naming_extras():
         step = _step_rate(model, label) if model else None
         if ":" in dataset and "://" not in dataset and not files.exists(dataset):
             if against:
                 raise InfeedError("a function names no files", where="--against", do="leave the option out")
-            found = _measure_function(dataset, seconds, step)
+            measure = partial(_measure_function, dataset, _load_function(dataset))
         else:
-            found = _measure_files(_Measurable.open(dataset, split), options, seconds, against, step)
+            measure = partial(_measure_files, _Measurable.open(dataset, split), options, against)
+        print(f"measuring for about {seconds:g} seconds", file=stderr, flush=True)
+        found = measure(seconds=seconds, step=step)
     _show(found, as_json)
 
 
@@ -154,20 +156,25 @@ def _step_rate(named: str, label: str | None) -> _StepRate:
     return rate
 
 
-def _measure_function(name: str, seconds: float, step: _StepRate | None) -> _Measurement:
+def _load_function(name: str) -> Any:
+    """Return the tf.data.Dataset that a function returns."""
     import tensorflow as tf
-
-    from infeed.components.feed import measure
 
     batches = user_code.load(name, "DATASET")()
     if not isinstance(batches, tf.data.Dataset):
         raise InfeedError(f"the function returned {type(batches).__name__}", where=name, do="return a tf.data.Dataset")
+    return batches
+
+
+def _measure_function(name: str, batches: Any, *, seconds: float, step: _StepRate | None) -> _Measurement:
+    from infeed.components.feed import measure
+
     rate = step(next(iter(batches)), seconds) if step else None
     return _Measurement(measure.measure(measure.dataset_cuts(batches), seconds=seconds), name, step=rate)
 
 
 def _measure_files(
-    split: _Measurable, options: FeedOptions, seconds: float, against: str | None, step: _StepRate | None
+    split: _Measurable, options: FeedOptions, against: str | None, *, seconds: float, step: _StepRate | None
 ) -> _Measurement:
     from infeed.components.feed import measure
     from infeed.components.feed.trials import try_changes
@@ -227,20 +234,16 @@ class _Measurable:
             do = "write one with infeed ingest, or name a function"
             raise InfeedError("not a TFRecord dataset", where=path, do=do)
         root, manifest = opened
+        if split and split not in manifest.splits:
+            do = f"choose one of {', '.join(manifest.splits)}"
+            raise InfeedError(f"no split {split!r}", where=root, do=do)
         return cls(root, manifest, split or next(iter(manifest.splits)))
-
-    @property
-    def split(self) -> Split:
-        if self.name not in self.manifest.splits:
-            do = f"choose one of {', '.join(self.manifest.splits)}"
-            raise InfeedError(f"no split {self.name!r}", where=self.root, do=do)
-        return self.manifest.splits[self.name]
 
     @property
     def shards(self) -> list[ShardFile]:
         return [
             ShardFile(files.join(self.root, one.file), one.records, one.bytes, one.crc32c, self.name)
-            for one in self.split.shards
+            for one in self.manifest.splits[self.name].shards
             if one.records
         ]
 

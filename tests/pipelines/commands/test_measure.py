@@ -96,6 +96,11 @@ def made():
     assert found["step_examples_per_second"] > found["examples_per_second"]
 
 
+def test_a_wrong_split_is_an_error_before_the_measurement(file, capfd):
+    done = CliRunner().invoke(main, ["measure", file, "--split", "nowhere"])
+    assert (done.exit_code, "'nowhere'" in done.output, capfd.readouterr().err) == (2, True, "")
+
+
 def test_a_label_without_a_model_is_an_error(file):
     done = CliRunner().invoke(main, ["measure", file, "--label", "x"])
     assert (done.exit_code, "--label" in done.output) == (2, True)
