@@ -74,9 +74,6 @@ def watch(connection: socket.socket) -> dict[str, Any]:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
-        # As Python opens them: those of the server know whether its own files can seek.
-        sys.stdout = os.fdopen(1, "w", closefd=False)
-        sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
         return order
     for stream in streams:
         os.close(stream)

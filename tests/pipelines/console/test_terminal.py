@@ -93,6 +93,23 @@ def test_a_cell_of_a_notebook_gets_lines_and_no_live_table(
     assert console.file.getvalue().count("Trainer") == 2  # type: ignore[attr-defined]
 
 
+_INTO_A_PIPE = """
+import os, sys
+from infeed.pipelines.console.terminal import escape_unencodable
+os.dup2(os.open(sys.argv[1], os.O_CREAT | os.O_RDWR), 1)
+sys.stdout = os.fdopen(1, "w", encoding="ascii", closefd=False)  # a stream that can seek
+os.dup2(2, 1)
+escape_unencodable()
+print("größe")
+"""
+
+
+def test_a_stdout_that_became_a_pipe_escapes_what_it_lacks(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _INTO_A_PIPE, str(tmp_path / "file")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "gr\\xf6\\xdfe\n")
+
+
 def test_long_facts_are_wrapped_between_words_in_a_pipe() -> None:
     console = Terminal(file=io.StringIO())
     path = "/a-folder/" + "x" * 150
