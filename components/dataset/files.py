@@ -23,7 +23,7 @@ import shutil
 import stat as stat_module
 import tempfile
 import uuid
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -51,6 +51,7 @@ _DEEPEST = 100  # depth of a copied folder
 # User and password, which may contain slashes, before the host. Digits after a colon are a port.
 _PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/:@\[]*:(?!\d+(?:/|$))\S*@", re.IGNORECASE)
 _EITHER = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{32}")  # the hidden name of a file that `open_output` writes
 _log = logging.getLogger(__name__)
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -269,7 +270,7 @@ def _failed_writes(path: str) -> Iterator[None]:
 def _renamed(system: fs.FileSystem, inner: str, path: str) -> Iterator[pa.NativeFile]:
     """Write to a hidden name in the same folder, and rename the file at the end."""
     # The dot hides the unfinished file from globs, and the random part separates concurrent attempts.
-    unfinished = posixpath.join(posixpath.dirname(inner), f".{name(inner)}.{uuid.uuid4().hex}")
+    unfinished = posixpath.join(posixpath.dirname(inner), f".{name(inner)}.{uuid.uuid4().hex}")  # see _UNFINISHED
     try:
         with _permission_errors(path, _NOT_THERE):
             system.create_dir(posixpath.dirname(inner), recursive=True)
@@ -282,6 +283,19 @@ def _renamed(system: fs.FileSystem, inner: str, path: str) -> Iterator[pa.Native
         with suppress(OSError):
             system.delete_file(unfinished)
         raise
+
+
+def remove_unfinished(paths: Iterable[str]) -> None:
+    """Remove what writers of these files left when they were killed. A failed removal is logged."""
+    paths = set(paths)
+    for folder in {posixpath.dirname(path) for path in paths}:
+        if _is_object_store(store_of(folder)[0]):
+            continue  # an upload that ends early leaves no object
+        with logged_failures(folder):
+            for file in list_files(folder):
+                found = _UNFINISHED.fullmatch(name(file.path))
+                if found and join(folder, found[1]) in paths:
+                    remove(file.path)
 
 
 @contextmanager

@@ -293,8 +293,26 @@ def _compress(framed: Iterable[pa.LargeBinaryArray], level: int | None) -> Itera
         return
     library: Any = zlib if level >= _FIRST_ZLIB_LEVEL else isal_zlib
     compressor = library.compressobj(level=level, wbits=_GZIP_WINDOW)
-    yield from (compressor.compress(chunk) for chunk in _chunks(framed))
+    yield from (compressor.compress(piece) for piece in _pieces(framed))
     yield compressor.flush()
+
+
+def _pieces(arrays: Iterable[pa.LargeBinaryArray]) -> Iterator[memoryview]:
+    """Yield the bytes of arrays in pieces of `_CHUNK` bytes; the last may be shorter. Each overwrites the one before.
+
+    The output of isal depends on how its input is divided, which must not depend on how records arrive.
+    """
+    buffer, filled = memoryview(bytearray(_CHUNK)), 0
+    for array in arrays:
+        data = data_of(array).cast("B")
+        while size := min(len(data), _CHUNK - filled):
+            buffer[filled : filled + size], data = data[:size], data[size:]
+            filled += size
+            if filled == _CHUNK:
+                yield buffer
+                filled = 0
+        del array, data  # free memory before the next array is made
+    yield buffer[:filled]
 
 
 def _chunks(arrays: Iterable[pa.LargeBinaryArray]) -> Iterator[bytes]:

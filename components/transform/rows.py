@@ -121,6 +121,7 @@ def materialise(
         return TableStatistics()
     task = WithSetUp(partial(_write_shard, described=described), load)
     found: TableStatistics = engine.reduce(task, wanted, operator.add)
+    files.remove_unfinished(shard.path for shard in wanted if shard.path)  # of lost workers
     return found
 
 

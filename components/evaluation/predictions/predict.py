@@ -109,6 +109,7 @@ def write_predictions(
         for number, path in enumerate(engine.map(write, items), finished + 1):
             _log.info("predictions: %s, file %d of %d", path, number, len(paths))
             progress_file.write(number)
+    files.remove_unfinished(paths)  # of lost workers, whose files others wrote
     files.remove(progress_file.path)
     return paths
 
@@ -261,10 +262,7 @@ def _clear(output: str, paths: Sequence[str]) -> None:
     if strange:
         what = f"the folder for predictions holds another file, {files.relative(strange[0], output)}"
         raise InfeedError(what, where=output, do="give an empty folder, or the output folder of the same predictions")
-    unfinished = tuple(f".{files.name(path)}." for path in paths)  # as `files.open_output` calls them
-    for path in there:
-        if files.name(path).startswith(unfinished):
-            files.remove(path)
+    files.remove_unfinished(paths)
 
 
 Write = Callable[[str, Iterable[Answer]], None]

@@ -58,6 +58,23 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+def test_what_a_killed_writer_left_is_removed_and_other_hidden_files_stay(tmp_path: Path) -> None:
+    program = f"""
+import os, signal
+from infeed.components.dataset import files
+with files.open_output({str(tmp_path / "a.gz")!r}) as file:
+    file.write(b"half of it")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", program])
+    [left] = os.listdir(tmp_path)
+    assert left.startswith(".a.gz.")
+    others = [".a.gz", ".a.gz.part", f".b.gz.{'0' * 32}", "a.gz"]
+    touch(tmp_path, *others)
+    files.remove_unfinished([f"{tmp_path}/a.gz", f"{tmp_path}/none/a.gz"])
+    assert sorted(os.listdir(tmp_path)) == others
+
+
 def test_remove_takes_files_folders_and_nothing(tmp_path: Path) -> None:
     touch(tmp_path, "file", "folder/file")
     for name in ("file", "folder", "never was"):

@@ -64,6 +64,19 @@ def test_the_same_records_make_the_same_file(tmp_path: Path) -> None:
     assert Path(first).read_bytes() == Path(second).read_bytes()
 
 
+def test_the_bytes_of_a_file_do_not_depend_on_how_its_records_arrive(tmp_path: Path, level: int | None) -> None:
+    random = np.random.default_rng(0)
+    payloads = [b"%d,%f" % (number, value) for number, value in enumerate(random.normal(size=20_000))]
+    payloads[700] = bytes(random.integers(0, 9, 1_500_000, np.uint8))  # longer than a piece
+    whole = framed(payloads)
+    for name, size in (("whole", len(whole)), ("some", 1_000), ("odd", 77)):
+        some = [whole.slice(start, size) for start in range(0, len(whole), size)]
+        records.write_records(f"{tmp_path}/{name}", some, gzip_level=level)
+    written = {Path(f"{tmp_path}/{name}").read_bytes() for name in ("whole", "some", "odd")}
+    assert len(written) == 1
+    assert list(records.read_records(f"{tmp_path}/odd")) == payloads
+
+
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     def breaks() -> Iterator[pa.LargeBinaryArray]:
         yield framed(PAYLOADS)

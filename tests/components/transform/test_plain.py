@@ -40,6 +40,8 @@ def test_features_and_a_function_make_one_graph_and_rows(dataset: str, tmp_path:
         return {"fare": tft.scale_to_0_1(tf.cast(columns["fare"], tf.float32))}
 
     graph, rows = str(tmp_path / "graph"), tmp_path / "rows"
+    (rows / "Split-train").mkdir(parents=True)  # with what a lost worker leaves
+    (rows / "Split-train" / f".transformed_examples-00000-of-00001.gz.{'0a1b' * 8}").touch()
     transform(dataset, schema_of(dataset), [Label("tipped")], scaled, graph, str(rows))
     output = tft.TFTransformOutput(graph)
     assert set(output.transformed_feature_spec()) == {"fare", "tipped"}

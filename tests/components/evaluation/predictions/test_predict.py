@@ -15,7 +15,7 @@ from infeed.components.dataset.decode import decode_example
 from infeed.components.dataset.records import read_records
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.options import PredictOptions
-from infeed.components.evaluation.predictions.predict import _filler, predict, write_predictions
+from infeed.components.evaluation.predictions.predict import ProgressFile, _filler, predict, write_predictions
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -140,10 +140,25 @@ def test_written_again_all_files_are_the_same(dataset: str, model: str, tmp_path
 def test_what_a_killed_run_has_left_is_gone_after_the_next(dataset: str, model: str, tmp_path: Path) -> None:
     folder = tmp_path / "Split-eval"
     folder.mkdir()
-    (folder / ".predictions-00000-of-00001.parquet.0a1b").write_bytes(b"half of it")
+    (folder / f".predictions-00000-of-00001.parquet.{'0a1b' * 8}").write_bytes(b"half of it")
     (folder / ".mine").touch()
     write_predictions(dataset, model, str(tmp_path), PredictOptions(splits=("eval",)))
     assert sorted(path.name for path in folder.iterdir()) == [".mine", "predictions-00000-of-00001.parquet"]
+
+
+def test_what_a_lost_worker_leaves_is_gone_when_the_predictions_are_complete(
+    dataset: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, write = tmp_path / "Split-eval" / f".predictions-00000-of-00001.parquet.{'0a1b' * 8}", ProgressFile.write
+
+    def write_beside(progress_file: ProgressFile, finished: int) -> None:
+        left.parent.mkdir(exist_ok=True)
+        left.write_bytes(b"half of it")
+        write(progress_file, finished)
+
+    monkeypatch.setattr(ProgressFile, "write", write_beside)
+    write_predictions(dataset, model, str(tmp_path), PredictOptions(splits=("eval",)))
+    assert [path.name for path in left.parent.iterdir()] == ["predictions-00000-of-00001.parquet"]
 
 
 def test_finished_files_of_an_unfinished_run_stay_unless_the_examples_changed(
