@@ -48,6 +48,7 @@ from infeed.components.evaluation.model_report.scores import Scores, read_scores
 from infeed.components.evaluation.models import EvaluatedModel
 from infeed.components.evaluation.pairs import BeyondError
 from infeed.components.evaluation.predictions.batches import BYTES
+from infeed.components.evaluation.predictions.raw_columns import check_dataset
 from infeed.components.evaluation.slices import SliceKey
 from infeed.components.seams import tfma as tfma_seam
 from infeed.components.units import significant
@@ -119,6 +120,9 @@ def evaluate(
     """
     if reason := tfma_seam.EVALUATION.available():
         raise BeyondError(reason)
+    for is_baseline, model in models.items():
+        for root in roots:
+            check_dataset(model, root, is_baseline=is_baseline)
     evaluation = _evaluation(eval_config, roots, models, report)
     try:
         plan_of(evaluation.config)

@@ -34,6 +34,7 @@ from infeed.components.unique_names import UniqueNames
 # tf.Examples take `examples`.
 _RESERVED = frozenset([*keyword.kwlist, "self", "examples"])
 _LONGEST = 200  # characters of an argument's name
+_KINDS = {tf.int64: "int", tf.float32: "float", tf.string: "bytes"}  # of a tf.Example
 
 
 class ServingModel:
@@ -65,7 +66,10 @@ class ServingModel:
             signatures["transform_features"] = transform_features.get_concrete_function()
         tf.saved_model.save(self._held(), path, signatures=signatures)
         # For clients that check their data before they load the model.
-        described = {"columns": sorted(self._spec), "source_options": self._options.source_options}
+        parsed = self._graph.raw_spec if self._graph.transforms else self._spec
+        types = {name: _KINDS[spec.dtype] for name, spec in sorted(parsed.items())}
+        columns = {"columns": sorted(self._spec), "types": types}
+        described = {**columns, "source_options": self._options.source_options}
         files.write_bytes(files.join(path, names.RAW_COLUMNS), json.dumps(described).encode())
 
     def _held(self) -> tf.Module:

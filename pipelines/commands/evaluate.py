@@ -11,6 +11,8 @@ from typing import Any
 import click
 
 from infeed.components.evaluation.model_report.options import HTML
+from infeed.components.evaluation.predictions.raw_columns import check_dataset
+from infeed.components.evaluation.predictions.saved_model import model_folder
 from infeed.components.kubeflow.ui import write_shown
 from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
@@ -61,6 +63,9 @@ def command(
     The exit code is 3 if the model is not good enough to be blessed.
     """
     check_new(output, overwrite)
+    for is_baseline, path in ((False, model), (True, baseline)):
+        if path:  # before TensorFlow, which takes seconds to import
+            check_dataset(model_folder(path), dataset, is_baseline=is_baseline)
     config = config_of(project, overrides, may_ask=not as_json)
     with with_log(os.devnull) as console:
         with show_step(console, "Evaluator", silent=as_json):

@@ -14,7 +14,8 @@ from infeed.components.dataset.encode import encode_examples
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
-from infeed.components.evaluation.predictions.saved_model import Arrays, RawColumns, SavedModel, Signature, model_folder
+from infeed.components.evaluation.predictions.raw_columns import RawColumns
+from infeed.components.evaluation.predictions.saved_model import Arrays, SavedModel, Signature, model_folder
 from infeed.pipelines.predict.inputs import IMAGE, Batch, are_datasets, examples, open_tables, pictures, rows
 from infeed.pipelines.predict.output import (
     Answer,
@@ -72,7 +73,7 @@ def write_table(
     `on_remark` is called with each prediction that has an error or a note.
     """
     check_output(output, overwrite)
-    call, batches = _question(model_path, inputs, settings)
+    call, batches = _question(model_path, inputs, settings, columns)
     outputs = (call if isinstance(call, Signature) else call.raw).outputs
 
     def watched() -> Answered:
@@ -112,8 +113,10 @@ def write(
     return write_predictions(inputs, model_path, output, options, processes=processes)
 
 
-def _question(model_path: str, inputs: Sequence[str], settings: Mapping[str, Any]) -> tuple[Call, Iterator[Batch]]:
-    """Return the signature to call, and the batches of inputs."""
+def _question(
+    model_path: str, inputs: Sequence[str], settings: Mapping[str, Any], written: Columns | None = None
+) -> tuple[Call, Iterator[Batch]]:
+    """Return the signature to call, and the batches of inputs. `written` columns are checked before the model loads."""
     folder = model_folder(model_path)  # before TensorFlow, which takes seconds to load
     missing = next((path for path in inputs if not files.exists(path)), None)
     if missing is not None:
@@ -127,6 +130,9 @@ def _question(model_path: str, inputs: Sequence[str], settings: Mapping[str, Any
         if known and set(known.columns) != {IMAGE}
         else None
     )
+    for table in tables or ():
+        if written:
+            written.of(table.names, table.path)
     both = RawSignature.of(SavedModel.load(folder))
     specs = both.raw.inputs
     if set(specs) == {IMAGE}:

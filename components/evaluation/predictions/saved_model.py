@@ -6,7 +6,6 @@ A signature takes serialized tf.Examples or separate features. `features_of` con
 from __future__ import annotations
 
 import importlib
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components.dataset import files, names
+from infeed.components.dataset import files
 from infeed.components.dataset.example_types import item_counts
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import Batch, KnownColumn
@@ -129,23 +128,6 @@ class SavedModel:
         first = next(iter(specs.values()))  # TFX takes a single string argument as serialized examples
         is_of_examples = len(specs) == 1 and first.dtype.name == "string" and first.shape.rank in (None, 1)
         return Signature(name, self.where, arguments, inputs, outputs, not known and is_of_examples, function)
-
-
-@dataclass(frozen=True)
-class RawColumns:
-    """The raw columns of a model that infeed's Trainer exported, readable without TensorFlow."""
-
-    columns: tuple[str, ...]
-    source_options: Mapping[str, Mapping[str, Any]]  # options of the training files, by format
-
-    @classmethod
-    def of(cls, folder: str) -> RawColumns | None:
-        """Return the columns of the model in a folder, or None if another exporter wrote it."""
-        path = files.join(folder, names.RAW_COLUMNS)
-        if not files.exists(path):
-            return None
-        described = json.loads(files.read_bytes(path))
-        return cls(tuple(described["columns"]), described["source_options"])
 
 
 def model_folder(path: str) -> str:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.evaluation.predictions.saved_model import RawColumns
+from infeed.components.evaluation.predictions.raw_columns import RawColumns
 from infeed.components.trainer.options import TrainOptions
 
 pytestmark = pytest.mark.tfx
@@ -64,7 +64,9 @@ def test_the_answers_are_those_of_the_model(exported):
 
 
 def test_the_model_names_its_columns_and_the_options_of_the_files_that_it_learned_from(exported):
-    assert RawColumns.of(str(exported[0])) == RawColumns(("word", "x"), {"csv": {"delimiter": ";"}})
+    assert RawColumns.of(str(exported[0])) == RawColumns(
+        ("word", "x"), {"csv": {"delimiter": ";"}}, {"word": "bytes", "x": "float"}
+    )
 
 
 class Counted(keras.layers.Layer):

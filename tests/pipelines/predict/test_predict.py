@@ -26,7 +26,8 @@ from PIL import Image
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.errors import InfeedError
-from infeed.pipelines.predict.predict import RawSignature, predict
+from infeed.pipelines.predict.output import Columns
+from infeed.pipelines.predict.predict import RawSignature, predict, write_table
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -314,6 +315,10 @@ def test_a_missing_column_is_reported_before_the_model_is_loaded(of_table: Path,
     with pytest.raises(InfeedError, match="the model needs the columns 'n', 'word'"):
         asked(tmp_path, tmp_path / "t.csv")
     (tmp_path / "t.csv").write_text("x;n;word\n1;2;a\n")
+    with pytest.raises(InfeedError, match="there is no column 'id'"):
+        write_table(
+            str(tmp_path), [str(tmp_path / "t.csv")], {}, Columns(("id",)), str(tmp_path / "out.csv"), False, print
+        )
     with pytest.raises(InfeedError, match="the model cannot be loaded"):
         asked(tmp_path, tmp_path / "t.csv")
 

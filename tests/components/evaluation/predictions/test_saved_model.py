@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.evaluation.predictions.saved_model import RawColumns, RefusedBatchError, SavedModel, model_folder
+from infeed.components.evaluation.predictions.saved_model import RefusedBatchError, SavedModel, model_folder
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -80,10 +80,6 @@ def test_the_model_of_a_run_is_the_newest_that_it_pushed(tmp_path: Path) -> None
         model_folder(str(tmp_path))
     (tmp_path / "serving" / "9" / "saved_model.pb").touch()
     assert model_folder(str(tmp_path)) == f"{tmp_path}/serving/9"
-
-
-def test_the_raw_columns_of_a_model_of_another_exporter_are_unknown(tmp_path: Path) -> None:
-    assert RawColumns.of(str(tmp_path)) is None
 
 
 def test_of_an_operation_that_nobody_here_knows_the_extra_is_named(

@@ -1,0 +1,63 @@
+"""The raw columns of a model that infeed's Trainer exported, readable without TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from infeed.components.dataset import files, names
+from infeed.components.dataset.manifest import ColumnType, Manifest
+from infeed.components.errors import InfeedError
+
+_OTHER_ROOT = "pipelines of other data need another root (--root)"
+
+
+@dataclass(frozen=True)
+class RawColumns:
+    """The columns of the training data that a model reads, and how their files were read."""
+
+    columns: tuple[str, ...]  # of a prediction
+    source_options: Mapping[str, Mapping[str, Any]]  # options of the training files, by format
+    types: Mapping[str, ColumnType] = field(default_factory=dict)  # of all columns that an evaluation parses
+
+    @classmethod
+    def of(cls, folder: str) -> RawColumns | None:
+        """Return the columns of the model in a folder, or None if another exporter wrote it."""
+        path = files.join(folder, names.RAW_COLUMNS)
+        if not files.exists(path):
+            return None
+        described = json.loads(files.read_bytes(path))
+        return cls(tuple(described["columns"]), described["source_options"], described.get("types", {}))
+
+    def check_dataset(self, root: str, *, is_baseline: bool = False) -> None:
+        """Raise InfeedError if a column of a dataset of ingest has another type than in training."""
+        if not files.exists(files.join(root, names.MANIFEST)):
+            return
+        manifest = Manifest.read(root)
+        found = {one.name: one.type for one in manifest.schema}
+        wrong = {name: kind for name, kind in self.types.items() if found.get(name, kind) != kind}
+        if wrong:
+            name, *others = wrong
+            more = f"; types differ in {', '.join(map(repr, others))} as well" if others else ""
+            called, other = ("the baseline model", f"; {_OTHER_ROOT}") if is_baseline else ("the model", "")
+            what = f"column {name!r} is {found[name]}, but {called} reads {wrong[name]}{more}"
+            raise InfeedError(what, where=root, do=self._remedy(manifest.source.kind, wrong) + other)
+
+    def _remedy(self, kind: str, wrong: Mapping[str, ColumnType]) -> str:
+        if kind != "csv":
+            columns = ", ".join(f"{name} as {one}" for name, one in wrong.items())
+            return f"write {columns} in the source files, and ingest them again"
+        trained = self.source_options.get(kind, {})
+        options = {**trained, "types": {**trained.get("types", {}), **wrong}}
+        texts = {name: one if isinstance(one, str) else json.dumps(one) for name, one in options.items()}
+        flags = " ".join(f"--set {shlex.quote(f'{name}={text}')}" for name, text in texts.items())
+        return f"read the source files as in training: infeed ingest SOURCE DATASET {flags}"
+
+
+def check_dataset(model: str, root: str, *, is_baseline: bool = False) -> None:
+    """Check the dataset at `root` as `RawColumns.check_dataset` does, if infeed's Trainer exported the model."""
+    if known := RawColumns.of(model):
+        known.check_dataset(root, is_baseline=is_baseline)
