@@ -174,10 +174,16 @@ def _remark(complaints: Console, prediction: Prediction) -> None:
 def _in_words(value: Any) -> str:
     """Describe nested values, of the pixels of a picture for example: their shape, and the most frequent values."""
     if not (isinstance(value, list) and value and isinstance(value[0], list)):
-        return str(value)
+        return f"[{', '.join(map(_shortest, value))}]" if isinstance(value, list) else _shortest(value)
     array = np.array(value)
     values, counts = np.unique(array, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:_MOST_VALUES]
     shares = [f"{values[place]} in {percent(counts[place] / array.size)}" for place in order]
     more = [f"{len(values) - len(order):,} more"] if len(values) > len(order) else []
     return f"{' x '.join(map(str, array.shape))}: {', '.join([*shares, *more])}"
+
+
+def _shortest(value: Any) -> str:
+    """Return a value as text; a number of 32 bits without the digits of its conversion to 64 bits."""
+    is_short = isinstance(value, float) and np.float32(value) == value
+    return str(np.float32(value) if is_short else value)
