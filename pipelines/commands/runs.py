@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,10 +17,12 @@ from infeed.components.units import percent, seconds
 from infeed.pipelines.commands.options import root_option
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.terminal import Terminal, echo
-from infeed.pipelines.local.history import PastRun, find_root, is_running, read_runs
+from infeed.pipelines.local.history import PastRun, find_root, find_roots, is_running, read_runs
 
 _STYLES = {"pushed": "green", "running": "bold yellow", "not blessed": "bold red"}
 _NONE, _DIGITS = "-", 8
+_COLUMNS = ("run", "started", "took", "status", "score", "rows", "data", "waited")
+_FEWEST, _WIDEST = 5, 1_000  # columns that every table has, and characters to measure it in
 
 
 @click.command(name="runs", cls=Command, examples=("infeed runs", "infeed runs --root runs/taxi 3 4"))
@@ -30,45 +32,69 @@ _NONE, _DIGITS = "-", 8
 def command(numbers: tuple[int, ...], root: str | None, as_json: bool) -> None:
     """List the runs of a root with time, status, score and data, or compare the runs A and B.
 
-    A run that finds nothing changed since the last one adds no entry.
+    Without --root, the command lists the runs of all roots in runs/. A run that finds nothing changed since the last
+    one adds no entry.
     """
     if len(numbers) not in (0, 2):
         raise click.UsageError("name two runs to compare, or none to list all")
-    root = find_root(root)
-    runs, running = read_runs(root), is_running(root)
-    status = {run.number: "running" if running and run is runs[0] and not run.ended else run.status for run in runs}
     if numbers:
-        by_number = {run.number: run for run in runs}
-        for number in numbers:
-            if number not in by_number:
-                known = ", ".join(map(str, by_number)) or "none yet"
-                raise InfeedError(f"there is no run {number}", where=root, do=f"name two of the runs: {known}")
-        first, second = (by_number[number] for number in numbers)
-        rows = list(_differences(first, second))
-        if as_json:
-            echo(json.dumps([{"what": what, str(numbers[0]): a, str(numbers[1]): b} for what, a, b in rows], indent=1))
+        _compare(find_root(root), *numbers, as_json=as_json)
+        return
+    found = {one: _with_status(one) for one in find_roots(root)}
+    if as_json:
+        listed = [run.as_json() | {"status": words, "root": one} for one, runs in found.items() for run, words in runs]
+        echo(json.dumps(listed, indent=1))
+        return
+    for one, runs in found.items():
+        if len(found) > 1:
+            echo(f"{one}:")
+        if runs:
+            _show(Terminal(highlight=False), runs)
         else:
-            Terminal(highlight=False).print(_side_by_side(first, second, rows))
-    elif as_json:
-        echo(json.dumps([run.as_json() | {"status": status[run.number]} for run in runs], indent=1))
-    elif runs:
-        Terminal(highlight=False).print(_table(runs, status))
+            echo(f"no run is recorded in {one}: earlier versions of infeed kept no history")
+
+
+def _with_status(root: str) -> list[tuple[PastRun, str]]:
+    runs, running = read_runs(root), is_running(root)
+    return [(run, "running" if running and run is runs[0] and not run.ended else run.status) for run in runs]
+
+
+def _compare(root: str, one: int, other: int, *, as_json: bool) -> None:
+    by_number = {run.number: run for run in read_runs(root)}
+    for number in (one, other):
+        if number not in by_number:
+            known = ", ".join(map(str, by_number)) or "none yet"
+            raise InfeedError(f"there is no run {number}", where=root, do=f"name two of the runs: {known}")
+    first, second = by_number[one], by_number[other]
+    rows = list(_differences(first, second))
+    if as_json:
+        echo(json.dumps([{"what": what, str(one): a, str(other): b} for what, a, b in rows], indent=1))
     else:
-        echo(f"no run is recorded in {root}: earlier versions of infeed kept no history")
+        Terminal(highlight=False).print(_side_by_side(first, second, rows))
 
 
-def _table(runs: list[PastRun], status: Mapping[int, str]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")  # 80 columns suffice
-    for name in ("run", "started", "took", "status", "score", "rows", "data", "waited"):
+def _show(terminal: Terminal, runs: Sequence[tuple[PastRun, str]]) -> None:
+    """Print a table. A narrow terminal has fewer columns, so that no score is cut in two."""
+    wide = terminal.options.update(max_width=_WIDEST)
+    for columns in range(len(_COLUMNS), _FEWEST - 1, -1):
+        table = _table(runs, _COLUMNS[:columns])
+        if terminal.measure(table, options=wide).maximum <= terminal.width:
+            break
+    terminal.print(table)
+
+
+def _table(runs: Sequence[tuple[PastRun, str]], columns: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for name in columns:
         table.add_column(name, overflow="fold", justify="right" if name in ("run", "rows", "waited") else "left")
-    for run in runs:
-        words = status[run.number]
+    for run, words in runs:
         style = _STYLES.get(words, "bold red" if words.endswith("failed") else "")
         rows = f"{sum(run.rows.values()):,}" if run.rows else _NONE
         took = seconds(run.seconds) if run.ended else _NONE
         score = next((f"{name} {value}" for name, value in _scores(run)), _NONE)
-        cells = (str(run.number), _time(run), took, Text(words, style), score)
-        table.add_row(*cells, rows, run.fingerprint[:_DIGITS] or _NONE, _waited(run))
+        data = run.fingerprint[:_DIGITS] or _NONE
+        cells = (str(run.number), _time(run), took, Text(words, style), score, rows, data, _waited(run))
+        table.add_row(*cells[: len(columns)])
     return table
 
 

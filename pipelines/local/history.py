@@ -99,12 +99,18 @@ def forget(run: PastRun, root: str) -> None:
 
 def find_root(given: str | None) -> str:
     """Return the given root, or the only one below `runs/`. Raises InfeedError if there is none, or several."""
-    found = [given] if given else [str(folder) for folder in sorted(Path("runs").glob("*")) if _is_root(folder)]
-    if len(found) > 1:
+    first, *others = found = find_roots(given)
+    if others:
         raise InfeedError(f"runs/ has {len(found)} roots", where="--root", do=f"name one of {', '.join(found)}")
+    return first
+
+
+def find_roots(given: str | None) -> list[str]:
+    """Return the given root, or all below `runs/`, sorted. Raises InfeedError if there is none."""
+    found = [given] if given else [str(folder) for folder in sorted(Path("runs").glob("*")) if _is_root(folder)]
     if not found or not _is_root(Path(found[0])):
         raise InfeedError("no run was made here", where=given or "runs/", do="name the root of a run with --root DIR")
-    return found[0]
+    return found
 
 
 def _is_root(folder: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,24 @@ def test_the_newest_run_without_an_end_runs_while_the_lock_is_held(root: Path) -
         listed = json.loads(infeed("runs", "--json").stdout)
     assert [run["status"] for run in listed] == ["running", "pushed", "pushed"]
     assert listed[1]["outcome"]["metrics"] == {"accuracy": 0.9}
+
+
+def test_the_runs_of_all_roots_are_listed_and_two_of_one_compared(root: Path) -> None:
+    shutil.copytree(root, root.with_name("flowers"))
+    lines = infeed("runs").stdout.splitlines()
+    assert [line for line in lines if line.startswith("runs/")] == ["runs/flowers:", "runs/taxi:"]
+    assert len(lines) == 2 * 5
+    listed = json.loads(infeed("runs", "--json").stdout)
+    assert [run["root"] for run in listed] == ["runs/flowers"] * 3 + ["runs/taxi"] * 3
+    assert "--root" in infeed("runs", "1", "2", code=2).stderr
+
+
+def test_a_narrow_terminal_shows_whole_scores(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "66")
+    lines = infeed("runs").stdout.splitlines()
+    assert len(lines) == 1 + 3
+    assert "accuracy 0.900 ± 0.050" in lines[2]
+    assert "waited" not in lines[0]
 
 
 def test_two_runs_differ_in_settings_by_path(root: Path) -> None:
