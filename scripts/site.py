@@ -31,7 +31,7 @@ _FUNCTIONS = (
     "infeed.pipelines.pipeline.create_pipeline",
 )
 _PLAIN_BLOCK = re.compile(r"^```\n(?=(?:(?!```).*\n)*?\$? ?(?:infeed|make|pip|python) )", re.MULTILINE)
-_MARK = '```text title="Names and options are checked by the tests; not executed there"\n'
+_MARK = '```text title="Example"\n'
 
 
 def on_files(files: Files, config: Any) -> Files:
