@@ -120,8 +120,8 @@ class CudaCopies:
 
     def _views(self, memory: Any, stack: Stack) -> Sequence[Any]:
         dtype = self._torch.from_numpy(np.empty(0, stack.arrays[0].dtype)).dtype
-        views: Sequence[Any] = memory.view(dtype).view(stack.shape).unbind()
-        return views
+        # Autograd takes `data` for tensors of their own: a change of one in place does not concern the others.
+        return [view.data for view in memory.view(dtype).view(stack.shape).unbind()]
 
 
 class JaxCopies:
@@ -135,7 +135,10 @@ class JaxCopies:
         self._jax, self._device = jax, device
         # A `with` statement of the calling thread may set these, and `send` may run in another thread.
         self._default, self._narrow = jax.config.jax_default_device, not jax.config.jax_enable_x64
-        self._is_single = not isinstance(device, jax.sharding.Sharding) or len(device.device_set) == 1
+        sharding = device if isinstance(device, jax.sharding.Sharding) else None
+        self._is_single = sharding is None or len(sharding.device_set) == 1
+        # Over several processes, a copy compares the arrays of all, which must not meet the collectives of a step.
+        self.is_local = sharding is None or sharding.is_fully_addressable
 
     def send(self, batch: Any) -> Any:
         """Begin to copy a batch.

@@ -27,13 +27,17 @@ _CALLS_AHEAD = 2  # calls gathered ahead of use
 _AHEAD = 2  # batches sent to a CUDA device ahead of use
 
 
+def _unchanged(batch: Any) -> Any:
+    return batch
+
+
 @dataclass(frozen=True)
 class Convert:
     """Conversion of batches. With `ahead`, a thread reads and sends as many batches before the loop receives them."""
 
     send: Callable[[Any], Any]
     ahead: int
-    receive: Callable[[Any], Any] = lambda batch: batch
+    receive: Callable[[Any], Any] = _unchanged
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         return map(self.receive, in_background(map(self.send, batches), self.ahead))
@@ -64,11 +68,14 @@ def to_torch(device: Any = None, ahead: int | None = None) -> Convert:
 def to_jax(device: Any = None, ahead: int = 2) -> Convert:
     """Convert batches to arrays on a device or sharding of JAX, sent `ahead` batches in advance.
 
+    With a sharding over several processes, the loop's thread sends the batches.
+
     Raises InfeedError if `ahead` is not a whole number from 0 on.
     """
     jax = required("jax")
     whole_number(ahead, 0, "infeed.load(...).jax, ahead")
-    return Convert(JaxCopies(jax, device).send, ahead)
+    copies = JaxCopies(jax, device)
+    return Convert(copies.send, ahead) if copies.is_local else Convert(_unchanged, ahead, copies.send)
 
 
 def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: str | None) -> tf.data.Dataset:

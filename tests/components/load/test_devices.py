@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from infeed.components.errors import InfeedError
 from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.devices import CudaCopies, JaxCopies, mapped, rebuilt, stacks_of
+from infeed.components.load.frameworks import to_jax
 
 
 def flat(batch: Any) -> list[tuple[str, np.dtype[Any], tuple[int, ...], list[Any]]]:
@@ -108,6 +110,34 @@ def test_a_batch_for_cuda_travels_in_one_copy_for_which_the_loops_stream_waits(r
     assert torch.calls[3:] == ["the loop waits for the copy", "memory is in use on the loop"]
     assert flat(made) == flat(batch)
     mapped(made, lambda tensor, name: pytest.fail(name) if not tensor.is_contiguous() else None)
+
+
+@pytest.mark.frameworks
+def test_a_change_in_place_of_one_tensor_does_not_concern_autograd_of_another():
+    import torch
+
+    fake = FakeTorch()
+    features, _ = CudaCopies(fake, torch.device("cuda")).send(a_batch()).batch
+    weight = torch.ones(3, requires_grad=True)
+    loss = (weight * features["x0"]).sum()
+    features["x1"] += 1
+    features["x2"].mul_(weight)
+    loss.backward()
+    assert weight.grad.tolist() == [0, 5, 10]
+    assert not features["x3"].requires_grad
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("is_local", [True, False])
+def test_over_several_processes_the_loops_thread_sends(monkeypatch, is_local):
+    import jax
+
+    threads = list[str]()
+    monkeypatch.setattr(JaxCopies, "send", lambda self, batch: threads.append(threading.current_thread().name))
+    monkeypatch.setattr(jax.sharding.SingleDeviceSharding, "is_fully_addressable", is_local)
+    list(to_jax(jax.sharding.SingleDeviceSharding(jax.devices()[0]), ahead=2)(iter([1, 2, 3])))
+    assert {one == threading.current_thread().name for one in threads} == {not is_local}
+    assert len(threads) == 3
 
 
 @pytest.mark.frameworks
