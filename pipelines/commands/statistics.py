@@ -122,6 +122,8 @@ def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
     console.print(f"{dataset}, {split}: {counted(rows, 'row')}, {counted(len(figures), 'column')}", soft_wrap=True)
     width = console.width if console.is_terminal else None
     _print(console, columns_table("column", figures, width), html)
+    if any(one.type == "bytes" for one in figures):
+        console.print("For columns of bytes, min, mean and max are lengths.", soft_wrap=True)
 
 
 def _in_order_of_table(dataset: str, columns: Mapping[str, ColumnStatistics]) -> dict[str, ColumnStatistics]:

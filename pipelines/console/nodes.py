@@ -6,6 +6,7 @@ The states are plain data, so the table can appear before TFX is loaded.
 from __future__ import annotations
 
 import contextlib
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +45,7 @@ _LOOKS = {
 }
 _NOT_STARTED = {NodeState.WAITING, NodeState.SKIPPED}
 _STATE_WIDTH = max(len(state.value) for state in NodeState)
+_WIDTH = 120  # characters of a line without a terminal
 _NOTES_FROM = 80  # columns; narrower terminals show no notes
 _SECONDS_OF_PROGRESS = 30.0  # between two lines of progress without a terminal
 _SECONDS_OF_TICK = 1.0
@@ -286,4 +288,9 @@ def _line(node: NodeReport, running: float) -> str:
     seconds = running if is_running else node.seconds
     took = "" if node.state in _NOT_STARTED or (is_running and seconds < 1) else stopwatch(seconds)
     words = ", ".join(filter(None, (node.note, node.progress)))
-    return f"{node.name:<30}  {node.state.value:<{_STATE_WIDTH}}  {f'{took:<8}  {words}' if words else took}".rstrip()
+    facts = f"{node.name:<30}  {node.state.value:<{_STATE_WIDTH}}  {took:<8}"
+    if not words:
+        return facts.rstrip()
+    indent = " " * (len(facts) + 2)
+    wrapped = textwrap.wrap(words, _WIDTH - len(indent), break_long_words=False, break_on_hyphens=False)
+    return facts + "  " + f"\n{indent}".join(wrapped)

@@ -42,7 +42,8 @@ def run(*arguments: str) -> Result:
 def test_a_row_for_each_column_of_the_split_to_train_on(data: str) -> None:
     result = run(data)
     assert result.exit_code == 0
-    first, head, age, city = (line.rstrip() for line in result.output.splitlines())
+    first, head, age, city, last = (line.rstrip() for line in result.output.splitlines())
+    assert "lengths" in last
     assert first == f"{data}, train: 4 rows, 2 columns"
     assert head.split() == [
         *("column", "type", "missing", "zeros", "distinct", "min", "median", "mean", "std", "max", "most", "frequent")

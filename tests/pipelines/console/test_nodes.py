@@ -162,6 +162,15 @@ def test_off_a_terminal_progress_is_told_twice_a_minute_and_at_the_end() -> None
     ]
 
 
+def test_off_a_terminal_long_results_are_wrapped_between_words() -> None:
+    console, words = screen(terminal=False), ", ".join(f"metric_{place} 0.1234" for place in range(12))
+    LineView(console, Clock())([NodeReport("Trainer", NodeState.DONE, 35.9, note=words)])
+    first, *others = lines(console)
+    assert first.startswith("Trainer  ")
+    assert max(len(line) for line in [first, *others]) <= 120
+    assert " ".join([first.split(maxsplit=4)[4], *(line.strip() for line in others)]) == words
+
+
 def test_off_a_terminal_nodes_that_report_nothing_have_lines_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infeed.pipelines.console.nodes._SECONDS_OF_PROGRESS", 0.01)
     monkeypatch.setattr("infeed.pipelines.console.nodes._SECONDS_OF_TICK", 0.01)
