@@ -191,12 +191,16 @@ def _caution(scores: Scores, report: ModelReport) -> str:
 
 
 def _naming_rare_class(scores: Scores, matrix: Matrix, report: ModelReport) -> Scores:
-    """Return the scores, whose caution names the class with few rows if all rows together are not few."""
-    rows = {one: count for one, count in _rows_of(matrix).items() if one != _UNKNOWN}
-    if not rows or judged(report) == "accuracy" or scores.groups or scores.rows < _FEW_ROWS or not scores.caution:
+    """Return the scores, whose caution names the class with few rows if all rows together are not few.
+
+    AUC and means of classes depend on the rarest class, and recall, precision and F1 on the class that is scored.
+    """
+    rows, name = {one: count for one, count in _rows_of(matrix).items() if one != _UNKNOWN}, judged(report)
+    if not rows or name == "accuracy" or scores.groups or scores.rows < _FEW_ROWS or not scores.caution:
         return scores
-    rarest = min(rows, key=lambda one: rows[one]) if report.scored_class is None else report.scored_class
-    if rows.get(rarest, 0) >= _FEW_ROWS:
+    of_all = report.scored_class is None or name == "auc"
+    rarest = min(rows, key=lambda one: rows[one]) if of_all else report.scored_class
+    if rarest is None or rows.get(rarest, 0) * len(rows) * 2 >= scores.rows:  # as many as half of an even share
         return scores
     sample = _sample(scores, report)
     rare = f"{counted(round(rows.get(rarest, 0)), f'{scores.split} row')} of class {report.name_of(rarest)!r}"

@@ -137,8 +137,18 @@ def test_recall_has_no_guess_and_no_doubt() -> None:
     assert unproven(scores_of({"recall": 0.0}, MATRIX, report), report) == ""
 
 
-def test_a_caution_names_the_class_with_few_rows() -> None:
-    """1,530 rows are many, and 30 of the class that is judged are not."""
+@pytest.mark.parametrize(
+    ("metric", "rows", "caution"),
+    [
+        ("auc", (1_500, 30), "30 test rows of class 'yes' are few"),
+        ("auc", (30, 1_500), "30 test rows of class 'no' are few"),
+        ("recall", (19_800, 200), "200 test rows of class 'yes' are few"),  # more than 100, and the interval is wide
+        ("recall", (30, 1_500), ""),  # of 'yes'
+        ("auc", (80, 120), "200 test rows are few"),  # no class is rare
+        ("accuracy", (180, 20), "200 test rows do not tell this model from always 'no'"),
+    ],
+)
+def test_a_caution_names_the_class_with_few_rows(metric: str, rows: tuple[int, int], caution: str) -> None:
     from tensorflow_model_analysis.proto import metrics_for_slice_pb2
 
     from infeed.components.evaluation.model_report.scores import read_scores
@@ -150,14 +160,15 @@ def test_a_caution_names_the_class_with_few_rows() -> None:
         entry.key.name = name
         return entry.value
 
-    add("example_count").double_value.value = 1_530
-    add("auc").double_value.value = 0.7
+    add("example_count").double_value.value = sum(rows)
+    add(metric).double_value.value = 0.7 if metric != "accuracy" else 0.9
     cells = add("confusion_matrix").multi_class_confusion_matrix_at_thresholds.matrices.add().entries
-    for actual, predicted, rows in ((0, 0, 1_500), (1, 0, 20), (1, 1, 10)):
-        cells.add(actual_class_id=actual, predicted_class_id=predicted, num_weighted_examples=rows)
-    found = read_scores(record, judged_by("auc", 1), "test")
+    no, yes = rows
+    for actual, predicted, count in ((0, 0, no), (1, 0, round(yes * 0.3)), (1, 1, yes - round(yes * 0.3))):
+        cells.add(actual_class_id=actual, predicted_class_id=predicted, num_weighted_examples=count)
+    found = read_scores(record, judged_by(metric, 1), "test")
     assert found is not None
-    assert found.caution == "30 test rows of class 'yes' are few: score it on more rows"
+    assert found.caution.partition(":")[0] == caution
 
 
 def rows_of_groups(groups: int, spread: float, seed: int = 1) -> tuple[Any, Any, Any]:
