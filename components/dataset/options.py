@@ -10,7 +10,7 @@ from infeed.components.annotations import Count, Positive, Range, Tagged
 from infeed.components.checks import as_tuples, at_least, check_fields, refused, require
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.spans import Spans
-from infeed.components.dataset.splits import ByLabel, SplitBy
+from infeed.components.dataset.splits import ByLabel, ByRecord, SplitBy
 
 Compression = Literal["gzip", "none"]
 Compat = Literal["none", "tfx"]
@@ -103,9 +103,9 @@ class IngestOptions:
         if self.columns is not None:
             named_once = 0 < len(self.columns) == len(set(self.columns))
             require(named_once, self, "columns", "use one or more distinct names, or None for all")
-        if self.shuffle_seed is None and any(self.strata):
-            what = "shuffle_seed is None, but rows of a label are divided at random"
-            raise refused(self, "shuffle_seed", "set a shuffle_seed, or leave out ByLabel and balance", what)
+        if self.shuffle_seed is None and (self.divides_later or any(self.strata)):
+            what = "shuffle_seed is None, but exact shares and balance change the order of the rows"
+            raise refused(self, "shuffle_seed", "set a shuffle_seed, or leave out ByLabel, exact and balance", what)
 
     def written(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the columns to write, of an input with columns of these names."""
@@ -114,6 +114,11 @@ class IngestOptions:
     @property
     def gzip_level(self) -> int | None:
         return self.level if self.compression == "gzip" else None
+
+    @property
+    def divides_later(self) -> bool:
+        """Whether rows are assigned to splits after all of them are counted."""
+        return isinstance(self.split_by, ByLabel) or (isinstance(self.split_by, ByRecord) and self.split_by.exact)
 
     @property
     def strata(self) -> tuple[str | None, str | None]:

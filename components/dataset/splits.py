@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -70,9 +70,16 @@ class Buckets:
 
 @dataclass(frozen=True)
 class ByRecord:
-    """Split by the hash of a salt and the record. Another salt divides differently, and an empty one as TFX."""
+    """Split by the hash of a salt and the record. Another salt divides differently, and an empty one as TFX.
+
+    Attributes:
+      salt: text added to the hash.
+      exact: give each split exactly its share, for tables of at most some thousand rows. The rows are ordered by the
+        hash and then divided, so most of them are in the split of the hash. Equal records are in one split.
+    """
 
     salt: str
+    exact: bool = False
     how: Literal["record"] = field(default="record", kw_only=True)
 
 
@@ -179,6 +186,21 @@ def assign_by_record(
     TFX hashes records that have an empty list for a null. The split follows these bytes even if other bytes are
     written. `examples` is the result of `encode_examples(batch, empty_lists=empty_lists)`.
     """
+    return assign_splits(_record_keys(batch, examples, empty_lists=empty_lists, salt=salt), buckets)
+
+
+def record_ranks(
+    batch: pa.RecordBatch, examples: pa.LargeBinaryArray, buckets: Buckets, *, empty_lists: bool, salt: str = ""
+) -> list[bytes]:
+    """Return 40 bytes for each row: its bucket, which `assign_by_record` assigns to a split, then its hash."""
+    keys = list(_record_keys(batch, examples, empty_lists=empty_lists, salt=salt))
+    numbers = _bucket_numbers(keys, buckets).astype(">u8")
+    return [number.tobytes() + hashlib.sha256(key).digest() for number, key in zip(numbers, keys, strict=True)]
+
+
+def _record_keys(
+    batch: pa.RecordBatch, examples: pa.LargeBinaryArray, *, empty_lists: bool, salt: str
+) -> Iterator[bytes]:
     keys = values_of(examples)
     before = salt.encode()
     missing = [column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns if column.null_count]
@@ -187,7 +209,7 @@ def assign_by_record(
         rows = pa.array(np.flatnonzero(has_null))
         others = values_of(encode_examples(batch.take(rows), empty_lists=True))
         keys = (next(others) if instead else key for instead, key in zip(has_null.tolist(), keys, strict=True))
-    return assign_splits((before + bytes(key) for key in keys) if before else keys, buckets)
+    return (before + bytes(key) for key in keys) if before else iter(keys)
 
 
 def assign_by_feature(batch: pa.RecordBatch, feature: str, buckets: Buckets) -> Numbers:
@@ -210,14 +232,19 @@ def assign_splits(keys: Iterable[bytes], buckets: Buckets) -> npt.NDArray[np.int
     The sha256 of the key as a big-endian integer, modulo the number of buckets, selects the split. For deterministic
     tf.Example bytes, the result equals that of TFX's ExampleGen.
     """
+    limits = np.cumsum([share for _, share in buckets.shares])
+    return np.searchsorted(limits, _bucket_numbers(keys, buckets), side="right")
+
+
+def _bucket_numbers(keys: Iterable[bytes], buckets: Buckets) -> Numbers:
     sha256 = hashlib.sha256
     digests = b"".join([sha256(key).digest() for key in keys])
     words = np.frombuffer(digests, ">u4").reshape(-1, 256 // _WORD_BITS).astype(np.uint64)  # most significant first
-    limits = np.cumsum([share for _, share in buckets.shares])
+    total = np.uint64(sum(share for _, share in buckets.shares))
     remainders = np.zeros(len(words), np.uint64)
     for word in words.T:  # long division, all keys at once
-        remainders = ((remainders << np.uint64(_WORD_BITS)) + word) % np.uint64(limits[-1])
-    return np.searchsorted(limits, remainders.astype(np.int64), side="right")
+        remainders = ((remainders << np.uint64(_WORD_BITS)) + word) % total
+    return remainders.astype(np.int64)
 
 
 def column_of(batch: pa.RecordBatch, name: str, where: str) -> pa.Array:

@@ -13,6 +13,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -148,7 +149,7 @@ def no_rows(place: str) -> InfeedError:
 
 def limited(tasks: Iterable[SpilledTask], options: IngestOptions) -> Iterator[SpilledTask]:
     """Yield the tasks with each label in memory only once. Raise InfeedError if there are too many labels or spills."""
-    if not any(options.strata):
+    if not (options.divides_later or any(options.strata)):
         yield from tasks
         return
     where, count, strata = label_columns(options.strata), 0, dict[Stratum, Stratum]()
@@ -166,8 +167,8 @@ def _plan_splits(
     spills: Spills, splits: Sequence[str], buckets: Buckets | None, options: IngestOptions
 ) -> tuple[dict[str, Spills], Balanced]:
     by_split = {split: spills.of_split(split) for split in splits}
-    if buckets is not None and isinstance(options.split_by, ByLabel):
-        for split, divided in divide_by_label(spills.of_split(None), buckets).items():
+    if buckets is not None and options.divides_later:
+        for split, divided in divide(spills.of_split(None), buckets, options).items():
             by_split[split] = Spills.joined([by_split[split], divided]) if len(by_split[split]) else divided
     balanced = Balanced()
     if options.balance is not None:
@@ -175,6 +176,27 @@ def _plan_splits(
             by_split[split], counts = balance_labels(by_split[split], options.balance)
             balanced += counts
     return by_split, balanced
+
+
+def divide(spills: Spills, buckets: Buckets, options: IngestOptions) -> dict[str, Spills]:
+    """Divide the spills between the splits, so that each has exactly its share of all rows, or of each label."""
+    by_label = isinstance(options.split_by, ByLabel)
+    return divide_by_label(spills, buckets) if by_label else divide_by_rank(spills, buckets)
+
+
+def divide_by_rank(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
+    """Divide the records in the order of their ranks; earlier splits are rounded up. Equal ranks stay together."""
+    numbers, ranks = spills.labels(0)
+    # Rows of files that name their split have no rank.
+    order = np.array(sorted(range(len(ranks)), key=lambda number: cast(bytes, ranks[number] or b"")), np.int64)
+    counts = np.zeros(len(ranks), np.int64)
+    np.add.at(counts, numbers, spills.records)
+    before = np.empty_like(counts)
+    before[order] = np.cumsum(counts[order]) - counts[order]
+    shares = np.cumsum([share for _, share in buckets.shares])
+    limits = -(-counts.sum() * shares // shares[-1])
+    of_spill = np.searchsorted(limits, before, side="right")[numbers]
+    return {split: spills.take(np.flatnonzero(of_spill == number)) for number, split in enumerate(buckets.names)}
 
 
 def divide_by_label(spills: Spills, buckets: Buckets) -> dict[str, Spills]:

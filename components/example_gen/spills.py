@@ -85,24 +85,36 @@ def process_batch(
         written = choose_columns(batch, options)
         examples = encode_examples(written, empty_lists=options.compat == "tfx")
     rows: RowsBySplit = {split: np.arange(len(examples))}
-    if split is None and buckets is not None and not isinstance(options.split_by, ByLabel):
-        rule = options.split_by or ByRecord("")
+    rule, ranks = options.split_by or ByRecord(""), None
+    if split is None and buckets is not None and options.divides_later:
+        if isinstance(rule, ByRecord):
+            empty_lists = options.compat == "tfx"
+            ranks = splits.record_ranks(written, examples, buckets, empty_lists=empty_lists, salt=rule.salt)
+    elif split is None and buckets is not None:
         if buckets.feature is not None:
             assigned = splits.assign_by_feature(batch, buckets.feature, buckets)
         elif isinstance(rule, ByRecord):
             empty_lists = options.compat == "tfx"
             assigned = splits.assign_by_record(written, examples, buckets, empty_lists=empty_lists, salt=rule.salt)
         else:
+            assert not isinstance(rule, ByLabel), "labels are divided later"
             assigned = splits.assign_rows(batch, buckets, rule)
         rows = {name: np.flatnonzero(assigned == number) for number, name in enumerate(buckets.names)}
-    return ProcessedBatch(written, examples, rows, strata_of_rows(batch, options.strata))
+    return ProcessedBatch(written, examples, rows, strata_of_rows(batch, options.strata, ranks))
 
 
-def strata_of_rows(batch: pa.RecordBatch, by: tuple[str | None, str | None]) -> Strata:
-    """Return the stratum of each row by up to two columns. Raises InfeedError if one is missing or unfit."""
-    if not any(by):
+def strata_of_rows(
+    batch: pa.RecordBatch, by: tuple[str | None, str | None], ranks: Sequence[bytes] | None = None
+) -> Strata:
+    """Return the stratum of each row by up to two columns. Raises InfeedError if one is missing or unfit.
+
+    Args:
+      ranks: labels of the rows, in place of those of the first column.
+    """
+    if ranks is None and not any(by):
         return Strata.none(batch.num_rows)
-    (first, first_labels), (second, second_labels) = (_encode_labels(batch, name) for name in by)
+    first, first_labels = _encode_labels(batch, by[0]) if ranks is None else _encode_ranks(ranks)
+    second, second_labels = _encode_labels(batch, by[1])
     pairs, numbers = np.unique(first * len(second_labels) + second, return_inverse=True)
     if len(pairs) > _MOST_LABELS:
         what = f"one block has more than {_MOST_LABELS} distinct labels"
@@ -113,7 +125,13 @@ def strata_of_rows(batch: pa.RecordBatch, by: tuple[str | None, str | None]) -> 
 
 def label_columns(by: tuple[str | None, str | None]) -> str:
     """Name the label columns, for errors."""
-    return f"column {' and '.join(repr(name) for name in by if name)}"
+    return f"column {' and '.join(repr(name) for name in by if name)}" if any(by) else "exact splits"
+
+
+def _encode_ranks(ranks: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], list[Label]]:
+    numbers: dict[Label, int] = {}
+    of_rows = [numbers.setdefault(rank, len(numbers)) for rank in ranks]
+    return np.array(of_rows, np.int64), list(numbers)
 
 
 def _encode_labels(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray[np.int64], list[Label]]:

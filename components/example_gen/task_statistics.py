@@ -17,7 +17,6 @@ import pyarrow as pa
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Split
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.splits import ByLabel
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics, add, key_of
 from infeed.components.example_gen.spills import RowsBySplit
@@ -29,7 +28,7 @@ _GROUP = 64  # smallest number of tasks that is worth a group
 
 
 def analyzed_splits(splits: Sequence[str], schema: pa.Schema, options: IngestOptions, serialized: bool) -> list[str]:
-    if serialized or not options.statistics or isinstance(options.split_by, ByLabel) or len(schema) > _MAX_COLUMNS:
+    if serialized or not options.statistics or options.divides_later or len(schema) > _MAX_COLUMNS:
         return []
     balanced = options.balance.splits if options.balance else ()
     return [split for split in splits if split not in balanced]

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
-from infeed.components.dataset.splits import ByColumns, ByName, ByTime, SplitBy
+from infeed.components.dataset.splits import ByColumns, ByName, ByRecord, ByTime, SplitBy
 from infeed.components.errors import InfeedError
 from infeed.components.transform.feature import Feature
 from infeed.pipelines.surveys import ColumnSurvey, Group, ImageSurvey, Leak, Repeats, Survey, TableSurvey
@@ -136,7 +136,7 @@ def _repeated(survey: TableSurvey, rule: SplitBy | None) -> str:
         return ""
     of_rows = f"of {_compared(repeats.rows, survey)} equal another row in all columns"
     spread = "and may stand in train and in the other splits; unless they are other cases, remove the repeats"
-    if rule and repeats.equal:
+    if rule and not isinstance(rule, ByRecord) and repeats.equal:
         return f"{repeats.equal:,} {of_rows} {_learned(repeats)}, {spread}"
     # The hash sends rows that are equal in all columns to one split.
     if repeats.alike:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from infeed.components.dataset import splits
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.splits import Buckets, ByColumns, ByLabel, ByName, ByTime, SplitBy, check_splits
+from infeed.components.dataset.splits import (
+    Buckets,
+    ByColumns,
+    ByLabel,
+    ByName,
+    ByRecord,
+    ByTime,
+    SplitBy,
+    check_splits,
+)
 from infeed.components.errors import InfeedError
 from infeed.pipelines.config import EVAL, SPLITS, TEST, TRAIN
 from infeed.pipelines.project.ingest_settings import IngestSettings
@@ -17,6 +25,7 @@ from infeed.pipelines.surveys import Survey, TableSurvey
 # all. The ranges of a hash nest, so that rows of train stay in train while a table grows.
 _SHARES = ((60, (10, 5, 5)), (1_000, (12, 4, 4)), (10_000, (14, 3, 3)), (1_000_000, (16, 2, 2)))
 _SHARES_OF_MANY = (18, 1, 1)
+_FEW = 500  # rows: the hash would give a split of 8 rows 3 to 13, and one of 100 rows 82 to 118
 _SURELY_SEEN = 7  # rows of a class expected in a split: the hash leaves the split without the class once in 1,000 times
 _ROWS_OF_A_CLASS = 8  # on average: of fewer, exact shares would be rounded to nothing in the last split
 _FEW_SCORED = 100  # rows, of which an accuracy is known to about 10 %
@@ -98,12 +107,18 @@ def choose_shares(rows: int, patterns: Collection[str]) -> dict[str, int]:
 
 
 def stratified(survey: Survey, label: str, shares: Mapping[str, int], options: IngestOptions) -> IngestOptions:
-    """Stratify the splits if hashing might leave a split without a class."""
-    if options.split_by or options.shuffle_seed is None or not shares or not survey.classes:
+    """Give each split its exact share of few rows, or of each class if hashing might leave a split without it."""
+    rule = options.split_by
+    if options.shuffle_seed is None or not shares or not (rule is None or isinstance(rule, ByRecord)):
         return options
+    exact = options
+    if survey.undivided < _FEW:
+        exact = replace(options, split_by=replace(rule or ByRecord(""), exact=True))
+    if rule or not survey.classes:
+        return exact
     seen = min(survey.class_rows) * min(shares.values()) / sum(shares.values())
     if seen >= _SURELY_SEEN or survey.rows < _ROWS_OF_A_CLASS * len(survey.classes):
-        return options
+        return exact
     return replace(options, split_by=ByLabel(label))
 
 
@@ -113,10 +128,10 @@ def with_seed(options: IngestOptions, seed: int, shares: Mapping[str, int]) -> I
     A salt and a shuffle seed of the options take precedence. `shares` is empty if the input is divided already.
     """
     rule = options.split_by
-    if seed and isinstance(rule, ByColumns) and not rule.salt:
+    if seed and isinstance(rule, ByColumns | ByRecord) and not rule.salt:
         rule = replace(rule, salt=str(seed))
     elif seed and rule is None and shares:
-        rule = splits.ByRecord(str(seed))
+        rule = ByRecord(str(seed))
     shuffle_seed = seed if options.shuffle_seed == 0 else options.shuffle_seed  # None keeps the order of the input
     return replace(options, split_by=rule, shuffle_seed=shuffle_seed)
 
@@ -145,7 +160,8 @@ def splits_note(survey: Survey, shares: Mapping[str, int], options: IngestOption
         return "splits", words
     scored = survey.undivided * shares[TEST] // sum(shares.values()) if TEST in shares else survey.rows_of[TEST]
     if scored < _FEW_SCORED:
-        words += f"; about {scored} rows to score on are few: the score may be far off"
+        about = "" if options.divides_later else "about "
+        words += f"; {about}{scored} rows to score on are few: the score may be far off"
     return "splits", words
 
 

@@ -259,6 +259,25 @@ def test_a_salt_divides_records_otherwise_and_none_as_tfx_does(job: MakeJob, rea
     assert all(150 < len(rows) < 250 for rows in (plain, salted, other))  # two thirds of 300
 
 
+@pytest.mark.parametrize("shares", [{"train": 10, "eval": 5, "test": 5}, {"train": 2, "eval": 1}])
+def test_exact_shares_are_those_of_the_hash_but_for_a_few_rows(
+    job: MakeJob, read_split: ReadSplit, shares: dict[str, int]
+) -> None:
+    buckets = Buckets(tuple(shares.items()))
+
+    def divided(split_by: SplitBy, **options: Any) -> dict[str, list[int]]:
+        one = job(table(), many_shards(split_by=split_by, filter="row < 32", **options), buckets)
+        ingest.ingest(table().tasks, one)
+        return {name: sorted(rows_of(read_split(one.root, name))) for name in shares}
+
+    exact, hashed = divided(ByRecord("", exact=True)), divided(ByRecord(""))
+    assert [len(rows) for rows in exact.values()] == ([16, 8, 8] if "test" in shares else [22, 10])
+    more = np.cumsum([len(exact[name]) - len(hashed[name]) for name in shares])  # rows that cross each border
+    assert sum(len({*exact[name]} - {*hashed[name]}) for name in shares) <= abs(more).sum() < 16
+    assert divided(ByRecord("", exact=True), shuffle_seed=9) == exact
+    assert divided(ByRecord("b", exact=True)) != exact
+
+
 def test_an_option_of_another_type_shows_a_value_of_the_column(job: MakeJob) -> None:
     with pytest.raises(InfeedError, match=r"'1' is not a number.* int64, with values such as 0"):
         job(table(), many_shards(filter="row > '1'"))

@@ -1,4 +1,4 @@
-"""The rows of a stratified split are those that ingest writes."""
+"""The rows of an exact split are those that ingest writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.splits import Buckets, ByLabel
+from infeed.components.dataset.splits import Buckets, ByLabel, ByRecord, SplitBy
 from infeed.components.example_gen import spills
 from infeed.components.example_gen.chosen import choose_rows
 from infeed.components.example_gen.formats import open_patterns
@@ -18,11 +18,13 @@ from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.stratified import stratified_rows
 
 
+@pytest.mark.parametrize("split_by", [ByLabel("y"), ByRecord("", exact=True)])
 @pytest.mark.parametrize("run_bytes", [1, 3_000, 1 << 20])
 @pytest.mark.parametrize("files", [("train",), ("train", "test")])
 def test_they_are_found_without_writing_them(
     tmp_path: Path,
     files: tuple[str, ...],
+    split_by: SplitBy,
     run_bytes: int,
     read_split: Callable[[str, str], list[bytes]],
     monkeypatch: pytest.MonkeyPatch,
@@ -32,7 +34,7 @@ def test_they_are_found_without_writing_them(
         rows = "".join(f"{name}{i},{i},{'rare' if i % 25 == 0 else 'ab'[i % 2]}\n" for i in range(400 >> number))
         (tmp_path / f"{name}.csv").write_text("text,x,y\n" + rows)
     patterns: dict[str | None, str] = {None: "train.csv", **{name: f"{name}.csv" for name in files[1:]}}
-    options = IngestOptions(split_by=ByLabel("y"), filter="x > 5", shuffle_seed=3, block_bytes=2_000)
+    options = IngestOptions(split_by=split_by, filter="x > 5", shuffle_seed=3, block_bytes=2_000)
     buckets = Buckets((("train", 3), ("eval", 1)))
     names = (*buckets.names, *files[1:])
     source = open_patterns("csv", str(tmp_path), patterns, options, {})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infeed.components.dataset.splits import ByColumns, ByLabel, ByTime, SplitBy
+from infeed.components.dataset.splits import ByColumns, ByLabel, ByRecord, ByTime, SplitBy
 from infeed.components.errors import InfeedError
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.leak_notes import check_spread, spread_notes
@@ -61,6 +61,7 @@ def test_groups_of_files_are_divided_by_hand() -> None:
     ("repeats", "rule", "said_of"),
     [
         (Repeats(1_000, equal=45, copies=20, alike=30), None, "30 of 1,000 rows"),
+        (Repeats(1_000, equal=45, copies=20, alike=30), ByRecord("7", exact=True), "30 of 1,000 rows"),
         (Repeats(1_000, equal=45, copies=20, alike=30), ByLabel("y"), "45 of 1,000 rows"),
         (Repeats(1_000, equal=60, copies=60), None, "60 of 1,000 rows"),
         (Repeats(1_000, scored=200, shared=7), None, "7 of 200 rows"),

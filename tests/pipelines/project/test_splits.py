@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,10 +60,26 @@ def test_a_class_that_the_hash_might_miss_is_divided_exactly() -> None:
     assert rule(table(500, 490, 10)) == ByLabel("y")
     assert rule(table(25, 13, 12)) == ByLabel("y")
     assert rule(table(500, 300, 200)) is None  # the hash of TFX, which needs no second look at the rows
-    assert rule(table(30, *[2] * 15)) is None  # of two rows a class, none would be scored
+    assert rule(table(900, *[2] * 450)) is None  # of two rows a class, none would be scored
     assert rule(table(500)) is None
     assert rule(table(500, 490, 10), IngestOptions(split_by=ByColumns(("user",)))) == ByColumns(("user",))
     assert rule(table(500, 490, 10), IngestOptions(shuffle_seed=None)) is None
+
+
+def test_few_rows_are_divided_exactly_by_their_hash() -> None:
+    shares, hashed = {"train": 10, "eval": 5, "test": 5}, IngestOptions()
+    exact = stratified(table(32), "y", shares, hashed)
+    assert exact.split_by == ByRecord("", exact=True)
+    assert "8 rows to score" in splits_note(table(32), shares, exact)[1]
+    assert "about" not in splits_note(table(32), shares, exact)[1]
+    assert stratified(table(30, *[2] * 15), "y", shares, hashed).split_by == ByRecord("", exact=True)
+    salted = replace(hashed, split_by=ByRecord("b"))
+    assert stratified(table(32), "y", shares, salted).split_by == ByRecord("b", exact=True)
+    assert stratified(table(500), "y", shares, salted) == salted
+    assert stratified(table(900, rows_of={"train": 32}), "y", shares, hashed).split_by == ByRecord("", exact=True)
+    ordered = replace(hashed, shuffle_seed=None)
+    assert stratified(table(32), "y", shares, ordered) == ordered
+    assert stratified(table(32), "y", {}, hashed) == hashed
 
 
 def asked_for(survey: TableSurvey, **given: Any) -> dict[str, int]:
@@ -120,6 +137,12 @@ def test_the_rows_to_train_on_are_a_share_of_those_that_are_divided() -> None:
         ({"split_by": ByColumns(("u",), "b"), "shuffle_seed": 3}, {"train": 1}, 7, {}),
         ({"split_by": ByRecord("b"), "shuffle_seed": None}, {"train": 1}, 7, {}),
         ({"split_by": ByLabel("y")}, {"train": 1}, 7, {"shuffle_seed": 7}),
+        (
+            {"split_by": ByRecord("", exact=True)},
+            {"train": 1},
+            7,
+            {"split_by": ByRecord("7", exact=True), "shuffle_seed": 7},
+        ),
         ({}, {"train": 1}, 0, {}),
     ],
 )
