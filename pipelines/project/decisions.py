@@ -263,7 +263,14 @@ def _remark(column: ColumnSurvey) -> str:
     if column.distinct == 1 and not column.missing:
         return f"every row has the same value, {column.sample}: it carries no information, so leave it out"
     is_name = column.type == "int" and column.rows >= _MIN_NAMED and column.distinct == column.rows - column.missing
+    is_name = is_name and not _is_skewed(column)
     return "every row has its own number; if it only identifies the row, leave it out" if is_name else ""
+
+
+def _is_skewed(column: ColumnSurvey) -> bool:
+    """Return whether most numbers are far below the largest, as of a population and unlike numbers of rows."""
+    low = column.statistics.minimum if column.statistics else None
+    return low is not None and low >= 0 and column.std > column.mean
 
 
 def _grouped(about: str, words: Mapping[str, str]) -> Iterator[Note]:

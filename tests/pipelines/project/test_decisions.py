@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -110,6 +111,24 @@ def test_a_number_of_its_own_in_every_row_may_be_a_name() -> None:
     assert said(dataclasses.replace(TABLE, columns=(number,)), "note") == [
         "x: every row has its own number; if it only identifies the row, leave it out"
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "is_name"),
+    [
+        ([*range(100)], True),
+        ([*range(5_000, 5_100)], True),
+        ([(row * 2_654_435_761) % 2**32 for row in range(100)], True),  # random numbers
+        ([(-1) ** row * row * 10**15 for row in range(100)], True),  # hashes with a sign
+        ([round(1_000 * 1.12**row) for row in range(100)], False),  # populations
+    ],
+)
+def test_a_quantity_is_not_taken_for_a_name(values: list[int], is_name: bool) -> None:
+    statistics, of = ColumnStatistics.of("x", pa.array(values)), np.array(values, float)
+    number = dataclasses.replace(
+        NUMBER, type="int", distinct=100, missing=0, mean=of.mean(), std=of.std(), statistics=statistics
+    )
+    assert len(said(dataclasses.replace(TABLE, columns=(number,)), "note")) == is_name
 
 
 def test_a_column_that_is_used_and_always_the_same_is_told_with_its_value() -> None:
