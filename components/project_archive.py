@@ -24,6 +24,7 @@ OPTION = "--infeed_project="
 """Option of a step with the same place: Kubeflow's cache compares the command line, and not the variables."""
 SUFFIX = ".tar.gz"
 MOST_BYTES = 20 << 20  # of all files; each step downloads them
+_DAMAGED = (tarfile.TarError, zlib.error, OSError, EOFError, ValueError, RecursionError)  # what tarfile and gzip raise
 
 
 def pack(folder: Path, names: Iterable[str]) -> bytes:
@@ -83,21 +84,30 @@ def unpack(archive: bytes, folder: str, where: str) -> None:
             raise _too_large(len(content), where)
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as entries:
             for entry in entries:
+                _check(entry, content, where)
                 total += entry.size
                 if total > MOST_BYTES:
                     raise _too_large(total, where)
-                _write(entries, entry, Path(folder), where)
-    except (tarfile.TarError, zlib.error, OSError, EOFError) as error:
+                _write(entries, entry, Path(folder))
+    except InfeedError:  # a ValueError, too
+        raise
+    except _DAMAGED as error:
         raise InfeedError(f"cannot unpack the project: {error}", where=where, do="compile the job again") from error
 
 
-def _write(entries: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path, where: str) -> None:
-    path = PurePosixPath(entry.name)
-    content = entries.extractfile(entry) if entry.isreg() else None
-    if content is None or path.is_absolute() or ".." in path.parts or not path.parts:
+def _check(entry: tarfile.TarInfo, content: bytes, where: str) -> None:
+    path, field = PurePosixPath(entry.name), content[entry.offset : entry.offset + tarfile.LENGTH_NAME]
+    is_cut = b"\0" in field.rstrip(b"\0") or "\0" in entry.name
+    is_below = bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+    is_plain = entry.isreg() and not entry.issparse() and entry.size >= 0 and not is_cut
+    if not is_plain or not is_below:
         what = f"the archive of the project holds {entry.name!r}, which is no file below its folder"
         raise InfeedError(what, where=where, do="compile the job again, and check who may write there")
-    target = folder / path
+
+
+def _write(entries: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> None:
+    target, content = folder / entry.name, entries.extractfile(entry)
+    assert content, "a regular file has content"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content.read())
 

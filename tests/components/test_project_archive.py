@@ -106,6 +106,7 @@ def test_an_archive_that_is_not_the_compiled_one_is_refused(
         entry("device", type=tarfile.CHRTYPE),
         entry("pipe", type=tarfile.FIFOTYPE),
         entry("folder", type=tarfile.DIRTYPE),
+        entry("sparse", type=tarfile.GNUTYPE_SPARSE, size=1),
     ],
     ids=lambda info: info.name,
 )
@@ -116,6 +117,27 @@ def test_links_devices_and_paths_outside_are_refused(tmp_path: Path, bad: tarfil
         unpack(made(bad, content=b"x"), str(target), "gs://b/x")
     assert error.value.where == "gs://b/x"
     assert list(tmp_path.rglob("*")) == [target]
+
+
+@pytest.mark.parametrize("headers", [{}, {"path": "a\0b"}])
+def test_a_name_that_a_zero_byte_cuts_is_refused(tmp_path: Path, headers: dict[str, str]) -> None:
+    with pytest.raises(InfeedError, match="no file below its folder"):
+        unpack(made(entry("a" if headers else "a\0b", size=1, pax_headers=headers), content=b"x"), str(tmp_path), "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        entry("a").tobuf() + entry("a", size=-512).tobuf(tarfile.GNU_FORMAT),
+        entry("a", type=tarfile.XHDTYPE).tobuf() * 3_000,
+    ],
+    ids=["a size that leads back", "headers of headers"],
+)
+def test_headers_without_end_are_an_error(tmp_path: Path, headers: bytes) -> None:
+    with pytest.raises(InfeedError) as error:
+        unpack(gzip.compress(headers), str(tmp_path), "gs://b/x")
+    assert error.value.where == "gs://b/x"
 
 
 def test_a_file_in_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
