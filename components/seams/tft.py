@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,7 @@ ANALYSIS = Seam(
         "overrides_keys, default_tensor_name)",
         f"{_TFT}.schema_inference:_get_sparse_output_annotations_v2(graph, tensor_to_feature_names)",
         f"{_TFT}.schema_inference:_get_tensor_value_to_key_map(features_dict)",
+        f"{_TFT}.tf_utils:_reduce_batch_count_mean_and_var_sparse(x)",
         *listed(
             {
                 f"{_TFT}.analyzers": (
@@ -150,7 +152,8 @@ def traced(function: Any, owner: Any, name: str) -> Any:
     made = []
 
     def without_outputs() -> Any:
-        made.append(function.get_concrete_function())
+        with _sparse_variance_of_finite_values():
+            made.append(function.get_concrete_function())
         graph = made[0].graph
         return SimpleNamespace(
             graph=graph, inputs=(), structured_outputs={}, outputs=(), structured_input_signature=((), {})
@@ -159,6 +162,27 @@ def traced(function: Any, owner: Any, name: str) -> Any:
     tracer = SimpleNamespace(get_concrete_function=without_outputs)
     saved_transform_io_v2.trace_and_update_module(owner, tracer, name, False)
     return made[0]
+
+
+@contextmanager
+def _sparse_variance_of_finite_values() -> Iterator[None]:
+    """Leave non-finite values out of elementwise variances of sparse tensors, as tft does for other tensors.
+
+    tft counts them as zeros there, so that the variance depends on the batches.
+    """
+    import tensorflow as tf
+    from tensorflow_transform import tf_utils
+
+    reduce = tf_utils._reduce_batch_count_mean_and_var_sparse
+
+    def reduce_finite(x: Any) -> Any:
+        return reduce(tf.sparse.retain(x, tf.math.is_finite(x.values)) if x.dtype.is_floating else x)
+
+    tf_utils._reduce_batch_count_mean_and_var_sparse = reduce_finite
+    try:
+        yield
+    finally:
+        tf_utils._reduce_batch_count_mean_and_var_sparse = reduce
 
 
 def part_of(graph: Any, outputs: Any, inputs: Sequence[Any] = (), signature: Any = ((), {})) -> Any:

@@ -34,7 +34,6 @@ ELSEWHERE = {
 # Run, and expected to fail.
 FAILS = {
     f"{_TFT}.impl_test": {
-        "testScaleToZScoreSparse[68]": "tft counts NaN as 0 in the variance of a batch of several rows",
         **dict.fromkeys(
             [f"testNumericAnalyzersWithCompositeInputssparse_elementwise_{kind}" for kind in _CHANGED],
             "it fails on Beam, too: its body changes parameters that the tests of all types share",

@@ -70,3 +70,20 @@ def test_a_feature_without_a_size_is_recognized():
             schema_inference.infer_feature_schema(features, graph, session)
     assert tft_seam.is_unsized_feature(raised.value)
     assert not tft_seam.is_unsized_feature(ValueError("another"))
+
+
+def test_sparse_variances_leave_out_what_is_not_finite_so_that_batches_do_not_matter():
+    import tensorflow as tf
+    from tensorflow_transform import tf_utils
+
+    nan, inf = float("nan"), float("inf")
+
+    @tf.function(input_signature=[tf.SparseTensorSpec([None, 2], tf.float32)])
+    def moments(column):
+        return dict(zip("nmv", tf_utils.reduce_batch_count_mean_and_var(column, False), strict=True))
+
+    finite = tft_seam.traced(moments, tf.Module(), "moments")
+    for rows in ([[-4, 10], [2, 4]], [[-4, 10], [nan, inf], [2, 4]]):
+        column = tf.sparse.from_dense(np.array(rows, np.float32))
+        count, mean, variance = (finite(column)[name].numpy().tolist() for name in "nmv")
+        assert (count, mean, variance) == ([2, 2], [-1, 7], [9, 9])
