@@ -381,12 +381,12 @@ def temporary(path: str) -> Iterator[str]:
 
 
 @contextmanager
-def logged_failures(path: str) -> Iterator[None]:
-    """Log errors of the system and of stores that the body raises, in place of raising them."""
+def logged_failures(path: str, do: str = "") -> Iterator[None]:
+    """Log errors of the system and of stores that the body raises, and the remedy `do`, in place of raising them."""
     try:
         yield
     except (OSError, InfeedError) as error:
-        _log.warning("cannot remove %s: %s", path, error)
+        _log.warning("cannot remove %s: %s%s", path, error, do and f"; {do}")
 
 
 def sync(folder: str) -> None:

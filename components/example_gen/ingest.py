@@ -175,10 +175,15 @@ def transaction(job: Job) -> Iterator[None]:
     try:
         yield
     except BaseException:  # Ctrl-C as well leaves no partial dataset
-        with files.logged_failures(job.root):
+        with files.logged_failures(job.root, f"infeed ingest --clean {job.root} removes what is left there"):
             clear(job.root)
         raise
-    files.remove(job.temporary)
+    try:
+        files.remove(job.temporary)
+    except OSError as error:
+        what = f"the dataset is written, but cannot be read until its temporary files are removed: {error}"
+        do = f"allow their removal, and run infeed ingest --clean {job.root}"
+        raise InfeedError(what, where=job.temporary, do=do) from error
 
 
 def clear(root: str) -> None:

@@ -499,7 +499,9 @@ def test_killed_while_an_earlier_dataset_is_cleared_what_is_left_of_it_does_not_
         manifest_of(written.root)
 
 
-def test_a_clean_up_that_fails_hides_no_error(monkeypatch: pytest.MonkeyPatch, job: MakeJob) -> None:
+def test_a_clean_up_that_fails_hides_no_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, job: MakeJob
+) -> None:
     def refuse(root: str) -> None:
         raise OSError("the store refuses")
 
@@ -510,3 +512,23 @@ def test_a_clean_up_that_fails_hides_no_error(monkeypatch: pytest.MonkeyPatch, j
 
     with pytest.raises(RuntimeError, match="the reason"):
         fail()
+    assert "the store refuses; infeed ingest --clean" in caplog.text
+
+
+def test_temporary_files_that_stay_after_an_ingest_are_an_error(monkeypatch: pytest.MonkeyPatch, job: MakeJob) -> None:
+    written, remove = job(table()), files.remove
+
+    def refuse(path: str) -> None:
+        if path == written.temporary:
+            raise OSError("AccessDenied")
+        remove(path)
+
+    def publish() -> None:
+        with ingest.transaction(written):
+            files.write_bytes(f"{written.temporary}/spill", b"")
+            monkeypatch.setattr(files, "remove", refuse)
+
+    with pytest.raises(InfeedError, match="AccessDenied") as error:
+        publish()
+    assert error.value.where == written.temporary
+    assert f"infeed ingest --clean {written.root}" in (error.value.do or "")
