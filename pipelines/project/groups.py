@@ -27,7 +27,7 @@ _AGREEMENT = {True: 0.1, False: 0.9}  # required agreement, by whether the name 
 _NEIGHBORS = 0.6  # share of the agreement that neighboring values reach in measurements
 _LEAST_PAIRS = 100
 # Of a text whose name suggests nothing. A text of fewer values, or with more rows each, is a category that comes back.
-_LEAST_GROUPS, _ROWS_OF_A_GROUP = 20, (5, 100)
+_LEAST_GROUPS, _ROWS_OF_A_GROUP = 30, (5, 100)  # a model report calls fewer groups few
 _LEAST_GAIN = 0.03  # by nearest rows of the same group
 _GAIN_OF_LOSS = 0.5  # as a share of the loss by rows of other groups
 _MUCH_AGREEMENT = 0.5  # or the rows of a group agree so much in the label

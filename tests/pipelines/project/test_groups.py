@@ -94,6 +94,20 @@ def test_panels_and_tracks_are_found_by_what_near_rows_do_to_the_label(seed: int
     assert groups({**columns, "y": stage})["name"].near
 
 
+def test_some_twenty_kinds_that_decide_much_of_the_label_are_a_category() -> None:
+    """Cars of 25 transmissions: cars of one are alike, and a new car has a known one."""
+
+    def cars(kinds: int) -> dict[str, Any]:
+        draw = np.random.default_rng(1)
+        kind = np.repeat(np.arange(kinds), 44)
+        size, weight = (draw.normal(0, 2, kinds)[kind] + draw.normal(size=44 * kinds) for _ in range(2))
+        thrift = draw.normal(0, 4, kinds)[kind] + draw.normal(0, 2, 44 * kinds)
+        return {"gearbox": [f"gear {one}" for one in kind], "size": size, "weight": weight, "y": thrift}
+
+    assert "gearbox" not in groups(cars(25), "regression")
+    assert "gearbox" in groups(cars(60), "regression")
+
+
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_texts_of_independent_tables_are_no_groups(task: Task) -> None:
     for seed in range(20):
