@@ -27,6 +27,8 @@ BEAM_RUNNERS = {
 _PORTABLE = {"portablerunner", "prismrunner", "flinkrunner", "sparkrunner"}
 _A_MONTH = 30 * 24 * 3600  # seconds
 _WORKER_TIMEOUT = 30 * 60  # seconds: machines that start with a large image take ten minutes and more
+# What Beam's job service of Flink says of a job whose worker process or TaskManager has ended.
+_LOST = ("CANCELLED: client cancelled", "Recovery is suppressed by NoRestartBackoffTimeStrategy")
 _LOCAL = {"directrunner", "switchingdirectrunner", "bundlebaseddirectrunner", "fnapirunner"}
 
 
@@ -63,6 +65,10 @@ class Named:
         return f"worker pool at {self.pool}" if self.pool else f"--runner={self.runner}"
 
     @property
+    def logs(self) -> str:
+        return "the log of the worker pool" if self.pool else "the logs of the workers"
+
+    @property
     def is_cluster(self) -> bool:
         """Whether a runner is given that is not local. A class outside Beam does not count as local."""
         package, _, name = self.runner.rpartition(".")
@@ -77,7 +83,7 @@ def _whole(option: str, value: str, do: str) -> int:
 
 
 @contextmanager
-def telling_failures(runner: str) -> Iterator[None]:
+def telling_failures(named: Named) -> Iterator[None]:
     """Convert the failure of the pipeline that runs in the body to an InfeedError, without Beam's wrapping.
 
     A remote runner may be unreachable, or its workers may fail. Other errors of a local runner are raised unchanged,
@@ -88,18 +94,28 @@ def telling_failures(runner: str) -> Iterator[None]:
     except Exception as error:  # the class depends on the runner
         if ours := infeed_error(error):
             raise ours from None
-        if not Named(runner).is_cluster:
+        if not named.is_cluster:
             raise
         details = getattr(error, "details", None)  # of a gRPC error
         said = (details() if callable(details) else str(error)) or ""
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line for raw in said.splitlines() if (line := raw.strip()) and not line.startswith("at ")]  # of Java
         reason = f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
+        if lost := next((one for one in _LOST if one in said), ""):
+            raise _lost_worker(lost, named) from error
         do = (
             "check Beam's options and that their addresses are reachable. Read the logs of the runner and of its "
             "workers, which need this package and the same Python version"
         )
-        what = f"the Beam runner {Named(runner).short_name} failed: {reason}"
-        raise InfeedError(what, where=f"--runner={runner}", do=do) from error
+        what = f"the Beam runner {named.short_name} failed: {reason}"
+        raise InfeedError(what, where=f"--runner={named.runner}", do=do) from error
+
+
+def _lost_worker(reason: str, named: Named) -> InfeedError:
+    do = (
+        f"read {named.logs}, which says why the worker ended. Flink goes on after a lost worker only if its "
+        "configuration sets restart-strategy.type, such as fixed-delay. Give each TaskManager a worker pool of its own"
+    )
+    return InfeedError(f"the Beam runner {named.short_name} lost a worker: {reason}", where=named.place, do=do)
 
 
 def local_runner() -> AbstractContextManager[None]:

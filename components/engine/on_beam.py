@@ -70,7 +70,7 @@ class OnBeam(Engine):
         self._end_announced()
         results = self._results()
         with files.temporary(results.folder):
-            with _worker_errors(results, self.named.runner):
+            with _worker_errors(results, self.named):
                 pipeline = self._make_pipeline()
                 _spread(_created(pipeline, numbered), _Call(self._imports, function, results))
                 Running(pipeline, self.named, results.answer).wait()
@@ -136,7 +136,7 @@ class _Passes:
 
     def start(self, make_pipeline: Callable[[], beam.Pipeline], imports: _Imports, function: Any, merge: Any) -> None:
         """Start the pipeline, with the functions of the first pass."""
-        with _worker_errors(self._results[0], self._named.runner):
+        with _worker_errors(self._results[0], self._named):
             if len(self._passes) > 1:
                 self._results[0].write_pulse(0)
                 self._pulse.start()
@@ -164,7 +164,7 @@ class _Passes:
         """Return the result of the current pass, and wait for it."""
         results, level = self._results[self._number], _levels(len(self._passes[self._number]))
         is_last = self._number + 1 == len(self._passes)
-        with _worker_errors(results, self._named.runner):
+        with _worker_errors(results, self._named):
             assert self._running, "started before"
             self._running.wait(lambda: not is_last and results.has(level, 0))
         return results.read(level, 0)
@@ -372,17 +372,19 @@ class _Call:
     results: _Results
 
     def __call__(self, number: int, items: Iterable[Any]) -> Iterator[int]:
-        self.results.answer.give()
-        if not self.results.has(0, number):
-            for item in items:
-                try:
-                    result = self.function(item)
-                    result = list(result) if isinstance(result, Iterator) else result
-                except Exception as error:  # whatever the function raises, for the caller
-                    self.results.write_error(number, error)
-                    raise
-                self.results.write(0, number, result)
+        with self.results.answer.working():
+            if not self.results.has(0, number):
+                for item in items:
+                    self.results.write(0, number, self._result(number, item))
         yield number
+
+    def _result(self, number: int, item: Any) -> Any:
+        try:
+            result = self.function(item)
+            return list(result) if isinstance(result, Iterator) else result
+        except Exception as error:  # whatever the function raises, for the caller
+            self.results.write_error(number, error)
+            raise
 
 
 @dataclass(frozen=True)
@@ -396,8 +398,9 @@ class _Merge:
 
     def __call__(self, number: int, members: Iterable[int]) -> int:
         if not self.results.has(self.level, number):
-            parts = (self.results.read(self.level - 1, member) for member in sorted(members))
-            self.results.write(self.level, number, functools.reduce(self.merge, parts))
+            with self.results.answer.working():
+                parts = (self.results.read(self.level - 1, member) for member in sorted(members))
+                self.results.write(self.level, number, functools.reduce(self.merge, parts))
         return number
 
 
@@ -406,10 +409,10 @@ def _with_neighbors(number: int) -> tuple[int, int]:
 
 
 @contextmanager
-def _worker_errors(results: _Results, runner: str) -> Iterator[None]:
+def _worker_errors(results: _Results, named: Named) -> Iterator[None]:
     """Replace Beam's error by the error that a worker raised."""
     try:
-        with telling_failures(runner):
+        with telling_failures(named):
             yield
     except Exception:  # Beam raises its own error in place of a function's
         raised = results.error()

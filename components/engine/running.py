@@ -1,7 +1,9 @@
-"""Run a Beam pipeline beside other work, and end it if no worker answers.
+"""Run a Beam pipeline beside other work, and end it if no worker answers, or none works any more.
 
 A runner does not always notice that its workers die as they start: Beam's worker pool starts a process, and Beam's job
 service waits for it without end. The first worker therefore writes a file into a folder that this process can read.
+Nor does a runner notice that a worker was stopped by another job of its pool. Finished items are therefore counted by
+their files, and a worker with a long item writes its file anew each minute.
 """
 
 from __future__ import annotations
@@ -9,16 +11,18 @@ from __future__ import annotations
 import contextvars
 import functools
 import logging
+import secrets
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infeed.components.beam_runner import Named
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
+from infeed.components.sigterm import stopped_by_sigterm
 from infeed.components.units import counted
 
 if TYPE_CHECKING:
@@ -28,7 +32,11 @@ _POLL = 0.2  # seconds
 _LOOK = 5.0  # seconds between two looks for an answer. Each costs a request to the store and one to the runner
 _REMIND = 300.0  # seconds until the first warning. The wait until the next one doubles
 _CANCEL = 10.0  # seconds for a request to the runner
+_BEAT = 60.0  # seconds between the signs of a worker with a long item, and the looks for them
+_MISSED = 3  # signs that may be missed, whatever the timeout
 _SILENT = "the job runs, but no worker has answered"
+_STANDS = "the job runs, but no worker has finished or done anything"
+_DEPTH = 3  # of the folders of results
 _log = logging.getLogger(__name__)
 
 
@@ -50,6 +58,28 @@ class WorkerAnswer:
     def is_given(self) -> bool:
         return files.exists(self._path)
 
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Leave the file, and another content each minute until the body ends, in a worker."""
+        self.give()
+        ended = threading.Event()
+        beats = threading.Thread(target=self._beat, args=(ended,), daemon=True)
+        beats.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            beats.join()  # the folder may be removed next
+
+    def _beat(self, ended: threading.Event) -> None:
+        while not ended.wait(_BEAT):
+            with suppress(Exception):  # of any client of a store. The next may succeed
+                files.write_bytes(self._path, secrets.token_hex(8).encode())
+
+    def signs(self) -> tuple[int, bytes]:
+        """Return what changes while workers work: the number of files in the folder, and the content of the answer."""
+        return len(files.list_files(self.folder, depth=_DEPTH)), files.read_bytes(self._path)
+
     @property
     def _path(self) -> str:
         return files.join(self.folder, "worker-answers")
@@ -68,7 +98,8 @@ class Running:
         self._result: Any = None  # of Beam, as soon as the job has been submitted
         self._error: BaseException | None = None
         self._given_up = False
-        self._since: float | None = None  # when the runner first reported that the job runs
+        self._since: float | None = None  # when the runner first reported that the job runs, or the last sign came
+        self._signs: object = None
         self._looked = self._reminded = 0.0
         # The thread sees the context of this one, such as who listens to progress.
         run = functools.partial(contextvars.copy_context().run, self._run)
@@ -76,15 +107,21 @@ class Running:
         self._thread.start()
 
     def wait(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Wait until the pipeline or the condition is done.
+        """Wait until the pipeline or the condition is done. Workers that were not awaited may have done nothing.
 
         Raises:
-          InfeedError: the job runs, but no worker has answered in time.
+          InfeedError: the job runs, but no worker has answered in time, or all have done nothing since.
           Exception: the error of the pipeline.
         """
-        while self._thread.is_alive() and not until():
-            self._thread.join(_POLL)
-            self._look()
+        self._since = None
+        try:
+            with stopped_by_sigterm():
+                while self._thread.is_alive() and not until():
+                    self._thread.join(_POLL)
+                    self._look()
+        except BaseException:  # Ctrl-C and SIGTERM as well leave no job on the runner
+            self._cancel()
+            raise
         if self._error:
             raise self._error
 
@@ -101,43 +138,56 @@ class Running:
             self._error = error
 
     def _look(self) -> None:
-        """Look for the answer from time to time, until it is given."""
+        """Look for the answer from time to time until it is given, and then for signs of work."""
         now, limit = time.monotonic(), self._named.worker_timeout
-        if not limit or now - self._looked < min(_LOOK, limit / 4):
+        answered = self._signs is not None
+        if not limit or now - self._looked < min(_BEAT if answered else _LOOK, limit / 4):
             return
         self._looked = now
-        if self._answer.is_given():
-            self._looked = float("inf")
+        if answered or self._answer.is_given():
+            self._look_for_signs(now)
         elif not self._job_runs():
             self._since = None  # it waits for its turn, or for machines
         elif self._since is None:
             self._since, self._reminded = now, _REMIND
         elif now - self._since > limit:
-            self._give_up()
+            self._give_up(_SILENT, "If they only start slowly")
         elif now - self._since > self._reminded:
             _log.warning("%s for %d seconds: %s", _SILENT, now - self._since, _advice(self._named))
             self._reminded *= 2
+
+    def _look_for_signs(self, now: float) -> None:
+        signs = self._signs
+        with suppress(OSError, InfeedError):  # the folder changes, or the store fails: the next look will know
+            signs = self._answer.signs()
+        if signs != self._signs or self._since is None or not self._job_runs():
+            self._signs, self._since = signs, now
+        elif now - self._since > max(self._named.worker_timeout, _MISSED * _BEAT):
+            self._give_up(_STANDS, "If the runner only waits for machines")
 
     def _job_runs(self) -> bool:
         with suppress(Exception):  # the request fails: the thread has the error, or the next look will know
             return str(self._result.state) == "RUNNING"
         return False
 
-    def _give_up(self) -> None:
+    def _cancel(self) -> None:
         self._given_up = True
         cancel = threading.Thread(target=_cancel, args=(self._result,), daemon=True)
         cancel.start()
         cancel.join(_CANCEL)
-        what = f"{_SILENT} for {counted(self._named.worker_timeout, 'second')}"
-        do = f"{_advice(self._named)}. If they only start slowly, set --worker_timeout=SECONDS in Beam's options"
+
+    def _give_up(self, stands: str, but: str) -> None:
+        what = f"{stands} for {counted(self._named.worker_timeout, 'second')}"
+        do = f"{_advice(self._named)}. {but}, set --worker_timeout=SECONDS in Beam's options"
         raise InfeedError(what, where=self._named.place, do=do)
 
 
 def _advice(named: Named) -> str:
-    log = "the log of the worker pool" if named.pool else "the logs of the workers"
     path = ", whose bin folder comes first in PATH of the pool" if named.pool else ""
+    own = ", and each TaskManager needs a pool of its own" if named.pool else ""
     return (
-        f"read {log}, where workers report why they end: they need this package and the same Python environment{path}"
+        f"read {named.logs}, where workers report why they end: they need this package and the same Python "
+        f"environment{path}{own}"
     )
 
 

@@ -59,7 +59,7 @@ def run_pipeline(
     Raises InfeedError if a worker or the runner fails, or OtherKindsError like `plan_shards`.
     """
     with ingest.transaction(job):
-        with telling_failures(named.runner if named else ""):
+        with telling_failures(named or Named()):
             pipeline = make_pipeline()
             pipeline | IngestTasks(tasks, job)
             if named and named.is_cluster:
@@ -99,15 +99,16 @@ class IngestTasks(beam.PTransform):
 
 
 def _spill(task: Task, job: Job) -> tuple[int, int]:
-    WorkerAnswer(job.temporary).give()
-    leave_task(ingest.spill_task(task, job), job)
+    with WorkerAnswer(job.temporary).working():
+        leave_task(ingest.spill_task(task, job), job)
     return _ONE
 
 
 def _plan(spilled: tuple[int, int], job: Job) -> Iterable[tuple[int, Work]]:
     _, tasks = spilled
     try:
-        plan = ingest.plan_shards(left_tasks(tasks, job), job)
+        with WorkerAnswer(job.temporary).working():
+            plan = ingest.plan_shards(left_tasks(tasks, job), job)
     except OtherKindsError as error:  # runners preserve only the text of an exception
         _leave(job, _KINDS, error.kinds)
         return ()
@@ -135,13 +136,15 @@ def _write(grouped: tuple[Place, Iterable[ShardTask | Chunk]], job: Job) -> tupl
     plan = next(one for one in left_plan(job).splits if one.split == split)
     task = ShardTask(plan, index)
     chunks = (one for one in found if isinstance(one, Chunk))
-    leave_shard(task, ingest.write_shard(task, windows_of(task, chunks), job), job)
+    with WorkerAnswer(job.temporary).working():
+        leave_shard(task, ingest.write_shard(task, windows_of(task, chunks), job), job)
     return _ONE
 
 
 def _publish(written: tuple[int, int], tasks: int, job: Job) -> str:
     _, shards = written
-    ingest.publish(left_shards(shards, job), left_plan(job), tasks, job)
+    with WorkerAnswer(job.temporary).working():
+        ingest.publish(left_shards(shards, job), left_plan(job), tasks, job)
     return job.root
 
 

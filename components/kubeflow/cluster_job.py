@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import signal
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +22,7 @@ from typing import Any
 from infeed.components.errors import InfeedError, required
 from infeed.components.kubeflow.missing_machines import explain, is_news, job_names
 from infeed.components.kubeflow.training_job import APIS, INDEX_ANNOTATION, NODE, Api, Place, TrainingJob
+from infeed.components.sigterm import stopped_by_sigterm
 
 _POLL = 2.0  # seconds between two looks at the job
 _SILENCE = 20.0  # seconds without all pods until the step says why, and until it looks again
@@ -43,20 +43,10 @@ def run(options: TrainingJob, name: str, make: Callable[[Place], Mapping[str, An
     cluster = _Cluster.connect()
     job = _Job(cluster, APIS[options.kind], cluster.place(options, name))
     _log.info("training on %s machines: %s %s in %s", options.machines, job.api.kind, name, job.place.namespace)
-    with _stopped_by_sigterm(), _deleted_at_the_end(job):
+    with stopped_by_sigterm(), _deleted_at_the_end(job):
         job.delete()
         job.ask("create", make(job.place))
         _Follower(job, options.machines, options.timeout).follow()
-
-
-@contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """Raise SystemExit at SIGTERM, by which Kubernetes ends a pod."""
-    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

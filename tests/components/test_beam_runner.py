@@ -105,22 +105,46 @@ class UnreachableError(Exception):
     ],
 )
 def test_what_a_cluster_fails_of_names_the_runner(error: Exception, told: str) -> None:
-    with pytest.raises(InfeedError, match="PortableRunner failed") as raised, telling_failures("PortableRunner"):
+    with pytest.raises(InfeedError, match="PortableRunner failed") as raised, telling_failures(Named("PortableRunner")):
         raise error
     assert told in raised.value.what
     assert raised.value.where == "--runner=PortableRunner"
     assert raised.value.__cause__ is error
 
 
+LOST = (
+    "Pipeline BeamApp-root-1127 failed in state FAILED: org.apache.beam.vendor.grpc.v1p69p0.io.grpc."
+    "StatusRuntimeException: CANCELLED: client cancelled",
+    "Pipeline BeamApp-root-1127 failed in state FAILED: org.apache.flink.runtime.JobException: "
+    "Recovery is suppressed by NoRestartBackoffTimeStrategy\n\tat org.apache.flink.runtime.executiongraph.failover",
+)
+
+
+@pytest.mark.parametrize("said", LOST)
+@pytest.mark.parametrize(
+    ("named", "where", "log"),
+    [
+        (Named("FlinkRunner", pool="host:1"), "worker pool at host:1", "the log of the worker pool"),
+        (Named("FlinkRunner"), "--runner=FlinkRunner", "the logs of the workers"),
+    ],
+)
+def test_a_lost_worker_is_named_with_what_lets_the_runner_go_on(said: str, named: Named, where: str, log: str) -> None:
+    with pytest.raises(InfeedError, match="FlinkRunner lost a worker") as raised, telling_failures(named):
+        raise RuntimeError(said)
+    assert raised.value.where == where
+    assert log in raised.value.do
+    assert "restart-strategy.type" in raised.value.do
+
+
 def test_what_a_local_pipeline_fails_of_is_an_error_of_the_code() -> None:
     for runner in ("", LOCAL_RUNNER):
-        with pytest.raises(ZeroDivisionError), telling_failures(runner):
+        with pytest.raises(ZeroDivisionError), telling_failures(Named(runner)):
             raise ZeroDivisionError
 
 
 def test_an_error_of_a_worker_is_raised_without_what_beam_wraps_round_it() -> None:
     ours = InfeedError("no rows", where="a.csv", do="add some")
-    with pytest.raises(InfeedError) as raised, telling_failures("FlinkRunner"):
+    with pytest.raises(InfeedError) as raised, telling_failures(Named("FlinkRunner")):
         raise RuntimeError(f"Pipeline failed in state FAILED: infeed.InfeedError: {ours} [while running 'Spill']")
     assert (raised.value.what, raised.value.where, raised.value.do) == (ours.what, ours.where, ours.do)
 

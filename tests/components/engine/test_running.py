@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -106,6 +107,7 @@ class Job:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_POLL", 0.01)
     monkeypatch.setattr(running, "_LOOK", 0.01)
+    monkeypatch.setattr(running, "_BEAT", 0.1)
 
 
 def seconds(count: float) -> Callable[[], bool]:
@@ -120,11 +122,44 @@ def test_a_job_that_waits_for_machines_is_left_alone(hasty: None, tmp_path: Path
     assert job.canceled == 0
 
 
-def test_a_job_whose_worker_has_answered_may_take_as_long_as_it_likes(hasty: None, tmp_path: Path) -> None:
-    WorkerAnswer(str(tmp_path)).give()
-    job = Job("RUNNING")
-    Running(job, Named("FlinkRunner", worker_timeout=1), WorkerAnswer(str(tmp_path))).wait(seconds(1.5))
+def test_a_job_with_a_worker_at_work_may_take_as_long_as_it_likes(hasty: None, tmp_path: Path) -> None:
+    job, answer = Job("RUNNING"), WorkerAnswer(str(tmp_path))
+    with answer.working():
+        Running(job, Named("FlinkRunner", worker_timeout=1), answer).wait(seconds(2.5))
     assert job.canceled == 0
+
+
+def test_finished_items_are_signs_of_work(hasty: None, tmp_path: Path) -> None:
+    job, answer, done = Job("RUNNING"), WorkerAnswer(str(tmp_path)), seconds(2.5)
+    answer.give()
+
+    def finishing() -> bool:
+        (tmp_path / f"0-{time.monotonic_ns()}").touch()
+        return done()
+
+    Running(job, Named("FlinkRunner", worker_timeout=1), answer).wait(finishing)
+    assert job.canceled == 0
+
+
+def test_a_job_whose_workers_were_stopped_is_canceled(hasty: None, tmp_path: Path) -> None:
+    job, answer = Job("RUNNING"), WorkerAnswer(str(tmp_path))
+    with answer.working():
+        pass
+    with pytest.raises(InfeedError, match="no worker has finished or done anything for 1 second") as raised:
+        Running(job, Named("FlinkRunner", worker_timeout=1, pool="host:1"), answer).wait()
+    assert (raised.value.where, job.canceled) == ("worker pool at host:1", 1)
+    assert "a pool of its own" in raised.value.do
+
+
+def test_a_job_that_is_no_longer_awaited_is_canceled(hasty: None, tmp_path: Path) -> None:
+    def stop() -> bool:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return False
+
+    job = Job("RUNNING")
+    with pytest.raises(SystemExit):
+        Running(job, Named("FlinkRunner"), WorkerAnswer(str(tmp_path))).wait(stop)
+    assert job.canceled == 1
 
 
 def test_a_silent_job_is_canceled_and_0_waits_without_end(hasty: None, tmp_path: Path) -> None:
