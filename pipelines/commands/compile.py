@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import click
+from rich.console import Console
 
+from infeed.components.errors import InfeedError
 from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.compile.backends import check_backend, version_of
 from infeed.pipelines.compile.compile import compile_config, data_bytes, local_places, missing_package
 from infeed.pipelines.compile.kubeflow import CompileOptions, beam_flags
 from infeed.pipelines.compile.native import compile_native
+from infeed.pipelines.compile.runner import KubeflowRunner, load_pipeline, read_deploy
 from infeed.pipelines.console.exit_codes import Command
-from infeed.pipelines.console.paths import OutputFile
+from infeed.pipelines.console.paths import InputPath, OutputFile
 from infeed.pipelines.console.terminal import quiet, show_facts
 from infeed.pipelines.image.build import last_built
 from infeed.pipelines.job.compiled import CompiledJob, Schema, Target, leaves
@@ -32,6 +36,7 @@ NATIVE = "kfp"
     examples=(
         "infeed compile taxi/config.yaml --output taxi.yaml",
         "infeed compile taxi/config.yaml --target vertex --output taxi.json",
+        "infeed compile my_pipeline.py:create_pipeline --image IMAGE --root s3://bucket/taxi --output taxi.yaml",
     ),
 )
 @project_options
@@ -51,6 +56,13 @@ NATIVE = "kfp"
 )
 @click.option("--image", help="Container image of every step.  [default: deploy.image of the config]", metavar="IMAGE")
 @click.option(
+    "--config",
+    "deploy_file",
+    type=InputPath(),
+    help="YAML file with the section deploy, for a pipeline from a function.",
+    metavar="FILE",
+)
+@click.option(
     "--schema",
     type=click.Choice(get_args(Schema)),
     default="2.1",
@@ -61,13 +73,37 @@ NATIVE = "kfp"
     "--kfp", help="Version of Kubeflow Pipelines on the cluster, to check the settings for.", metavar="VERSION"
 )
 def command(
-    project: str, output: str, target: str, image: str | None, schema: str, kfp: str | None, **overrides: Any
+    project: str,
+    output: str,
+    target: str,
+    image: str | None,
+    deploy_file: str | None,
+    schema: str,
+    kfp: str | None,
+    **overrides: Any,
 ) -> None:
-    """Compile a project for Kubeflow Pipelines (v2) or Vertex AI.
+    """Compile a project for Kubeflow Pipelines (v2) or Vertex AI, or a TFX pipeline that FILE.py:FUNCTION returns.
 
     The deploy section of the config sets the image, resources and storage locations of the steps. A JSON file contains
     a whole job. A YAML file contains the pipeline spec, and Kubernetes settings in a second document.
     """
+    if _names_function(project):
+        module = Path(project.rpartition(":")[0])
+        runner = KubeflowRunner(
+            output,
+            image,
+            overrides.pop("root"),
+            read_deploy(deploy_file),
+            cast(Target, target),
+            cast(Schema, schema),
+            str(module.resolve().parent) if module.suffix == ".py" else None,
+            kfp,
+        )
+        _compile_function(project, runner, overrides)
+        return
+    if deploy_file:
+        do = "set deploy in the config of the project"
+        raise InfeedError("--config is for a pipeline from a function", where="--config", do=do)
     read = read_project(project)
     platform = "kubeflow" if target == NATIVE else target
     config = decided(read, overrides)
@@ -81,13 +117,7 @@ def command(
         beam = [("" if number else "beam", f"{option}  # {why}") for number, (option, why) in enumerate(flags)]
         show_facts(console, [*config.notes, *facts, *beam])
         (compile_native if target == NATIVE else compile_config)(config, options)
-        job = CompiledJob.read(output)
-        console.print(
-            f"wrote {output}: pipeline {job.name!r} for {target}, {len(job.tasks)} tasks, "
-            f"parameters {', '.join(job.parameters)}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        job = _show_written(console, output, target)
         if job.project_archive:
             users = ", ".join(task.node for task in leaves(job.tasks) if task.project_archive)
             console.print(
@@ -97,8 +127,43 @@ def command(
                 soft_wrap=True,
             )
         tight = tight_disks(job, lambda: data_bytes(config))
-        for warning in filter(None, (local_places(config), tight, missing_package(config, read.folder), dropped)):
-            console.print(f"warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
+        _warn(console, filter(None, (local_places(config), tight, missing_package(config, read.folder), dropped)))
+
+
+def _names_function(project: str) -> bool:
+    """Report whether the argument names a function, such as `my_pipeline.py:create_pipeline`, and no file."""
+    module, _, function = project.rpartition(":")
+    return bool(module) and function.isidentifier() and not Path(project).exists()
+
+
+def _compile_function(function: str, runner: KubeflowRunner, overrides: Mapping[str, Any]) -> None:
+    flat = {**overrides, **overrides["train"], **overrides["ingest"], "train": None, "ingest": None}
+    if given := [name for name, value in flat.items() if value not in (None, (), {}, False)]:
+        do = "leave it out: the function makes the whole pipeline"
+        raise InfeedError(f"{given[0]} is a setting of a project", where=f"--{given[0]}", do=do)
+    if runner.target not in get_args(Target):
+        do = "use --target kubeflow"
+        raise InfeedError("a pipeline of TFX has no form without TFX", where="--target", do=do)
+    log = Path("runs", Path(function.rpartition(":")[0]).stem, "logs", "compile.log")
+    with quiet(log) as console:
+        pipeline = load_pipeline(function)
+        warnings = runner.warnings(pipeline)
+        runner.run(pipeline)
+        _show_written(console, runner.output, runner.target)
+        _warn(console, warnings)
+
+
+def _show_written(console: Console, output: str, target: str) -> CompiledJob:
+    job = CompiledJob.read(output)
+    what = f"wrote {output}: pipeline {job.name!r} for {target}, {len(job.tasks)} tasks"
+    given = f", parameters {', '.join(job.parameters)}" if job.parameters else ""
+    console.print(f"{what}{given}", highlight=False, soft_wrap=True)
+    return job
+
+
+def _warn(console: Console, warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        console.print(f"warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
 
 
 def _by_digest(image: str | None, project: str) -> tuple[str | None, list[tuple[str, str]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.message import ARGUMENT
 from infeed.components.kubeflow.packed import is_packed, pack
 from infeed.components.units import size
 from infeed.pipelines.job.compiled import IN_PLACE, STEP, Task
@@ -24,7 +25,8 @@ def shorten(task: Task, *, launcher: bool) -> None:
     container = task.container
     assert container is not None, "only a container has arguments"
     given = task.spec.get("inputs", {}).get("parameters", {})
-    constants = [value.get("runtimeValue", {}) for value in given.values() if task.driver is None]
+    expands = task.driver is None and ARGUMENT in container.get("args", ())  # a container of another kind does not
+    constants = [value.get("runtimeValue", {}) for value in given.values() if expands]
     texts = [value for value in constants if isinstance(value.get("constant"), str)]
     long = [value for value in texts if len(value["constant"]) > _LONG]
     for value in long:

@@ -24,7 +24,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import compiled_with, direct, disk
 from infeed.components.kubeflow.ui import outputs_of
 from infeed.components.trainer.options import OVERRIDES
-from infeed.pipelines.compile import input_states, own_project
+from infeed.pipelines.compile import input_states, own_project, resolvers
 from infeed.pipelines.compile.arguments import shorten
 from infeed.pipelines.compile.platform_spec import platform_spec
 from infeed.pipelines.compile.pod_template import pod_template
@@ -93,8 +93,10 @@ def compile_kubeflow(
     job = _compile(pipeline, image, options, parameters or {})
     own: list[str] = []  # names of the steps whose parameters name functions of the project
     if folder := options.folder:
-        given = [(task, task.spec.get("inputs", {})) for task, _ in _containers(job["pipelineSpec"])]
-        own = [task.name for task, inputs in given if relative_function_paths(inputs, folder) != inputs]
+        for task, container in _containers(job["pipelineSpec"]):
+            inputs = task.spec.get("inputs", {})
+            if relative_function_paths(inputs, folder) != inputs or _is_of_project(_executor(container), folder):
+                own.append(task.name)
         job = relative_function_paths(job, folder)
     spec = job["pipelineSpec"]
     # TFX gives Beam's options of the whole pipeline to each node. A step that names a cluster's runner works on URIs,
@@ -102,8 +104,9 @@ def compile_kubeflow(
     names = {node.id for node in data_nodes}
     for task, container in _containers(spec):
         if task.name not in names:
-            container["args"] = [one for one in container["args"] if one not in pipeline.beam_pipeline_args]
+            container["args"] = [one for one in container.get("args", ()) if one not in pipeline.beam_pipeline_args]
     if options.target == "kubeflow":
+        resolvers.remove(spec)
         for node in [node for node, _ in _containers(spec) if node.driver and len(node.path) == 1]:
             input_states.insert(spec, node)
         for node in [node for node, _ in _containers(spec) if node.name == BASE_MODEL]:
@@ -174,21 +177,40 @@ def _compile(
         default_commands=list(STEP) if options.target == "kubeflow" else None,
         use_pipeline_spec_2_1=options.schema == "2.1",
     )
-    defaults = {name: parameter.default for name, parameter in parameters.items()}
+    declared = parameters or _runtime_parameters(pipeline)
+    defaults = {name: one.default for name, one in declared.items() if one.default is not None}
     job: dict[str, Any] = runner.KubeflowV2DagRunner(config).run(pipeline, parameter_values=defaults, write_out=False)
-    declared = job["pipelineSpec"]["root"].get("inputDefinitions", {}).get("parameters", {})
-    for name, definition in declared.items():
-        definition["defaultValue"] = defaults[name]
+    for name, definition in job["pipelineSpec"]["root"].get("inputDefinitions", {}).get("parameters", {}).items():
+        if name in defaults:
+            definition["defaultValue"] = defaults[name]
     return job
+
+
+def _runtime_parameters(pipeline: Pipeline) -> dict[str, RuntimeParameter]:
+    """Return the runtime parameters that the components of a pipeline name, by name."""
+    from tfx.orchestration.data_types import RuntimeParameter
+
+    values = [value for node in pipeline.components for value in node.exec_properties.values()]
+    return {value.name: value for value in values if isinstance(value, RuntimeParameter)}
 
 
 def _show_results(spec: Mapping[str, Any], classes: Sequence[str]) -> None:
     """Declare the artifacts that Kubeflow's user interface shows, as outputs of the steps that write them."""
     for node, container in _containers(spec):
-        arguments = container.get("args", [])
-        executor = arguments[arguments.index(_EXECUTOR) + 1] if _EXECUTOR in arguments else ""
-        if found := outputs_of(executor, classes, pictures=node.name == "ImageExampleGen"):
+        if found := outputs_of(_executor(container), classes, pictures=node.name == "ImageExampleGen"):
             node.component["outputDefinitions"]["artifacts"].update(found)
+
+
+def _executor(container: Mapping[str, Any]) -> str:
+    """Return the import path of the executor; empty for a container without TFX's entry point."""
+    arguments = container.get("args", [])
+    return str(arguments[arguments.index(_EXECUTOR) + 1]) if _EXECUTOR in arguments else ""
+
+
+def _is_of_project(executor: str, folder: str) -> bool:
+    name, dot, _ = executor.partition(".")
+    module = Path(folder, name)
+    return bool(dot) and name not in ("infeed", "tfx") and (module.is_dir() or module.with_suffix(".py").is_file())
 
 
 def train_on_machines(spec: Mapping[str, Any], deploy: Deploy, image: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.message import ARGUMENT
 from infeed.components.kubeflow.packed import unpack
 from infeed.pipelines.compile.arguments import LIMIT, shorten
 from infeed.pipelines.job.compiled import STEP, Task, read_tasks
@@ -20,7 +21,7 @@ TFX = ["python", "-m", "tfx.entry"]
 def step(driver: bool = False, **constants: Any) -> Task:
     """A step with constants as parameters, behind TFX's entry point."""
     parameters = {name: {"runtimeValue": {"constant": value}} for name, value in constants.items()}
-    container: dict[str, Any] = {"image": "i", "command": [*TFX], "args": ["{{$}}"]}
+    container: dict[str, Any] = {"image": "i", "command": [*TFX], "args": [ARGUMENT, "{{$}}"]}
     if driver:
         container["lifecycle"] = {"preCacheCheck": {"command": ["driver"]}}
     spec = {
