@@ -20,6 +20,7 @@ from infeed.pipelines.console.nodes import RunReport, format_state, show_nodes
 from infeed.pipelines.console.paths import InputFolder, InputPath, MappedFolder, OutputFolder
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
 from infeed.pipelines.job.compiled import CompiledJob, Target
+from infeed.pipelines.rehearse.backend import Kfp
 from infeed.pipelines.rehearse.launch import Faults, last_lines
 from infeed.pipelines.rehearse.locations import PathMapping
 from infeed.pipelines.rehearse.rehearsal import Rehearsal, RehearseOptions, rehearse
@@ -46,6 +47,13 @@ from infeed.pipelines.rehearse.rehearsal import Rehearsal, RehearseOptions, rehe
     "--target",
     type=click.Choice(get_args(Target)),
     help="Platform to imitate; kubeflow runs no drivers and no resolvers.  [default: the platform of JOB]",
+)
+@click.option(
+    "--kfp",
+    type=click.Choice(get_args(Kfp)),
+    default="2.17",
+    show_default=True,
+    help="Version of Kubeflow Pipelines whose messages the steps get.",
 )
 @click.option("--image", help="Run the steps inside this container image.", metavar="NAME")
 @click.option(

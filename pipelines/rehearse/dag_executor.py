@@ -198,7 +198,7 @@ class DagExecutor:
         if "resolver" in task.executor:
             found = resolve(task, inputs, context.store, context.pipeline, context.job)
             return TaskResult(NodeState.DONE, found, note="" if any(found.artifacts.values()) else "found nothing")
-        name = f"{context.run}/{task.node}"
+        name = f"{context.run}/{task.node}/"
         imported = import_artifact(task, inputs, context.store, context.pipeline, context.job, name)
         artifacts = [artifact for found in imported.artifacts.values() for artifact in found]
         context.store.record(Execution(context.pipeline, context.run, task.node, "", 0.0), artifacts)

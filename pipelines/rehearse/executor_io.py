@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.launcher_paths import local_path
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job import parameters as values
 from infeed.pipelines.job.compiled import Task
 from infeed.pipelines.job.parameters import Value, as_text
+from infeed.pipelines.rehearse.backend import Kfp, logs_name, read_strictly, since, whole_numbers
 
 _TITLE = re.compile(r"^title:\s*(.+?)\s*$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{\{\$((?:\.\w+|\[[^]]*\])*)\}\}")
@@ -37,7 +39,8 @@ View = Mapping[str, Any]
 class Artifact:
     """A RuntimeArtifact, from a step or an importer."""
 
-    name: str  # unique in the store; metadata of other artifacts, such as blessings, may contain it
+    # Unique in the store: RUN/NODE/KEY, and RUN/NODE/ of an importer. Metadata such as of blessings may contain it.
+    name: str
     type: Mapping[str, Any]  # ArtifactTypeSchema: `{"schemaTitle": ...}` or `{"instanceSchema": YAML}`
     uri: str  # folder or file of the artifact
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -87,14 +90,31 @@ class AttemptDir:
     folder: str  # local folder for messages
     name: str  # prefix of the artifacts' names in the store
     artifacts: str = ""  # folder or URI of the artifacts, each named by its key; by default `folder`
+    kfp: Kfp | None = None  # version of Kubeflow Pipelines; None for Vertex AI
+    pod: str = ""  # disk of the pod, if the artifacts are in a store
+    root: str = ""  # folder or URI of all artifacts of the run
+    attempt: int = 1
 
     @property
     def output_file(self) -> str:
         """File of the ExecutorOutput, which the driver and then the step write."""
-        return os.path.join(self.folder, "executor_output.json")
+        if self.kfp is None:
+            return os.path.join(self.folder, "executor_output.json")
+        if since(self.kfp, "2.15"):
+            beside = (self.pod and local_path(self.artifacts, self.pod)) or self.folder
+            return os.path.join(beside, "output_metadata.json")
+        return os.path.join(self.pod or self.folder, "tmp", "kfp_outputs", "output_metadata.json")
+
+    @property
+    def logs(self) -> str:
+        """Path or URI of the file that Kubeflow's launcher makes for the log of the step."""
+        assert self.kfp, "Vertex AI has no such output"
+        return os.path.join(self.artifacts or self.folder, logs_name(self.kfp, self.attempt))
 
     def parameter_file(self, key: str) -> str:
         """Return the file of an output parameter, for containers that write no ExecutorOutput."""
+        if self.pod:
+            return os.path.join(self.pod, "tmp", "kfp", "outputs", key)
         return os.path.join(self.folder, "output_parameters", key)
 
 
@@ -118,11 +138,7 @@ def executor_input(
     if legacy:
         parameters = {"parameters": {key: values.to_legacy(value) for key, value in inputs.parameters.items()}}
     else:
-        # 3.0 becomes 3, as in protobuf's JSON on a cluster.
-        whole = values.mapped(
-            dict(inputs.parameters), lambda one: int(one) if isinstance(one, float) and one.is_integer() else one
-        )
-        parameters = {"parameterValues": whole}
+        parameters = {"parameterValues": whole_numbers(dict(inputs.parameters))}
     return {
         "inputs": {
             **parameters,
@@ -140,7 +156,7 @@ def view(
     message: Any, inputs: TaskIO, outputs: Mapping[str, Artifact], job: Mapping[str, Any], path_of: PathOf = str
 ) -> View:
     """Return the values of the placeholders in the step's command line; `path_of` maps a URI to its local path."""
-    files = {key: {"output_file": spec["outputFile"]} for key, spec in message["outputs"]["parameters"].items()}
+    files = {key: {"output_file": one["outputFile"]} for key, one in message["outputs"].get("parameters", {}).items()}
     return {
         **job,
         "": message,
@@ -154,13 +170,13 @@ def view(
 
 
 def read_output(attempt_dir: AttemptDir) -> Any:
-    """Read the ExecutorOutput, or return an empty message if the step wrote none."""
+    """Read the ExecutorOutput, on Kubeflow strictly, or return an empty message if the step wrote none."""
     try:
-        with open(attempt_dir.output_file, encoding="utf-8") as file:
-            return json.load(file)
+        text = Path(attempt_dir.output_file).read_text(encoding="utf-8")
+        return read_strictly(text, attempt_dir.output_file, attempt_dir.root) if attempt_dir.kfp else json.loads(text)
     except FileNotFoundError:
         return {}
-    except ValueError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         do = "write an ExecutorOutput in JSON from the step"
         raise InfeedError(f"not JSON: {error}", where=attempt_dir.output_file, do=do) from error
 

@@ -26,6 +26,7 @@ class Pod:
     """Disk of one attempt of a step."""
 
     folder: str | None = None  # parent of `gcs`, `minio` and `s3`; None if the artifacts are on this machine
+    downloads_all: bool = True  # as since 2.14; before, the launcher downloads the first artifact of each input
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -36,12 +37,12 @@ class Pod:
         return (self.folder and local_path(uri, self.folder)) or uri
 
     def download(self, inputs: Mapping[str, Sequence[Artifact]]) -> None:
-        """Download the first artifact of each input, as the launcher does.
+        """Download the artifacts of each input, as the launcher does.
 
         Raises InfeedError for an artifact that is not in the store.
         """
         for key, found in inputs.items():
-            for artifact in found[:1]:
+            for artifact in found if self.downloads_all else found[:1]:
                 path = self.path(artifact.uri)
                 if path != artifact.uri:
                     _download(artifact.uri, path, key)
@@ -57,7 +58,7 @@ class Pod:
 
 
 @contextmanager
-def pod_below(folder: Path | None) -> Iterator[Pod]:
+def pod_below(folder: Path | None, *, downloads_all: bool = True) -> Iterator[Pod]:
     """Yield a new pod, and remove its disk afterwards. Without a folder, the steps see the artifacts themselves."""
     if folder is None:
         yield Pod()
@@ -65,7 +66,7 @@ def pod_below(folder: Path | None) -> Iterator[Pod]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        yield Pod(str(folder))
+        yield Pod(str(folder), downloads_all)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -19,6 +19,7 @@ from infeed.pipelines.containers import find_engine
 from infeed.pipelines.job.compiled import CompiledJob, Target, Task, leaves, walk
 from infeed.pipelines.job.parameters import read_parameters
 from infeed.pipelines.job.project import publish
+from infeed.pipelines.rehearse.backend import Kfp
 from infeed.pipelines.rehearse.custom_job import EXECUTORS, starts_custom_job
 from infeed.pipelines.rehearse.dag_executor import DagExecutor
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO
@@ -46,6 +47,7 @@ class RehearseOptions:
     parameters: tuple[str, ...] = ()  # runtime parameters as `NAME=VALUE`
     maps: tuple[PathMapping, ...] = ()  # replacements of buckets and mounted folders
     faults: Faults = field(default_factory=Faults)  # failures to inject
+    kfp: Kfp = "2.17"  # version of Kubeflow Pipelines whose messages the steps get
     target: Target | None = None  # platform to emulate, by default the job's; kubeflow has no drivers, no resolvers
     use_cache: bool = True  # whether to reuse outputs of earlier rehearsals
     workers: int | None = None  # steps at the same time; by default as many as the cores and the memory allow
@@ -123,7 +125,7 @@ def _context(
         project=os.path.abspath(options.project),
         legacy=job.schema_version.startswith("2.0"),
         use_cache=options.use_cache,
-        runs_drivers=options.target == "vertex",
+        kfp=options.kfp if options.target == "kubeflow" else None,
         job={
             "parameters": parameters,
             "pipeline_root": str(root / "artifacts"),

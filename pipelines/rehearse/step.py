@@ -20,7 +20,8 @@ from infeed.components.kubeflow import disk
 from infeed.components.units import size
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job.compiled import Spec, Task
-from infeed.pipelines.rehearse import executor_io, launch
+from infeed.pipelines.rehearse import backend, executor_io, launch
+from infeed.pipelines.rehearse.backend import Kfp
 from infeed.pipelines.rehearse.cluster import KILLS, runs_job, with_local_cluster
 from infeed.pipelines.rehearse.custom_job import starts_custom_job, with_local_job_service
 from infeed.pipelines.rehearse.executor_io import Artifact, AttemptDir, TaskIO, TaskResult, View, fill_arguments
@@ -44,7 +45,7 @@ class RunContext:
     project: str  # folder of the user's files, and working directory of the steps
     legacy: bool  # whether the job has schema 2.0
     use_cache: bool
-    runs_drivers: bool  # whether drivers of ExampleGens run before the cache lookup
+    kfp: Kfp | None  # version of Kubeflow Pipelines, which runs no drivers; None for Vertex AI
     job: Mapping[str, Any]  # values of the whole job for placeholders
     launcher: Launcher
     faults: Faults
@@ -52,11 +53,24 @@ class RunContext:
     artifacts: str = ""  # folder of all artifacts in a store, if Kubeflow's launcher is imitated
     stop: threading.Event = field(default_factory=threading.Event)  # ends all steps
 
-    def attempt_dir(self, task: Task, attempt: str) -> AttemptDir:
-        """Return the output folder of an attempt."""
-        below = f"{self.run}/{task.node}/{attempt}"
-        artifacts = files.join(self.artifacts, below) if self.artifacts else ""
-        return AttemptDir(str(self.root / "artifacts" / below), f"{self.run}/{task.node}", artifacts)
+    @property
+    def runs_drivers(self) -> bool:
+        """Whether drivers of ExampleGens run before the cache lookup."""
+        return self.kfp is None
+
+    def attempt_dir(self, task: Task, name: str, attempt: int = 1) -> AttemptDir:
+        """Return the output folder `name` of an attempt."""
+        below = f"{self.run}/{task.node}/{name}"
+        here = str(self.root / "artifacts")
+        return AttemptDir(
+            os.path.join(here, below),
+            f"{self.run}/{task.node}",
+            files.join(self.artifacts, below) if self.artifacts else "",
+            kfp=self.kfp,
+            pod=str(self.pod(task) or ""),
+            root=files.join(self.artifacts or here, self.run),
+            attempt=attempt,
+        )
 
     def pod(self, task: Task) -> Path | None:
         """Return the folder for the disk of a step's pod, if the artifacts are in a store."""
@@ -167,7 +181,9 @@ class _StepRunner:
         where = f"deploy.resources.{self._task.node}.ephemeral_storage"
         could = self._task.could_read_directly
         self._move(lambda: disk.check_inputs(places, disk.limit_of(self._env), where, direct=could))
-        with pod_below(self._context.pod(self._task)) as pod:
+        kfp = self._context.kfp
+        downloads_all = kfp is None or backend.since(kfp, "2.14")
+        with pod_below(self._context.pod(self._task), downloads_all=downloads_all) as pod:
             self._move(lambda: pod.download(inputs.artifacts))
             self._start(f"attempt {number}", self._container, inputs, planned, attempt_dir, pod, dies=dies)
             output = executor_io.read_output(attempt_dir)
@@ -184,7 +200,7 @@ class _StepRunner:
 
     def _attempt_dir(self, attempt: int) -> AttemptDir:
         is_shared = self._task.node in self._context.faults.dirty_retries
-        return self._context.attempt_dir(self._task, str(1 if is_shared else attempt))
+        return self._context.attempt_dir(self._task, str(1 if is_shared else attempt), attempt)
 
     def _planned(self, said: Any, attempt_dir: AttemptDir) -> dict[str, Artifact]:
         return executor_io.updated(executor_io.planned_outputs(self._task, attempt_dir), said)
@@ -201,11 +217,17 @@ class _StepRunner:
     ) -> None:
         """Run the command of the container or of its driver once."""
         message = executor_io.executor_input(inputs, outputs, self._task, attempt_dir, self._context.legacy)
+        if kfp := self._context.kfp:
+            message = backend.handed(message, kfp, attempt_dir.logs, self._context.store.number)
         view = executor_io.view(message, inputs, outputs, self._context.job, pod.path)
         places = [pod.path(artifact.uri) for artifact in outputs.values()]
-        written = [spec["outputFile"] for spec in message["outputs"]["parameters"].values()]
+        written = [spec["outputFile"] for spec in message["outputs"].get("parameters", {}).values()]
         for path in (*places, *written, message["outputs"]["outputFile"]):
             os.makedirs(os.path.dirname(path), exist_ok=True)  # as Kubeflow's launcher does
+        logs = Path(pod.path(attempt_dir.logs)) if kfp else None
+        if logs:  # a file, which is there before the step starts
+            logs.parent.mkdir(parents=True, exist_ok=True)
+            logs.write_bytes(b"")
         env = {**self._context.launcher.environment, **self._env, **pod.environment}
         argv = self._command_line([*command.get("command", ()), *command.get("args", ())], view, env)
         script = ["#!/bin/sh", f"cd {shlex.quote(self._context.project)}"]
@@ -216,6 +238,9 @@ class _StepRunner:
         self._say(f"--- {what}")
         begun = os.fstat(self._log.fileno()).st_size
         status = self._run(argv, env, (lambda: has_begun(places)) if dies else None)
+        if logs:
+            logs.write_bytes(log.read_bytes()[begun:])
+            self._move(lambda: pod.upload({backend.LOGS: [Artifact(backend.LOGS, {}, attempt_dir.logs)]}))
         if dies:
             self._say(f"--- {_ON_PURPOSE}")
             raise _StepError(_ON_PURPOSE)

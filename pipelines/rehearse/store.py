@@ -112,6 +112,10 @@ class Store:
     def artifact(self, name: str) -> Artifact:
         return self._artifacts[name]
 
+    def number(self, name: str) -> int:
+        """Return the id of an artifact: its place among all, from 1."""
+        return list(self._artifacts).index(name) + 1
+
 
 # Resolvers and importers find or name artifacts, and start no process.
 #

@@ -34,13 +34,16 @@ def test_a_step_finds_its_inputs_on_the_disk_of_its_pod(s3: str, tmp_path: Path)
     assert not (tmp_path / "pod").exists()
 
 
-def test_only_the_first_artifact_of_an_input_is_downloaded(s3: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("downloads_all", [False, True])
+def test_the_artifacts_of_an_input_after_the_first_are_downloaded_since_2_14(
+    s3: str, tmp_path: Path, downloads_all: bool
+) -> None:
     for number in (1, 2):
         files.write_bytes(f"{s3}/{number}/data", b"rows")
-    with pod_below(tmp_path / "pod") as pod:
+    with pod_below(tmp_path / "pod", downloads_all=downloads_all) as pod:
         pod.download({"examples": [artifact(f"{s3}/1"), artifact(f"{s3}/2")]})
         assert Path(pod.path(f"{s3}/1")).is_dir()
-        assert not Path(pod.path(f"{s3}/2")).exists()
+        assert Path(pod.path(f"{s3}/2")).exists() == downloads_all
 
 
 def test_outputs_reach_the_store_without_objects_for_folders(s3: str, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def context(tmp_path: Path) -> Iterator[RunContext]:
             project=str(tmp_path),
             legacy=False,
             use_cache=True,
-            runs_drivers=True,
+            kfp=None,
             job={},
             launcher=LocalLauncher(str(tmp_path / "packages")),
             faults=Faults(),
@@ -112,19 +112,19 @@ def test_only_vertex_ai_compares_the_variables_of_a_step(jobs: ModuleType, run: 
             one = task(jobs)
             assert one.container is not None
             one.container["env"] = [{"name": "LEVEL", "value": value}]
-            result, _ = run(one, *([] if found and not context["runs_drivers"] else [0]), **context)
+            result, _ = run(one, *([] if found and context["kfp"] is not None else [0]), **context)
             Path(result.outputs.artifacts["model"][0].uri).touch()
             found.append(result.state)
         return found
 
-    assert states(runs_drivers=True) == [NodeState.DONE, NodeState.DONE]
-    assert states(runs_drivers=False, run="run-2", pipeline="other") == [NodeState.DONE, NodeState.CACHED]
+    assert states(kfp=None) == [NodeState.DONE, NodeState.DONE]
+    assert states(kfp="2.17", run="run-2", pipeline="other") == [NodeState.DONE, NodeState.CACHED]
 
 
 def test_a_driver_that_fails_ends_the_step(jobs: ModuleType, run: Run) -> None:
     result, told = run(task(jobs, driver="pass"), 1)
     assert (result.state, result.error, told) == (NodeState.FAILED, "the driver failed: exit status 1", ["driver"])
-    assert run(task(jobs, driver="pass"), 0, runs_drivers=False)[0].state is NodeState.DONE
+    assert run(task(jobs, driver="pass"), 0, kfp="2.17")[0].state is NodeState.DONE
 
 
 def test_what_is_started_can_be_started_again_by_hand(jobs: ModuleType, run: Run, context: RunContext) -> None:
