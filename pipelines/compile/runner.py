@@ -69,7 +69,7 @@ class KubeflowRunner:
         if self.target == "vertex":
             check_accelerators(vertex_accelerators(deploy))
         else:
-            _check_importers(pipeline, deploy.root or "")
+            _check_places(pipeline, deploy.root or "")
         for warning in self.warnings(pipeline):
             _log.warning(warning)
         assert deploy.image, "check_target requires an image"
@@ -137,8 +137,8 @@ def read_deploy(path: str | None) -> dict[str, Any]:
     return dict(plain["deploy"] or {})
 
 
-def _check_importers(pipeline: Pipeline, root: str) -> None:
-    """Raise InfeedError for a place that Kubeflow's importer refuses. A job with a local root is for rehearsals."""
+def _check_places(pipeline: Pipeline, root: str) -> None:
+    """Raise InfeedError for a place that TFX or Kubeflow cannot open. A job with a local root is for rehearsals."""
     from tfx.dsl.components.common.importer import SOURCE_URI_KEY, Importer
 
     for node in pipeline.components if "://" in root else ():
@@ -147,6 +147,16 @@ def _check_importers(pipeline: Pipeline, root: str) -> None:
             schemes = ", ".join(f"{scheme}://" for scheme in FOLDERS)
             what = f"source_uri is {uri!r}, which Kubeflow cannot import"
             raise InfeedError(what, where=f"node {node.id}", do=f"copy it to a store: {schemes}")
+        executor = getattr(node.executor_spec, "executor_class", None)
+        if not getattr(executor, "__module__", "infeed").startswith("infeed"):
+            _check_minio(node.id, root if node.exec_properties.get("module_file") else "", "a wheel of module_file")
+            _check_minio(node.id, node.exec_properties.get("input_base"), "input_base")
+
+
+def _check_minio(node: str, place: Any, what: str) -> None:
+    if isinstance(place, str) and place.startswith("minio://"):
+        do = "use s3:// with AWS_ENDPOINT_URL in deploy.resources, or the component of infeed"
+        raise InfeedError(f"TFX's step cannot open {what} on {place}", where=f"node {node}", do=do)
 
 
 @contextmanager

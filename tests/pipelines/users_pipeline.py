@@ -81,6 +81,11 @@ def of_this_machine() -> tfx.dsl.Pipeline:
     return tfx.dsl.Pipeline("local", components=[model])
 
 
+def of_minio() -> tfx.dsl.Pipeline:
+    """Return a pipeline whose data is in a store that Beam does not know."""
+    return tfx.dsl.Pipeline("minio", components=[CsvExampleGen(input_base="minio://bucket/data")])
+
+
 def misnamed() -> tfx.dsl.Pipeline:
     """Return a pipeline whose name no cluster takes."""
     return tfx.dsl.Pipeline("My_pipeline", components=[])

@@ -115,6 +115,9 @@ def test_a_container_of_another_image_keeps_its_command_and_its_long_words(here:
         ("with_container", ["--root", "s3://bucket/x", "--config", "nowhere.yaml"], "nowhere.yaml"),
         ("that_requires", ["--root", "s3://bucket/x"], "Transform requires schema"),
         ("of_this_machine", ["--root", "s3://bucket/x"], "'/models/1'"),
+        ("with_container", ["--root", "s3://bucket/x", "--kfp", "2"], "--kfp is '2'"),
+        ("create_pipeline", ["--root", "minio://bucket/x"], "a wheel of module_file on minio://bucket/x"),
+        ("of_minio", ["--root", "minio://bucket/x"], "input_base on minio://bucket/data"),
     ],
 )
 def test_what_cannot_be_compiled_is_refused(here: Path, function: str, words: list[str], told: str) -> None:
