@@ -156,7 +156,7 @@ def _check_places(pipeline: Pipeline, root: str) -> None:
 def _check_minio(node: str, place: Any, what: str) -> None:
     if isinstance(place, str) and place.startswith("minio://"):
         do = "use s3:// with AWS_ENDPOINT_URL in deploy.resources, or the component of infeed"
-        raise InfeedError(f"TFX's step cannot open {what} on {place}", where=f"node {node}", do=do)
+        raise InfeedError(f"a step of TFX cannot open {what} on {place}", where=f"node {node}", do=do)
 
 
 @contextmanager

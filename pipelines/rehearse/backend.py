@@ -81,8 +81,10 @@ def kept_value(value: Any) -> Any:
     """Return a value of metadata as ML Metadata gives it back."""
     if isinstance(value, bool):
         return int(value)
-    wrapper = {list: "list", dict: "struct"}.get(type(value))
-    return {wrapper: whole_numbers(value)} if wrapper else whole_numbers(value)
+    whole = whole_numbers(value)
+    if isinstance(value, (list, dict)):
+        return {"list" if isinstance(value, list) else "struct": whole}
+    return whole
 
 
 def whole_numbers(value: Any) -> Any:
