@@ -57,7 +57,7 @@ def infer_kind(cells: pa.StringArray) -> CellKind:
         if _try_cast(cells, pa.int64()) is not None:
             return CellKind.INT
         floats = _try_cast(cells, pa.float64())
-        if floats is not None and _are_floats_meant(cells, floats):
+        if floats is not None and not _have_plus_signs(cells) and _are_floats_meant(cells, floats):
             return CellKind.FLOAT
     kind = CellKind.EMPTY
     for cell in cells.unique():
@@ -106,7 +106,8 @@ def _with_traces(values: pa.Array, cells: pa.StringArray) -> pa.Array:
     whole = pc.match_substring_regex(texts, r"^[+-]?[0-9]+$").to_numpy(zero_copy_only=False)
     whole &= np.abs(floats[large]) < _BEYOND
     if whole.any():
-        traced[large[whole]] = example_types.to_float64(texts.filter(pa.array(whole)).cast(pa.int64()))
+        unsigned = pc.replace_substring_regex(texts.filter(pa.array(whole)), r"^\+", "")  # Arrow reads no +49
+        traced[large[whole]] = example_types.to_float64(unsigned.cast(pa.int64()))
     named = pc.match_substring_regex(texts, "(?i)inf").to_numpy(zero_copy_only=False)
     too_large = large[np.isinf(floats[large]) & ~named]
     traced[too_large] = np.copysign(LARGEST, floats[too_large])
@@ -160,6 +161,11 @@ def _try_cast(cells: pa.StringArray, to: pa.DataType) -> pa.Array | None:
 def _may_mislead(cells: pa.StringArray) -> bool:
     text = bytes(cells.buffers()[2] or b"")
     return any(sign in text for sign in _NOT_IN_PYTHON)
+
+
+def _have_plus_signs(cells: pa.StringArray) -> bool:
+    """Whether a cell is a number such as +49: since version 18, Arrow reads it as a float, but not as an integer."""
+    return b"+" in bytes(cells.buffers()[2] or b"") and pc.any(pc.starts_with(cells, "+")).as_py()
 
 
 def _are_floats_meant(cells: pa.StringArray, floats: pa.DoubleArray) -> bool:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from infeed.components.dataset import example_types
 from infeed.components.example_gen.sources import kinds
 from infeed.components.example_gen.sources.kinds import CellKind
 
@@ -50,3 +51,16 @@ def test_cells_of_a_given_type(
 ) -> None:
     converted, places = kinds.convert(pa.array(cells, pa.string()), to)
     assert (converted.to_pylist(), places) == (values, unfit)
+
+
+@pytest.mark.parametrize("cells", [["+412", "+5"], ["+412", "7"], ["1", "+9007199254740993"]], ids=str)
+def test_plus_signs_are_those_of_pythons_integers(cells: list[str]) -> None:
+    array = pa.array(cells)
+    assert kinds.infer_kind(array) == CellKind.INT
+    assert kinds.convert(array, pa.int64())[0].to_pylist() == [int(cell) for cell in cells]
+
+
+def test_a_large_integer_with_a_plus_sign_beside_fractions_loses_its_digit_in_the_count() -> None:
+    values, unfit = kinds.convert(pa.array(["1.5", "+9007199254740993"]), pa.float64())
+    assert unfit == []
+    assert example_types.count_rounded(values) == 1
