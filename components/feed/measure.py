@@ -37,7 +37,7 @@ HAND_OVER, COPY = "hand-over", "copy to "  # the name of the device follows
 _ONCE = (VerifyFiles, ListShards, PermuteShards, PrefetchToDevice)
 _KEEPING = (LoadColumns, CacheColumns, CacheRecords)
 TURNS = 7
-_FEWEST_TURNS = 2  # that show a spread
+_FEWEST_TURNS = 3  # that show a spread
 _OF_MEMORY = 2  # turns
 _MOST_WAITS, _WAIT_SECONDS, _SETTLED_BYTES = 50, 0.01, 1 << 20  # memory has settled if a wait frees fewer bytes
 _MOST_BYTES = 64 << 20  # of files whose rows a measurement keeps in memory once more
@@ -140,7 +140,7 @@ def rival_cut(cuts: Sequence[Cut]) -> Cut:
 
 
 def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, now: Clock = clock) -> Measured:
-    """Measure the cuts for about `seconds` in all, and longer only if three starts of each take longer.
+    """Measure the cuts for about `seconds` in all, and longer only if five starts of each take longer.
 
     Each cut runs `turns` times, at most.
     """
@@ -155,10 +155,7 @@ def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, n
         for place, loop in enumerate(loops):
             taken[place].append(loop.turn(counts[place], now))
     # After all turns, because what gives memory back to the system makes the next turn slower.
-    first, _ = now()
-    for number in range(_OF_MEMORY):
-        if number and _ends(first, number, now) - begin > seconds:
-            break
+    for _ in range(_OF_MEMORY):
         for place, loop in enumerate(loops):
             loop.grow(counts[place])
     stages = tuple(
