@@ -213,7 +213,7 @@ def test_ctrl_c_at_the_end_kills_a_worker_that_stands_still(functions: ModuleTyp
         os.getpid()
     }
     os.kill(worker, signal.SIGSTOP)
-    threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         engine._workers.close(kill=False)
     [process] = engine._workers._started.started
