@@ -72,6 +72,7 @@ CASES = {
     "compile PROJECT": "compile {} --data {table} --root out --output job.json",
     "compile --data": "compile {project} --data {} --root out --output job.json",
     "compile --root": "compile {project} --data {table} --root {} --output job.json",
+    "compile --config": "compile {project}/model.py:build --config {} --image i --root s3://b/r --output job.json",
     "compile --output": "compile {project} --data {table} --root out --output {}.json",
     "build PROJECT": "build {} --tag image",
     "new FOLDER": "new tabular {}",
@@ -215,6 +216,8 @@ ACCEPTED = {
 }
 SPECIAL: dict[str, set[Callable[[Path, str], Path | str]]] = {
     "predict INPUTS": {folder, file},  # what is in them, the model is asked about
+    "evaluate --model": set(),  # no model was saved there
+    "evaluate --baseline": set(),
     "runs --root": set(),  # no run was made there
     "clean --root": set(),
 }
