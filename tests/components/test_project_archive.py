@@ -129,7 +129,7 @@ def test_a_name_that_a_zero_byte_cuts_is_refused(tmp_path: Path, headers: dict[s
 @pytest.mark.parametrize(
     "headers",
     [
-        entry("a").tobuf() + entry("a", size=-512).tobuf(tarfile.GNU_FORMAT),
+        entry("a", size=-512).tobuf(tarfile.GNU_FORMAT) + entry("b").tobuf(),  # Python may take a later one for the end
         entry("a", type=tarfile.XHDTYPE).tobuf() * 3_000,
     ],
     ids=["a size that leads back", "headers of headers"],
