@@ -97,7 +97,7 @@ def run_component(kind: Any, data: Path, out: Path, **options: Any) -> None:
     """Runs a component's executor as an orchestrator would, on one machine."""
     from tfx.types import channel_utils, standard_artifacts
 
-    from infeed.components.beam_runner import local_runner
+    from infeed.components.engine.beam_runner import local_runner
 
     inputs = {"examples": [standard_artifacts.Examples()], "model": [standard_artifacts.Model()]}
     for name, (artifact,) in inputs.items():

@@ -110,7 +110,7 @@ def ingest(processes: int, folder: Path, out: Path, columns: int) -> Callable[[]
 
 
 def statistics(processes: int, folder: Path, out: Path, columns: int) -> Callable[[], object]:
-    from infeed.components import limits
+    from infeed.components.base import limits
     from infeed.components.dataset.statistics.table_statistics import tables_of
     from infeed.components.engine.choice import ChosenMap
 

@@ -23,7 +23,7 @@ _imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    from infeed.components.errors import naming_extras
+    from infeed.components.base.errors import naming_extras
 
     with naming_extras():
         return _imported(name)

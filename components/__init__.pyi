@@ -1,5 +1,6 @@
 """What a pipeline author imports; the one list of public names. `lazy_loader` reads it when the package is imported."""
 
+from .base.errors import InfeedError as InfeedError
 from .dataset.options import Balance as Balance
 from .dataset.options import IngestOptions as IngestOptions
 from .dataset.shards import ShardOptions as ShardOptions
@@ -8,7 +9,6 @@ from .dataset.splits import ByLabel as ByLabel
 from .dataset.splits import ByName as ByName
 from .dataset.splits import ByRecord as ByRecord
 from .dataset.splits import ByTime as ByTime
-from .errors import InfeedError as InfeedError
 from .evaluation.component import Evaluator as Evaluator
 from .evaluation.model_report.options import ModelReport as ModelReport
 from .evaluation.predictions.component import BulkInferrer as BulkInferrer

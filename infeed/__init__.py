@@ -39,7 +39,7 @@ __all__ = sorted([*_COMPONENTS, *_OTHERS])
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from infeed.components.errors import naming_extras
+    from infeed.components.base.errors import naming_extras
 
     with naming_extras():
         return (_component if name in _COMPONENTS else _other)(name)

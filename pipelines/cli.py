@@ -9,7 +9,7 @@ from importlib import import_module
 
 import click
 
-from infeed.components.errors import InfeedError, naming_extras
+from infeed.components.base.errors import InfeedError, naming_extras
 from infeed.components.kubeflow import compiled_with
 from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT, EXIT_CODES, EXIT_INTERRUPTED, Command, importing
 from infeed.pipelines.console.terminal import echo, escape_unencodable

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from infeed.components.beam_runner import Named
-from infeed.components.checks import about, require
+from infeed.components.base.checks import about, require
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
 from infeed.components.dataset.spans import Spans, split_path
 from infeed.components.dataset.splits import DEFAULT_SHARES
+from infeed.components.engine.beam_runner import Named
 from infeed.components.example_gen.formats import FORMATS
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.feature import Feature

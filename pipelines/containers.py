@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 EngineName = Literal["docker", "podman", "buildah"]
 

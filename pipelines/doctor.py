@@ -24,11 +24,11 @@ from typing import Literal, get_args
 
 from packaging.requirements import Requirement
 
-from infeed.components.beam_runner import BEAM_RUNNERS
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import size
+from infeed.components.engine.beam_runner import BEAM_RUNNERS
 from infeed.components.feed.capacity import Machine
 from infeed.components.kubeflow.compiled_with import version_of
-from infeed.components.units import size
 from infeed.pipelines.containers import EngineName, find_engine, problem
 from infeed.pipelines.job.compiled import CompiledJob
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.image import Resize

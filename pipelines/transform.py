@@ -19,15 +19,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.schema import nearest
 from infeed.components.dataset.example_types import kind_of
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import choose_columns, choose_rows, place_of
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.spills import process_batch
 from infeed.components.example_gen.stratified import stratified_rows
-from infeed.components.schema import nearest
 from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Moments, Quantiles
 from infeed.components.transform.columns import Found, analyze, cleaned_stream, reading
 from infeed.components.transform.feature import Feature, Tables

@@ -3,9 +3,9 @@
     python scripts/architecture.py
 
 A room is a package or a module directly under `infeed.components` or `infeed.pipelines`, or all of `infeed.templates`.
-The single modules of `components` share one box: nearly everything stands on them. The imports are those that grimp
-finds in the source without importing anything, those within functions included, and the modules that the source names
-in a text, to import them when they are needed. The picture is Mermaid text, which GitHub and most editors draw.
+The imports are those that grimp finds in the source without importing anything, those within functions included, and
+the modules that the source names in a text, to import them when they are needed. The picture is Mermaid text, which
+GitHub and most editors draw.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ PAGE = ROOT / "ARCHITECTURE.md"
 BEGIN, END = "<!-- made by scripts/architecture.py -->", "<!-- end -->"
 FLOORS = ("templates", "pipelines", "components")  # each stands on those after it
 
-BASE = "base"  # the box of the modules that nearly everything stands on
-SHARED = sorted(path.name for path in (ROOT / "components").glob("[!_]*.py"))
 _DOTTED = re.compile(r"infeed(\.\w+)+\.?")  # the end of a name may be put in at run time
 
 Arrow = tuple[str, str]
@@ -69,8 +67,6 @@ def room(module: str) -> str:
     floor, name = [*module.split(".")[1:], "", ""][:2]
     if floor == "templates" or module == "infeed.components":
         return floor
-    if f"{name}.py" in SHARED:
-        return f"{floor}/{BASE}"
     return f"{floor}/{name}" if name else ""
 
 
@@ -117,8 +113,7 @@ def mermaid(arrows: Counter[Arrow]) -> str:
 
 
 def box(name: str) -> str:
-    shared = ", ".join(path.removesuffix(".py") for path in SHARED)
-    labels = {"components": "infeed.components", "templates": "image, tabular, text", f"components/{BASE}": shared}
+    labels = {"components": "infeed.components", "templates": "image, tabular, text"}
     label = labels.get(name) or name.split("/")[1]
     return f'{key(name)}["{label}"]'
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from infeed.components.annotations import help_of
+from infeed.components.base.annotations import help_of
 from infeed.components.feed.options import FeedOptions
 from infeed.components.trainer.options import MlflowOptions, PrometheusOptions, TrainOptions
 from infeed.pipelines.project.config_file import Settings

@@ -10,7 +10,7 @@ import os
 import posixpath
 from collections.abc import Iterable
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 _FILE = "file://"
 ALLOW = "allow_outside (--allow-outside)"

@@ -23,9 +23,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.locks import alone
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
-from infeed.components.locks import alone
 
 T = TypeVar("T")
 CACHE_DIR = "~/.cache/tfx-infeed"

@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from infeed.components import schema
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, records
 from infeed.components.dataset.cache import digest, keep_file, kept_file
 from infeed.components.dataset.files import FileStat
-from infeed.components.errors import InfeedError
 
 _MISSING = "the file is missing"
 _THREADS = 8  # threads mostly wait for a store

@@ -19,8 +19,8 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from infeed.components import schema
-from infeed.components.annotations import Count
+from infeed.components.base import schema
+from infeed.components.base.annotations import Count
 from infeed.components.dataset.cache import kept_folder
 from infeed.components.dataset.checksums import Expected, verify
 

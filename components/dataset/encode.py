@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types
 from infeed.components.dataset.records import Ints, by_length, data_of, fixed_width, from_lengths
-from infeed.components.errors import InfeedError
 
 Wrap = Callable[[bytes | None, int], bytes]
 _FIELD_1, _FIELD_2 = b"\x0a", b"\x12"  # tags of length-delimited fields

@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Column, ColumnType
-from infeed.components.errors import InfeedError
 
 INT64_MAX = (1 << 63) - 1
 _FLOAT32 = np.finfo(np.float32)

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.splits import column_of
 from infeed.components.dataset.time_formats import EPOCHS, ISO, pieces_of
 from infeed.components.dataset.time_limits import Limit, read_column, read_limit
 from infeed.components.dataset.times import holds_times
-from infeed.components.errors import InfeedError
 
 _COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,

@@ -10,12 +10,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.filter_expressions import UnknownError, column_name, columns_in, constant_of
 from infeed.components.dataset.splits import column_of
 from infeed.components.dataset.time_formats import ISO
 from infeed.components.dataset.time_limits import read_limit, shown
 from infeed.components.dataset.times import is_text
-from infeed.components.errors import InfeedError
 
 _Kind = Literal["time", "string", "number", "boolean"]
 

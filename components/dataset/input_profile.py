@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from infeed.components import schema
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 
 INPUT_PROFILE = "input_profile.json"
 FORMAT = 1

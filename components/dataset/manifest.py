@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Literal
 
-from infeed.components import schema
-from infeed.components.annotations import Count
+from infeed.components.base import schema
+from infeed.components.base.annotations import Count
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.checksums import Expected
 from infeed.components.dataset.files import FileStat
-from infeed.components.errors import InfeedError
 
 FORMAT = 1
 ColumnType = Literal["int", "float", "bytes"]

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from infeed.components.annotations import Count, Positive, Range, Tagged
-from infeed.components.checks import as_tuples, at_least, check_fields, refused, require
+from infeed.components.base.annotations import Count, Positive, Range, Tagged
+from infeed.components.base.checks import as_tuples, at_least, check_fields, refused, require
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import ByLabel, ByRecord, SplitBy

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from infeed.components.errors import InfeedError, ReadFailedError
+from infeed.components.base.errors import InfeedError, ReadFailedError
 
 A = TypeVar("A")
 ATTEMPTS = 3

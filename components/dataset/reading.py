@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names, records
 from infeed.components.dataset.cache import digest, keep_file, kept_file
 from infeed.components.dataset.checksums import Expected, check_size, verify
@@ -25,7 +26,6 @@ from infeed.components.dataset.decode import Example, decode_example
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.dataset.ranges import MapFn
-from infeed.components.errors import InfeedError
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(?P<stem>.*?)([-.]?\d+-of-\d+)?[._]tfrecords?([-.]\d+-of-\d+)?(\.gz)?", re.IGNORECASE)

@@ -14,9 +14,9 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import records
 from infeed.components.dataset.records import CRC_BYTES, HEADER_BYTES, Ints
-from infeed.components.errors import InfeedError
 
 PADDING = bytes(16)  # after the last record, so that reading a field's head never leaves the buffer
 _BYTES = 4 << 20  # of a block, more if a record is larger

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from isal import igzip, isal_zlib
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
-from infeed.components.errors import InfeedError
 
 Ints = npt.NDArray[np.int64]
 _COUNTABLE = 1 << 16  # up to this range, counting lengths is ten times faster than sorting

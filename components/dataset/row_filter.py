@@ -14,10 +14,10 @@ import re
 
 import pyarrow as pa
 
-from infeed.components import user_code
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import filter_misfits
 from infeed.components.dataset.filter_expressions import Translation, UnknownError, columns_in
-from infeed.components.errors import InfeedError
 
 _DEEPEST = 100
 _SHOWN = 200  # characters of a filter in an error

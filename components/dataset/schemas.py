@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types
-from infeed.components.errors import InfeedError
 
 _Types = Mapping[pa.DataType, Sequence[str]]  # type of a column -> paths of the files
 

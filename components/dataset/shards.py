@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from infeed.components.checks import at_least, refused
-from infeed.components.units import size
+from infeed.components.base.checks import at_least, refused
+from infeed.components.base.units import size
 
 MIN_BYTES = 10_000_000  # opening a smaller file takes longer than reading it
 TARGET_BYTES = 128 << 20  # recommended by object stores and TensorFlow's performance guide

@@ -10,9 +10,9 @@ import datetime
 import re
 from dataclasses import dataclass
 
-from infeed.components.checks import at_least, require
+from infeed.components.base.checks import at_least, require
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 
 _PLACEHOLDER = re.compile(r"\{(SPAN|YYYY|MM|DD)\}")
 _DIGITS = {"SPAN": r"\d+", "YYYY": r"\d{4}", "MM": r"\d{2}", "DD": r"\d{2}"}

@@ -23,15 +23,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infeed.components.checks import as_tuples, refused
+from infeed.components.base.checks import as_tuples, refused
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.schema import nearest
 from infeed.components.dataset import example_types
 from infeed.components.dataset.encode import encode_examples, encode_feature
 from infeed.components.dataset.records import values_of
 from infeed.components.dataset.time_formats import ISO, check_format
 from infeed.components.dataset.time_limits import Limit, format_advice, read_column, read_limit, shown
 from infeed.components.dataset.times import holds_times, is_text
-from infeed.components.errors import InfeedError
-from infeed.components.schema import nearest
 
 _WORD_BITS = 32  # bits of a word of the hash, so that remainder * 2^32 fits into 64 bits
 Numbers = npt.NDArray[np.int64]

@@ -15,9 +15,9 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.locks import owner_of, this_process
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
-from infeed.components.locks import owner_of, this_process
 
 _log = logging.getLogger(__name__)
 _STALE = 120.0  # seconds: four renewals, with room for clocks that differ

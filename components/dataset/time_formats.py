@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from infeed.components.checks import about, require
-from infeed.components.errors import InfeedError
+from infeed.components.base.checks import about, require
+from infeed.components.base.errors import InfeedError
 
 ISO = "iso"
 # Microseconds in one unit of an epoch: multiply, then divide.

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.time_formats import EPOCHS, ISO, formats_of
 from infeed.components.dataset.times import Instants, is_text, parse, times_of
-from infeed.components.errors import InfeedError
 
 _FINER = re.compile(r"[.,]\d{6}0*[1-9]")  # a fraction with digits below a microsecond
 _SHOWN = 3  # formats in an error

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from infeed.components import limits, machine, progress
-from infeed.components.beam_runner import Named
+from infeed.components.base import limits, machine, progress
+from infeed.components.base.units import counted, size
+from infeed.components.engine.beam_runner import Named
 from infeed.components.engine.engine import Engine, Here
 from infeed.components.engine.on_beam import OnBeam
 from infeed.components.engine.processes import Processes
-from infeed.components.units import counted, size
 
 if TYPE_CHECKING:
     import apache_beam as beam

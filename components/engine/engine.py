@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from infeed.components import progress
+from infeed.components.base import progress
 
 A = TypeVar("A")
 B = TypeVar("B")

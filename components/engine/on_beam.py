@@ -24,12 +24,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from infeed.components.beam_runner import Named, telling_failures
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.engine import signed
+from infeed.components.engine.beam_runner import Named, telling_failures
 from infeed.components.engine.engine import FAN_IN, Engine
 from infeed.components.engine.running import Running, WorkerAnswer
-from infeed.components.errors import InfeedError
 
 if TYPE_CHECKING:
     import apache_beam as beam

@@ -23,9 +23,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infeed.components import machine, progress
+from infeed.components.base import machine, progress
+from infeed.components.base.errors import InfeedError
 from infeed.components.engine.engine import Engine
-from infeed.components.errors import InfeedError
 
 A = TypeVar("A")
 B = TypeVar("B")

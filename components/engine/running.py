@@ -19,11 +19,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from infeed.components.beam_runner import Named
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.sigterm import stopped_by_sigterm
+from infeed.components.base.units import counted
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
-from infeed.components.sigterm import stopped_by_sigterm
-from infeed.components.units import counted
+from infeed.components.engine.beam_runner import Named
 
 if TYPE_CHECKING:
     import apache_beam as beam

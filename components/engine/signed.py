@@ -7,7 +7,7 @@ import hmac
 import pickle
 from typing import Any
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 _SIGNATURE_BYTES = hashlib.sha256().digest_size
 

@@ -19,13 +19,13 @@ from tfx.utils import json_utils, path_utils, proto_utils
 # isort: split
 from tensorflow_model_analysis.proto.config_pb2 import EvalConfig
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.schema import read, to_plain
 from infeed.components.dataset import files
 from infeed.components.engine.choice import Cluster
-from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
-from infeed.components.errors import InfeedError
+from infeed.components.engine.executor import Artifacts, EngineExecutor, unread_format
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.pairs import BeyondError
-from infeed.components.schema import read, to_plain
 from infeed.components.seams import tfma as tfma_seam
 
 EVAL_CONFIG, EXAMPLES, MODEL, BASELINE, SCHEMA = "eval_config", "examples", "model", "baseline_model", "schema"

@@ -23,14 +23,15 @@ from tensorflow_model_analysis.metrics import metric_types
 from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as tfma_writer
 
-from infeed.components import limits
+from infeed.components.base import limits
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import significant
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.ranges import ShardRange, record_ranges
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.engine.choice import Cluster, Work, choose, counting
 from infeed.components.engine.engine import Engine
-from infeed.components.errors import InfeedError
 from infeed.components.evaluation.measuring import (
     Evaluation,
     Measurement,
@@ -51,7 +52,6 @@ from infeed.components.evaluation.predictions.batches import BYTES
 from infeed.components.evaluation.predictions.raw_columns import check_dataset
 from infeed.components.evaluation.slices import SliceKey
 from infeed.components.seams import tfma as tfma_seam
-from infeed.components.units import significant
 
 EVAL_CONFIG = "eval_config"
 ROWS = 4_096  # maximum rows of a batch

@@ -14,10 +14,10 @@ import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
 # isort: split
 from tensorflow_model_analysis.proto.config_pb2 import EvalConfig, ModelSpec
 
-from infeed.components import progress
+from infeed.components.base import progress
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.ranges import ShardRange
 from infeed.components.engine.engine import Engine, WithSetUp
-from infeed.components.errors import InfeedError
 from infeed.components.evaluation.metric_plan import MetricPlan, Metrics
 from infeed.components.evaluation.model_report.collected import Collected
 from infeed.components.evaluation.model_report.options import ModelReport

@@ -21,7 +21,7 @@ from tensorflow_model_analysis.api import types
 from tensorflow_model_analysis.metrics import metric_specs, metric_types
 from tensorflow_model_analysis.utils import model_util
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation import leaves
 from infeed.components.evaluation.error_moments import ErrorMomentsCombiner
 from infeed.components.evaluation.leaves import Batch, Leaf, Terms

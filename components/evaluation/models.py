@@ -13,8 +13,8 @@ import tensorflow as tf
 from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.utils import model_util
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.example_types import item_counts
-from infeed.components.errors import InfeedError
 from infeed.components.evaluation.pairs import Array, BeyondError, Observed
 from infeed.components.evaluation.predictions.batches import Batch
 from infeed.components.evaluation.predictions.saved_model import SavedModel

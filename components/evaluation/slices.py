@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 Ints = npt.NDArray[np.int64]
 SliceKey = tuple[tuple[str, Any], ...]

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.schema import nearest
 from infeed.components.dataset import example_types
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import passes
 from infeed.components.dataset.splits import column_of
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, BadRows, FilePart, text_of, without
-from infeed.components.schema import nearest
 
 _SHOWN = 20  # columns that an error names
 MISSING = "a required value is missing"

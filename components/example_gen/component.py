@@ -12,10 +12,10 @@ from tfx.components.example_gen import component, utils
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2
 
-from infeed.components import user_code
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.executor import Executor, TFRecordExecutor, check_arguments, pack
 from infeed.components.example_gen.formats import FORMATS, TABLES, default_pattern, options_of
 from infeed.components.example_gen.sources import folders

@@ -9,8 +9,8 @@ from tfx.components.example_gen import component, driver, utils
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.executor import Executor, Request, check_arguments, pack
 from infeed.components.example_gen.formats import fingerprint_of
 from infeed.components.example_gen.sources.bigquery import BigQueryOptions

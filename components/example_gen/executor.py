@@ -18,14 +18,14 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils.proto_utils import json_to_proto
 
-from infeed.components import schema
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.engine.choice import Cluster, choose
+from infeed.components.engine.executor import EngineExecutor
 from infeed.components.engine.on_beam import OnBeam
-from infeed.components.engine_executor import EngineExecutor
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.formats import FORMATS, open_patterns
 from infeed.components.example_gen.inputs import OpenedSource, open_files

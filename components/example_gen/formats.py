@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from typing import Any
 
-from infeed.components import schema
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import OpenedSource, Patterns, is_companion
 from infeed.components.example_gen.sources.file_kinds import kind_of

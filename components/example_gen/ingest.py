@@ -27,7 +27,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from infeed.components import progress, schema
+from infeed.components.base import progress, schema
+from infeed.components.base.errors import InfeedError, ReadFailedError
 from infeed.components.dataset import example_types, files, names
 from infeed.components.dataset.manifest import Manifest, Rejected, Shard, Split
 from infeed.components.dataset.options import IngestOptions
@@ -35,7 +36,6 @@ from infeed.components.dataset.ranges import MapFn
 from infeed.components.dataset.read_errors import failed_reads, tried_again
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.dataset.splits import Buckets, check_splits
-from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import planning, shuffle, spills, task_statistics
 from infeed.components.example_gen.chosen import choose_rows, chosen_schema, place_of
 from infeed.components.example_gen.codes import note_on

@@ -18,13 +18,13 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import counted
 from infeed.components.dataset import example_types, files, schemas
 from infeed.components.dataset.bounds import count_leading_out
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions, OnBadRow
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.codes import Codes
-from infeed.components.units import counted
 
 _log = logging.getLogger(__name__)
 _SHOWN = 300  # characters of a bad row

@@ -15,19 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from infeed.components import limits
+from infeed.components.base import limits
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.locks import alone
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import DEFAULT_SHARES, Buckets
 from infeed.components.dataset.store_lock import alone_on_store
 from infeed.components.engine.choice import Work, choose
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.formats import guess_format, open_source
 from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.settling import settled
-from infeed.components.locks import alone
 
 _WAIT = "wait for it, or choose another OUTPUT"
 _HERE = -100  # AT_FDCWD: resolve relative paths as usual

@@ -18,11 +18,11 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Balanced
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import Deal, ShardPlan, plan_shards
 from infeed.components.dataset.splits import Buckets, ByLabel
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.codes import Codes, add_codes
 from infeed.components.example_gen.inputs import BadRow, Findings, check_any_good, check_limit
 from infeed.components.example_gen.spills import Ints, Spills, Stratum, label_columns

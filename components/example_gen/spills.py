@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, splits
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import data_of
 from infeed.components.dataset.splits import Buckets, ByLabel, ByRecord
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import choose_columns
 
 _MOST_LABELS = 10_000  # in one block. Each label becomes a spill

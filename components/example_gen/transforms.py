@@ -15,12 +15,12 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from infeed.components import schema
-from infeed.components.beam_runner import Named, telling_failures
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Shard
+from infeed.components.engine.beam_runner import Named, telling_failures
 from infeed.components.engine.running import Running, WorkerAnswer
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.chunks import Chunk, chunks_of, windows_of
 from infeed.components.example_gen.codes import Codes

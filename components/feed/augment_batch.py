@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed import augment as images_of
 from infeed.components.feed.augment import Draws
 from infeed.components.feed.options import SINGLE_WORKER, Augment, Normalise, WorkerContext

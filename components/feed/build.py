@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.files import tensorflow_opens
 from infeed.components.dataset.records import read_records
-from infeed.components.errors import InfeedError
 from infeed.components.feed.capacity import Machine, RecordSizes
 from infeed.components.feed.columns import can_keep, can_split, is_static, is_static_number, mapped, reading_options
 from infeed.components.feed.options import SINGLE_WORKER, FeedOptions, WorkerContext

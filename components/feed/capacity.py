@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from infeed.components import machine
+from infeed.components.base import machine
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import size
 from infeed.components.dataset.cache import size_on_disk
-from infeed.components.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 from infeed.components.seams import tensorflow as tensorflow_seam
-from infeed.components.units import size
 
 Tier = Literal["device", "columns", "disk", "stream"]
 

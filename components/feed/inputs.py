@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from infeed.components import user_code
-from infeed.components.errors import InfeedError
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import WorkerContext
 
 if TYPE_CHECKING:

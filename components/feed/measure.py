@@ -18,7 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from infeed.components import machine
+from infeed.components.base import machine
 from infeed.components.dataset.input_profile import StageCost, pace_setter
 from infeed.components.dataset.records import is_gzip
 from infeed.components.feed.build import bytes_of, context_of

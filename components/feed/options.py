@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from infeed.components import user_code
-from infeed.components.annotations import Count, Positive
-from infeed.components.checks import about, at_least, check_fields, refused, require
+from infeed.components.base import user_code
+from infeed.components.base.annotations import Count, Positive
+from infeed.components.base.checks import about, at_least, check_fields, refused, require
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.cache import CACHE_DIR
-from infeed.components.errors import InfeedError
 
 Tier = Literal["auto", "device", "columns", "disk", "stream"]
 Flip = Literal["none", "horizontal"]

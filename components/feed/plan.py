@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.input_profile import PlanSummary, StepSummary
-from infeed.components.errors import InfeedError
 from infeed.components.feed.capacity import Capacity, Machine, RecordSizes, Tier, accelerators
 from infeed.components.feed.options import FeedOptions, GlobalBatch
 from infeed.components.feed.sampling import SamplingWeights, sampling_weights

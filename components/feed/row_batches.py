@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from infeed.components import machine
+from infeed.components.base import machine
 from infeed.components.feed.columns import Batch, Columns, HeldColumn, endless, mapped, reading_options
 
 _CALLS_AHEAD = 2  # the numbers of a call take microseconds

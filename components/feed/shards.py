@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import percent
 from infeed.components.dataset import files, records
 from infeed.components.dataset.checksums import Expected, WrongFileError, verify
 from infeed.components.dataset.reading import check_listed, manifest_of
-from infeed.components.errors import InfeedError
 from infeed.components.feed.options import WorkerContext
-from infeed.components.units import percent
 
 _RUN_NUMBER = re.compile(r"_-?\d+$")
 _WRITE_RECORDS = 1024

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.record_blocks import read_blocks
-from infeed.components.errors import InfeedError
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from infeed.components import machine
+from infeed.components.base import machine
 from infeed.components.dataset.input_profile import (
     BATCH_GROWTH,
     COLUMNS,

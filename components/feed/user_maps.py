@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from infeed.components import user_code
-from infeed.components.errors import InfeedError, infeed_error
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError, infeed_error
 from infeed.components.feed.options import MapFunction
 from infeed.components.seams import tensorflow as tensorflow_seam
 

@@ -12,17 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from infeed.components.dataset import files, names
-from infeed.components.dataset.input_profile import (
-    INPUT_PROFILE,
-    Ceiling,
-    EpochProfile,
-    InputProfile,
-    pace_setter,
-    read_profile,
-)
-from infeed.components.dataset.manifest import Manifest, Split
-from infeed.components.drawing import (
+from infeed.components.base.drawing import (
     COMPUTED,
     INK,
     LINE,
@@ -34,9 +24,19 @@ from infeed.components.drawing import (
     render,
     to_svg,
 )
+from infeed.components.base.units import counted, number, percent, points, seconds, size
+from infeed.components.dataset import files, names
+from infeed.components.dataset.input_profile import (
+    INPUT_PROFILE,
+    Ceiling,
+    EpochProfile,
+    InputProfile,
+    pace_setter,
+    read_profile,
+)
+from infeed.components.dataset.manifest import Manifest, Split
 from infeed.components.input_report.stages import of_training, stage_plot, step_of
 from infeed.components.input_report.verdict import TOLD_FROM, Verdict, bands, judge, throughput
-from infeed.components.units import counted, number, percent, points, seconds, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

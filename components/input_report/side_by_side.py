@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from infeed.components.base.drawing import render
+from infeed.components.base.units import number, percent, seconds, size
 from infeed.components.dataset.input_profile import StageCost
-from infeed.components.drawing import render
 from infeed.components.input_report.report import Report
 from infeed.components.input_report.verdict import throughput
-from infeed.components.units import number, percent, seconds, size
 
 
 @dataclass(frozen=True)

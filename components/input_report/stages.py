@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from infeed.components.base.drawing import COMPUTED, INK, WAITED, new_axes, to_svg
+from infeed.components.base.units import listed, number, percent, times
 from infeed.components.dataset.input_profile import (
     WAITS_FROM,
     InputProfile,
@@ -12,8 +14,6 @@ from infeed.components.dataset.input_profile import (
     pace_setter,
     pipeline_rate,
 )
-from infeed.components.drawing import COMPUTED, INK, WAITED, new_axes, to_svg
-from infeed.components.units import listed, number, percent, times
 
 _KEEPS_UP_FROM = 1.25  # rate of the pipeline over that of the step; below, both compete for the CPU
 _SHARDS = "write more shards so that more are read at a time"

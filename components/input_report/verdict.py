@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from infeed.components.checks import require
+from infeed.components.base.checks import require
+from infeed.components.base.units import listed, number, percent, seconds, size, times
 from infeed.components.dataset.input_profile import (
     BATCH_GROWTH,
     COLUMNS,
@@ -27,7 +28,6 @@ from infeed.components.dataset.shards import MIN_BYTES, READERS_PER_HOST
 from infeed.components.feed.stages import batches, columns, reading
 from infeed.components.input_report.losses import TimeShares
 from infeed.components.input_report.stages import told
-from infeed.components.units import listed, number, percent, seconds, size, times
 
 VerdictKind = Literal["input-bound", "compute-bound", "balanced", "overhead-bound", "unclear"]
 

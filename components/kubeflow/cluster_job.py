@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from infeed.components.errors import InfeedError, required
+from infeed.components.base.errors import InfeedError, required
+from infeed.components.base.sigterm import stopped_by_sigterm
 from infeed.components.kubeflow.missing_machines import explain, is_news, job_names
 from infeed.components.kubeflow.training_job import APIS, INDEX_ANNOTATION, NODE, Api, Place, TrainingJob
-from infeed.components.sigterm import stopped_by_sigterm
 
 _POLL = 2.0  # seconds between two looks at the job
 _SILENCE = 20.0  # seconds without all pods until the step says why, and until it looks again

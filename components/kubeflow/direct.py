@@ -15,11 +15,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import size
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.launcher_paths import PathMap, artifacts
-from infeed.components.units import size
 
 VARIABLE = "INFEED_READING"
 """Environment variable of the steps; the value `direct` turns the setting on."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import size
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
-from infeed.components.units import size
 
 RESOURCE = "ephemeral-storage"
 """Kubernetes' name of the resource."""

@@ -17,8 +17,8 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import message, step
 from infeed.components.kubeflow.launcher_paths import artifacts
 from infeed.components.kubeflow.training_job import INDEX

@@ -21,9 +21,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infeed.components import project_archive, schema
-from infeed.components.beam_runner import Named
+from infeed.components.base import schema
 from infeed.components.dataset import files
+from infeed.components.engine import project_archive
+from infeed.components.engine.beam_runner import Named
 from infeed.components.kubeflow import cluster_job, compiled_with, direct, disk, message, ui
 from infeed.components.kubeflow.launcher_paths import PathMap, artifacts
 from infeed.components.kubeflow.packed import unpack

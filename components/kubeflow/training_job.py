@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from infeed.components.checks import at_least, check_fields, refused, require
+from infeed.components.base.checks import at_least, check_fields, refused, require
 
 Kind = Literal["jobset", "trainjob"]
 RuntimeKind = Literal["ClusterTrainingRuntime", "TrainingRuntime"]

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components import schema
-from infeed.components.annotations import Count
+from infeed.components.base import schema
+from infeed.components.base.annotations import Count
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.column_files import CachedColumn, ColumnIndex, FileWriter, mapped
 from infeed.components.dataset.manifest import Column, ColumnType
 from infeed.components.dataset.records import from_offsets
-from infeed.components.errors import InfeedError
 from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.find import SplitFiles
 from infeed.components.load.spill import FeatureCounts, Kind, SpilledFeature, count_features

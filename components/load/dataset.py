@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.cache import CACHE_DIR, digest
 from infeed.components.dataset.checksums import verify
 from infeed.components.dataset.column_files import ColumnIndex, kept
-from infeed.components.errors import InfeedError
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
 from infeed.components.load.ahead import in_background, in_order
 from infeed.components.load.batches import Batches, BatchSampler

@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import counted
 from infeed.components.load.columns import FeatureSpec, PlacedFeature
 from infeed.components.load.spill import Kind
-from infeed.components.units import counted
 
 Rule = Literal["mark", "fill", "ragged", "error"]
 _ZERO: dict[Kind, Any] = {"bytes": b"", "float32": 0.0, "int64": 0}

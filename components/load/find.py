@@ -12,13 +12,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.checksums import Expected
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Column, Manifest
 from infeed.components.dataset.reading import check_listed, flat_files
 from infeed.components.dataset.records import HEADER_BYTES, is_gzip, is_header
-from infeed.components.errors import InfeedError
 
 _GLOB = re.compile(r"[*?\[]")
 _ENDS = re.compile(r"([-.]?\d+-of-\d+|[._]tfrecords?|\.gz)+$", re.IGNORECASE)  # end of a file name, after the split

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infeed.components.errors import required
+from infeed.components.base.errors import required
 from infeed.components.load.ahead import in_background
 from infeed.components.load.columns import Features
 from infeed.components.load.delivery import Recipe

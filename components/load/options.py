@@ -10,13 +10,13 @@ from typing import Any, get_args
 
 import numpy as np
 
-from infeed.components.checks import about, as_tuples, at_least, refused, require
+from infeed.components.base.checks import about, as_tuples, at_least, refused, require
+from infeed.components.base.errors import InfeedError, OptionError
+from infeed.components.base.units import counted, size
 from infeed.components.dataset.cache import CACHE_DIR
-from infeed.components.errors import InfeedError, OptionError
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.load.delivery import Rule
 from infeed.components.load.order import BatchOrder
-from infeed.components.units import counted, size
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from infeed.components.checks import at_least, refused, require
+from infeed.components.base.checks import at_least, refused, require
 from infeed.components.feed.options import GlobalBatch
 from infeed.components.load.ahead import in_background
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types
 from infeed.components.dataset.column_files import mapped
 from infeed.components.dataset.decode import decode_example, is_example
@@ -28,7 +29,6 @@ from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.encode import varint
 from infeed.components.dataset.record_blocks import PADDING, RecordBlock, read_blocks
 from infeed.components.dataset.records import data_of
-from infeed.components.errors import InfeedError
 from infeed.components.feed.capacity import Machine
 from infeed.components.load.ahead import in_order
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 _NAME = re.compile(r"(?P<module>[\w.]+):(?P<path>[\w.]+)(\((?P<parameters>.*)\)|@(?P<attribute>\w+))?")
 _log = logging.getLogger(__name__)

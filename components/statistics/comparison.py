@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from infeed.components.checks import require
+from infeed.components.base.checks import require
+from infeed.components.base.units import percent
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.histograms import common_histograms, jensen_shannon, lengths_of, numbers_of
 from infeed.components.dataset.statistics.value_counts import ValueCounts
-from infeed.components.units import percent
 
 Measure = Literal["Jensen-Shannon", "L-infinity"]
 

@@ -11,13 +11,13 @@ from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
-from infeed.components import limits
+from infeed.components.base import limits
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.statistics.table_statistics import tables_of
 from infeed.components.dataset.statistics.tfdv import StatisticsRequest
 from infeed.components.engine.choice import ChosenMap
-from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
-from infeed.components.errors import InfeedError
+from infeed.components.engine.executor import Artifacts, EngineExecutor, unread_format
 from infeed.components.statistics.inference import describe
 
 EXAMPLES, SCHEMA, STATISTICS = "examples", "schema", "statistics"

@@ -13,7 +13,7 @@ from tfx.types import artifact_utils
 from tfx.utils import json_utils
 
 from infeed.components.dataset import files
-from infeed.components.engine_executor import Artifacts
+from infeed.components.engine.executor import Artifacts
 from infeed.components.statistics.component import EXCLUDE_SPLITS, FILE, SCHEMA, STATISTICS
 from infeed.components.statistics.inference import keep_columns
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2, statistics_pb2
 
-from infeed.components import progress
+from infeed.components.base import progress
 
 COLUMNS = 200  # validated at a time
 

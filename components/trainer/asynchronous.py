@@ -16,7 +16,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.build import Batches
 from infeed.components.feed.meter import Meter
 from infeed.components.feed.options import WorkerContext

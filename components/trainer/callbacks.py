@@ -11,8 +11,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components import user_code
-from infeed.components.errors import InfeedError
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.options import TrainOptions
 
 _log = logging.getLogger(__name__)

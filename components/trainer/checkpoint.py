@@ -22,7 +22,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.seams import tensorflow as tensorflow_seam
 from infeed.components.trainer.distribution import all_reduce_mean
 from infeed.components.trainer.steps import Progress

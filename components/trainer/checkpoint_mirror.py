@@ -10,8 +10,8 @@ import logging
 import os
 from dataclasses import dataclass
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 
 _STATE = "checkpoint"  # TensorFlow's list of checkpoints, which every save rewrites
 _SCHEMES = ("s3://", "minio://")

@@ -19,11 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import names
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import statistics_of
-from infeed.components.errors import InfeedError
 from infeed.components.feed.build import Batches
 from infeed.components.feed.row_batches import RowBatches
 from infeed.components.trainer.data import label_of

@@ -19,7 +19,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import WorkerContext
 
 _CHIEF_COMES_SECONDS = 900.0  # machines of a job start at different times

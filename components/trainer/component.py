@@ -12,8 +12,8 @@ from tfx.dsl.components.base import executor_spec
 from tfx.orchestration.data_types import RuntimeParameter
 from tfx.proto import trainer_pb2
 
-from infeed.components import user_code
-from infeed.components.errors import InfeedError
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.executor import SOURCE_DIGEST, TrainerExecutor, check_one_way, config_of
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, TrainOptions
 

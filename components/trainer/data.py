@@ -11,8 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from infeed.components import units
-from infeed.components.errors import InfeedError
+from infeed.components.base import units
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed import augment
 from infeed.components.feed.augment_batch import augment_batch, check_roles
 from infeed.components.feed.build import Feed, plan_feed

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.capacity import short_name
 from infeed.components.feed.columns import is_static_number
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext, share_of_batch

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components import schema
+from infeed.components.base import schema
 from infeed.components.dataset.input_profile import EpochProfile, Timeline
 from infeed.components.feed.meter import Meter, Tap
 from infeed.components.trainer.distribution import gather_seconds

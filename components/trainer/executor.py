@@ -12,8 +12,9 @@ from tfx.proto import example_gen_pb2
 from tfx.types.channel import OutputChannel
 from tfx.utils import json_utils
 
-from infeed.components import project_archive, schema, user_code
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema, user_code
+from infeed.components.base.errors import InfeedError
+from infeed.components.engine import project_archive
 from infeed.components.seams import keras as keras_seam
 from infeed.components.seams import tfx as tfx_seam
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, OVERRIDES, TrainOptions

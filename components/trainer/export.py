@@ -22,13 +22,13 @@ import keras
 import tensorflow as tf
 from tensorflow.saved_model.experimental import TrackableResource
 
+from infeed.components.base.unique_names import UniqueNames
 from infeed.components.dataset import files, names
 from infeed.components.trainer.data import normalise_images
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.model import Head, takes_logits
 from infeed.components.trainer.model_inputs import ModelInputs
 from infeed.components.trainer.options import TrainOptions
-from infeed.components.unique_names import UniqueNames
 
 # Python rejects keywords as argument names, TensorFlow functions take `self`, and signatures that accept serialized
 # tf.Examples take `examples`.

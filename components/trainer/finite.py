@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.loop import Fitted
 from infeed.components.trainer.training import Training

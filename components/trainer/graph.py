@@ -16,8 +16,8 @@ from tensorflow_transform import graph_tools, tf2_utils
 from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 from tensorflow_transform.tf_metadata import schema_utils
 
+from infeed.components.base.errors import InfeedError, required
 from infeed.components.dataset import files, names
-from infeed.components.errors import InfeedError, required
 from infeed.components.seams import tensorflow as tensorflow_seam
 from infeed.components.seams import tft as tft_seam
 

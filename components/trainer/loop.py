@@ -16,8 +16,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.input_profile import Ceiling, EpochProfile, Timeline
-from infeed.components.errors import InfeedError
 from infeed.components.feed.build import Batches
 from infeed.components.feed.columns import endless
 from infeed.components.feed.meter import Meter, Tap

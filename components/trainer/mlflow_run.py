@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from infeed.components.base.errors import required
 from infeed.components.dataset import files
 from infeed.components.dataset.input_profile import INPUT_PROFILE
-from infeed.components.errors import required
 from infeed.components.trainer.options import MlflowOptions
 from infeed.components.trainer.pace import Pace
 

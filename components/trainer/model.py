@@ -15,8 +15,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components import user_code
-from infeed.components.errors import InfeedError
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.seams import keras as keras_seam
 from infeed.components.trainer.model_inputs import ModelInputs, feed_by_name, inputs_of, symbolic_output
 from infeed.components.trainer.options import TrainOptions

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.seams import keras as keras_seam
 from infeed.components.trainer.packing import Packing
 

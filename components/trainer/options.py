@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from infeed.components import schema
-from infeed.components.annotations import Placeholder, Positive, Range
-from infeed.components.checks import about, as_tuples, check_fields, refused, require
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema
+from infeed.components.base.annotations import Placeholder, Positive, Range
+from infeed.components.base.checks import about, as_tuples, check_fields, refused, require
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 
 CUSTOM_CONFIG_KEY = "infeed"  # under which the options travel in the Trainer's custom_config

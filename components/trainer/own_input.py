@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from infeed.components import user_code
-from infeed.components.errors import InfeedError
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.build import Feed
 from infeed.components.feed.inputs import Input, InputSpec
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext

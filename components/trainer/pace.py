@@ -11,9 +11,9 @@ from typing import Any
 
 import keras
 
-from infeed.components import progress
+from infeed.components.base import progress
+from infeed.components.base.units import number, percent, seconds_left
 from infeed.components.dataset.input_profile import EpochProfile
-from infeed.components.units import number, percent, seconds_left
 
 _SECONDS = 0.5  # minimum time between two observations: reading a metric waits for the device
 _WINDOW = 20  # observations that a rate is measured over

@@ -10,9 +10,9 @@ from contextlib import closing
 
 import tensorflow as tf
 
-from infeed.components import progress
+from infeed.components.base import progress
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.input_profile import WAITS_FROM, InputProfile
-from infeed.components.errors import InfeedError
 from infeed.components.feed import measure
 from infeed.components.feed.trials import try_changes
 from infeed.components.trainer import distribution, loop

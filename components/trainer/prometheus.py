@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from infeed.components.errors import InfeedError, required
+from infeed.components.base.errors import InfeedError, required
 from infeed.components.trainer.options import PrometheusOptions
 from infeed.components.trainer.pace import Observer, Pace
 

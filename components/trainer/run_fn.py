@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components import progress
+from infeed.components.base import progress
 from infeed.components.feed.build import Batches
 from infeed.components.feed.options import WorkerContext
 from infeed.components.feed.shards import corrupt_record_context

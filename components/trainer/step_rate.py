@@ -9,10 +9,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components import user_code
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.input_profile import Ceiling
-from infeed.components.errors import InfeedError
 from infeed.components.feed.meter import Meter
 from infeed.components.trainer.loop import measure_ceiling
 from infeed.components.trainer.model_inputs import feed_by_name, inputs_of

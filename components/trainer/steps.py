@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.meter import Meter
 from infeed.components.feed.row_batches import RowBatches
 from infeed.components.seams import keras as keras_seam

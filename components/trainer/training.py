@@ -12,8 +12,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components import schema, user_code
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema, user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.build import Batches, Feed
 from infeed.components.feed.options import WorkerContext
 from infeed.components.trainer import cluster, distribution

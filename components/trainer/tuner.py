@@ -12,10 +12,10 @@ from tfx.components.tuner.component import Tuner as TfxTuner
 from tfx.components.tuner.component import TunerFnResult
 from tfx.proto import trainer_pb2, tuner_pb2
 
-from infeed.components import user_code
-from infeed.components.checks import at_least, check_fields
-from infeed.components.errors import InfeedError
-from infeed.components.schema import read, to_plain
+from infeed.components.base import user_code
+from infeed.components.base.checks import at_least, check_fields
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.schema import read, to_plain
 from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.executor import SOURCE_DIGEST, check_one_way, config_of
 from infeed.components.trainer.options import TrainOptions

@@ -22,8 +22,8 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.tf_metadata import schema_utils
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.input_profile import InputProfile
-from infeed.components.errors import InfeedError
 from infeed.components.feed.build import Feed, plan_feed
 from infeed.components.feed.capacity import RecordSizes
 from infeed.components.feed.meter import Tap

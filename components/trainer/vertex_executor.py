@@ -13,7 +13,7 @@ from tfx.dsl.components.base import executor_spec
 from tfx.extensions.google_cloud_ai_platform import constants
 from tfx.extensions.google_cloud_ai_platform.trainer.executor import TRAINING_ARGS_KEY, GenericExecutor
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.executor import TrainerExecutor
 
 _NEEDED = ("display_name", "job_spec", "project", "region")

@@ -23,7 +23,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.seams import tensorflow as tensorflow_seam
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.model import ModelSpec

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.analyses import Analysis, ByKey
 from infeed.components.transform.feature import Clean, Feature, FlatColumn, Tables, as_strings
 

@@ -12,9 +12,9 @@ from tfx.orchestration import data_types
 from tfx.proto import transform_pb2
 from tfx.types import BaseChannel
 
-from infeed.components import user_code
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.records import file_crc32c
-from infeed.components.errors import InfeedError
 from infeed.components.transform import executor
 from infeed.components.transform.feature import Feature
 

@@ -29,14 +29,14 @@ import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import dataset_metadata, metadata_io, schema_utils
 
-from infeed.components import progress
+from infeed.components.base import progress
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.ranges import ShardRange, record_ranges
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import stored_statistics, tables_of
 from infeed.components.engine.engine import Engine, WithSetUp
-from infeed.components.errors import InfeedError
 from infeed.components.transform.columns import (
     AnalysisPass,
     Filled,

@@ -18,12 +18,12 @@ from tfx.types import artifact_utils
 from tfx.types import standard_component_specs as specs
 from tfx.utils import io_utils, json_utils
 
-from infeed.components import user_code
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import names
 from infeed.components.dataset.ranges import record_ranges
 from infeed.components.engine.choice import Cluster, counting
-from infeed.components.engine_executor import Artifacts, EngineExecutor
-from infeed.components.errors import InfeedError
+from infeed.components.engine.executor import Artifacts, EngineExecutor
 from infeed.components.seams import tft as tft_seam
 from infeed.components.seams import tfx as tfx_seam
 from infeed.components.transform import declared

@@ -21,10 +21,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from infeed.components.checks import check_fields, require
-from infeed.components.errors import InfeedError
+from infeed.components.base.checks import check_fields, require
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.unique_names import UniqueNames
 from infeed.components.transform.analyses import Analysis, ByKey, is_word
-from infeed.components.unique_names import UniqueNames
 
 Values = Literal["one", "all", "by_position"]
 _SEPARATOR = b"\x1f"  # ends the number in front of a word, which has none itself

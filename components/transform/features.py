@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
-from infeed.components import schema
-from infeed.components.annotations import Tagged
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema
+from infeed.components.base.annotations import Tagged
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.feature import Clean, Feature, Step
 from infeed.components.transform.kinds.clean import Fill, IsOutlier
 from infeed.components.transform.kinds.encode import Bucketize, CountEncoding, Cross, Hash, OneHot, Vocabulary

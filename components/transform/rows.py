@@ -16,7 +16,7 @@ import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.saved import saved_transform_io_v2
 
-from infeed.components import limits, progress
+from infeed.components.base import limits, progress
 from infeed.components.dataset import files, names, records
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.ranges import ShardRange, record_ranges

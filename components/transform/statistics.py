@@ -19,12 +19,12 @@ from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 from tfx.components.transform import labels
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.ranges import MapFn
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import TableStatistics, add, tables_of
 from infeed.components.dataset.statistics.tfdv import StatisticsRequest
-from infeed.components.errors import InfeedError
 from infeed.components.transform.rows import KINDS
 
 STATISTICS_FILE, SCHEMA_FILE, ANOMALIES_FILE = "FeatureStats.pb", "schema.pbtxt", "SchemaDiff.pb"

@@ -10,7 +10,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.packed import is_packed
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.terminal import Terminal, command_line

@@ -15,7 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 from rich.text import Text
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.exit_codes import Command, interruptible
 from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines

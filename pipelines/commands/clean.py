@@ -7,7 +7,7 @@ import json
 
 import click
 
-from infeed.components.units import counted, size
+from infeed.components.base.units import counted, size
 from infeed.pipelines.commands.options import root_option
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.terminal import echo

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 import click
 from rich.console import Console
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.compile.backends import check_backend, version_of

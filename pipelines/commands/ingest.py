@@ -12,15 +12,15 @@ from typing import Any
 
 import click
 
-from infeed.components import schema, user_code
-from infeed.components.beam_runner import BEAM_RUNNERS, Named, pipeline_on
+from infeed.components.base import schema, user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import DEFAULT_SHARES, Buckets
+from infeed.components.engine.beam_runner import BEAM_RUNNERS, Named, pipeline_on
 from infeed.components.engine.choice import choose
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.formats import FORMATS, guess_format, open_source, options_of
 from infeed.components.example_gen.inputs import OpenedSource

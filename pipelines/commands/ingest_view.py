@@ -8,12 +8,12 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from infeed.components import progress
+from infeed.components.base import progress
+from infeed.components.base.units import counted, size
 from infeed.components.dataset.manifest import Manifest, Shard
 from infeed.components.example_gen.ingest import ProgressListener
 from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.planning import SpilledTask
-from infeed.components.units import counted, size
 from infeed.pipelines.console.terminal import Terminal
 
 

@@ -19,14 +19,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import size
 from infeed.components.dataset import files
 from infeed.components.dataset.decode import Example
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.reading import first_examples, open_dataset
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import FORMATS, formats_shown
 from infeed.components.example_gen.sources.images.codec import UNREADABLE
-from infeed.components.units import size
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import InputPath, OutputFile
 from infeed.pipelines.console.terminal import Terminal, command_line, echo, in_lines

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 from rich.table import Table
 
-from infeed.components import user_code
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError, naming_extras, required
+from infeed.components.base.units import size
 from infeed.components.dataset import files
 from infeed.components.dataset.input_profile import pipeline_rate
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.reading import first_examples, open_dataset
 from infeed.components.dataset.records import is_gzip
-from infeed.components.errors import InfeedError, naming_extras, required
 from infeed.components.feed.capacity import Machine
 from infeed.components.feed.options import FeedOptions, MapFunction, MapKind
 from infeed.components.feed.plan import FeedSpec, InputPlan, plan
 from infeed.components.feed.shards import ShardFile
 from infeed.components.feed.stages.batches import TransformFeatures
 from infeed.components.input_report.stages import beside_step, keeps_up, pace
-from infeed.components.units import size
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, echo, quiet

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import OutputFolder
 from infeed.pipelines.console.terminal import command_line, echo

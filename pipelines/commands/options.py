@@ -11,8 +11,8 @@ from typing import Any, get_origin
 import click
 from click.shell_completion import CompletionItem
 
-from infeed.components.annotations import Placeholder, bare, choices_of, help_of, hints_of, notes_of, range_of
-from infeed.components.errors import InfeedError
+from infeed.components.base.annotations import Placeholder, bare, choices_of, help_of, hints_of, notes_of, range_of
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.options import OVERRIDES, kind_of_option
 from infeed.pipelines.console.paths import InputFolder, InputPath, OutputFolder
 from infeed.pipelines.project.config_file import TEMPLATES, Settings

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 _CHOOSE = "give --host for Kubeflow, or --project and --region for Vertex AI"
 

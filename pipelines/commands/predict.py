@@ -14,9 +14,9 @@ import click
 import numpy as np
 from rich.console import Console
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import counted, percent
 from infeed.components.evaluation.predictions.options import OutputFormat, PredictOptions
-from infeed.components.units import counted, percent
 from infeed.pipelines.commands.options import source_options
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, importing
 from infeed.pipelines.console.paths import InputPath, OutputPath

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infeed.components.units import short_path, stopwatch
+from infeed.components.base.units import short_path, stopwatch
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, interruptible
 from infeed.pipelines.console.nodes import RunReport, format_state, show_nodes
 from infeed.pipelines.console.paths import InputFolder, InputPath, MappedFolder, OutputFolder

@@ -7,10 +7,10 @@ import json
 import click
 from rich.table import Column, Table
 
+from infeed.components.base.units import percent
 from infeed.components.dataset import files
 from infeed.components.input_report.report import Report
 from infeed.components.input_report.side_by_side import ReportPair
-from infeed.components.units import percent
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import InputFolder, OutputFile
 from infeed.pipelines.console.terminal import Terminal, echo, show_facts

@@ -16,8 +16,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from infeed.components.errors import InfeedError
-from infeed.components.units import short_path
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import short_path
 from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.commands.run_summary import summary

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from infeed.components.base.units import percent, points, short_path, significant
 from infeed.components.dataset import files
 from infeed.components.evaluation.model_report.scores import LABELS, with_interval
 from infeed.components.transform.kinds.text import BagOfWords, Subwords
-from infeed.components.units import percent, points, short_path, significant
 from infeed.pipelines.commands.options import as_flags
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.exit_codes import EXIT_NOT_BLESSED

@@ -11,9 +11,9 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import percent, seconds
 from infeed.components.evaluation.model_report.scores import LABELS, with_interval
-from infeed.components.units import percent, seconds
 from infeed.pipelines.commands.options import root_option
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.terminal import Terminal, echo

@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 from rich.table import Table
 
-from infeed.components import limits
-from infeed.components.annotations import help_of
+from infeed.components.base import limits
+from infeed.components.base.annotations import help_of
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import counted
 from infeed.components.dataset import files, names
 from infeed.components.dataset.reading import flat_folder, manifest_of, split_names
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import statistics_of
 from infeed.components.engine.choice import ChosenMap
-from infeed.components.errors import InfeedError
 from infeed.components.statistics.comparison import ComparisonOptions, compare
-from infeed.components.units import counted
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command
 from infeed.pipelines.console.nodes import show_step
 from infeed.pipelines.console.paths import InputPath, OutputFile

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.commands.platform import platform_function, platform_options
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.nodes import show_nodes

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.versions import newest_version
 from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.config import PipelineConfig

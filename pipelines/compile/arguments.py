@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import size
 from infeed.components.kubeflow.message import ARGUMENT
 from infeed.components.kubeflow.packed import is_packed, pack
-from infeed.components.units import size
 from infeed.pipelines.job.compiled import IN_PLACE, STEP, Task
 
 LIMIT = 128 << 10

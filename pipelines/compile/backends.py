@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.deploy.options import Deploy, Resources
 
 Version = tuple[int, ...]

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infeed.components.beam_runner import BEAM_RUNNERS, Named
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
+from infeed.components.engine.beam_runner import BEAM_RUNNERS, Named
 from infeed.components.feed.options import share_of_batch
 from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.trainer.options import TrainOptions

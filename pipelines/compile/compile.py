@@ -6,7 +6,7 @@ import dataclasses
 import re
 from pathlib import Path
 
-from infeed.components.beam_runner import container_options
+from infeed.components.engine.beam_runner import container_options
 from infeed.components.example_gen.formats import FORMATS, find_files
 from infeed.components.kubeflow import disk
 from infeed.pipelines.compile.checks import check_accelerators, check_config, vertex_accelerators

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from infeed.components import schema
-from infeed.components.beam_runner import BEAM_RUNNERS
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.spans import has_spans, split_path
-from infeed.components.errors import InfeedError
+from infeed.components.engine.beam_runner import BEAM_RUNNERS
 from infeed.components.kubeflow import compiled_with, direct, disk
 from infeed.components.kubeflow.ui import outputs_of
 from infeed.components.trainer.options import OVERRIDES

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from infeed.components import user_code
-from infeed.components.beam_runner import Named
-from infeed.components.errors import InfeedError
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
+from infeed.components.engine.beam_runner import Named
 from infeed.components.kubeflow.packed import pack
 from infeed.components.kubeflow.ui import PICTURES, of_evaluation, specs_of
 from infeed.components.trainer.options import OVERRIDES, TrainOptions

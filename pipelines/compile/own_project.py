@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from infeed.components.beam_runner import Named
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
-from infeed.components.project_archive import MOST_BYTES, OPTION, SUFFIX, VARIABLE, digest, pack
+from infeed.components.engine.beam_runner import Named
+from infeed.components.engine.project_archive import MOST_BYTES, OPTION, SUFFIX, VARIABLE, digest, pack
 from infeed.pipelines.job.compiled import IN_PLACE, STEP, Task
 from infeed.pipelines.job.project import archive_beside
 from infeed.pipelines.project.own_files import check_size, ignoring, names_of

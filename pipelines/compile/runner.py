@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infeed.components import schema, user_code
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema, user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.pipelines.compile import resolvers
 from infeed.pipelines.compile.backends import check_backend, version_of

@@ -15,8 +15,8 @@ from typing import Any
 
 import click
 
+from infeed.components.base.errors import InfeedError, naming_extras
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError, naming_extras
 from infeed.pipelines.console.paths import check_paths
 from infeed.pipelines.console.terminal import echo
 

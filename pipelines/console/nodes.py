@@ -19,8 +19,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from infeed.components.progress import listening
-from infeed.components.units import stopwatch
+from infeed.components.base.progress import listening
+from infeed.components.base.units import stopwatch
 
 
 class NodeState(str, Enum):

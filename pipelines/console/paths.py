@@ -13,8 +13,8 @@ from collections.abc import Iterable
 import click
 from click.shell_completion import CompletionItem
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import disk
 
 

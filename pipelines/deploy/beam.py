@@ -14,10 +14,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from infeed.components.beam_runner import BEAM_RUNNERS, Named
-from infeed.components.checks import about, as_tuples, at_least, refused, require
+from infeed.components.base.checks import about, as_tuples, at_least, refused, require
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
+from infeed.components.engine.beam_runner import BEAM_RUNNERS, Named
 from infeed.pipelines.deploy.vertex import VertexOptions, check_cloud_names
 
 _ADDRESS = re.compile(r"[\w.-]+:\d+|\[[\da-fA-F:]+\]:\d+")

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from infeed.components.checks import refused, require
+from infeed.components.base.checks import refused, require
 
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _LABEL = re.compile(r"([a-zA-Z0-9]([-\w.]{0,61}[a-zA-Z0-9])?)?", re.ASCII)

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from infeed.components.checks import as_tuples, at_least, check_fields, require
-from infeed.components.errors import InfeedError, OptionError
+from infeed.components.base.checks import as_tuples, at_least, check_fields, require
+from infeed.components.base.errors import InfeedError, OptionError
 from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.kubeflow.training_job import TrainingJob

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from infeed.components.checks import about, as_tuples, check_fields, require
-from infeed.components.errors import InfeedError
+from infeed.components.base.checks import about, as_tuples, check_fields, require
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.deploy.kubernetes_names import check_object, check_variables, check_volume
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from infeed.components.checks import at_least, refused, require
+from infeed.components.base.checks import at_least, refused, require
 
 # https://cloud.google.com/resource-manager/docs/labels-overview
 _LABEL = re.compile(r"[a-z0-9_-]{0,63}")

@@ -18,7 +18,7 @@ from importlib.metadata import PackagePath, distribution
 from pathlib import Path
 from typing import Literal
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.project.own_files import check_size, ignoring
 
 Accelerator = Literal["none", "gpu"]

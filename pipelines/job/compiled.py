@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 import yaml
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
+from infeed.components.engine.project_archive import VARIABLE
 from infeed.components.kubeflow import direct, disk
 from infeed.components.kubeflow.launcher_paths import FOLDERS
-from infeed.components.project_archive import VARIABLE
 from infeed.pipelines.job.parameters import Parameter, Value, declared_type, legacy_value
 
 Target = Literal["kubeflow", "vertex"]  # platform that runs a compiled pipeline

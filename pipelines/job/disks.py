@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from infeed.components import schema
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import size
 from infeed.components.dataset import files
 from infeed.components.dataset.spans import Spans
-from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import direct, disk
 from infeed.components.kubeflow.packed import is_packed, unpack
-from infeed.components.units import size
 from infeed.pipelines.job.compiled import CompiledJob, Task, leaves
 from infeed.pipelines.job.parameters import constant
 

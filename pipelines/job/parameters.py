@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 Value = Any  # a JSON value: str, int, float, bool, list, dict or None
 

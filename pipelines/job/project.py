@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
-from infeed.components.project_archive import SUFFIX, digest
+from infeed.components.engine.project_archive import SUFFIX, digest
 from infeed.pipelines.job.compiled import CompiledJob
 
 

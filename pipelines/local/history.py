@@ -16,10 +16,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from infeed.components import schema
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.locks import alone, is_held
 from infeed.components.dataset.reading import open_dataset
-from infeed.components.errors import InfeedError
-from infeed.components.locks import alone, is_held
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
 from infeed.pipelines.local.outcome import RunOutcome, latest_outputs, settings_of, write_json

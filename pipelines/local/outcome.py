@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from infeed.components import schema, user_code
+from infeed.components.base import schema, user_code
 from infeed.components.evaluation.model_report.options import HTML
 from infeed.components.evaluation.model_report.scores import Scores
 from infeed.pipelines.config import PipelineConfig

@@ -23,8 +23,8 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.orchestration.portable import launcher, partial_run_utils, runtime_parameter_utils, tfx_runner
 from tfx.orchestration.portable.mlmd import execution_lib
 
-from infeed.components.beam_runner import local_runner
-from infeed.components.errors import InfeedError, infeed_error
+from infeed.components.base.errors import InfeedError, infeed_error
+from infeed.components.engine.beam_runner import local_runner
 from infeed.components.seams import tfx as tfx_seam
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, RunTracker
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from infeed.components import schema
+from infeed.components.base import schema
+from infeed.components.base.units import significant
 from infeed.components.dataset import files
 from infeed.components.evaluation.model_report import scores
 from infeed.components.evaluation.model_report.options import JSON
 from infeed.components.evaluation.model_report.scores import Scores
-from infeed.components.units import significant
 from infeed.pipelines.config import Blessing, PipelineConfig
 
 

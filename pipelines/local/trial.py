@@ -9,9 +9,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components import user_code
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.components.trainer.distribution import check_batch_size, check_xla, make_strategy
 from infeed.components.trainer.model import Head, ModelSpec, make_model, takes_logits
 from infeed.components.trainer.options import TrainOptions

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.options import MAX_ROW_MB
-from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import batches_of, input_shards, known_columns
 from infeed.components.evaluation.predictions.saved_model import Signature, check_inputs, features_of
 from infeed.components.example_gen.formats import kind_of_name, table_kind

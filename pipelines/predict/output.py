@@ -20,8 +20,8 @@ import pyarrow as pa
 from pyarrow import csv as pa_csv
 from pyarrow import parquet as pq
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.pipelines.predict.inputs import Batch
 from infeed.pipelines.predict.tables import JSON
 

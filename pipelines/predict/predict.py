@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
 from infeed.components.evaluation.predictions.raw_columns import RawColumns

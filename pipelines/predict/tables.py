@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infeed.components import schema
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import default_settings, options_of
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources.columnar import nesting

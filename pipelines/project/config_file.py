@@ -15,13 +15,13 @@ from typing import Annotated, Any
 
 import yaml
 
-from infeed.components import schema, user_code
-from infeed.components.annotations import Count, Placeholder, Positive
-from infeed.components.beam_runner import Named
-from infeed.components.checks import about, require
+from infeed.components.base import schema, user_code
+from infeed.components.base.annotations import Count, Placeholder, Positive
+from infeed.components.base.checks import about, require
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import OnBadRow
 from infeed.components.dataset.spans import has_spans
-from infeed.components.errors import InfeedError
+from infeed.components.engine.beam_runner import Named
 from infeed.components.transform.kinds.image import Resize
 from infeed.pipelines.config import Source, check_wait_fraction
 from infeed.pipelines.deploy.options import Deploy

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from infeed.components.annotations import help_of
+from infeed.components.base.annotations import help_of
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.features import AnyFeature

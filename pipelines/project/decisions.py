@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any, get_args
 
-from infeed.components import schema
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.infer import are_whole
 from infeed.components.transform.kinds.image import DecodeImage

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
-from infeed.components import schema
-from infeed.components.annotations import Count, Placeholder, Positive, help_of
-from infeed.components.checks import check_fields
+from infeed.components.base import schema
+from infeed.components.base.annotations import Count, Placeholder, Positive, help_of
+from infeed.components.base.checks import check_fields
+from infeed.components.base.errors import InfeedError, OptionError
 from infeed.components.dataset.options import Balance, Compat, Compression, IngestOptions, Level, OnBadRow, Sampling
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByRecord, ByTime, SplitBy
 from infeed.components.dataset.time_formats import ISO, check_format
-from infeed.components.errors import InfeedError, OptionError
 
 Column = Annotated[str, Placeholder("COLUMN")]
 Columns = Annotated[tuple[str, ...], Placeholder("COLUMN")]

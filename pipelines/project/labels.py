@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from shlex import quote
 from typing import NamedTuple
 
-from infeed.components import schema
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.csv.reader import without_header
 from infeed.components.transform.infer import MAX_INTEGER_CLASSES, are_whole, infer_features, is_number
 from infeed.pipelines.project.tables import Column, Table

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.splits import ByColumns, ByName, ByRecord, ByTime, SplitBy
-from infeed.components.errors import InfeedError
 from infeed.components.transform.feature import Feature
 from infeed.pipelines.surveys import ColumnSurvey, Group, ImageSurvey, Leak, Repeats, Survey, TableSurvey
 

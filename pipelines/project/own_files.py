@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-from infeed.components.errors import InfeedError
-from infeed.components.units import size
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import size
 
 # Hidden files may hold secrets, and commands write to `runs` and `rehearsals`.
 _LEFT_OUT = (".*", "__pycache__", "runs", "rehearsals", "*.egg-info")

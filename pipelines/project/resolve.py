@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infeed.components import schema, user_code
+from infeed.components.base import schema, user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
 from infeed.components.dataset.spans import Spans, has_spans, split_path
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import default_settings, options_of
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 from infeed.components.trainer.options import TrainOptions, check_strategy

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from infeed.components import schema
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.packed import is_packed, unpack
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.features import AnyFeature

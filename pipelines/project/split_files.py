@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import FORMATS, kind_of_name
 from infeed.pipelines.config import EVAL, TEST, TRAIN
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import (
     Buckets,
@@ -16,7 +17,6 @@ from infeed.components.dataset.splits import (
     SplitBy,
     check_splits,
 )
-from infeed.components.errors import InfeedError
 from infeed.pipelines.config import EVAL, SPLITS, TEST, TRAIN
 from infeed.pipelines.project.ingest_settings import IngestSettings
 from infeed.pipelines.surveys import Survey, TableSurvey

@@ -16,13 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from infeed.components import schema
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function, passes
 from infeed.components.dataset.splits import ByColumns, ByName, SplitBy
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.codes import Codes, note_on, note_on_words
 from infeed.components.example_gen.formats import default_settings
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, check_any_good

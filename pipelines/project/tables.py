@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components import limits, schema, user_code
+from infeed.components.base import limits, schema, user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types, files
 from infeed.components.dataset.cache import CACHE_DIR, digest, keep_file, kept_file
 from infeed.components.dataset.options import IngestOptions
@@ -39,7 +40,6 @@ from infeed.components.dataset.statistics.table_statistics import (
 )
 from infeed.components.engine.choice import Work, choose
 from infeed.components.engine.engine import Tree
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import choose_columns, choose_rows, complete, passing, with_label
 from infeed.components.example_gen.codes import Codes, add_codes
 from infeed.components.example_gen.formats import TABLES, default_settings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from infeed.components import schema
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.label import Label

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.job.parameters import mapped
 
 Kfp = Literal["2.5", "2.14", "2.15", "2.17"]

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.seams import tfx as tfx_seam
 from infeed.pipelines.job.compiled import STEP
 from infeed.pipelines.rehearse.launch import end_process

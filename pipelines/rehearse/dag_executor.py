@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunTracker
 from infeed.pipelines.job import parameters as values
 from infeed.pipelines.job.compiled import Spec, Task, leaves

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import local_path
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job import parameters as values

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import ROOT_VARIABLE, local_path
 from infeed.pipelines.rehearse.executor_io import Artifact
 

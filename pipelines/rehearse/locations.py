@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.packed import is_packed, pack, unpack
 from infeed.pipelines.job.parameters import mapped
 

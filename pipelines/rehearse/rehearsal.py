@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from infeed.components import limits, machine
-from infeed.components.checks import at_least
-from infeed.components.errors import InfeedError
+from infeed.components.base import limits, machine
+from infeed.components.base.checks import at_least
+from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import local_path
 from infeed.pipelines.console.nodes import OnChange, RunReport
 from infeed.pipelines.containers import find_engine

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import size
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import disk
-from infeed.components.units import size
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job.compiled import Spec, Task
 from infeed.pipelines.rehearse import backend, executor_io, launch

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.pipelines.job import parameters
 from infeed.pipelines.job.compiled import Task
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO, View, fill, inputs_view

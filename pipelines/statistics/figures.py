@@ -14,11 +14,11 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from infeed.components.base.units import percent
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.histograms import numbers_of
 from infeed.components.statistics.comparison import ColumnChange
-from infeed.components.units import percent
 
 _TOP = 10  # most frequent values shown
 _WHOLE, _MOST = 1e4, 1e15  # between these, numbers are shown as whole numbers

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from infeed.components import units
+from infeed.components.base import units
+from infeed.components.base.drawing import render
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.histograms import Distribution, Floats, numbers_of
-from infeed.components.drawing import render
 from infeed.components.statistics.comparison import ColumnChange, Difference
 from infeed.pipelines.statistics.figures import Figures, are_years, label, shown, verdict
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from infeed.components import user_code
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
-from infeed.components.errors import InfeedError
 from infeed.components.evaluation import evaluate as plain
 from infeed.components.evaluation.pairs import BeyondError
 from infeed.components.evaluation.predictions.saved_model import model_folder

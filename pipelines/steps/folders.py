@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.local import put_folder
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.saved_model import model_folder
 
 BLESSED, NOT_BLESSED = "BLESSED", "NOT_BLESSED"  # files of an evaluation, as TFX names them

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from infeed.components import user_code
+from infeed.components.base import user_code
 from infeed.components.dataset import files, names
 from infeed.components.evaluation.predictions.saved_model import model_folder
 from infeed.components.seams import keras as keras_seam

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from infeed.components import limits, user_code
+from infeed.components.base import limits, user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.reading import split_names
 from infeed.components.engine.choice import ChosenMap
-from infeed.components.errors import InfeedError
 from infeed.components.statistics.inference import infer_schema
 from infeed.components.transform import plain
 from infeed.pipelines.config import TRAIN, PipelineConfig

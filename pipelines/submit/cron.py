@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 # Of a cron expression: the form of a field, and the bounds of minute, hour, day, month and day of week.
 _FIELD = re.compile(r"[\w*/,-]+")

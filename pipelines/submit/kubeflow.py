@@ -22,7 +22,7 @@ from google.protobuf import json_format
 from kfp import client as kfp_client
 from kfp.client import auth
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.seams import kfp as kfp_seam
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.console.terminal import command_line

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from rich.text import Text
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_LOST, LostError
 from infeed.pipelines.console.nodes import NodeReport, NodeState
 from infeed.pipelines.console.terminal import command_line

@@ -26,7 +26,7 @@ from google.cloud.aiplatform_v1.services.schedule_service import ScheduleService
 from google.cloud.aiplatform_v1.types import Context, CreatePipelineJobRequest, PipelineJob, Schedule
 from google.protobuf import json_format
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.job.compiled import CompiledJob, leaves
 from infeed.pipelines.job.parameters import to_legacy
 from infeed.pipelines.submit.run import RunSchedule, RunState, RunStatus, SubmitRequest, last_words, starting

@@ -18,7 +18,7 @@ from tfx.components import Trainer as TfxTrainer
 from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 
 from infeed.components import CsvExampleGen, ImportExampleGen, StatisticsGen, Trainer, Transform, Tuner
-from infeed.components.beam_runner import local_runner
+from infeed.components.engine.beam_runner import local_runner
 
 # Trained by TFX's own Trainer too, and compared: of those that it can train under Keras 3 the one with most features.
 COMPARED = ("template_taxi",)

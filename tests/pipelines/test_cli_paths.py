@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.example_gen.local import ingest
 from infeed.pipelines.cli import main
 from infeed.pipelines.console.paths import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig, local_root, resumable, split_data
 
 

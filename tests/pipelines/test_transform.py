@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow.csv
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.splits import Buckets, assign_splits
-from infeed.components.errors import InfeedError
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import resolve

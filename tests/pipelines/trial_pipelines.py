@@ -20,7 +20,7 @@ from tfx.types.channel import Channel
 from tfx.types.standard_artifacts import Examples, Model, ModelBlessing, Schema
 
 import infeed.components
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 
 def csv_pipeline(root: Path) -> Pipeline:

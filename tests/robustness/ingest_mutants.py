@@ -36,12 +36,12 @@ from conftest import mutate
 from PIL import Image
 from pyarrow import parquet as pq
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names, records
 from infeed.components.dataset.decode import decode_example
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.formats import FORMATS, open_source
 

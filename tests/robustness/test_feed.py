@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import names, records
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
-from infeed.components.errors import InfeedError
 from infeed.components.feed.build import build
 from infeed.components.feed.capacity import Machine, RecordSizes
 from infeed.components.feed.options import FeedOptions

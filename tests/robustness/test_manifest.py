@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Column, Manifest, Rejected, Shard, Source, Split
-from infeed.components.errors import InfeedError
 
 _MANIFEST = Manifest(
     source=Source("csv", "f1", files=1, bytes=1234),

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infeed.components.annotations import Count
+from infeed.components.base.annotations import Count
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.statistics.cells import MAX_BYTES, Cells, are_utf8
 from infeed.components.dataset.statistics.summaries import (

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infeed.components.annotations import Count
+from infeed.components.base.annotations import Count
 from infeed.components.dataset.statistics.cells import pack, unpack
 
 Ints = npt.NDArray[np.int64]

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from infeed.components import machine, progress, schema
-from infeed.components.annotations import Count
+from infeed.components.base import machine, progress, schema
+from infeed.components.base.annotations import Count
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.cache import CACHE_DIR, digest, keep_file, kept_file
 from infeed.components.dataset.decode import decode_example
@@ -31,7 +32,6 @@ from infeed.components.dataset.record_blocks import RecordBlock, read_blocks
 from infeed.components.dataset.records import file_crc32c
 from infeed.components.dataset.statistics.cells import Cells, concat
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics, StoredColumn
-from infeed.components.errors import InfeedError
 
 FORMAT = 1
 _ZSTD = ".zst"

@@ -20,6 +20,7 @@ from typing import Any
 from google.protobuf import json_format
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.histograms import (
     BUCKETS,
@@ -30,7 +31,6 @@ from infeed.components.dataset.statistics.histograms import (
     quantile_histogram,
     standard_histogram,
 )
-from infeed.components.errors import InfeedError
 
 _TYPES = {
     "int": statistics_pb2.FeatureNameStatistics.INT,

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infeed.components.annotations import Count
+from infeed.components.base.annotations import Count
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.records import data_of, values_of
 from infeed.components.dataset.statistics.cells import (

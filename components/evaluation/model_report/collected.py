@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation.model_report.clusters import ClusterSums
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.pairs import Array, Observed

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from infeed.components.base.units import percent, significant
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.evaluation.model_report.collected import Collected, Kept, Scored, Sums, curve_classes, losses_of
 from infeed.components.evaluation.model_report.curves import Curve
@@ -18,7 +19,6 @@ from infeed.components.evaluation.model_report.groups import WorstGroups, shown,
 from infeed.components.evaluation.model_report.importance import MOST_COLUMNS, Importance, importances, rows_for
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.pairs import Array
-from infeed.components.units import percent, significant
 
 Predict = Callable[[Sequence[bytes]], Array]
 _MOST_CELLS, _MOST_CHARACTERS = 8, 300  # of a row of the table of worst rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from infeed.components import checks
+from infeed.components.base import checks
 
 HTML, JSON = "model_report.html", "model_report.json"  # in the folder of the evaluation
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from infeed.components import units
+from infeed.components.base import units
+from infeed.components.base.drawing import notebook_frame, render
+from infeed.components.base.units import significant
 from infeed.components.dataset import files
-from infeed.components.drawing import notebook_frame, render
 from infeed.components.evaluation.model_report import plots
 from infeed.components.evaluation.model_report.collected import BINS, SAMPLE
 from infeed.components.evaluation.model_report.curves import calibration_error
@@ -20,7 +21,6 @@ from infeed.components.evaluation.model_report.findings import ModelFindings, li
 from infeed.components.evaluation.model_report.importance import REPEATS
 from infeed.components.evaluation.model_report.options import HTML, JSON
 from infeed.components.evaluation.model_report.scores import LABELS, Scores, decimals_of, judged, rounded, with_interval
-from infeed.components.units import significant
 
 FORMAT = 1
 _PLOTS = ("roc", "precision_recall", "reliability", "predicted", "residuals", "by_prediction", "importance")

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from infeed.components.drawing import COMPUTED, INK, LINE, MUTED, OUTSIDE, WAITED, new_axes, to_svg
+from infeed.components.base.drawing import COMPUTED, INK, LINE, MUTED, OUTSIDE, WAITED, new_axes, to_svg
+from infeed.components.base.units import significant
 from infeed.components.evaluation.model_report.curves import Curve
 from infeed.components.evaluation.model_report.importance import Importance
 from infeed.components.evaluation.pairs import Array
-from infeed.components.units import significant
 
 _POINTS = 1_000  # of a scatter plot
 _STEPS = 300  # of a curve

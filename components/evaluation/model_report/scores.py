@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from infeed.components.base.units import counted, significant
 from infeed.components.evaluation import intervals
 from infeed.components.evaluation.intervals import Interval, Matrix
 from infeed.components.evaluation.model_report.clusters import ClusterSums
 from infeed.components.evaluation.model_report.options import ModelReport
-from infeed.components.units import counted, significant
 
 # Inputs of the intervals, as names of metrics in the eval config.
 ROWS, MATRIX = "example_count", "confusion_matrix"

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import names
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import ColumnType
@@ -17,7 +18,6 @@ from infeed.components.dataset.ranges import MapFn, ShardRange, record_ranges
 from infeed.components.dataset.reading import check_listed, listed_files, split_names
 from infeed.components.dataset.records import read_records
 from infeed.components.dataset.statistics.table_statistics import tables_of
-from infeed.components.errors import InfeedError
 
 BYTES = 4 << 20  # of the records of a batch: what a model makes of pictures is many times larger
 

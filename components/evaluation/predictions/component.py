@@ -16,10 +16,10 @@ from tfx.proto import bulk_inferrer_pb2
 from tfx.types import artifact_utils
 from tfx.utils import json_utils, path_utils, proto_utils
 
-from infeed.components import schema
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
-from infeed.components.errors import InfeedError
+from infeed.components.engine.executor import Artifacts, EngineExecutor, unread_format
 from infeed.components.evaluation.predictions.options import OutputFormat, PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
 

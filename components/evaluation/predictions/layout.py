@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import Batch, KnownColumn
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.saved_model import Arrays, Signature

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from infeed.components.checks import as_tuples, at_least, check_fields, refused, require
+from infeed.components.base.checks import as_tuples, at_least, check_fields, refused, require
 
 OutputFormat = Literal["parquet", "tfrecord", "examples", "prediction_log"]
 

@@ -18,14 +18,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import parquet
 
-from infeed.components import limits, progress
+from infeed.components.base import limits, progress
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.ranges import ShardRange
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.engine.choice import ChosenMap, Cluster, Work, choose
 from infeed.components.engine.engine import WithSetUp
-from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import Batch, batches_of, input_shards, known_columns, root_of
 from infeed.components.evaluation.predictions.layout import AnswerColumns, check_names
 from infeed.components.evaluation.predictions.options import PredictOptions

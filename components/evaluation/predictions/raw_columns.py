@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import ColumnType, Manifest
-from infeed.components.errors import InfeedError
 
 _OTHER_ROOT = "pipelines of other data need another root (--root)"
 

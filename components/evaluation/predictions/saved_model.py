@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.example_types import item_counts
-from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import Batch, KnownColumn
 
 Arrays = dict[str, npt.NDArray[Any]]

@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import Part
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import Batches, OpenedSource, Patterns
 from infeed.components.example_gen.sources import columnar

@@ -22,11 +22,11 @@ from google.cloud import bigquery
 from google.cloud.bigquery_storage_v1 import BigQueryReadClient, types
 from google.cloud.bigquery_storage_v1.services.big_query_read.transports import BigQueryReadGrpcTransport
 
-from infeed.components.checks import as_tuples, at_least, require
+from infeed.components.base.checks import as_tuples, at_least, require
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import schemas
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
 from infeed.components.example_gen.sources.sql.database import is_table, shown

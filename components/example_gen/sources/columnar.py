@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infeed.components.checks import about, as_tuples, require
+from infeed.components.base.checks import about, as_tuples, require
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types, files, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import Ints
 from infeed.components.dataset.shards import Part
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, conform
 from infeed.components.example_gen.sources.file_kinds import not_a

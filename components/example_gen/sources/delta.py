@@ -13,12 +13,12 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from infeed.components.annotations import Count
-from infeed.components.checks import refused
+from infeed.components.base.annotations import Count
+from infeed.components.base.checks import refused
+from infeed.components.base.errors import InfeedError, required
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import Ints
-from infeed.components.errors import InfeedError, required
 from infeed.components.example_gen.inputs import OpenedSource, Patterns
 from infeed.components.example_gen.sources.columnar import ColumnOptions
 from infeed.components.example_gen.sources.table_files import TableFile, open_table

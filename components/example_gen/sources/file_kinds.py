@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 
 HEAD_BYTES = 1 << 12  # bytes from the start of a file that the checks look at
 _SLACK = 32  # bytes: a byte order mark, or a token that the end of the head cuts off

@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infeed.components.checks import check_fields
+from infeed.components.base.checks import check_fields
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.read_errors import failed_reads
 from infeed.components.dataset.records import from_lengths
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, Patterns, Read
 from infeed.components.example_gen.sources import streams

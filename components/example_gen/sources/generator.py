@@ -16,12 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from infeed.components import user_code
-from infeed.components.annotations import Positive
-from infeed.components.checks import check_fields
+from infeed.components.base import user_code
+from infeed.components.base.annotations import Positive
+from infeed.components.base.checks import check_fields
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, Patterns, conform
 from infeed.components.example_gen.sources.python_rows import infer_field, to_batch

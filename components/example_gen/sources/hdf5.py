@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError, required
 from infeed.components.dataset import files, schemas
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError, required
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import Batches, OpenedSource, Patterns
 from infeed.components.example_gen.sources import columnar

@@ -18,9 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError, required
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError, required
 from infeed.components.example_gen.inputs import OpenedSource, Patterns
 from infeed.components.example_gen.sources.columnar import ColumnOptions
 from infeed.components.example_gen.sources.table_files import TableFile, open_table

@@ -25,10 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from infeed.components.checks import about
+from infeed.components.base.checks import about
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types, schemas
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, Findings, OpenedSource, Patterns, Sample
 from infeed.components.example_gen.sources import file_kinds, kinds, sampling, streams

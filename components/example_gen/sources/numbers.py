@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.example_gen.sources.kinds import convert
 
 Numbers = Mapping[str, str | None]  # column -> example of its format. None leaves the column unchanged

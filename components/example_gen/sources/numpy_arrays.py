@@ -23,10 +23,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from numpy.lib import format as untyped_format
 
-from infeed.components.checks import as_tuples, require
+from infeed.components.base.checks import as_tuples, require
+from infeed.components.base.errors import InfeedError, ReadFailedError
 from infeed.components.dataset import files, schemas
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
 

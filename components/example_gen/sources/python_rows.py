@@ -20,8 +20,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, BadRows
 
 Row = tuple[Any, ...]

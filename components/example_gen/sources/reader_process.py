@@ -25,8 +25,8 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 
 _IDLE = 60.0  # seconds until an idle child exits
 _READER_BYTES = 256 << 20

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types, records, row_filter
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import columns_of
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, FilePart, Findings, OpenedSource, Read
 from infeed.components.example_gen.sources.tfrecord import RecordStretch, paths_of, read_blocks
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.files import FileStat
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import AstrayError, BadRows, Findings
 from infeed.components.example_gen.sources import streams

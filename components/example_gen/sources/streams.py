@@ -27,10 +27,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from isal import igzip, isal_zlib
 
-from infeed.components.checks import refused
+from infeed.components.base.checks import refused
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.options import MAX_ROW_MB
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import AstrayError, BadRow
 from infeed.components.example_gen.sources import file_kinds
 

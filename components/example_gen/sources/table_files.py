@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, schemas
 from infeed.components.dataset.bounds import FolderBounds
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import Ints
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows, Batches, FilePart, OpenedSource, Patterns, Read
 from infeed.components.example_gen.sources.columnar import ColumnOptions, is_under_any, open_columnar
 from infeed.components.example_gen.sources.parquet import READER

@@ -13,12 +13,12 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError, ReadFailedError
 from infeed.components.dataset import records
 from infeed.components.dataset.checksums import verify
 from infeed.components.dataset.decode import is_example
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.reading import check_listed, expected_file, listed_files
-from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import (
     AstrayError,

@@ -23,9 +23,9 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, schemas
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, Patterns, too_large
 from infeed.components.example_gen.sources import kinds

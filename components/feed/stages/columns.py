@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.schema import nearest
 from infeed.components.dataset.cache import digest
-from infeed.components.errors import InfeedError
 from infeed.components.feed.capacity import Window, short_name
 from infeed.components.feed.options import GlobalBatch
 from infeed.components.feed.sampling import Group, SamplingWeights, group_rows
 from infeed.components.feed.stages.base import BuildContext
-from infeed.components.schema import nearest
 
 if TYPE_CHECKING:
     import tensorflow as tf

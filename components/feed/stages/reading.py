@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import counted
 from infeed.components.dataset.files import tensorflow_opens
 from infeed.components.dataset.records import is_gzip
-from infeed.components.errors import InfeedError
 from infeed.components.feed.sampling import SamplingWeights, apportion
 from infeed.components.feed.shards import RecordRange, check_files
 from infeed.components.feed.stages.base import BuildContext, EpochReader
 from infeed.components.feed.tfrecords import stored_blocks
-from infeed.components.units import counted
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -10,10 +10,10 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_transform import graph_tools
 
-from infeed.components import user_code
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, records
 from infeed.components.dataset.decode import decode_example
-from infeed.components.errors import InfeedError
 from infeed.components.seams import tensorflow as tensorflow_seam
 
 _SHOWN = 3  # values of a column

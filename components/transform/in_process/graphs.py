@@ -26,7 +26,7 @@ from tensorflow_transform.beam import common
 from tensorflow_transform.saved import saved_transform_io_v2
 from tensorflow_transform.tf_metadata import metadata_io
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
 from infeed.components.transform.in_process.failures import FailedBatchError, explain
 

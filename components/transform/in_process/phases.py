@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy.typing as npt
 
-from infeed.components import progress
+from infeed.components.base import progress
 from infeed.components.dataset import files
 from infeed.components.seams import tft as tft_seam
 from infeed.components.transform.in_process.failures import FailedBatchError

@@ -24,9 +24,9 @@ from tfx.dsl.io import fileio
 from tfx.utils import io_utils
 from tfx_bsl.tfxio import tf_example_record
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.ranges import record_ranges
 from infeed.components.engine.choice import Cluster, counting
-from infeed.components.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
 from infeed.components.seams import tfx as tfx_seam
 from infeed.components.transform.in_process import cache

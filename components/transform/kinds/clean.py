@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from infeed.components.annotations import Tagged
-from infeed.components.checks import as_tuples, at_least, check_fields, require
-from infeed.components.errors import InfeedError
+from infeed.components.base.annotations import Tagged
+from infeed.components.base.checks import as_tuples, at_least, check_fields, require
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.analyses import Analysis, Frequencies, Moments, Quantiles
 from infeed.components.transform.feature import Clean, Feature, FlatColumn, Tables, Values, is_finite, tf
 from infeed.components.transform.kinds.dates import DatePart

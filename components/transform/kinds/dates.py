@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from infeed.components.checks import check_fields, require
+from infeed.components.base.checks import check_fields, require
 from infeed.components.dataset.time_formats import EPOCHS, ISO, check_format, regexes_of
 from infeed.components.transform.feature import Clean, FlatColumn, is_finite, tf
 

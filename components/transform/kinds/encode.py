@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from infeed.components.checks import as_tuples, at_least, refused, require
-from infeed.components.errors import InfeedError
+from infeed.components.base.checks import as_tuples, at_least, refused, require
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Quantiles, as_word
 from infeed.components.transform.feature import Feature, FlatColumn, Tables, as_strings, each_output, is_finite, tf
 from infeed.components.transform.kinds.clean import Prepared

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from infeed.components.checks import as_tuples, at_least, require
+from infeed.components.base.checks import as_tuples, at_least, require
 from infeed.components.transform.analyses import Analysis, Array
 from infeed.components.transform.feature import Feature, FlatColumn, Tables, is_finite, tf
 

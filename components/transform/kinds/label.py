@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from infeed.components.checks import as_tuples
-from infeed.components.errors import InfeedError
+from infeed.components.base.checks import as_tuples
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.analyses import Analysis, Frequencies, Moments, as_word, is_word
 from infeed.components.transform.feature import Feature, FlatColumn, Tables, Values, as_strings, tf
 from infeed.components.transform.kinds.clean import AnyClean

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from infeed.components.checks import require
+from infeed.components.base.checks import require
 from infeed.components.transform.analyses import Analysis, Array, ByKey, Moments, Quantiles
 from infeed.components.transform.feature import FlatColumn, Tables, each_output, is_finite, tf
 from infeed.components.transform.kinds.clean import FillWith, Prepared

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from infeed.components.checks import at_least, require
+from infeed.components.base.checks import at_least, require
 from infeed.components.transform.analyses import Analysis, Frequencies
 from infeed.components.transform.feature import FlatColumn, Tables, as_strings, tf
 from infeed.components.transform.kinds.clean import AnyClean, LowerCase, Prepared, Tokens

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from infeed.components.checks import at_least, require
+from infeed.components.base.checks import at_least, require
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.components.transform.analyses import ByKey, as_word
 from infeed.components.transform.feature import FlatColumn, Tables, as_strings, tf
 from infeed.components.transform.kinds.clean import Prepared

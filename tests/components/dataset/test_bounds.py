@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.bounds import FolderBounds, count_leading_out
-from infeed.components.errors import InfeedError
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import cache
 from infeed.components.dataset.cache import digest, keep_file, kept_file, kept_folder, remove_old, size_on_disk
-from infeed.components.errors import InfeedError
 
 DAY = 24 * 3600
 KINDS = ("counted", "look", "sample", "shapes", "statistics", "verified")

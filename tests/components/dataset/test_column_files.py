@@ -9,14 +9,14 @@ import time
 import numpy as np
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import cache
 from infeed.components.dataset.column_files import CachedColumn, ColumnIndex, FileWriter, kept, mapped
-from infeed.components.errors import InfeedError
 
 HOLDS = """
 import sys, time
 from pathlib import Path
-from infeed.components.locks import alone
+from infeed.components.base.locks import alone
 with alone(Path(sys.argv[1]), doing="busy", where="there", do="wait"):
     print(flush=True)
     time.sleep(60)

@@ -5,9 +5,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import encode
 from infeed.components.dataset.encode import encode_examples, encode_feature, in_protobuf_order, varint
-from infeed.components.errors import InfeedError
 
 
 def batch(**columns: pa.Array) -> pa.RecordBatch:

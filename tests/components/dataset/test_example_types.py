@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types
 from infeed.components.dataset.manifest import Column
-from infeed.components.errors import InfeedError
 
 EPOCH_DAY = dt.date(1970, 1, 2)
 DAY_MICROSECONDS = 86_400_000_000

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 
 
 def touch(root: Path, *names: str) -> None:

@@ -7,8 +7,8 @@ import datetime
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.row_filter import passes
-from infeed.components.errors import InfeedError
 
 BATCH = pa.RecordBatch.from_pydict(
     {

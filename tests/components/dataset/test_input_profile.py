@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.input_profile import EpochProfile, InputProfile, StageCost, Trial, read_profile
-from infeed.components.errors import InfeedError
 
 Make = Callable[..., InputProfile]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Shard, Source, Split
-from infeed.components.errors import InfeedError
 
 Place = tuple[str | int, ...]
 SHARDS = (

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from infeed.components import schema
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByTime
-from infeed.components.errors import InfeedError
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import ranges
 from infeed.components.dataset.record_blocks import read_blocks
 from infeed.components.dataset.records import frame_records, read_records, write_records
-from infeed.components.errors import InfeedError
 
 
 def write(path: Path, count: int, gzip_level: int | None = None) -> list[bytes]:

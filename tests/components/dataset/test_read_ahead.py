@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infeed.components.base.errors import ReadFailedError
 from infeed.components.dataset import files, read_ahead
 from infeed.components.dataset.read_ahead import RangeReader
-from infeed.components.errors import ReadFailedError
 
 PATH = "s3://bucket/a"
 CONTENT = random.Random(0).randbytes(5_000)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from infeed.components.base.errors import InfeedError, ReadFailedError
 from infeed.components.dataset import read_errors
 from infeed.components.dataset.read_errors import failed_reads, is_transient, tried_again
-from infeed.components.errors import InfeedError, ReadFailedError
 
 FAILED = ReadFailedError("no answer", where="s3://bucket/a", do="run again")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import names, records
 from infeed.components.dataset.checksums import Expected
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.dataset.reading import check_listed, expected_file, flat_manifest, inspect, manifest_of
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.local import ingest
 
 SHARD = Shard("Split-train/data_tfrecord-00000-of-00001", 3, 100, "0a0b0c0d")

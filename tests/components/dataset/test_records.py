@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import record_blocks, records
 from infeed.components.dataset.records import by_length
-from infeed.components.errors import InfeedError
 
 PAYLOADS = [b"", b"one", b"\x00" * 1000, b"four"]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.row_filter import parse, passes
-from infeed.components.errors import InfeedError
 
 BATCH = pa.RecordBatch.from_pydict(
     {

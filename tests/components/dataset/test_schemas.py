@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types, schemas
 from infeed.components.dataset.schemas import FileSchema
-from infeed.components.errors import InfeedError
 
 TRIPS = [{"id": 1, "trip": {"fare": 0.0, "place": {"name": ""}}}, {"id": 2, "trip": None}]
 

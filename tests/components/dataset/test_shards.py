@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.shards import Deal, Part, ShardOptions, plan_shards
-from infeed.components.errors import InfeedError
 
 MB, MIB = 10**6, 1 << 20
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.spans import Spans, has_spans, split_path
-from infeed.components.errors import InfeedError
 
 
 def write(root: Path, *names: str) -> str:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import splits as assign
 from infeed.components.dataset.splits import Buckets, ByColumns, ByName, ByTime, assign_splits
-from infeed.components.errors import InfeedError
 
 
 def bucket_of(key: bytes, limits: list[int]) -> int:

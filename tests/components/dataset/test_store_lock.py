@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, store_lock
 from infeed.components.dataset.store_lock import alone_on_store
-from infeed.components.errors import InfeedError
 
 
 @pytest.fixture(params=["s3", "gs"])

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.time_formats import formats_of, pieces_of, regex_of
-from infeed.components.errors import InfeedError
 
 
 @pytest.mark.parametrize(

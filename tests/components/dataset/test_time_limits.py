@@ -3,8 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.time_limits import format_advice, read_column, read_limit, shown
-from infeed.components.errors import InfeedError
 
 
 @pytest.mark.parametrize(

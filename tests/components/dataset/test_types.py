@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.errors import InfeedError
 
 PAGE = Path(__file__).parents[3] / "docs" / "types.md"
 WORDS = {

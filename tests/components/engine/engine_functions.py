@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from infeed.components import progress
-from infeed.components.errors import InfeedError
+from infeed.components.base import progress
+from infeed.components.base.errors import InfeedError
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Covers `components/limits.py` as well."""
+"""Covers `components/base/limits.py` as well."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from infeed.components import machine
+from infeed.components.base import machine
+from infeed.components.base.errors import InfeedError
 from infeed.components.engine import choice
 from infeed.components.engine.choice import Cluster, Work, choose
 from infeed.components.engine.engine import Here
 from infeed.components.engine.on_beam import OnBeam
 from infeed.components.engine.processes import Processes
-from infeed.components.errors import InfeedError
 
 WORK = Work("evaluates", items=12, bytes=1_300_000_000, bytes_per_process=100_000_000)
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from infeed.components.beam_runner import Named
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.engine import on_beam
+from infeed.components.engine.beam_runner import Named
 from infeed.components.engine.engine import Here
 from infeed.components.engine.on_beam import OnBeam
-from infeed.components.errors import InfeedError
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow]
 

@@ -15,11 +15,11 @@ from types import ModuleType
 
 import pytest
 
-from infeed.components import progress
+from infeed.components.base import progress
+from infeed.components.base.errors import InfeedError
 from infeed.components.engine import processes
 from infeed.components.engine.engine import Here, WithSetUp
 from infeed.components.engine.processes import Processes
-from infeed.components.errors import InfeedError
 
 pytestmark = pytest.mark.slow
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from infeed.components.beam_runner import Named, pipeline_of
+from infeed.components.base.errors import InfeedError
 from infeed.components.engine import running
+from infeed.components.engine.beam_runner import Named, pipeline_of
 from infeed.components.engine.on_beam import OnBeam
 from infeed.components.engine.running import Running, WorkerAnswer
-from infeed.components.errors import InfeedError
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow]
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.engine import signed
-from infeed.components.errors import InfeedError
 
 
 @pytest.mark.parametrize("changed", [b"", b"theirs", signed.dumps(b"their key", "mine")])

@@ -109,7 +109,7 @@ def test_what_only_tfx_computes_is_left_to_it_wherever_it_is_found_out(
 ) -> None:
     """A worker finds out that an input of the model and a column are called the same; here the worker is a process."""
     from infeed.components import Evaluator
-    from infeed.components.engine_executor import EngineExecutor
+    from infeed.components.engine.executor import EngineExecutor
 
     left: list[str] = []
     monkeypatch.setattr(EngineExecutor, "leave_to_tfx", lambda self, *arguments: left.append(str(arguments[2])))

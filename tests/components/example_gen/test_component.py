@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.folders import TextOptions
 from infeed.components.example_gen.sources.images.codec import ImageOptions

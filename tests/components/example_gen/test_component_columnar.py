@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import records
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import Buckets, assign_by_feature
-from infeed.components.errors import InfeedError
 
 pytestmark = pytest.mark.tfx
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest
-from infeed.components.errors import InfeedError
 
 pytestmark = pytest.mark.tfx
 

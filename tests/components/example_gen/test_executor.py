@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import Buckets, ByLabel
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 
 pytestmark = pytest.mark.tfx

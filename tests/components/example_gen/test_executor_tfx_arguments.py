@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from infeed.components import user_code
-from infeed.components.errors import InfeedError
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 
 pytestmark = pytest.mark.tfx
 

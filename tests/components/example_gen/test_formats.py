@@ -11,8 +11,8 @@ import pytest
 from pyarrow import parquet as pq
 
 from infeed import components
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import formats
 from infeed.components.example_gen.formats import open_source
 from infeed.components.example_gen.inputs import BadRows

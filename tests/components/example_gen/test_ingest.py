@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Source
@@ -21,7 +22,6 @@ from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.reading import manifest_of
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import Buckets, ByLabel, ByName, ByRecord, ByTime, SplitBy
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest, planning, shuffle
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task

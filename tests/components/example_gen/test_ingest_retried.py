@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
+from infeed.components.base.errors import ReadFailedError
 from infeed.components.dataset import files, read_errors
-from infeed.components.errors import ReadFailedError
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.local import ingest
 from infeed.components.example_gen.sources import columnar

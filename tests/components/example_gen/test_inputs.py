@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, records
 from infeed.components.dataset.options import IngestOptions, OnBadRow
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import guess_format, open_source
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, open_files
 from infeed.components.example_gen.sources.csv.reader import open_csv

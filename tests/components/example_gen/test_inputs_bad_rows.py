@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, BadRows, to_jsonl
 from infeed.components.example_gen.local import ingest
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.local import ingest
 
 
@@ -91,7 +91,7 @@ def test_more_processes_only_where_they_pay(
 ) -> None:
     from dataclasses import replace
 
-    from infeed.components import machine
+    from infeed.components.base import machine
     from infeed.components.engine.choice import choose
     from infeed.components.example_gen.formats import open_source
     from infeed.components.example_gen.local import work_of

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import Buckets, ByLabel
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import planning
 from infeed.components.example_gen.inputs import BadRow
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, plan_writes, shard_tasks

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Balanced
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.splits import Buckets, ByLabel
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import planning
 from infeed.components.example_gen.planning import SpilledTask, balance_labels, divide_by_label, limited
 from infeed.components.example_gen.spills import Spill, Spills

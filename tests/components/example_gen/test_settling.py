@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from infeed.components.beam_runner import LOCAL_RUNNER
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.engine.beam_runner import LOCAL_RUNNER
 from infeed.components.engine.processes import Processes
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.formats import open_source
 from infeed.components.example_gen.ingest import Job

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infeed.components.beam_runner import LOCAL_RUNNER
 from infeed.components.dataset.manifest import Manifest, Source
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import ByLabel
+from infeed.components.engine.beam_runner import LOCAL_RUNNER
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, Read, Task

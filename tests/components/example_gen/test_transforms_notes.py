@@ -10,11 +10,11 @@ from types import ModuleType
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Balanced, Shard
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardPlan
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRow
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, SplitPlan, WritePlan

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.reading import check_listed
 from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.statistics.table_statistics import stored_statistics
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.local import ingest
 from infeed.components.example_gen.windows import SpanWindow, merge
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed import augment
 from infeed.components.feed.augment_batch import augment_batch, move_boxes
 from infeed.components.feed.options import Augment, Normalise, WorkerContext

@@ -8,7 +8,7 @@ import os
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.build import build, measure_records
 from infeed.components.feed.capacity import Machine, RecordSizes
 from infeed.components.feed.options import SINGLE_WORKER, FeedOptions, WorkerContext

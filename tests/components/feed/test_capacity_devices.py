@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.capacity import Capacity, Machine, RecordSizes, accelerators
 from infeed.components.feed.options import FeedOptions
 

@@ -6,8 +6,8 @@ import shutil
 import pytest
 import tensorflow as tf
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.column_files import ColumnIndex
-from infeed.components.errors import InfeedError
 from infeed.components.feed import disk
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load

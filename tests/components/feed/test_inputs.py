@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.inputs import Input, from_generator, from_process, items_of
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load

@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from infeed.components import schema
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, MapFunction, Normalise, WorkerContext
 
 

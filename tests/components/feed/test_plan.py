@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.capacity import Machine, RecordSizes, Window
 from infeed.components.feed.options import FeedOptions
 from infeed.components.feed.plan import FeedSpec, plan

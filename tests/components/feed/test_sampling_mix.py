@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.columns import training_rows
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.feed.sampling import Group, SamplingWeights, apportion, group_rows, sample

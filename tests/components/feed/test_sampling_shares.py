@@ -1,6 +1,6 @@
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 from infeed.components.feed.sampling import SamplingWeights, sampling_weights
 from infeed.components.feed.shards import ShardFile

@@ -1,7 +1,7 @@
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
-from infeed.components.errors import InfeedError
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
 from infeed.components.feed.shards import RecordRange, ShardFile, dataset_names, shard_files, uneven, worker_ranges
 

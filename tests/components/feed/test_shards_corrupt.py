@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.records import read_records
-from infeed.components.errors import InfeedError
 from infeed.components.feed.shards import ShardFile, corrupt_record_context, without_corrupt
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load

@@ -75,6 +75,6 @@ def test_columns_spare_a_slow_parse(tmp_path):
     ],
 )
 def test_each_stage_has_its_changes(tmp_path, stage, given, changes, monkeypatch):
-    monkeypatch.setattr("infeed.components.machine.cpus", lambda: 2)
+    monkeypatch.setattr("infeed.components.base.machine.cpus", lambda: 2)
     _, replan = feed(tmp_path)
     assert {change for change, _ in changes_for(stage, options(**given), replan)} == changes

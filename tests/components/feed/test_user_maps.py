@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.build import build
 from infeed.components.feed.capacity import Machine, RecordSizes
 from infeed.components.feed.options import SINGLE_WORKER, FeedOptions, MapFunction, WorkerContext

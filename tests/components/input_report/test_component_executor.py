@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
-from infeed.components.errors import InfeedError
 
 pytestmark = pytest.mark.tfx
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.input_profile import INPUT_PROFILE, InputProfile, Timeline, read_profile
-from infeed.components.errors import InfeedError
 from infeed.components.input_report.report import Report, step_plot
 from infeed.components.input_report.verdict import bands, judge
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.input_profile import InputProfile
-from infeed.components.errors import InfeedError
 from infeed.components.input_report.verdict import ReportOptions, Verdict, judge
 
 Make = Callable[..., InputProfile]

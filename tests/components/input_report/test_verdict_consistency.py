@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infeed.components.base.units import percent, times
 from infeed.components.dataset.input_profile import Ceiling, EpochProfile, InputProfile, PlanSummary, StepSummary
 from infeed.components.input_report.report import Report
 from infeed.components.input_report.verdict import LEAST_COMPUTING_FRACTION, judge
-from infeed.components.units import percent, times
 
 STAGES = ("shards", "read", "shuffle", "batch", "parse", "transform", "augment", "prefetch")
 PROMISE = re.compile(r"(?<!Reading can be up to )\b([\d.]+) times as fast|training up to ([\d.]+) times")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow import cluster_job
 from infeed.components.kubeflow.training_job import Place, TrainingJob, job_object
 from infeed.pipelines.rehearse import cluster as stand_in

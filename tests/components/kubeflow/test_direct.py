@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import direct
 from infeed.components.kubeflow.launcher_paths import PathMap
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow import disk
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import machine
 from infeed.components.kubeflow.message import ARGUMENT
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from infeed.components import project_archive
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
+from infeed.components.engine import project_archive
 from infeed.components.kubeflow import cluster_job, step
 from infeed.components.kubeflow.message import ARGUMENT
 from infeed.components.kubeflow.packed import pack

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from infeed.components import schema
-from infeed.components.errors import OptionError
+from infeed.components.base import schema
+from infeed.components.base.errors import OptionError
 from infeed.components.kubeflow.training_job import Place, TrainingJob, job_object
 
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "taxi-x7k2p-1", "uid": "1-2-3"}

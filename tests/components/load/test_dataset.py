@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.load.columns import FeatureSpec, Ragged
 from infeed.components.load.dataset import LoadedDataset, load
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.devices import CudaCopies, JaxCopies, mapped, rebuilt, stacks_of
 from infeed.components.load.frameworks import to_jax

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import infeed
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.load.find import find_split
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import GlobalBatch, WorkerContext
 from infeed.components.load.order import BatchOrder, fold_in, shuffle
 

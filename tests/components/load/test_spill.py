@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import record_blocks
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.errors import InfeedError
 from infeed.components.load.spill import spill_records
 
 

@@ -7,9 +7,9 @@ import threading
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import record_blocks
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.errors import InfeedError
 from infeed.components.load import spill
 from infeed.components.load.spill import decoded_blocks
 

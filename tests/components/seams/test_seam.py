@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.seams.seam import Seam, listed
 
 

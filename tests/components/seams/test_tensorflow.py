@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.seams import tensorflow as tensorflow_seam
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 pytestmark = pytest.mark.tfx
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.tfx
 def test_without_a_name_beam_runs_by_its_own_default(take_away, caplog):
     from apache_beam.options.pipeline_options import StandardOptions
 
-    from infeed.components.beam_runner import LOCAL_RUNNER, local_runner
+    from infeed.components.engine.beam_runner import LOCAL_RUNNER, local_runner
 
     before = StandardOptions.DEFAULT_RUNNER
     with local_runner():

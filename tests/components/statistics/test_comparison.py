@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.histograms import common_histograms, numbers_of
-from infeed.components.errors import InfeedError
 from infeed.components.statistics.comparison import ColumnChange, ComparisonOptions, compare
 
 

@@ -173,7 +173,7 @@ def write_graph(
     import tensorflow_transform.beam as tft_beam
     from tensorflow_transform.tf_metadata import metadata_io
 
-    from infeed.components import user_code
+    from infeed.components.base import user_code
     from infeed.components.transform import declared
     from infeed.components.transform.columns import analyze, reading
 

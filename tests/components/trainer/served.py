@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from infeed.components import schema
+from infeed.components.base import schema
 from infeed.components.trainer.data import normalise_images
 from infeed.components.trainer.export import argument_names
 from infeed.components.trainer.graph import TransformGraph

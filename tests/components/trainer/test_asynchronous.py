@@ -6,7 +6,7 @@ import pytest
 import server_script as script
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer import asynchronous
 from infeed.components.trainer.steps import prepare
 

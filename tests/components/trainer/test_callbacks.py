@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer import callbacks
 from infeed.components.trainer.callbacks import CallbackSpec, ProfileSteps, make_callbacks
 from infeed.components.trainer.options import TrainOptions

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.columns import load_columns
 from infeed.components.feed.row_batches import RowBatches
 from infeed.components.trainer.options import TrainOptions

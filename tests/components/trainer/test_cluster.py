@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import WorkerContext
 from infeed.components.trainer.cluster import (
     OutputDirs,

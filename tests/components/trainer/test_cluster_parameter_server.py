@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.cluster import lost_process_context
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 
 pytestmark = pytest.mark.tfx

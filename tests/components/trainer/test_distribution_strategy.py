@@ -1,7 +1,7 @@
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import WorkerContext
 from infeed.components.trainer.distribution import (
     check_batch_size,

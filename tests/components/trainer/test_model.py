@@ -2,7 +2,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.model import ModelSpec, build_model, make_model
 from infeed.components.trainer.options import TrainOptions
 

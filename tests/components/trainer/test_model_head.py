@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.model import Head, check_output, takes_logits
 
 pytestmark = pytest.mark.slow  # TensorFlow and Keras take seconds to load

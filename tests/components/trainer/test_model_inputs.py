@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.model_inputs import feed_by_name, inputs_of, symbolic_output
 
 pytestmark = pytest.mark.slow  # TensorFlow and Keras take seconds to load

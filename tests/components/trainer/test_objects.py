@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 from infeed.components.trainer.options import TrainOptions
 

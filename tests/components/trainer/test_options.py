@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from infeed.components import schema
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 from infeed.components.trainer.options import MlflowOptions, PrometheusOptions, TrainOptions, check_strategy
 

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow  # Keras takes seconds to load
 
 def told(*, pause: float, observers: Sequence[Any] = (), heard: bool = True, **given: Any) -> list[str]:
     """Return the words of two epochs of two calls of 16 of 40 steps of 8 examples. Half of the time is waiting."""
-    from infeed.components import progress
+    from infeed.components.base import progress
     from infeed.components.trainer import pace
 
     words: list[str] = []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.options import PrometheusOptions
 
 pytestmark = pytest.mark.slow  # Keras takes seconds to load

@@ -9,8 +9,8 @@ import signal
 import numpy as np
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 
 pytestmark = pytest.mark.tfx

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 
 pytestmark = pytest.mark.tfx

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 pytestmark = pytest.mark.tfx
 

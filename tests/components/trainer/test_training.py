@@ -2,7 +2,7 @@
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 pytestmark = pytest.mark.tfx
 

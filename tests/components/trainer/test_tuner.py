@@ -7,7 +7,7 @@ import shutil
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 
 pytestmark = pytest.mark.tfx

@@ -83,7 +83,7 @@ def test_a_job_that_fails_fails_the_step(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_job_without_one_of_its_parts_is_refused() -> None:
-    from infeed.components.errors import InfeedError
+    from infeed.components.base.errors import InfeedError
     from infeed.components.trainer import vertex_executor
 
     given = {name: part for name, part in JOB.items() if name != "region"}

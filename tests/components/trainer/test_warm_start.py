@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from infeed import ingest
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.statistics.inference import infer_schema
 from infeed.components.trainer.model import ModelSpec
 from infeed.components.trainer.options import TrainOptions

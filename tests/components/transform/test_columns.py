@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.columns import analyze, as_column, reading
 from infeed.components.transform.kinds.scale import ZScore
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.encode import Vocabulary
 from infeed.components.transform.kinds.image import DecodeImage

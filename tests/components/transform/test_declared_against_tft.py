@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infeed.components.beam_runner import local_runner
+from infeed.components.engine.beam_runner import local_runner
 from infeed.components.transform.kinds.clean import LowerCase, Tokens
 from infeed.components.transform.kinds.encode import Bucketize, Hash, OneHot, Vocabulary
 from infeed.components.transform.kinds.scale import MinMax, ZScore

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.errors import InfeedError
 from infeed.components.transform import keyed_runs
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.encode import Vocabulary

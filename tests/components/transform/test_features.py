@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.features import check_features, features_from_json, features_to_json
 from infeed.components.transform.kinds.clean import Fill, LowerCase, StripAccents, Tokens, Trim

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.clean import Clip, Fill, LowerCase
 from infeed.components.transform.kinds.encode import Hash, OneHot, Vocabulary

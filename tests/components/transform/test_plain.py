@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import infeed
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 pytestmark = pytest.mark.slow
 

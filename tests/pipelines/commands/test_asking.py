@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.commands import asking
 from infeed.pipelines.commands.asking import choose, decided
 from infeed.pipelines.project.config_file import read_project

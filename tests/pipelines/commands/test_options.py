@@ -7,7 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from infeed.components.annotations import Placeholder, Positive
+from infeed.components.base.annotations import Placeholder, Positive
 from infeed.pipelines.cli import main
 from infeed.pipelines.commands.options import as_flags, flag
 

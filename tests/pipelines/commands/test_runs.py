@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from infeed.components import schema
+from infeed.components.base import schema
 from infeed.pipelines.cli import main
 from infeed.pipelines.console.nodes import NodeReport, NodeState
 from infeed.pipelines.local.history import PastRun, only_process

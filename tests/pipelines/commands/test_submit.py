@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from infeed.components.engine.project_archive import VARIABLE, digest
 from infeed.components.kubeflow import disk
-from infeed.components.project_archive import VARIABLE, digest
 from infeed.pipelines.cli import main
 from infeed.pipelines.submit import run as submission
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.message import ARGUMENT
 from infeed.components.kubeflow.packed import unpack
 from infeed.pipelines.compile.arguments import LIMIT, shorten

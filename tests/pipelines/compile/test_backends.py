@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.compile.backends import check_backend, version_of
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.pod import NodeAffinity, Volume

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.components.trainer.options import TrainOptions

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infeed.components.beam_runner import LOCAL_RUNNER
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
+from infeed.components.engine.beam_runner import LOCAL_RUNNER
+from infeed.components.engine.project_archive import digest
 from infeed.components.kubeflow import compiled_with
 from infeed.components.kubeflow.packed import unpack
-from infeed.components.project_archive import digest
 from infeed.pipelines.commands.new import create_project
 from infeed.pipelines.compile import kubeflow
 from infeed.pipelines.compile.checks import check_config

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.deploy.beam import Beam, Dataflow, Flink
 from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.job.compiled import CompiledJob, leaves

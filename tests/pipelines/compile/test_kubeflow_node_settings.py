@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.compile.kubeflow import apply_settings, relative_function_paths, train_on_machines
 from infeed.pipelines.deploy.options import Deploy, Resources

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.packed import unpack
 from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.cli import main

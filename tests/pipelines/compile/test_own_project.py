@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
-from infeed.components.project_archive import OPTION, VARIABLE, digest
+from infeed.components.base.errors import InfeedError
+from infeed.components.engine.project_archive import OPTION, VARIABLE, digest
 from infeed.pipelines.compile.own_project import ship
 from infeed.pipelines.job.compiled import IN_PLACE, STEP, Task
 from infeed.pipelines.job.project import archive_beside

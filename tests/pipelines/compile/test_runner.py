@@ -10,8 +10,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.pipelines.cli import main
 from infeed.pipelines.compile.runner import KubeflowRunner, load_pipeline, read_deploy
 from infeed.pipelines.job.compiled import STEP, CompiledJob, leaves

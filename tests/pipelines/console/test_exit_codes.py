@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from infeed import pipelines
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.exit_codes import (
     EXIT_BAD_INPUT,
     EXIT_CODES,

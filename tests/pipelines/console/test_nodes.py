@@ -9,7 +9,7 @@ from dataclasses import asdict
 import pytest
 from rich.console import Console
 
-from infeed.components import progress
+from infeed.components.base import progress
 from infeed.pipelines.console import nodes
 from infeed.pipelines.console.nodes import LineView, NodeReport, NodeState, RunReport, TableView, show_nodes, show_step
 

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow import disk
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import InputFolder, InputPath, MappedFolder, OutputFile, OutputFolder, OutputPath

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from infeed.components import schema
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.deploy.beam import Beam, Dataflow, Flink, Spark, check_places
 from infeed.pipelines.deploy.vertex import VertexOptions
 

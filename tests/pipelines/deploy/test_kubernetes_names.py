@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from infeed.components.errors import OptionError
+from infeed.components.base.errors import OptionError
 from infeed.pipelines.deploy.kubernetes_names import (
     check_keys,
     check_object,

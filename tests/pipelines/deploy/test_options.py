@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infeed.components import schema
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.deploy.beam import Beam, Dataflow
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.pod import Toleration, quantity

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.deploy import vertex
 from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.job.compiled import STEP, CompiledJob, Parameter, in_order, leaves, read_tasks
 
 GOLDEN = Path(__file__).parents[1] / "golden"

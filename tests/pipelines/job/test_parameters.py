@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.job.compiled import CompiledJob
 from infeed.pipelines.job.parameters import (
     as_text,

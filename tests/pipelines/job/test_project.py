@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infeed.components.errors import InfeedError
-from infeed.components.project_archive import VARIABLE, digest
+from infeed.components.base.errors import InfeedError
+from infeed.components.engine.project_archive import VARIABLE, digest
 from infeed.pipelines.job.compiled import CompiledJob
 from infeed.pipelines.job.project import archive_beside, publish
 

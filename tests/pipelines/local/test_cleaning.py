@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
-from infeed.components import schema
+from infeed.components.base import schema
 from infeed.pipelines.local import cleaning
 from infeed.pipelines.local.cleaning import clean, plan_cleaning
 from infeed.pipelines.local.history import PastRun, read_runs

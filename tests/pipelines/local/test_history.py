@@ -10,7 +10,7 @@ import pytest
 from pyarrow import csv
 
 import infeed
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
 from infeed.pipelines.local import history

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeReport, RunReport
 
 pytestmark = pytest.mark.tfx

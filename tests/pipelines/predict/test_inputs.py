@@ -13,7 +13,7 @@ from arro3 import core as arro3
 from deltalake import write_deltalake
 from PIL import Image
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.predict import inputs
 from infeed.pipelines.predict.inputs import IMAGE, Batch, open_tables, pictures, rows
 

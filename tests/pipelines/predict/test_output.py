@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.predict.output import Columns, check_output, prediction_types, suffix_of
 
 NAMES = ["id", "day", "fare"]

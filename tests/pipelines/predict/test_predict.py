@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.records import frame_records, write_records
-from infeed.components.errors import InfeedError
 from infeed.pipelines.predict.output import Columns
 from infeed.pipelines.predict.predict import RawSignature, predict, write_table
 

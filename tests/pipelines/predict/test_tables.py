@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.predict.inputs import open_tables, rows
 from infeed.pipelines.predict.tables import open_as_trained
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.project.config_file import read_project, read_yaml
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infeed.components import DecodeImage, Label, ZScore
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.pipelines.config import Blessing
 from infeed.pipelines.project.decisions import choose_blessing, choose_schedule, notes, nothing_to_learn_from, why

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.pipelines.project.labels import Candidate, LabelNeededError, candidates, label_needed
 from infeed.pipelines.project.tables import Table
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByRecord, ByTime, SplitBy
-from infeed.components.errors import InfeedError
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.leak_notes import check_spread, spread_notes
 from infeed.pipelines.project.repeats import find_repeated_pictures

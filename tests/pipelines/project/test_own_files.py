@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.project.own_files import check_size, ignoring, names_of
 
 

@@ -21,9 +21,9 @@ from pyarrow import feather
 from sklearn.datasets import load_breast_cancer, load_digits
 
 import infeed
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.records import frame_records, write_records
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import FORMATS, Format, has_option
 from infeed.components.example_gen.inputs import BadRows
 from infeed.pipelines.config import EXAMPLE_GENS, Source, split_data

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByRecord, ByTime
-from infeed.components.errors import InfeedError
 from infeed.pipelines.project.ingest_settings import read_ingest
 from infeed.pipelines.project.splits import choose_shares, shares_of, splits_note, stratified, trained_on, with_seed
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.local import ingest
 from infeed.pipelines.project import tables
 from infeed.pipelines.project.survey import survey_images, survey_table

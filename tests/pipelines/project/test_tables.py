@@ -14,8 +14,8 @@ import pytest
 from arro3 import core as arro3
 from deltalake import DeltaTable, write_deltalake
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.csv import reader
 from infeed.pipelines.config import Source

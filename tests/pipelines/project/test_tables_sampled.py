@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.engine.choice import Work, choose
 from infeed.components.engine.engine import Engine
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources import sampling, streams
 from infeed.components.example_gen.sources.csv import reader
 from infeed.pipelines.config import Source

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.job.compiled import Task
 from infeed.pipelines.rehearse.backend import Kfp, handed, kept_value, read_strictly
 from infeed.pipelines.rehearse.executor_io import Artifact, AttemptDir, TaskIO, executor_input, planned_outputs

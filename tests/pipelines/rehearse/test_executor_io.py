@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.job.compiled import Task
 from infeed.pipelines.rehearse.executor_io import (
     Artifact,

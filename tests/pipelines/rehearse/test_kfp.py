@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.job.compiled import CompiledJob
 from infeed.pipelines.rehearse.dag_executor import holds
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO

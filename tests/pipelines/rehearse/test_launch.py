@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.job.compiled import read_tasks
 from infeed.pipelines.rehearse.launch import (
     ContainerLauncher,
@@ -117,7 +117,7 @@ def test_the_error_named_last_in_this_attempt_is_told_with_the_status(tmp_path: 
 
 def test_our_own_error_is_told_whatever_was_made_of_it(tmp_path: Path) -> None:
     ours = InfeedError("no files found", where="gs://bucket/*.csv", do="look")
-    (tmp_path / "log").write_text(f"infeed.components.errors.InfeedError: {ours}\nRuntimeError: Job '1' failed.\n")
+    (tmp_path / "log").write_text(f"infeed.components.base.errors.InfeedError: {ours}\nRuntimeError: Job '1' failed.\n")
     told = "no files found (exit status 1)\n  where: gs://bucket/*.csv\n  do:    look"
     assert describe_exit(1, tmp_path / "log", 0) == told
 

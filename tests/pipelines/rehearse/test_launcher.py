@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.pipelines.rehearse.executor_io import Artifact
 from infeed.pipelines.rehearse.launcher import Pod, pod_below
 

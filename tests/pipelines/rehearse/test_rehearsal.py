@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.rehearse.launch import Faults
 from infeed.pipelines.rehearse.locations import PathMapping

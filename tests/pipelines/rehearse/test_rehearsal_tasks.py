@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
-from infeed.components.project_archive import VARIABLE, digest
+from infeed.components.base.errors import InfeedError
+from infeed.components.engine.project_archive import VARIABLE, digest
 from infeed.pipelines.job.compiled import CompiledJob, read_tasks
 from infeed.pipelines.rehearse.custom_job import ENTRY_POINT
 from infeed.pipelines.rehearse.locations import PathMapping

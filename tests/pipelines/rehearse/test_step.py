@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job.compiled import Task, read_tasks
 from infeed.pipelines.rehearse import launch

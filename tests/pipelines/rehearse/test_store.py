@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.job.compiled import read_tasks
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO
 from infeed.pipelines.rehearse.store import Execution, open_store, resolve

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.steps.folders import new_folder
 
 

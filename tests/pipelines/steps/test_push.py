@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
 from infeed.pipelines.steps.push import is_blessed, push
 
 

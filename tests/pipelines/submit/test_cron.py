@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.submit.cron import check_cron, sundays_as_0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.exit_codes import LostError
 from infeed.pipelines.job.compiled import CompiledJob
 from infeed.pipelines.submit import run as submission

@@ -7,7 +7,7 @@ import pytest
 import requests
 import urllib3
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.exit_codes import LostError
 from infeed.pipelines.submit.kubeflow import may_have_begun, no_api, no_login, translate_errors, without_secrets
 from infeed.pipelines.submit.run import starting

@@ -8,7 +8,7 @@ import urllib3
 from google.api_core import exceptions
 from google.auth import exceptions as auth
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.exit_codes import LostError
 from infeed.pipelines.submit.run import starting
 from infeed.pipelines.submit.vertex import may_have_begun, translate_errors

@@ -18,10 +18,10 @@ from typing import Any, BinaryIO, cast
 import fastavro
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, schemas
 from infeed.components.dataset.encode import varint
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
 from infeed.components.example_gen.sources import kinds

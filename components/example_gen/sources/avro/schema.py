@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 _PLAIN = {
     "null": pa.null(),

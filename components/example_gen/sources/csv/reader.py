@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import MAX_ROW_MB, IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.codes import find_codes
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, Findings, OpenedSource, Patterns, Sample

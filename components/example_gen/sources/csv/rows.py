@@ -12,15 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from infeed.components.checks import about, as_tuples, refused, require
+from infeed.components.base.checks import about, as_tuples, refused, require
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import counted
 from infeed.components.dataset.manifest import ColumnType
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import AFTER_QUOTE, BadRows
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.kinds import GIVEN
 from infeed.components.example_gen.sources.numbers import DECIMALS, THOUSANDS, NumberFormat, formats_of
 from infeed.components.example_gen.sources.streams import RowRules, TextBlock
-from infeed.components.units import counted
 
 _NO_SIGN = '"\r\n'
 _NO_CELL = b"\x80"  # placeholder for a byte that neither starts nor ends a cell: no option can be this byte

@@ -15,8 +15,8 @@ from typing import BinaryIO, Literal
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from infeed.components.checks import as_tuples, check_fields, require
-from infeed.components.errors import InfeedError
+from infeed.components.base.checks import as_tuples, check_fields, require
+from infeed.components.base.errors import InfeedError
 from infeed.components.example_gen.inputs import too_large
 from infeed.components.example_gen.sources.images.damage import damage_of_jpeg, damage_of_png
 

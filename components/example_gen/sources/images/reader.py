@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from infeed.components.base.errors import InfeedError, ReadFailedError
 from infeed.components.dataset import files
 from infeed.components.dataset.bounds import ALLOW, FolderBounds
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, Patterns
 from infeed.components.example_gen.sources import folders

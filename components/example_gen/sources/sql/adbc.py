@@ -28,8 +28,8 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.engine.default import DefaultDialect
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types, schemas
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows, Batches
 from infeed.components.example_gen.sources.python_rows import UNFIT, cast, checked, to_batch
 from infeed.components.example_gen.sources.sql.alchemy import REMEDY

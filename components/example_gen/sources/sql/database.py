@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 import sqlalchemy as sa
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows
 
 _SHOWN = 60  # characters of a query

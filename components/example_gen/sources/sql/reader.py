@@ -18,11 +18,11 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from infeed.components.checks import at_least, refused
+from infeed.components.base.checks import at_least, refused
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import schemas
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
 from infeed.components.example_gen.sources.sql import adbc, alchemy

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infeed.components.base.schema import read_json
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics, StoredColumn
-from infeed.components.schema import read_json
 
 NUMBERS = st.one_of(st.none(), st.floats(width=32), st.sampled_from([0.0, -0.0, 1.5]))
 LISTS = {

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import names, records
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.manifest import Shard, Split
@@ -24,7 +25,6 @@ from infeed.components.dataset.statistics.table_statistics import (
     statistics_of,
     table_of,
 )
-from infeed.components.errors import InfeedError
 
 TABLE = pa.RecordBatch.from_pydict(
     {

@@ -7,8 +7,8 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.statistics.tfdv import ProtoOptions, StatisticsRequest
-from infeed.components.errors import InfeedError
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 

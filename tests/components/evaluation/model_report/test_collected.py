@@ -10,7 +10,7 @@ import pytest
 from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation.model_report import collected
 from infeed.components.evaluation.model_report.collected import SAMPLE, WORST, Collected
 from infeed.components.evaluation.model_report.curves import Curve, calibration_error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from infeed.components import schema
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation.model_report.options import ModelReport
 
 

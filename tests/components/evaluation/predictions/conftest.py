@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infeed.components.beam_runner import local_runner
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.records import frame_records, write_records
+from infeed.components.engine.beam_runner import local_runner
 
 Channels = dict[str, Any]
 ROWS: Mapping[str, list[Any]] = {

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.ranges import ShardRange
-from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import (
     Batch,
     KnownColumn,

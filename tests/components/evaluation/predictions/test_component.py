@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.records import read_records
-from infeed.components.errors import InfeedError
 
 pytestmark = pytest.mark.tfx
 

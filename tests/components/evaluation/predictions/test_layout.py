@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import Batch, KnownColumn
 from infeed.components.evaluation.predictions.layout import AnswerColumns, check_names
 from infeed.components.evaluation.predictions.options import PredictOptions

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from infeed.components import schema
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation.predictions.options import PredictOptions
 
 

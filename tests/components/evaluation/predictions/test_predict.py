@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.decode import decode_example
 from infeed.components.dataset.records import read_records
-from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.predict import ProgressFile, _filler, predict, write_predictions
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import infeed
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation.predictions.raw_columns import RawColumns, check_dataset
 
 DESCRIBED = {

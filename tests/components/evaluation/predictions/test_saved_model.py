@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation.predictions.saved_model import RefusedBatchError, SavedModel, model_folder
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load

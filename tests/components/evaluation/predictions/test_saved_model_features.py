@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import Batch, batches_of, input_shards, known_columns
 from infeed.components.evaluation.predictions.saved_model import Signature, check_inputs, features_of
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import formats
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources.arrow import ArrowOptions, open_arrow

@@ -13,8 +13,8 @@ import grpc
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 
 # Not for TFX's sake: Google's clients take seconds to import, and are not while tests are collected.

@@ -11,9 +11,9 @@ import pytest
 from arro3 import core as arro3
 from deltalake import DeltaTable, write_deltalake
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import guess_format, open_source
 from infeed.components.example_gen.inputs import BadRows
 

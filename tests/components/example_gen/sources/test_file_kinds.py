@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import guess_format, open_source
 from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources.file_kinds import HEAD_BYTES, check_lines, check_table, check_text

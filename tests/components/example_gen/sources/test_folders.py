@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources import folders, streams
 from infeed.components.example_gen.sources.folders import Classes, FileRef, TextOptions

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import infeed
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import open_source
 from infeed.components.example_gen.inputs import BadRows
 

@@ -7,8 +7,8 @@ import h5py
 import numpy as np
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import guess_format, open_source
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 

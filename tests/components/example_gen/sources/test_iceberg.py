@@ -9,9 +9,9 @@ import pytest
 from pyiceberg.manifest import FileFormat
 from pyiceberg.types import LongType
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import guess_format, open_source
 from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources.iceberg import file_of

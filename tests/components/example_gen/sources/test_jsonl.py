@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources import jsonl
 from infeed.components.example_gen.sources.jsonl import JsonlOptions

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import open_source
 from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources.numbers import NumberFormat

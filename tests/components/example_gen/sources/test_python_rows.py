@@ -6,7 +6,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources.python_rows import infer_field, to_batch
 

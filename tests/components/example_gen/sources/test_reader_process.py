@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.example_gen.sources import reader_process
 from infeed.components.example_gen.sources.reader_process import call_apart
 

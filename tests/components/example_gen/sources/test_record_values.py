@@ -8,12 +8,12 @@ import pytest
 from pyarrow import compute as pc
 
 import infeed
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import records
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.splits import ByColumns, ByLabel
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import open_source
 from infeed.components.example_gen.inputs import BadRows
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import settling
 from infeed.components.example_gen.formats import open_source
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource

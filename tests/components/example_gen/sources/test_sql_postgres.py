@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources.sql import reader

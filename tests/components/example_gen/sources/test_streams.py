@@ -16,7 +16,7 @@ from infeed.components.example_gen.sources import streams
 REFUSE_AND_END = """
 import gc, os, sys
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.example_gen.sources.csv import reader
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 

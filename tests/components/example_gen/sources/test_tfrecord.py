@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import records
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources import tfrecord
 

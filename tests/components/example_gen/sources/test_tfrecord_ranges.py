@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import records
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest, settling
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources import tfrecord

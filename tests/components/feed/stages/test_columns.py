@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.capacity import Window
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.feed.sampling import SamplingWeights

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.capacity import Machine, RecordSizes
 from infeed.components.feed.options import FeedOptions, MapFunction
 from infeed.components.feed.plan import FeedSpec, plan

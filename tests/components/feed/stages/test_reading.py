@@ -6,7 +6,7 @@ import itertools
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch
 from infeed.components.feed.sampling import SamplingWeights
 from infeed.components.feed.shards import ShardFile

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow]
 

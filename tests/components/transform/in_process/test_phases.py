@@ -131,7 +131,7 @@ def analyse_on_beam(data: Data, function: Callable[..., Any], folder: Path) -> P
     import apache_beam as beam
     import tensorflow_transform.beam as tft_beam
 
-    from infeed.components.beam_runner import local_runner
+    from infeed.components.engine.beam_runner import local_runner
 
     with local_runner(), beam.Pipeline() as pipeline, tft_beam.Context(str(folder / "temporary")):
         rows = pipeline | beam.Create(data.records) | data.tfxio.BeamSource(len(data.records))

@@ -211,7 +211,7 @@ def test_without_tfxs_hooks_tfx_finds_the_function_and_declared_features_are_ref
 ) -> None:
     import tensorflow_transform as tft
 
-    from infeed.components.errors import InfeedError
+    from infeed.components.base.errors import InfeedError
     from infeed.components.transform.component import Transform
     from infeed.components.transform.kinds.clean import Fill
 

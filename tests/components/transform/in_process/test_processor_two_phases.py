@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infeed.components.beam_runner import local_runner, pipeline_of
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
+from infeed.components.engine.beam_runner import local_runner, pipeline_of
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow]
 

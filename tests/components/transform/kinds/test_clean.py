@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.features import check_types, features_from_json, features_to_json
 from infeed.components.transform.kinds.clean import (
     Clip,

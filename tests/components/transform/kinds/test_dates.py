@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.kinds.clean import Fill
 from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.encode import Vocabulary

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.kinds.encode import Bucketize, CountEncoding, Cross, Hash, OneHot, Vocabulary
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.kinds.image import DecodeImage, PixelMoments
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import PowerTransformer, RobustScaler
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.analyses import ByKey, Moments
 from infeed.components.transform.feature import Tables
 from infeed.components.transform.kinds.clean import FillWith

@@ -10,7 +10,7 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.metrics.pairwise import paired_cosine_distances
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.kinds.clean import LowerCase, Tokens
 from infeed.components.transform.kinds.similarity import Similarity
 

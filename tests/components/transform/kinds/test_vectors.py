@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.kinds.clean import LowerCase, Tokens
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 

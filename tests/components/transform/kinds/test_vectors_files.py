@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.kinds.vectors import read_vectors
 
 WORDS = ["the", "föhn", ". . .", "x"]

@@ -13,8 +13,8 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRows, OpenedSource

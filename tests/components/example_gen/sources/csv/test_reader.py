@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources.csv import reader
 from infeed.components.example_gen.sources.csv.rows import CsvOptions

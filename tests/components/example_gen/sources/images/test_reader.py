@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources.images import codec, reader
 from infeed.components.example_gen.sources.images.codec import ImageHeader, ImageOptions

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources.sql import reader
 from infeed.components.example_gen.sources.sql.reader import SqlOptions

@@ -5,7 +5,7 @@ import traceback
 import pytest
 import sqlalchemy as sa
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.example_gen.sources.sql.adbc import driver_arguments
 from infeed.components.example_gen.sources.sql.reader import SqlOptions, connect, without_secrets
 

@@ -14,9 +14,9 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import size
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
-from infeed.components.units import size
 
 VARIABLE = "INFEED_PROJECT"
 """Environment variable of a step with the place of the archive, for example gs://bucket/taxi/project/DIGEST.tar.gz."""

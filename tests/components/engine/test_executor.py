@@ -19,7 +19,7 @@ def examples(**properties: str) -> Any:
 
 
 def unread(given: list[Any], *payloads: Any) -> str:
-    from infeed.components.engine_executor import unread_format
+    from infeed.components.engine.executor import unread_format
 
     return unread_format(given, *payloads)
 
@@ -60,7 +60,7 @@ def test_beams_options_are_kept_for_tfxs_executor_alone(
 ) -> None:
     from tfx.components.statistics_gen import executor
 
-    from infeed.components.engine_executor import EngineExecutor
+    from infeed.components.engine.executor import EngineExecutor
 
     calls: list[Any] = []
 

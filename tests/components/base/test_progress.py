@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from infeed.components import progress
+from infeed.components.base import progress
 
 
 @pytest.fixture

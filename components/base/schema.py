@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from infeed.components.annotations import choices_of, follow, hints_of, is_tag, range_of, tag_name, tags_of
-from infeed.components.errors import InfeedError, OptionError
+from infeed.components.base.annotations import choices_of, follow, hints_of, is_tag, range_of, tag_name, tags_of
+from infeed.components.base.errors import InfeedError, OptionError
 
 T = TypeVar("T")
 _SHOWN = 200  # characters of a value

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infeed.components import schema
-from infeed.components.annotations import hints_of
+from infeed.components.base import schema
+from infeed.components.base.annotations import hints_of
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByRecord, ByTime
-from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.bigquery import BigQueryOptions
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.folders import TextOptions

@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.unique_names import UniqueNames
+from infeed.components.base.unique_names import UniqueNames
 
 
 def taken(names: list[str]) -> list[str]:

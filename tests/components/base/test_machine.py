@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from infeed.components import machine
+from infeed.components.base import machine
 
 
 def test_without_limits_the_machine_counts(tmp_path: Path) -> None:

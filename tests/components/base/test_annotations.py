@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from infeed.components import schema
-from infeed.components.annotations import Count, Tagged, choices_of, follow, hints_of, is_optional, is_tag, tags_of
-from infeed.components.errors import InfeedError
+from infeed.components.base import schema
+from infeed.components.base.annotations import Count, Tagged, choices_of, follow, hints_of, is_optional, is_tag, tags_of
+from infeed.components.base.errors import InfeedError
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@ import sys
 
 import pytest
 
-from infeed.components import user_code
-from infeed.components.errors import InfeedError
+from infeed.components.base import user_code
+from infeed.components.base.errors import InfeedError
 
 SOURCE = """
 from os.path import join
@@ -116,7 +116,8 @@ def test_an_error_in_a_library_alone_stays_what_it_is():
 
 def test_what_is_told_already_is_not_told_again(file):
     file.write_text(
-        "from infeed.components.errors import InfeedError\ndef build(spec):\n    raise InfeedError('no', do='so')\n"
+        "from infeed.components.base.errors import InfeedError\n"
+        "def build(spec):\n    raise InfeedError('no', do='so')\n"
     )
     with pytest.raises(InfeedError, match=r"^no\n"):
         user_code.load(f"{file}:build", "model_fn")(1)

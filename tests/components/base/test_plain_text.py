@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infeed.components.plain_text import plain
+from infeed.components.base.plain_text import plain
 
 
 @pytest.mark.parametrize("text", ["\x1b", "\x07", "\x9b", "\r", "\u202e", "\udcff", "\u2066"])

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from infeed.components import locks
-from infeed.components.errors import InfeedError
-from infeed.components.locks import alone, is_held
+from infeed.components.base import locks
+from infeed.components.base.errors import InfeedError
+from infeed.components.base.locks import alone, is_held
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from infeed.components.locks import alone
+from infeed.components.base.locks import alone
 with alone(Path(sys.argv[1]), doing="busy", where="there", do="wait"):
     print("held", flush=True)
     time.sleep(60)

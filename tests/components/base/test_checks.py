@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pytest
 
-from infeed.components import schema
-from infeed.components.annotations import Placeholder
-from infeed.components.checks import about, as_tuples, at_least, check_fields, require
-from infeed.components.errors import InfeedError, OptionError
+from infeed.components.base import schema
+from infeed.components.base.annotations import Placeholder
+from infeed.components.base.checks import about, as_tuples, at_least, check_fields, require
+from infeed.components.base.errors import InfeedError, OptionError
 
 
 def check_word(word: str) -> None:

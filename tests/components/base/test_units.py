@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components import units
+from infeed.components.base import units
 
 TEXTS = {
     units.percent: {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infeed.components.drawing import COMPUTED, new_axes, render, to_svg
+from infeed.components.base.drawing import COMPUTED, new_axes, render, to_svg
 
 
 def draw(name: str) -> str:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from infeed.components.beam_runner import (
+from infeed.components.base.errors import InfeedError
+from infeed.components.engine.beam_runner import (
     LOCAL_RUNNER,
     Named,
     container_options,
@@ -14,7 +15,6 @@ from infeed.components.beam_runner import (
     pipeline_on,
     telling_failures,
 )
-from infeed.components.errors import InfeedError
 
 
 @pytest.mark.tfx

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from infeed.components import user_code, user_modules
-from infeed.components.errors import InfeedError
+from infeed.components.base import user_code, user_modules
+from infeed.components.base.errors import InfeedError
 
 
 def write(folder: Path, sources: Mapping[str, str]) -> None:

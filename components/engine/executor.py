@@ -12,8 +12,8 @@ from typing import Any
 from tfx import types
 from tfx.dsl.components.base import base_beam_executor
 
-from infeed.components.beam_runner import pipeline_of, without_ours
 from infeed.components.dataset import files
+from infeed.components.engine.beam_runner import pipeline_of, without_ours
 from infeed.components.engine.choice import Cluster
 from infeed.components.seams import tfx as tfx_seam
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from infeed.components.sigterm import stopped_by_sigterm
+from infeed.components.base.sigterm import stopped_by_sigterm
 
 
 def test_the_body_ends_with_the_code_of_the_signal() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from infeed.components import project_archive
-from infeed.components.errors import InfeedError
-from infeed.components.project_archive import VARIABLE, digest, enter, pack, unpack
+from infeed.components.base.errors import InfeedError
+from infeed.components.engine import project_archive
+from infeed.components.engine.project_archive import VARIABLE, digest, enter, pack, unpack
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 
 _log = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 16  # of the file's content

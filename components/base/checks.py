@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from infeed.components.annotations import bare, choices_of, hints_of, is_optional, range_of
-from infeed.components.errors import InfeedError, OptionError
-from infeed.components.schema import shown
+from infeed.components.base.annotations import bare, choices_of, hints_of, is_optional, range_of
+from infeed.components.base.errors import InfeedError, OptionError
+from infeed.components.base.schema import shown
 
 _SCALARS: Mapping[Any, tuple[Any, str]] = {
     int: (Integral, "use an integer"),

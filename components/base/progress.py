@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
-from infeed.components import units
+from infeed.components.base import units
 
 _SECONDS = 0.5  # minimum time between reports of counts
 _SECONDS_TO_FORECAST = 5.0  # shorter steps do not say how long they take

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from infeed.components.errors import InfeedError, infeed_error
+from infeed.components.base.errors import InfeedError, infeed_error
 from infeed.components.seams import beam as beam_seam
 
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

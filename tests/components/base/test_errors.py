@@ -7,9 +7,9 @@ import traceback
 
 import pytest
 
-from infeed.components.errors import InfeedError, infeed_error, naming_extras, required
+from infeed.components.base.errors import InfeedError, infeed_error, naming_extras, required
 
-NAME = "infeed.components.errors.InfeedError"
+NAME = "infeed.components.base.errors.InfeedError"
 JAVA = "\n\tat java.base/java.util.concurrent.FutureTask.report(FutureTask.java:122)\nCaused by: java.io.IOException: x"
 ERRORS = [
     InfeedError("'a.png' is not an image", where="class cat", do="remove the file"),

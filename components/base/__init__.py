@@ -1,0 +1,1 @@
+"""What every other room stands on: errors, options, user code, progress, locks, units, pages."""
