@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 from infeed.components.seams.seam import Seam
@@ -55,16 +54,6 @@ BEAM_OPTIONS = Seam(
     ("tfx.dsl.components.base.base_beam_executor:BaseBeamExecutor@_beam_pipeline_args",),
     _VERSIONS,
     "workers of a distributed runner do not get the user's modules",
-)
-CUSTOM_JOBS = Seam(
-    "tfx",
-    "custom jobs of Vertex AI on this machine",
-    (
-        "tfx.extensions.google_cloud_ai_platform.training_clients:gapic.JobServiceClient",
-        "tfx.extensions.google_cloud_ai_platform.training_clients:CAIPJobClient",
-    ),
-    _VERSIONS,
-    "a Trainer that starts a custom job cannot be rehearsed",
 )
 FILESYSTEMS = Seam(
     "tfx",
@@ -170,14 +159,6 @@ def when_fn_args_exist(executor: Any, then: Callable[[Any], None]) -> None:
 def beam_options(executor: Any) -> list[str]:
     """Return Beam's options of an executor: those it was given, TFX's labels, and modules that its `Do` has added."""
     return executor._beam_pipeline_args  # type: ignore[no-any-return]
-
-
-def run_custom_jobs_by(job_service: type, no_ai_platform: Callable[[], None]) -> None:
-    """Send the custom jobs of this process to `job_service`, and refuse AI Platform, the predecessor of Vertex AI."""
-    from tfx.extensions.google_cloud_ai_platform import training_clients
-
-    training_clients.gapic = SimpleNamespace(JobServiceClient=job_service)
-    training_clients.CAIPJobClient = no_ai_platform
 
 
 def add_filesystem(filesystem: type, priority: int) -> None:

@@ -2,5 +2,6 @@
 
 `rehearsal` rejects unsupported jobs and maps buckets to folders. `dag_executor` walks the tasks and gathers their
 inputs. `step` runs the attempts of a task, `executor_io` defines their messages, and `launch` starts their processes
-and injects failures. `store` keeps artifacts and answers resolvers. `custom_job` emulates Vertex AI's training service.
+and injects failures. `store` keeps artifacts and answers resolvers. `one_process` keeps a step from
+starting machines.
 """

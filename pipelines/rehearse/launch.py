@@ -144,16 +144,6 @@ def run_process(
     return process.returncode
 
 
-def end_process(process: subprocess.Popen[bytes]) -> None:
-    """Stop a process, with SIGKILL if SIGTERM does not end it in time."""
-    process.terminate()
-    try:
-        process.wait(_GRACE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Stop the whole process group, because in a container no child outlives the process."""
     with contextlib.suppress(ProcessLookupError):  # the group has ended

@@ -20,11 +20,11 @@ from infeed.pipelines.job.compiled import CompiledJob, Target, Task, leaves, wal
 from infeed.pipelines.job.parameters import read_parameters
 from infeed.pipelines.job.project import publish
 from infeed.pipelines.rehearse.backend import Kfp
-from infeed.pipelines.rehearse.custom_job import EXECUTORS, starts_custom_job
 from infeed.pipelines.rehearse.dag_executor import DagExecutor
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO
 from infeed.pipelines.rehearse.launch import ContainerLauncher, Faults, Launcher, LocalLauncher
 from infeed.pipelines.rehearse.locations import Locations, PathMapping
+from infeed.pipelines.rehearse.one_process import in_one_process
 from infeed.pipelines.rehearse.step import RunContext
 from infeed.pipelines.rehearse.store import Store, open_store
 
@@ -159,9 +159,7 @@ def check_tasks(tasks: tuple[Task, ...], target: Target) -> None:
             do = "compile the job with --target kubeflow, which omits resolvers, or rehearse it for Vertex AI"
             raise InfeedError(what, do=do)
         container = task.container or {}
-        words = [*container.get("command", ()), *container.get("args", ())]
-        if starts_custom_job(words):
-            words = [word for word in words if not word.startswith(EXECUTORS)]  # custom_job.py emulates them
+        words = in_one_process([*container.get("command", ()), *container.get("args", ())])
         for sign, service in _SERVICES.items():
             if any(word.startswith(sign) for word in words):
                 do = "compile without the service, for example without deploy.vertex.endpoint and deploy.beam.dataflow"

@@ -22,11 +22,10 @@ from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job.compiled import Spec, Task
 from infeed.pipelines.rehearse import backend, executor_io, launch
 from infeed.pipelines.rehearse.backend import Kfp
-from infeed.pipelines.rehearse.cluster import KILLS, runs_job, with_local_cluster
-from infeed.pipelines.rehearse.custom_job import starts_custom_job, with_local_job_service
 from infeed.pipelines.rehearse.executor_io import Artifact, AttemptDir, TaskIO, TaskResult, View, fill_arguments
 from infeed.pipelines.rehearse.launch import Faults, Launcher, describe_exit, has_begun
 from infeed.pipelines.rehearse.launcher import Pod, pod_below
+from infeed.pipelines.rehearse.one_process import NOTE, in_one_process
 from infeed.pipelines.rehearse.store import Execution, Store
 
 _ON_PURPOSE = "killed on purpose"
@@ -107,9 +106,8 @@ class _StepRunner:
         self._container: Spec = task.executor["container"]
         self._env = task.variables
         self._kills = context.faults.kills.get(task.node, 0)
-        if self._kills and runs_job([*self._container.get("command", ()), *self._container.get("args", ())]):
-            self._env[KILLS] = str(self._kills)  # machines die, and not the step that follows them
-            self._kills = 0
+        words = [*self._container.get("command", ()), *self._container.get("args", ())]
+        self._remark = NOTE if in_one_process(words) != words else ""
 
     def run(self, inputs: TaskIO) -> TaskResult:
         said = self._drive(inputs)
@@ -145,9 +143,9 @@ class _StepRunner:
         """Run attempts until one succeeds, without the job's pauses between attempts."""
         allowed = (self._task.retries or 0) + 1
         for attempt in range(1, allowed + 1):
-            note = f"attempt {attempt} of {allowed}" if attempt > 1 else ""
-            if killed := min(attempt - 1, self._kills):
-                note += f", {killed} {_ON_PURPOSE}"
+            killed = min(attempt - 1, self._kills)
+            attempts = f"attempt {attempt} of {allowed}" if attempt > 1 else ""
+            note = ", ".join(filter(None, [attempts, f"{killed} {_ON_PURPOSE}" if killed else "", self._remark]))
             self._report(note)
             started = time.monotonic()
             try:
@@ -252,9 +250,7 @@ class _StepRunner:
             do = "set the command in the component, or in KubeflowV2DagRunnerConfig's default_commands"
             raise InfeedError("the job leaves the command to the image's entry point", where=self._task.node, do=do)
         words = fill_arguments(arguments, view)
-        if starts_custom_job(words):
-            words = with_local_job_service(words)
-        return self._context.launcher.command(with_local_cluster(words) if runs_job(words) else words, env)
+        return self._context.launcher.command(in_one_process(words), env)
 
     def _run(self, argv: Sequence[str], env: Mapping[str, str], dies_when: Callable[[], bool] | None) -> int:
         context = self._context

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 import signal
@@ -10,66 +11,29 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow import cluster_job
 from infeed.components.kubeflow.training_job import Place, TrainingJob, job_object
-from infeed.pipelines.rehearse import cluster as stand_in
-from infeed.pipelines.rehearse.cluster import Answer, serving
+
+if TYPE_CHECKING:
+    from small_cluster import Cluster
 
 pytestmark = pytest.mark.slow  # the client of Kubernetes takes a second to load
 
 
-class Cluster(stand_in.Cluster):
-    """Knows the pod of the step, and fails where a test says so."""
-
-    def __init__(self, check: Any) -> None:
-        super().__init__(check=check)
-        self.asked: list[str] = []
-        self.failing: dict[str, list[Answer]] = {}
-        self.warnings: Mapping[str, list[str]] | None = None  # of the objects; None refuses to list events
-        self.refuses_pods = False
-        self.suspended = False
-
-    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
-        self.asked.append(f"{method} {path}")
-        if self.failing.get(method):
-            return self.failing[method].pop(0)
-        if path.endswith("/events"):
-            return self.events(query["fieldSelector"])
-        if self.refuses_pods and path.endswith("/pods"):
-            return 200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}
-        if path.endswith("/pods/the-step"):
-            spec = {"serviceAccountName": "runner", "containers": [{"name": "main"}]}
-            return 200, {"metadata": {"name": "the-step", "uid": "1-2-3"}, "spec": spec}
-        code, found = super().answer(method, path, query, body)
-        if self.suspended and method == "GET" and found.get("kind") == "JobSet":
-            suspended = {"type": "Suspended", "status": "True", "message": "jobset is suspended"}
-            found = {**found, "status": {"conditions": [suspended]}}
-        return code, found
-
-    def events(self, selector: str) -> Answer:
-        if self.warnings is None:
-            return 403, {"message": "cannot list resource events"}
-        name = selector.removeprefix("involvedObject.name=").removesuffix(",type=Warning")
-        made = {"metadata": {"name": "e"}, "involvedObject": {"name": name}, "reason": "FailedCreate"}
-        items = [
-            {**made, "message": message, "lastTimestamp": f"2026-11-27T17:10:{second:02}Z"}
-            for second, message in enumerate(self.warnings.get(name, []))
-        ]
-        return 200, {"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": items}
-
-
 @pytest.fixture
-def cluster(check_kubernetes: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+def cluster(check_kubernetes: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cluster]:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    small_cluster = importlib.import_module("small_cluster")
     monkeypatch.setattr(cluster_job, "_POLL", 0.05)
     monkeypatch.setattr(cluster_job, "_SILENCE", 0.2)
-    with serving(found := Cluster(check_kubernetes)) as kubeconfig:
+    with small_cluster.serving(found := small_cluster.Cluster(check_kubernetes), tmp_path) as kubeconfig:
         monkeypatch.setenv("KUBECONFIG", kubeconfig)
         yield found
 

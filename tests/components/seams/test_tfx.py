@@ -56,14 +56,6 @@ def test_without_a_name_tfx_keeps_its_file_systems(take_away, caplog):
     assert "cannot open s3://" in caplog.text
 
 
-def test_without_a_name_custom_jobs_are_not_rehearsed(take_away):
-    from infeed.pipelines.rehearse import custom_job
-
-    take_away("tfx.CUSTOM_JOBS")
-    with pytest.raises(InfeedError, match="CAIPJobClient_taken_away"):
-        custom_job.main()
-
-
 def test_without_a_name_of_kfp_nothing_is_submitted(take_away):
     from infeed.pipelines.submit.kubeflow import Client
 

@@ -1,15 +1,16 @@
-"""A Trainer's step on Kubeflow trains on two machines of a JobSet, of which one is killed. Covers
-`components/kubeflow/machine.py`.
+"""Two machines of a training job on Kubeflow, of which one is killed. Covers `components/kubeflow/machine.py`.
 
-The step and the machines are the real entry points. A stand-in for the cluster's API server checks the JobSet by
-Kubeflow's own models, and runs its pods as processes. Artifacts and checkpoints are in an S3 store.
+The machines are processes of the real entry point, with `TF_CONFIG`. Artifacts and checkpoints are in an S3 store.
 """
 
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import time
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -17,8 +18,6 @@ import pytest
 from infeed.components.dataset import files
 from infeed.components.feed.options import FeedOptions
 from infeed.components.kubeflow.message import ARGUMENT
-from infeed.pipelines.rehearse.cluster import Cluster, serving
-from infeed.pipelines.rehearse.machines import Kills
 
 pytestmark = pytest.mark.tfx
 
@@ -38,8 +37,8 @@ def artifact(name, uri, **metadata):
     return {"artifacts": [described]}
 
 
-def step(root, output_file, custom_config):
-    """The command line of the Trainer's step, as Kubeflow's launcher fills it in."""
+def arguments_of_step(root, custom_config):
+    """The arguments of the Trainer's step, as Kubeflow's launcher fills them in."""
     values = {
         "run_fn": "infeed.components.trainer.run_fn.run_fn",
         "custom_config": json.dumps(custom_config),
@@ -53,13 +52,12 @@ def step(root, output_file, custom_config):
     outputs = {"model": artifact("Model", f"{root}/model"), "model_run": artifact("ModelRun", f"{root}/run")}
     message = {
         "inputs": {"parameterValues": values, "artifacts": inputs},
-        "outputs": {"artifacts": outputs, "outputFile": str(output_file)},
+        "outputs": {"artifacts": outputs, "outputFile": "output.json"},
     }
-    job = {"options": {"machines": 2}, "pod": {"spec": {"containers": [{"name": "node", "image": "i:1"}]}}}
     executor = ["--executor_class_path", "infeed.components.trainer.executor.TrainerExecutor"]
     spec = {"parameters": {name: {"parameterType": "STRING"} for name in values}}
     described = ["--json_serialized_inputs_spec_args", json.dumps(spec)]
-    return ["--job", json.dumps(job), *executor, ARGUMENT, json.dumps(message), *described]
+    return [*executor, ARGUMENT, json.dumps(message), *described]
 
 
 def weights(file):
@@ -67,9 +65,33 @@ def weights(file):
         return [found[name] for name in found.files]
 
 
-def test_a_killed_machine_changes_no_weight(table, arguments, train, warm, s3, check_kubernetes, tmp_path, monkeypatch):
-    for name, value in {**warm, "INFEED_LAUNCHER_ROOT": str(tmp_path / "pod")}.items():
-        monkeypatch.setenv(name, value)
+def run_machines(arguments, environment, disks, kill_when=lambda: False):
+    """Run two machines until both have ended, or one is killed and the others with it; return their outputs."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("localhost", 0))) for _ in range(2)]
+        addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
+    running = []
+    for number in range(2):
+        (disks / str(number)).mkdir(parents=True, exist_ok=True)
+        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": number}}
+        given = {
+            "TF_CONFIG": json.dumps(config),
+            "JOB_COMPLETION_INDEX": str(number),
+            "INFEED_LAUNCHER_ROOT": str(disks / str(number)),
+        }
+        command = [sys.executable, "-m", "infeed.components.kubeflow.machine", *arguments]
+        log = (disks / f"{number}.log").open("w+")
+        running.append(subprocess.Popen(command, env={**environment, **given}, stdout=log, stderr=log))
+    while None in (codes := [one.poll() for one in running]) and not any(codes):
+        if kill_when():
+            running[-1].kill()
+        time.sleep(0.02)
+    for one in running:
+        one.kill()
+    return [one.wait() for one in running], (disks / "0.log").read_text()
+
+
+def test_a_killed_machine_changes_no_weight(table, arguments, train, warm, s3, tmp_path):
     folder = table[0]
     for split in ("train", "eval"):
         files.copy(str(folder / f"Split-{split}"), f"{s3}/examples/Split-{split}")
@@ -78,19 +100,17 @@ def test_a_killed_machine_changes_no_weight(table, arguments, train, warm, s3, c
     given = {**OPTIONS, "feed": feed, "checkpoint_dir": f"{s3}/checkpoints", "checkpoint_seconds": 0.1}
     config = arguments(tmp_path, folder, "class", "table", callbacks_fn="slow_callbacks", **given)["custom_config"]
     (tmp_path / "models.py").write_text((tmp_path / "models.py").read_text() + SLOW)
+    step, environment = arguments_of_step(s3, config), {**os.environ, **warm}
 
-    with serving(Cluster(Kills(1, f"{s3}/checkpoints"), check_kubernetes)) as kubeconfig:
-        command = [sys.executable, "-m", "infeed.components.kubeflow.step"]
-        ended = subprocess.run(
-            [*command, *step(s3, tmp_path / "output.json", config)],
-            env={**os.environ, "KUBECONFIG": kubeconfig},
-            capture_output=True,
-            text=True,
-        )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "restart 1" in ended.stderr
-    assert "Epoch 5/5" in ended.stdout
-    resumed = re.findall(r"training goes on after step (\d+)", ended.stdout)
+    def is_checkpointed():
+        return any(file.path.endswith(".index") for file in files.list_files(f"{s3}/checkpoints", depth=1))
+
+    codes, first = run_machines(step, environment, tmp_path / "first", is_checkpointed)
+    assert codes[1] == -9, first
+    codes, output = run_machines(step, environment, tmp_path / "again")
+    assert codes == [0, 0], output
+    assert "Epoch 5/5" in output
+    resumed = re.findall(r"training goes on after step (\d+)", output)
     assert len(resumed) == 1
     assert 0 < int(resumed[0]) < 20
 

@@ -10,8 +10,8 @@ import pytest
 from infeed.components.base.errors import InfeedError
 from infeed.components.engine.project_archive import VARIABLE, digest
 from infeed.pipelines.job.compiled import CompiledJob, read_tasks
-from infeed.pipelines.rehearse.custom_job import ENTRY_POINT
 from infeed.pipelines.rehearse.locations import PathMapping
+from infeed.pipelines.rehearse.one_process import ENTRY_POINT
 from infeed.pipelines.rehearse.rehearsal import check_tasks
 
 RESOLVER = {"resolver": {"outputArtifactQueries": {}}}
@@ -43,7 +43,7 @@ def test_a_step_that_would_start_something_elsewhere_is_refused(
         check_tasks(read_tasks(jobs.job({"Trainer": step}).spec), "vertex")
 
 
-def test_a_trainer_of_a_custom_job_has_a_stand_in_for_vertex_ai_and_for_nothing_else(jobs: ModuleType) -> None:
+def test_a_trainer_of_a_custom_job_trains_in_its_step_and_starts_nothing_else(jobs: ModuleType) -> None:
     step = jobs.step()
     container = step["executor"]["container"]
     container["command"] = ["python", "-m", ENTRY_POINT]

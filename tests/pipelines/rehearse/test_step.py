@@ -158,15 +158,13 @@ def test_a_fingerprint_is_of_inputs_container_and_image(jobs: ModuleType) -> Non
     assert len({of, *others}) == 6
 
 
-def test_a_fault_of_a_step_with_machines_kills_a_machine_and_not_the_step(
+def test_a_step_with_machines_trains_as_one_process_and_says_so(
     jobs: ModuleType, context: RunContext, run: Run
 ) -> None:
-    command = ["python", "-m", "infeed.components.kubeflow.step", "--job", "{}"]
     one = task(jobs)
     assert one.container is not None
-    one.container.update(command=command[:3], args=command[3:])
-    result, _ = run(one, 0, faults=Faults({"learn": 2}))
-    assert result.state == NodeState.DONE
+    one.container.update(command=["python", "-m", "infeed.components.kubeflow.step"], args=["--job", "{}", "--x", "y"])
+    result, _ = run(one, 0)
+    assert result.note == "trained as one process"
     script = context.log("learn").with_suffix(".sh").read_text()
-    assert "export INFEED_REHEARSE_KILLS=2" in script
-    assert "infeed.pipelines.rehearse.cluster --job" in script
+    assert script.endswith("-m infeed.components.kubeflow.step --x y\n")
