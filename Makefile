@@ -2,14 +2,14 @@
 BIN = .venv/bin
 # Where this is set, every one of many processes would compile TensorFlow and TFX anew, for five seconds and more.
 unexport PYTHONDONTWRITEBYTECODE
-# The tests of a file share what they set up, so they stay together.
-PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
+# The tests of a file share what they set up, so they stay together. One that hangs fails after ten minutes.
+PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --timeout 600 --timeout-method signal
 QUICK = "not tfx and not slow and not frameworks"
 FRAMEWORKS = "frameworks or not (tfx or slow)"
 LONG = "(tfx or slow) and not frameworks"
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run test test-frameworks test-peers test-image check coverage bench docs dist sbom audit clean
+.PHONY: help setup run test lint quick long test-frameworks test-peers test-image check coverage bench docs dist sbom audit clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -20,8 +20,12 @@ setup:  ## make .venv, or bring it up to date
 run: setup  ## digits to a pushed model: the image pipeline on real data
 	@$(BIN)/infeed run image
 
-test: setup  ## all tests
+test: quick long  ## all tests
+
+quick: setup
 	$(PYTEST) -n 2 -m $(QUICK)
+
+long: setup
 	$(PYTEST) -n 4 -m $(LONG) # on two cores: the long tests wait for processes that they start
 
 test-frameworks:  ## infeed.load with PyTorch, JAX, Keras, Grain, Lightning and Accelerate, in .venv-frameworks
@@ -35,7 +39,9 @@ test-image: setup  ## the same tests inside the container image, on TFX 1.21; bu
 test-peers: setup  ## the tests of tft and TFX, as they are installed, through the executors of this package
 	PYTHONPATH=tests $(PYTEST) -n 2 -p peers.plugin --import-mode=append --pyargs @tests/peers/modules.txt
 
-check: setup  ## lint, strict types, walls, the documentation, and the quick tests that need no TFX
+check: lint quick  ## lint, strict types, walls, the documentation, and the quick tests that need no TFX
+
+lint: setup
 	$(BIN)/ruff check
 	$(BIN)/python scripts/spelling.py
 	$(BIN)/ruff format --check
@@ -43,7 +49,6 @@ check: setup  ## lint, strict types, walls, the documentation, and the quick tes
 	$(BIN)/mypy benchmarks scripts
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/mkdocs build --strict --quiet
-	$(PYTEST) -n 2 -m $(QUICK) --hypothesis-profile=quick
 
 coverage: setup  ## what share of the lines is run by the quick tests: to watch the others takes minutes
 	$(PYTEST) -n 2 -m $(QUICK) --cov --cov-report=

@@ -117,6 +117,7 @@ TEST = [
     "psycopg[binary]>=3.1",  # and its driver
     "pytest<9",
     "pytest-cov>=6,<8",  # the share of lines that tests run
+    "pytest-timeout>=2.3",  # a test that hangs fails, with the place
     "pytest-xdist>=3",  # both cores
     "codespell>=2.4,<3",
     "ruff>=0.17,<0.18",

@@ -203,7 +203,7 @@ build_suite || { say "THE TESTS CANNOT BE ADDED TO THE IMAGE" && exit 1; }
 say "running the tests in the image"
 # Tests of a checkout (set-up, pages, words, benchmarks) have no place in an image. A test that hangs says where, and
 # cannot hold up all.
-in_suite timeout 3000 python -m pytest -n 3 -m "not frameworks" --dist loadfile --no-loadscope-reorder \
+in_suite timeout 3000 python -m pytest -n 3 --timeout 600 --timeout-method signal -m "not frameworks" --dist loadfile --no-loadscope-reorder \
     -p no:cacheprovider -o faulthandler_timeout=600 \
     --ignore tests/test_setup.py --ignore tests/test_setup_editable.py --ignore tests/test_docs.py \
     --ignore tests/test_docs_snippets.py --ignore tests/test_remedies.py \
