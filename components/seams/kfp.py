@@ -1,4 +1,4 @@
-"""Kubeflow Pipelines' client: its configuration and the connection that its methods share."""
+"""Kubeflow Pipelines' client: the connection that its methods share."""
 
 from __future__ import annotations
 
@@ -8,18 +8,11 @@ from infeed.components.seams.seam import Seam
 
 CLIENT = Seam(
     "kfp",
-    "retries and timeouts of requests to Kubeflow",
-    ("kfp.client.client:Client@_run_api", "kfp.client.client:Client._load_config"),
+    "the server's own answer where something else than the API answers",
+    ("kfp.client.client:Client@_run_api",),
     ("2.5.0", "2.16.1"),
     "nothing can be submitted to Kubeflow",
 )
-
-
-def configuration_of(client: Any, *arguments: Any, **named: Any) -> Any:
-    """Return the configuration that kfp's client makes from the arguments of its constructor."""
-    from kfp import client as kfp_client
-
-    return kfp_client.Client._load_config(client, *arguments, **named)
 
 
 def api_client(client: Any) -> Any:

@@ -24,12 +24,20 @@ from kfp.client import auth
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.seams import kfp as kfp_seam
-from infeed.pipelines.console.nodes import NodeState
+from infeed.pipelines.console.nodes import NodeReport, NodeState
 from infeed.pipelines.console.terminal import command_line
 from infeed.pipelines.job.compiled import CompiledJob, Task, leaves
 from infeed.pipelines.submit.cron import sundays_as_0
-from infeed.pipelines.submit.run import RunSchedule, RunState, RunStatus, Step, SubmitRequest, last_words, starting
-from infeed.pipelines.submit.steps import STARTED, kubeflow_steps
+from infeed.pipelines.submit.run import (
+    RunSchedule,
+    RunState,
+    RunStatus,
+    SilentError,
+    SubmitRequest,
+    last_words,
+    starting,
+)
+from infeed.pipelines.submit.steps import kubeflow_steps
 
 _CREDENTIALS = (
     "inside the cluster, mount a service account token for the audience pipelines.kubeflow.org; elsewhere, set "
@@ -39,23 +47,7 @@ _ADDRESS = (
     "use the address that serves /apis/v2beta1/healthz: http://localhost:8888 after `kubectl port-forward -n "
     "kubeflow svc/ml-pipeline 8888`; a full Kubeflow installation serves it under /pipeline"
 )
-SECONDS = (60.0, 60.0)  # to connect, and to answer; the client ignores a single float
 _LONGEST = 600  # characters of a message, because the server nests messages
-_TRANSIENT = (429, 500, 502, 503, 504)
-
-
-class _UnlessSilent(urllib3.Retry):
-    """Retries, but not of a request that a server has accepted and not answered in time."""
-
-    def increment(self, *args: Any, **given: Any) -> urllib3.Retry:
-        if isinstance(error := given.get("error"), urllib3.exceptions.ReadTimeoutError):
-            raise urllib3.exceptions.MaxRetryError(error.pool, error.url or "", error)
-        return super().increment(*args, **given)
-
-
-# A start fails fast on a wrong host. Following a run tolerates a change of network.
-PROMPT = _UnlessSilent(total=3, connect=1, backoff_factor=0.5, status_forcelist=_TRANSIENT, raise_on_status=False)
-PATIENT = urllib3.Retry(total=8, backoff_factor=1, status_forcelist=_TRANSIENT, raise_on_status=False)
 _RUN_STATES = {
     "SUCCEEDED": RunState.FINISHED,
     "SKIPPED": RunState.FINISHED,
@@ -78,12 +70,6 @@ class Client(kfp_client.Client):
         path = os.environ.get(kfp_client.KF_PIPELINES_SA_TOKEN_ENV, kfp_client.KF_PIPELINES_SA_TOKEN_PATH)
         credentials = kfp_client.ServiceAccountTokenVolumeCredentials(path) if os.path.exists(path) else None
         super().__init__(host=host, credentials=credentials)
-        _limit_waiting(self.api)
-
-    def _load_config(self, *args: Any, **kwargs: Any) -> kfp_server_api.Configuration:
-        config = kfp_seam.configuration_of(self, *args, **kwargs)
-        config.retries = PROMPT  # kfp.Client has no argument for retries
-        return config
 
     def get_kfp_healthz(self, sleep_duration: int = 0) -> kfp_server_api.V2beta1GetHealthzResponse:
         """Query the server once. kfp's method tries five times, 5 s apart, and hides the cause."""
@@ -93,7 +79,6 @@ class Client(kfp_client.Client):
             response_type="object",
             auth_settings=["Bearer"],
             _return_http_data_only=True,
-            _request_timeout=SECONDS,  # kfp calls this method before _limit_waiting
         )
         if not isinstance(health, dict) or "multi_user" not in health:
             raise self.no_api()
@@ -111,22 +96,6 @@ class Client(kfp_client.Client):
     @property
     def api(self) -> kfp_server_api.ApiClient:
         return kfp_seam.api_client(self)
-
-    def be_patient(self) -> None:
-        """Retry requests for minutes from now on."""
-        config = self.api.configuration
-        config.retries = PATIENT
-        self.api.rest_client = kfp_server_api.rest.RESTClientObject(config)
-
-
-def _limit_waiting(api: kfp_server_api.ApiClient) -> None:
-    """Give every request of the client a timeout. kfp's methods pass none, and urllib3 then waits forever."""
-
-    def call(*args: Any, **given: Any) -> Any:
-        given["_request_timeout"] = given.get("_request_timeout") or SECONDS
-        return kfp_server_api.ApiClient.call_api(api, *args, **given)
-
-    api.call_api = call
 
 
 @contextlib.contextmanager
@@ -194,7 +163,7 @@ def _refused(error: kfp_server_api.ApiException, host: str) -> InfeedError:
     if error.status in (404, 405, 501):
         return InfeedError(f"no API of Kubeflow Pipelines 2 here: {said}", where=host, do=_ADDRESS)
     if error.status == 429 or error.status >= 500:
-        return InfeedError(f"the server is unavailable ({error.status}): {said}", where=host, do="try again later")
+        return SilentError(f"the server is unavailable ({error.status}): {said}", where=host, do="try again later")
     do = "if the server cannot read the job, compile it again with a kfp that is no newer than the server"
     return InfeedError(f"the server rejected the run ({error.status}): {said}", where=host, do=do)
 
@@ -218,7 +187,7 @@ def _unreachable(error: urllib3.exceptions.HTTPError, host: str) -> InfeedError:
         do = "check HTTPS_PROXY and NO_PROXY"
     else:
         do = f"check that the server runs, and {_ADDRESS}"
-    return InfeedError(f"cannot reach the server: {last_words(cause)}", where=host, do=do)
+    return SilentError(f"cannot reach the server: {last_words(cause)}", where=host, do=do)
 
 
 def submit_kubeflow(request: SubmitRequest, *, host: str, namespace: str | None = None) -> KubeflowRun:
@@ -359,14 +328,18 @@ class KubeflowRun:
         steps: Sequence[Task],
         warning: str | None = None,
     ) -> None:
-        client.be_patient()
         self.id = run_id
         self.name = name
         self.warning = warning
         self.link = f"{page_of(client.address)}/#/runs/details/{run_id}"
         self._client = client
-        # The API server labels the workflow and every pod of a run.
-        self._selected = ("--namespace", profile or "kubeflow", "--selector", f"pipeline/runid={run_id}")
+        # The API server labels the workflow and every pod of a run. Its API has neither their logs nor their messages.
+        selected = ("--namespace", profile or "kubeflow", "--selector", f"pipeline/runid={run_id}")
+        log = ("--container", "main", "--prefix", "--ignore-errors", "--tail", 100)
+        self._look = {
+            "log": command_line("logs", *selected, *log, program="kubectl"),
+            "why": command_line("get", "workflows", *selected, "-o", _MESSAGES, program="kubectl"),
+        }
         self._steps = steps
 
     def status(self) -> RunStatus:
@@ -381,29 +354,13 @@ class KubeflowRun:
         if not run.run_id:
             raise self._client.no_api()
         tasks = (run.run_details and run.run_details.task_details) or []
-        steps = (dataclasses.replace(step, log=self._log(step)) for step in kubeflow_steps(self._steps, tasks))
-        status = RunStatus(_state(run), tuple(steps), run.error and run.error.message)
+        status = RunStatus(_state(run), kubeflow_steps(self._steps, tasks), run.error and run.error.message)
         if status.state is RunState.CANCELLED:
             return dataclasses.replace(status, steps=tuple(map(_stopped, status.steps)))
-        if status.state is not RunState.FAILED:
-            return status
-        why = command_line("get", "workflows", *self._selected, "-o", _MESSAGES, program="kubectl")
-        return dataclasses.replace(status, why=why)
-
-    def _log(self, step: Step) -> str | None:
-        """Return the command that prints the log of a step, or the logs of the run if the pods are unknown.
-
-        kubectl reads the logs, because the API server of an installation for a single user reads no pod that runs.
-        """
-        if step.state not in STARTED:
-            return None
-        options = ("--container", "main", "--prefix", "--ignore-errors", "--tail", 100)
-        command = command_line("logs", *self._selected, *options, program="kubectl")
-        ends = "|".join(node.rpartition("-")[2] for node in step.jobs)
-        return f"{command} | grep -E -e '-({ends})/'" if ends else command
+        return dataclasses.replace(status, look=self._look if status.state is RunState.FAILED else {})
 
 
-def _stopped(step: Step) -> Step:
+def _stopped(step: NodeReport) -> NodeReport:
     """Return a step of a cancelled run. Argo lists steps that it stops as failed."""
     return dataclasses.replace(step, state=NodeState.SKIPPED) if step.state is NodeState.FAILED else step
 

@@ -10,7 +10,7 @@ import dataclasses
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from infeed.pipelines.console.terminal import command_line
 from infeed.pipelines.job.compiled import CompiledJob
 
 POLL_SECONDS = 5.0
+PATIENCE_SECONDS = 300.0
 # Errors of Python, Kubernetes and Vertex AI if an image is missing, or has other packages than the job expects.
 _IMAGE = re.compile(
     r"No module named|ImportError|cannot import name|ErrImagePull|ImagePullBackOff|InvalidImageName"
@@ -51,6 +52,10 @@ class SubmitRequest:
     cache: bool = True  # whether steps may reuse outputs of earlier runs if the job allows caching
 
 
+class SilentError(InfeedError):
+    """The platform does not answer. A later request may succeed."""
+
+
 class RunState(str, Enum):
     RUNNING = "running"
     FINISHED = "finished"
@@ -59,24 +64,16 @@ class RunState(str, Enum):
 
 
 @dataclass(frozen=True)
-class Step(NodeReport):
-    """Status of a node on the platform."""
-
-    jobs: tuple[str, ...] = ()  # custom jobs that execute the node, one per attempt; for Kubeflow, ids of Argo's nodes
-    log: str | None = None  # link to the log, or a command that prints the log
-
-
-@dataclass(frozen=True)
 class RunStatus:
     """Status of a run: its steps in the order of execution, and the platform's error message after a failure."""
 
     state: RunState
-    steps: tuple[Step, ...]
+    steps: tuple[NodeReport, ...]
     error: str | None = None
-    why: str | None = None  # command that shows the cause of a failure, if the platform's API has none
+    look: Mapping[str, str] = field(default_factory=dict)  # commands that show logs and cause, after a failure
 
     @property
-    def failed(self) -> Step | None:
+    def failed(self) -> NodeReport | None:
         return next((step for step in self.steps if step.state is NodeState.FAILED), None)
 
 
@@ -124,12 +121,22 @@ def last_words(error: BaseException | None) -> str:
 
 
 def follow(run: Run) -> Iterator[RunStatus]:
-    """Yield the status of the run every few seconds, until the run has ended."""
+    """Yield the status of the run every few seconds, until the run has ended.
+
+    Raises InfeedError if the platform has not answered for some minutes, or the run no longer exists.
+    """
+    answered = time.monotonic()
     while True:
-        status = run.status()
-        yield status
-        if status.state is not RunState.RUNNING:
-            return
+        try:
+            status = run.status()
+        except SilentError:  # the network may change, and the server may restart
+            if time.monotonic() - answered > PATIENCE_SECONDS:
+                raise
+        else:
+            answered = time.monotonic()
+            yield status
+            if status.state is not RunState.RUNNING:
+                return
         time.sleep(POLL_SECONDS)
 
 
@@ -165,7 +172,7 @@ class SubmissionOutcome:
             "error": self.reason or (self.status.error if self.status else None),
             "warning": self.run.warning,
             "steps": [dataclasses.asdict(step) for step in self.status.steps] if self.status else [],
-            "why": self.status.why if self.status else None,
+            "look": dict(self.status.look) if self.status else {},
             "advice": self.advice(images),
         }
 
@@ -176,8 +183,8 @@ class SubmissionOutcome:
             lines = [Text(f"failed at {step.name}" if step else "failed", style="bold red")]
             if error := (step and step.error) or self.status.error:
                 lines.append(Text(error))
-            shown = {"page": self.run.link, "log": step.log if step else None, "why": self.status.why}
-            lines += [Text(f"{name:<5} {where}") for name, where in shown.items() if where]
+            shown = {"page": self.run.link, **self.status.look}
+            lines += [Text(f"{name:<5} {where}") for name, where in shown.items()]
         else:
             lines = [_ENDINGS[self.state], *([Text(self.reason)] if self.reason else [])]
         if self.run.warning:

@@ -167,7 +167,7 @@ def test_a_run_that_fails_ends_with_1_and_where_to_look(submit: Submit, serve: A
     code, out, _ = submit("--host", server.url, "--wait", "--json")
     found = json.loads(out)
     assert (code, found["state"]) == (1, "failed")
-    assert found["why"].startswith("kubectl get workflows")
+    assert found["look"]["why"].startswith("kubectl get workflows")
 
 
 @pytest.mark.slow

@@ -20,7 +20,6 @@ from stand_in import Answer, Asked, StandIn
 Frame = Mapping[str, Any]
 """A run at one moment: `state`, maybe the `history` of states, and the state of each step: {"Trainer": "RUNNING"}."""
 
-WORKFLOW = "taxi-x7k2p"
 CANCELLED: Frame = {"state": "FAILED", "history": ["PENDING", "RUNNING", "CANCELING", "FAILED"]}
 _PREFIX = "/apis/v2beta1"
 _NUMBERS = {"NUMBER_INTEGER": (int, float), "NUMBER_DOUBLE": (int, float), "STRING": str, "BOOLEAN": bool}
@@ -119,15 +118,10 @@ class KfpServer(StandIn):
         """A step's three nodes of Argo's: the driver, the step, and the pod below it."""
         if name in ("state", "error", "history"):
             return []
-        step, pod = f"{WORKFLOW}-1{len(name)}", f"{WORKFLOW}-2{len(name)}"
-        return [
-            _task(f"{name}-driver", "SUCCEEDED", child=step),
-            _task(name, frame[name], child=pod),
-            _task("executor", frame[name]),
-        ]
+        return [_task(f"{name}-driver", "SUCCEEDED"), _task(name, frame[name]), _task("executor", frame[name])]
 
 
-def _task(name: str, state: str, *, child: str | None = None) -> dict[str, Any]:
+def _task(name: str, state: str) -> dict[str, Any]:
     """As toApiPipelineTaskDetail in backend/src/apiserver/server/api_converter.go: no pod of its own, and no error."""
     began = datetime.now(timezone.utc) - timedelta(seconds=90)
     ended = datetime(1970, 1, 1, tzinfo=timezone.utc) if state == "RUNNING" else began + timedelta(seconds=90)
@@ -138,7 +132,7 @@ def _task(name: str, state: str, *, child: str | None = None) -> dict[str, Any]:
         "create_time": "2025-03-01T12:00:00Z",
         "start_time": began.isoformat(),
         "end_time": ended.isoformat(),
-        "child_tasks": [{"pod_name": child}] if child else [],
+        "child_tasks": [],
     }
 
 

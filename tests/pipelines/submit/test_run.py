@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from infeed.pipelines.console.nodes import NodeState
-from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmissionOutcome, blames_image
+from infeed.pipelines.console.nodes import NodeReport, NodeState
+from infeed.pipelines.submit.run import RunState, RunStatus, SubmissionOutcome, blames_image
 
-DONE = Step("ExampleGen", NodeState.DONE, 3.0)
-FAILED = Step("Trainer", NodeState.FAILED, 9.0, error="no data", jobs=("pod-1",), log="kubectl logs pod-1")
+DONE = NodeReport("ExampleGen", NodeState.DONE, 3.0)
+FAILED = NodeReport("Trainer", NodeState.FAILED, 9.0, error="no data")
 
 
 def test_the_first_step_that_failed_is_the_one_that_is_told() -> None:
@@ -31,15 +31,13 @@ def test_a_step_goes_through_json_as_it_is() -> None:
         "error": "no data",
         "note": "",
         "progress": "",
-        "jobs": ["pod-1"],
-        "log": "kubectl logs pod-1",
     }
 
 
-WHY = "kubectl get workflows"
-ENDS = "page  http://host/#/runs/details/run-0\n{}why   kubectl get workflows"
+LOOK = {"log": "kubectl logs", "why": "kubectl get workflows"}
+ENDS = "page  http://host/#/runs/details/run-0\nlog   kubectl logs\nwhy   kubectl get workflows"
 IMAGES = ("registry.example/taxi:1",)
-TRAINER = Step("Trainer", NodeState.FAILED, 90, error="main: Error (exit code 1)", log="kubectl logs taxi-1")
+TRAINER = NodeReport("Trainer", NodeState.FAILED, 90, error="main: Error (exit code 1)")
 
 
 @dataclass
@@ -52,9 +50,9 @@ class Started:
     warning: str | None = None
 
 
-def failed(error: str | None = "1 step failed", step: Step | None = TRAINER) -> SubmissionOutcome:
-    steps = () if step is None else (Step("ExampleGen", NodeState.DONE, 3), step)
-    return SubmissionOutcome(Started(), "failed", RunStatus(RunState.FAILED, steps, error, WHY))  # type: ignore[arg-type]
+def failed(error: str | None = "1 step failed", step: NodeReport | None = TRAINER) -> SubmissionOutcome:
+    steps = () if step is None else (NodeReport("ExampleGen", NodeState.DONE, 3), step)
+    return SubmissionOutcome(Started(), "failed", RunStatus(RunState.FAILED, steps, error, LOOK))  # type: ignore[arg-type]
 
 
 def text(outcome: SubmissionOutcome) -> str:
@@ -69,19 +67,17 @@ def test_exit_codes_tell_the_ends_apart(state: str, code: int) -> None:
 
 
 def test_a_failure_is_told_with_step_error_and_where_to_look() -> None:
-    assert text(failed()) == (
-        f"failed at Trainer\nmain: Error (exit code 1)\n{ENDS.format('log   kubectl logs taxi-1' + chr(10))}"
-    )
+    assert text(failed()) == f"failed at Trainer\nmain: Error (exit code 1)\n{ENDS}"
 
 
 def test_where_the_step_has_no_error_of_its_own_that_of_the_run_is_told() -> None:
-    step = Step("Trainer", NodeState.FAILED)
-    assert text(failed(step=step)) == f"failed at Trainer\n1 step failed\n{ENDS.format('')}"
-    assert text(failed(step=step, error=None)) == f"failed at Trainer\n{ENDS.format('')}"
+    step = NodeReport("Trainer", NodeState.FAILED)
+    assert text(failed(step=step)) == f"failed at Trainer\n1 step failed\n{ENDS}"
+    assert text(failed(step=step, error=None)) == f"failed at Trainer\n{ENDS}"
 
 
 def test_a_failure_of_no_step_is_told_in_the_platforms_words() -> None:
-    assert text(failed("the pod quota is used up", None)) == f"failed\nthe pod quota is used up\n{ENDS.format('')}"
+    assert text(failed("the pod quota is used up", None)) == f"failed\nthe pod quota is used up\n{ENDS}"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +112,7 @@ def test_waiting_that_ends_early_says_that_the_run_goes_on() -> None:
 def test_the_same_for_programs() -> None:
     found: dict[str, Any] = json.loads(json.dumps(failed().as_json(IMAGES)))
     assert found["run"] == {"id": "run-0", "name": "taxi 1", "link": "http://host/#/runs/details/run-0"}
-    assert (found["state"], found["error"], found["why"]) == ("failed", "1 step failed", WHY)
+    assert (found["state"], found["error"], found["look"]) == ("failed", "1 step failed", LOOK)
     assert [(step["name"], step["state"]) for step in found["steps"]] == [("ExampleGen", "done"), ("Trainer", "failed")]
 
 

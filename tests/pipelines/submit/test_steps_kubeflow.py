@@ -5,23 +5,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from infeed.pipelines.console.nodes import NodeState
+from infeed.pipelines.console.nodes import NodeReport, NodeState
 from infeed.pipelines.job.compiled import Task
-from infeed.pipelines.submit.run import Step
 from infeed.pipelines.submit.steps import kubeflow_steps
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=timezone.utc)
 NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def task(name: str | None, state: str | None, child: str | None = None, **fields: object) -> SimpleNamespace:
+def task(name: str, state: str | None, **fields: object) -> SimpleNamespace:
     """What kfp makes of a `V2beta1PipelineTaskDetail`."""
-    children = [SimpleNamespace(pod_name=child, task_id=None)] if child else None
     given = {"start_time": NOON, "end_time": NOON + timedelta(seconds=30), "error": None, **fields}
-    return SimpleNamespace(display_name=name, state=state, child_tasks=children, **given)
+    return SimpleNamespace(display_name=name, state=state, **given)
 
 
-def step(*tasks: SimpleNamespace) -> Step:
+def step(*tasks: SimpleNamespace) -> NodeReport:
     [found] = kubeflow_steps([Task(("Trainer",), "Trainer", {}, component={}, executor={"container": {}})], tasks)
     return found
 
@@ -49,22 +47,7 @@ def test_then_it_is_in_the_state_of_its_node(own: str | None, state: NodeState) 
 
 
 def test_a_driver_that_fails_is_the_failure_of_its_step() -> None:
-    found = step(task("Trainer-driver", "FAILED", "taxi-1-99"), task("Trainer", None))
-    assert found.state is NodeState.FAILED
-    assert found.jobs == ()  # the pod of a driver is no child of it
-
-
-def test_the_pods_end_with_the_children_of_the_step_and_of_its_executor() -> None:
-    later = {"start_time": NOON + timedelta(minutes=1)}
-    found = step(
-        task("Trainer", "RUNNING", "taxi-1-5"),
-        task("executor", "RUNNING", "taxi-1-6", start_time=NOON + timedelta(seconds=1)),
-        task("executor", "RUNNING", "taxi-1-7", **later),  # of another step
-        task("executor", "FAILED", "taxi-1-8"),
-        task(None, None),
-    )
-    assert found.jobs == ("taxi-1-6", "taxi-1-5")
-    assert step(task("Trainer", "PENDING", "taxi-1-5")).jobs == ()
+    assert step(task("Trainer-driver", "FAILED"), task("Trainer", None)).state is NodeState.FAILED
 
 
 def test_an_error_is_told_where_the_server_has_one() -> None:

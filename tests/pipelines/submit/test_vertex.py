@@ -17,6 +17,7 @@ from infeed.pipelines.submit import run as submission
 from infeed.pipelines.submit.run import RunState, SubmitRequest
 
 if TYPE_CHECKING:
+    from stand_in import Asked
     from vertex_server import VertexServer
 
 pytestmark = pytest.mark.slow  # importing google-cloud-aiplatform alone takes seconds
@@ -25,6 +26,8 @@ pytestmark = pytest.mark.slow  # importing google-cloud-aiplatform alone takes s
 @pytest.fixture(autouse=True)
 def no_pauses(google_account: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submission, "POLL_SECONDS", 0)
+    look = "google.cloud.aiplatform.utils.gcs_utils.create_gcs_bucket_for_pipeline_artifacts_if_it_does_not_exist"
+    monkeypatch.setattr(look, lambda **_: None)  # asks other services than Vertex AI
 
 
 @pytest.fixture
@@ -53,10 +56,14 @@ def submit(vertex: ModuleType, jobs: ModuleType) -> Callable[..., Any]:
     return submitted
 
 
+def started(server: VertexServer) -> list[Asked]:
+    return [asked for asked in server.asked if asked.method == "POST" and asked.path.endswith("/pipelineJobs")]
+
+
 def test_a_run_is_started_with_all_that_was_asked_for(submit: Any, serve: Any) -> None:
     server = serve()
     run = submit(server, parameters={"data": "gs://rides", "epochs": 7}, service_account="t@p", cache=False)
-    [sent] = server.asked
+    [sent] = started(server)
     assert sent.path == "/v1/projects/p/locations/us-central1/pipelineJobs"
     assert sent.headers["Authorization"].startswith("Bearer ")
     assert sent.body["displayName"] == "taxi 1"
@@ -78,7 +85,7 @@ def test_a_run_is_started_with_all_that_was_asked_for(submit: Any, serve: Any) -
 def test_the_jobs_own_values_stay_where_none_is_given(submit: Any, serve: Any) -> None:
     server = serve()
     submit(server, runtime={"gcsOutputDirectory": "gs://other", "parameterValues": {"epochs": 9, "data": "gs://old"}})
-    assert server.asked[0].body["runtimeConfig"] == {
+    assert started(server)[0].body["runtimeConfig"] == {
         "gcsOutputDirectory": "gs://other",
         "parameterValues": {"epochs": 9, "data": "gs://rides"},
     }
@@ -87,7 +94,7 @@ def test_the_jobs_own_values_stay_where_none_is_given(submit: Any, serve: Any) -
 def test_schema_2_0_gets_its_values_with_their_types(submit: Any, jobs: ModuleType, serve: Any) -> None:
     server = serve()
     submit(server, jobs.spec_2_0(), parameters={"data": "gs://rides", "epochs": 7})
-    assert server.asked[0].body["runtimeConfig"]["parameters"] == {
+    assert started(server)[0].body["runtimeConfig"]["parameters"] == {
         "data": {"stringValue": "gs://rides"},
         "epochs": {"intValue": "7"},
     }
@@ -98,7 +105,7 @@ def test_what_infeed_compile_writes_is_taken(schema: str, submit: Any, serve: An
     job = CompiledJob.read(Path(__file__).parents[1] / "golden" / f"vertex-{schema}.json")
     server = serve({"state": "SUCCEEDED"})
     assert submit(server, job=job, parameters={"epochs": 2}).status().state is RunState.FINISHED
-    sent = server.asked[0].body
+    sent = started(server)[0].body
     assert (sent["serviceAccount"], sent["labels"]["team"]) == ("trainer@flowers.iam.gserviceaccount.com", "flora")
 
 
@@ -120,50 +127,24 @@ def test_a_run_is_followed_to_its_end(submit: Any, serve: Any) -> None:
     assert seen[-1].steps[1].seconds == 90.5
 
 
-def test_a_failure_names_the_step_its_error_and_its_log(submit: Any, serve: Any) -> None:
+def test_a_failure_names_the_step_and_its_error(submit: Any, serve: Any) -> None:
     server = serve({"state": "FAILED", "error": "The DAG failed", "Trainer": ("FAILED", "exited with status 1")})
     status = submit(server).status()
     assert (status.state, status.error) == (RunState.FAILED, "The DAG failed")
     assert (status.failed.name, status.failed.error) == ("Trainer", "exited with status 1")
-    assert "console.cloud.google.com/logs/query" in status.failed.log
-    assert "resource.labels.job_id%3D%22102%22" in status.failed.log
 
 
 def test_a_cancelled_run_has_ended(submit: Any, serve: Any) -> None:
     assert submit(serve({"state": "CANCELLED"})).status().state is RunState.CANCELLED
 
 
-def test_what_passes_is_asked_again(submit: Any, serve: Any) -> None:
-    from vertex_server import error
-
-    server = serve({"state": "SUCCEEDED"})
-    server.fail("POST", "pipelineJobs", error(503, "UNAVAILABLE", "busy"))
-    run = submit(server)
-    server.fail("GET", "pipelineJobs", error(500, "INTERNAL", "oops"))
-    assert run.status().state is RunState.FINISHED
-
-
-def test_an_answer_that_was_lost_starts_no_second_run(submit: Any, serve: Any) -> None:
-    from vertex_server import error
-
-    server = serve({"state": "SUCCEEDED"})
-    server.lose("POST", "pipelineJobs", error(503, "UNAVAILABLE", "the run was started, and then the line broke"))
-    run = submit(server)
-    assert [asked.method for asked in server.asked] == ["POST", "POST"]
-    assert run.status().state is RunState.FINISHED
-    assert server.names == [run.id]
-
-
-def test_a_start_of_which_nobody_knows_is_not_called_a_refusal(
-    submit: Any, serve: Any, vertex: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_of_which_nobody_knows_is_not_called_a_refusal(submit: Any, serve: Any) -> None:
     from stand_in import BROKEN
     from vertex_server import error
 
-    monkeypatch.setattr(vertex, "_PROMPT", vertex._PROMPT.with_timeout(0.1))
     server = serve()
     for answer in (error(503, "UNAVAILABLE", "busy"), BROKEN):
-        server.fail("POST", "pipelineJobs", *[answer] * 9)
+        server.fail("POST", "pipelineJobs", answer)
         with pytest.raises(LostError, match=r"may have started: (.|\n)*list of runs"):
             submit(server)
         server.relent()
@@ -182,12 +163,10 @@ def test_a_start_of_which_nobody_knows_is_not_called_a_refusal(
     ],
 )
 def test_a_refusal_is_told_with_googles_words_and_what_to_do(
-    code: int, status: str, message: str, reason: str | None, said: str, submit: Any, serve: Any, vertex: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
+    code: int, status: str, message: str, reason: str | None, said: str, submit: Any, serve: Any
 ) -> None:  # fmt: skip
     from vertex_server import error
 
-    monkeypatch.setattr(vertex, "_PROMPT", vertex._PROMPT.with_timeout(0.1))
     server = serve()
     server.fail("POST", "pipelineJobs", *[error(code, status, message, reason)] * 9)
     with pytest.raises(InfeedError, match=said):
@@ -238,17 +217,26 @@ def test_a_run_is_listed_under_its_experiment(submit: Any, serve: Any) -> None:
     }
 
 
-def test_an_experiment_that_cannot_be_had_is_a_warning_for_the_run_goes_on(submit: Any, serve: Any) -> None:
+def test_an_experiment_that_cannot_be_had_is_refused_before_the_run(submit: Any, serve: Any) -> None:
+    from vertex_server import error
+
+    server = serve({"state": "RUNNING"})
+    server.fail("POST", "contexts", error(403, "PERMISSION_DENIED", "no metadata for you"))
+    with pytest.raises(InfeedError, match="permission denied: no metadata for you"):
+        submit(server, experiment="weekly")
+    with pytest.raises(InfeedError, match=r"experiment is 'Weekly runs'"):
+        submit(server, experiment="Weekly runs")
+    assert started(server) == []
+
+
+def test_a_run_that_cannot_be_listed_goes_on_with_a_warning(submit: Any, serve: Any) -> None:
     from vertex_server import error
 
     server = serve({"state": "RUNNING"}, {"state": "RUNNING"})
-    server.fail("POST", "contexts", error(403, "PERMISSION_DENIED", "no metadata for you"))
+    server.fail("POST", "addContextChildren", error(403, "PERMISSION_DENIED", "no metadata for you"))
     run = submit(server, experiment="weekly")
-    assert run.warning == (
-        "the run is not listed under the experiment 'weekly': permission denied: no metadata for you"
-    )
-    with pytest.raises(InfeedError, match=r"experiment is 'Weekly runs'"):
-        submit(server, experiment="Weekly runs")
+    assert "'weekly'" in run.warning
+    assert "no metadata for you" in run.warning
 
 
 def test_a_job_for_another_platform_is_refused_before_anything_is_sent(
@@ -282,7 +270,7 @@ def test_a_schedule_starts_the_job_by_a_cron_expression(vertex: ModuleType, jobs
 
 
 def test_a_run_is_cancelled_by_its_id_or_its_resource_name(vertex: ModuleType, submit: Any, serve: Any) -> None:
-    server = serve()
+    server = serve({"state": "RUNNING"})
     run = submit(server)
     where = {"project": "p", "region": "us-central1", "endpoint": server.url}
     for name in (run.id, run.id.rpartition("/")[2]):

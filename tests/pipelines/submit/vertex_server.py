@@ -49,6 +49,10 @@ class VertexServer(StandIn):
         name = asked.path.removeprefix("/v1/")
         if asked.method == "GET" and name in self._jobs:
             return self._get(name)
+        if asked.method == "GET" and re.fullmatch(f"/v1/{_STORE}", asked.path):
+            return Answer({"name": _STORE_OF_P})
+        if asked.method == "GET" and (found := re.fullmatch(f"/v1/{_STORE}/contexts/([^/:]+)", asked.path)):
+            return self._context(found[1])
         if found := re.fullmatch(f"/v1/{_STORE}/contexts(?:/([^/:]+):addContextChildren)?", asked.path):
             return self._list_under(found[1], asked) if found[1] else self._create_context(asked)
         return error(404, "NOT_FOUND", f"The PipelineJob {name} does not exist.")
@@ -78,6 +82,19 @@ class VertexServer(StandIn):
         assert made.schema_title == "system.Experiment"
         self.experiments[name] = []
         return Answer({**asked.body, "name": f"{_STORE_OF_P}/contexts/{name}"})
+
+    def _context(self, name: str) -> Answer:
+        if name not in ("run", *self.experiments):
+            return error(404, "NOT_FOUND", f"{name} does not exist")
+        titles = {"run": "system.PipelineRun"}
+        return Answer(
+            {
+                "name": f"{_STORE_OF_P}/contexts/{name}",
+                "schemaTitle": titles.get(name, "system.Experiment"),
+                "schemaVersion": "0.0.1",
+                "metadata": {},
+            }
+        )
 
     def _list_under(self, experiment: str, asked: Asked) -> Answer:
         self.experiments[experiment] += asked.body["childContexts"]
