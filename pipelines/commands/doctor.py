@@ -1,9 +1,8 @@
-"""`infeed doctor`: check what this machine can do, and suggest a fix for each problem."""
+"""`infeed doctor`: check versions and extras, and suggest a fix for each problem."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from rich.text import Text
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command
 from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal
-from infeed.pipelines.doctor import CHECKS, Check, Finding, Level, Purpose, examine, image_findings, root_findings
+from infeed.pipelines.doctor import Finding, Level, image_findings, machine_findings
 from infeed.pipelines.job.compiled import CompiledJob
 
 # The word carries the level; icon and color only support it.
@@ -27,19 +26,16 @@ _LOOKS = {Level.OK: ("✓", "green"), Level.WARNING: ("!", "bold yellow"), Level
 @click.option("--image", help="Image to compare with the local packages.  [default: the images of JOB]", metavar="NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
 def command(job: str | None, image: str | None, as_json: bool) -> None:
-    """Check that this machine can run, compile, build, and submit pipelines.
+    """Check the versions of the packages that pipelines need, and which extras are missing.
 
     If JOB, a compiled pipeline, is given, its images are compared with the packages that are installed here. The exit
     code is 1 if there is a problem, and 0 if there are only warnings.
     """
     console = Terminal(highlight=False)
-    read = CompiledJob.read(job) if job else None
-    images = (image,) if image else read.images if read else ()
-    compare = functools.partial(image_findings, beam_runner=read.beam_runner if read else "")
-    of_job: list[tuple[Purpose, Check]] = [("submit", functools.partial(root_findings, read))] if read else []
+    images = (image,) if image else CompiledJob.read(job).images if job else ()
     waiting = console.status("checking") if console.is_interactive and not as_json else contextlib.nullcontext()
     with waiting:
-        findings = examine([*CHECKS, *of_job, *(("image", functools.partial(compare, image)) for image in images)])
+        findings = [*machine_findings(), *(finding for image in images for finding in image_findings(image))]
     problems = {finding.purpose for finding in findings if finding.level is Level.PROBLEM}
     if as_json:
         console.out(json.dumps([{**vars(finding), "level": finding.level.value} for finding in findings], indent=1))
