@@ -160,7 +160,8 @@ setup(
     package_dir={"": "."},  # an editable install is then a path file, which static tools follow; a finder they do not
     package_data={
         "": ["py.typed", "*.pyi", "*.yaml", "*.html.j2", "*.md"],
-        "infeed.pipelines.image": ["Dockerfile", "*.txt", "*.sh"],
+        "infeed.pipelines.image": ["*.txt", "*.sh"],
+        "infeed.templates": ["Dockerfile"],
     },
     install_requires=CORE,
     extras_require={

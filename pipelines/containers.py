@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import shutil
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, get_args
 
 from infeed.components.base.errors import InfeedError
@@ -73,7 +71,6 @@ class Engine:
         *,
         arguments: Mapping[str, str],
         secrets: Mapping[str, str],
-        labels: Mapping[str, str],
         target: str,
     ) -> list[str]:
         """Return the command that builds an image from the folder of a Dockerfile, and prints the engine's log.
@@ -88,49 +85,7 @@ class Engine:
             verb += ["--layers", "--isolation=chroot"]
         given = [f"--build-arg={name}={value}" for name, value in arguments.items()]
         given += [f"--secret=id={name},src={file}" for name, file in secrets.items()]
-        given += [f"--label={name}={value}" for name, value in labels.items()]
         return [self.name, *verb, *given, f"--target={target}", f"--tag={tag}", context]
-
-    def digest(self, image: str) -> str:
-        """Return the registry digest, `sha256:...`, and pull the image if it is not local.
-
-        Empty if the digest is unknown: no registry answers, or the image is local and was never pushed.
-        """
-        if "@" in image:
-            return image.rpartition("@")[2]
-        found = self._known_digest(image)
-        if not found:
-            subprocess.run([self.name, "pull", image], capture_output=True)
-            found = self._known_digest(image)
-        return found
-
-    def _known_digest(self, image: str) -> str:
-        if self.name == "buildah":
-            command = ["buildah", "inspect", "--type=image", "--format={{.FromImageDigest}}", image]
-        else:
-            command = [self.name, "image", "inspect", '--format={{join .RepoDigests "\\n"}}', image]
-        found = subprocess.run(command, capture_output=True, text=True).stdout.split()
-        names = {_repository(name): digest for name, _, digest in (line.rpartition("@") for line in found)}
-        return names.get("" if self.name == "buildah" else _repository(image), "")
-
-    def push(self, tag: str, digest_file: Path) -> list[str]:
-        """Return the command that pushes, with the credentials of the engine's `login`.
-
-        podman and buildah write the digest, which depends on how they compress layers, to `digest_file`.
-        """
-        options = [] if self.name == "docker" else [f"--digestfile={digest_file}"]
-        return [self.name, "push", *options, tag]
-
-    def pushed_digest(self, tag: str, digest_file: Path) -> str:
-        """Return the digest of the pushed image, `sha256:...`, or an empty string if it is unknown."""
-        if self.name == "docker":
-            return self._known_digest(tag)
-        return digest_file.read_text("utf-8").strip() if digest_file.exists() else ""
-
-    def size(self, tag: str) -> str:
-        """Return the size that the engine prints, such as "3.21 GB", or an empty string if the image is not local."""
-        command = [self.name, "images", "--format", "{{.Size}}", tag]
-        return _last_line(subprocess.run(command, capture_output=True, text=True).stdout)
 
 
 def find_engine() -> Engine:
@@ -159,12 +114,6 @@ def problem(name: EngineName) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return _last_line(done.stderr) or f"exit status {done.returncode}" if done.returncode else ""
-
-
-def _repository(image: str) -> str:
-    """Return the short name without tag and digest: `debian` for `docker.io/library/debian:13`."""
-    name = re.sub(r"(:[^:/]+)?(@.*)?$", "", image, count=1)
-    return name.removeprefix("docker.io/").removeprefix("library/")
 
 
 def _last_line(text: str) -> str:

@@ -15,7 +15,7 @@ from infeed.pipelines.image.build import pip_secrets
 
 def command(engine: Engine, context: str, tag: str, scratch: Path) -> list[str]:
     """Return the command that builds the stage `suite`."""
-    return engine.build(context, tag, arguments={}, secrets=pip_secrets(scratch), labels={}, target="suite")
+    return engine.build(context, tag, arguments={}, secrets=pip_secrets(scratch), target="suite")
 
 
 if __name__ == "__main__":

@@ -13,14 +13,5 @@ compile() {
         --python-version 3.13 --python-platform x86_64-manylinux_2_40 "$@"
 }
 
-# The packages of a list with hashes, without them.
-pins() { sed -n 's/^\([^ #][^ ]*==[^ ]*\).*/\1/p' "$1"; }
-
 compile "$@" --generate-hashes --extra tfx setup.py --output-file pipelines/image/requirements.txt
-# CUDA's libraries, beyond what the other list holds.
-scratch=$(mktemp -d)
-trap 'rm -r "$scratch"' EXIT
-pins pipelines/image/requirements.txt >"$scratch/stack"
-echo 'tensorflow[and-cuda]' | compile - --constraint "$scratch/stack" | grep -vxFf "$scratch/stack" >"$scratch/cuda"
-compile --no-deps --generate-hashes "$scratch/cuda" >pipelines/image/requirements-gpu.txt
-grep -c == pipelines/image/requirements*.txt
+grep -c == pipelines/image/requirements.txt

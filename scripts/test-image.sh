@@ -72,7 +72,7 @@ apt_install() {
 
 # A store of our own for buildah: kept for the next run, and made anew when what is in its large layers has changed.
 open_store() {
-    key=$(cat pipelines/image/Dockerfile pipelines/image/requirements.txt | cksum | tr ' ' -)
+    key=$(cat templates/Dockerfile pipelines/image/requirements.txt | cksum | tr ' ' -)
     mkdir -p "$cache/$key"
     find "$cache" -mindepth 1 -maxdepth 1 -name '[0-9]*-[0-9]*' ! -name "$key" -exec rm -rf --one-file-system {} +
     for driver in overlay vfs; do # vfs copies each layer whole, and works everywhere

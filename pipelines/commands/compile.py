@@ -21,7 +21,6 @@ from infeed.pipelines.compile.runner import KubeflowRunner, load_pipeline, read_
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import InputPath, OutputFile
 from infeed.pipelines.console.terminal import quiet, show_facts
-from infeed.pipelines.image.build import last_built
 from infeed.pipelines.job.compiled import CompiledJob, Schema, Target, leaves
 from infeed.pipelines.job.disks import tight_disks
 from infeed.pipelines.job.project import archive_beside
@@ -110,12 +109,13 @@ def command(
     dropped = check_backend(config.deploy, version_of(kfp)) if kfp else ""
     given = Path(project).name if Path(project).is_file() else "config.yaml"
     options = CompileOptions(output, cast(Target, platform), cast(Schema, schema), str(read.folder), (given,))
-    by_digest, facts = _by_digest(image or config.deploy.image, read.name)
-    config = dataclasses.replace(config, deploy=dataclasses.replace(config.deploy, image=by_digest))
+    image = image or config.deploy.image
+    config = dataclasses.replace(config, deploy=dataclasses.replace(config.deploy, image=image))
     with quiet(Path(config.logs) / "compile.log") as console:
-        flags = beam_flags(config.deploy, options.target, by_digest, config.root) if by_digest else []
+        flags = beam_flags(config.deploy, options.target, image, config.root) if image else []
         beam = [("" if number else "beam", f"{option}  # {why}") for number, (option, why) in enumerate(flags)]
-        show_facts(console, [*config.notes, *facts, *beam])
+        tag = [("image", f"{image}: a tag, which may move before the cluster looks it up")] if _is_tag(image) else []
+        show_facts(console, [*config.notes, *tag, *beam])
         (compile_native if target == NATIVE else compile_config)(config, options)
         job = _show_written(console, output, target)
         if job.project_archive:
@@ -128,6 +128,10 @@ def command(
             )
         tight = tight_disks(job, lambda: data_bytes(config))
         _warn(console, filter(None, (local_places(config), tight, missing_package(config, read.folder), dropped)))
+
+
+def _is_tag(image: str | None) -> bool:
+    return image is not None and "@" not in image
 
 
 def _names_function(project: str) -> bool:
@@ -164,12 +168,3 @@ def _show_written(console: Console, output: str, target: str) -> CompiledJob:
 def _warn(console: Console, warnings: Iterable[str]) -> None:
     for warning in warnings:
         console.print(f"warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
-
-
-def _by_digest(image: str | None, project: str) -> tuple[str | None, list[tuple[str, str]]]:
-    """Return the image of the job, by digest if the digest is known, and the facts to print about the image."""
-    if image is None or "@" in image:
-        return image, []
-    if built := last_built(image, project):
-        return built.image, [("image", f"{built.image}, which infeed build pushed as {image}"), ("base", built.base)]
-    return image, [("image", f"{image}: a tag, which may move before the cluster looks it up; build with --push")]

@@ -1,6 +1,7 @@
-"""Build context of an image: the Dockerfile, the pinned stack, a wheel of this package, and the user's project.
+"""Build context of an image: its Dockerfile, the pinned stack, a wheel of this package, and the user's project.
 
-The wheel holds the installed files of this package, so that the image runs the same code as this machine.
+The Dockerfile is the project's, or that of the templates. The wheel holds the installed files of this package, so that
+the image runs the same code as this machine.
 """
 
 from __future__ import annotations
@@ -16,12 +17,9 @@ from collections.abc import Sequence
 from importlib import resources
 from importlib.metadata import PackagePath, distribution
 from pathlib import Path
-from typing import Literal
 
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.project.own_files import check_size, ignoring
-
-Accelerator = Literal["none", "gpu"]
 
 _BUILD_TOOLS = ("setuptools==", "wheel==")  # for packages without a wheel; pip would fetch unpinned versions
 _PIN = re.compile(r"^[\w.\[\],-]+==[^\s;]+", re.M)
@@ -42,20 +40,20 @@ def make_context(
     folder: Path,
     project: Path | None,
     *,
-    accelerator: Accelerator = "none",
     exclude: Sequence[str] = (),
     with_project: bool = True,
 ) -> None:
-    """Write the build context into the empty `folder`; the Dockerfile explains its layout.
+    """Write the build context into the empty `folder`; the Dockerfile of the templates explains its layout.
 
     `project` is None if all functions are in installed packages, as in templates. For the options see `ImageOptions`.
     Raises InfeedError if the project is too large for code.
     """
     files = resources.files("infeed.pipelines.image")
-    locks = ["requirements.txt"] + (["requirements-gpu.txt"] if accelerator == "gpu" else [])
-    for name in ("Dockerfile", "entrypoint.sh"):
-        (folder / name).write_text((files / name).read_text("utf-8"), "utf-8")
-    stack = "".join((files / lock).read_text("utf-8") for lock in locks)
+    own = project / "Dockerfile" if project else None
+    dockerfile = own if own and own.is_file() else resources.files("infeed.templates") / "Dockerfile"
+    stack = (files / "requirements.txt").read_text("utf-8")
+    (folder / "Dockerfile").write_text(dockerfile.read_text("utf-8"), "utf-8")
+    (folder / "entrypoint.sh").write_text((files / "entrypoint.sh").read_text("utf-8"), "utf-8")
     (folder / "requirements.txt").write_text(stack, "utf-8")
     entries = re.findall(r"^\S[^\n]*\n(?:[ ][^\n]*\n)*", stack, re.M)  # a line with the version, then lines with hashes
     tools = "".join(entry for entry in entries if entry.startswith(_BUILD_TOOLS))

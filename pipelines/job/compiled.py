@@ -32,7 +32,6 @@ STEP = ("python", "-m", "infeed.components.kubeflow.step")  # entry point that `
 WITHOUT_TFX = ("infeed",)  # command of the steps that `compile --target kfp` writes
 JOB = "--job"  # option of the entry point: the machines of a training job
 IN_PLACE = "--in-place"  # option of the entry point: artifacts keep their URIs
-_BEAM_RUNNERS = ("DataflowRunner", "FlinkRunner", "SparkRunner")  # those that `deploy.beam` names
 _DEEPEST = 200
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is ten times as fast
 _RUN_METADATA = ("labels", "serviceAccount", "network", "encryptionSpec")
@@ -94,13 +93,6 @@ class CompiledJob:
         wanted = (container.get("resources", {}).get("accelerator", {}) for container in self._containers)
         named = {each.get("resourceType") or each.get("type") for each in wanted}
         return frozenset(kind for kind in named if kind not in (None, disk.RESOURCE))
-
-    @property
-    def beam_runner(self) -> str:
-        """Beam runner of a cluster whose workers run the image of a step, such as `DataflowRunner`; empty if none."""
-        args = {str(arg) for container in self._containers for arg in container.get("args", ())}
-        shared = any(arg.startswith("--sdk_container_image=") for arg in args)
-        return next((name for name in _BEAM_RUNNERS if shared and f"--runner={name}" in args), "")
 
     @property
     def uses_launcher(self) -> bool:

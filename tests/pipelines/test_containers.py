@@ -76,22 +76,14 @@ def test_with_buildah_an_image_that_is_not_there_ends_as_with_docker(engines):
         ("buildah", ["buildah", "build", "--layers", "--isolation=chroot"]),
     ],
 )
-def test_a_build_is_given_arguments_secrets_and_labels(engine, begins):
-    arguments, secrets, labels = {"BASE": "debian"}, {"pip.conf": "/etc/pip.conf"}, {"a": "b c"}
-    command = Engine(engine).build(
-        "folder", "taxi:1", arguments=arguments, secrets=secrets, labels=labels, target="steps"
-    )
+def test_a_build_is_given_arguments_and_secrets(engine, begins):
+    arguments, secrets = {"BASE": "debian"}, {"pip.conf": "/etc/pip.conf"}
+    command = Engine(engine).build("folder", "taxi:1", arguments=arguments, secrets=secrets, target="steps")
     assert command == [
         *begins,
         "--build-arg=BASE=debian",
         "--secret=id=pip.conf,src=/etc/pip.conf",
-        "--label=a=b c",
         "--target=steps",
         "--tag=taxi:1",
         "folder",
     ]
-
-
-def test_the_size_is_what_the_engine_says(engines):
-    engines.add("docker", "echo 3.4GB")
-    assert Engine("docker").size("taxi:1") == "3.4GB"

@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from infeed.pipelines.cli import main
-from infeed.pipelines.image.build import BuiltImage, remember
 from infeed.pipelines.job.compiled import CompiledJob
 
 PROJECT = Path(__file__).parents[1] / "golden" / "project"
@@ -50,20 +49,6 @@ def test_options_of_the_command_line_become_the_defaults_of_the_parameters(tmp_p
         "batch_size": 8,
         "strategy": "mirrored",
     }
-
-
-@pytest.mark.tfx
-def test_the_job_names_the_image_that_was_built_last_by_its_digest(tmp_path: Path, monkeypatch: Any) -> None:
-    """The digest is one of the image that this very tag named when it was pushed; of other tags there is none."""
-    monkeypatch.chdir(tmp_path)
-    tag, by_digest = "registry.example/golden:1", f"registry.example/golden@sha256:{'7' * 64}"
-    remember(BuiltImage(tag, by_digest, f"debian@sha256:{'5' * 64}", "3.4GB", "docker", True, 1.0), "golden")
-    for image, named in ((tag, by_digest), ("registry.example/golden:2", "registry.example/golden:2")):
-        result = compile_(PROJECT, "--data", TABLE, "--root", tmp_path, "--image", image, "--output", "job.json")
-        assert result.exit_code == 0, result.output
-        assert CompiledJob.read("job.json").images == (named,)
-        text = Path("job.json").read_text()
-        assert (image in text) == (image == named)  # Beam's workers get the same image
 
 
 @pytest.mark.tfx

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from infeed import templates
 from infeed.components import InfeedError
 from infeed.pipelines.commands.new import create_project
 from infeed.pipelines.image import context as build_context
 from infeed.pipelines.image.context import beam_sdk, make_context
 
 IMAGE = Path(build_context.__file__).parent
+DOCKERFILE = Path(templates.__file__).parent / "Dockerfile"
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +55,7 @@ def test_the_image_of_beams_workers_fits_the_pinned_beam_and_python():
 
 
 def test_only_the_last_stage_has_anything_of_beams_workers():
-    steps, worker = (IMAGE / "Dockerfile").read_text().split("FROM steps AS worker\n")
+    steps, worker = DOCKERFILE.read_text().split("FROM steps AS worker\n")
     copied = [line for line in worker.splitlines() if line.startswith("COPY")]
     assert copied == [
         "COPY --from=beam /opt/apache/beam /opt/apache/beam",
@@ -92,13 +94,6 @@ def test_without_a_project_the_image_holds_the_package_alone(tmp_path):
     assert (folder / "project-requirements.txt").read_text() == ""
 
 
-def test_a_gpu_adds_the_libraries_of_cuda(tmp_path):
-    requirements = (context(tmp_path, None, accelerator="gpu") / "requirements.txt").read_text()
-    assert {"tensorflow==2.21.0", f"nvidia-cudnn-cu12=={pins('requirements-gpu.txt')['nvidia-cudnn-cu12']}"} <= {
-        line.removesuffix(" \\") for line in requirements.splitlines()
-    }
-
-
 @pytest.mark.parametrize(
     "name", [".env", ".git/config", "runs/taxi/metadata.sqlite", "env/pyvenv.cfg", "a/__pycache__/b.pyc"]
 )
@@ -122,21 +117,20 @@ def test_and_may_be_left_out(tmp_path, project):
     assert not (context(tmp_path, project, exclude=("*.csv",)) / "project" / "data.csv").exists()
 
 
-@pytest.mark.parametrize("file", ["requirements.txt", "requirements-gpu.txt"])
-def test_every_file_of_the_stack_is_known_by_its_hash(file):
-    entries = re.split(r"\n(?=\S)", (IMAGE / file).read_text())
-    assert len(entries) == len(pins(file))
+def test_every_file_of_the_stack_is_known_by_its_hash():
+    entries = re.split(r"\n(?=\S)", (IMAGE / "requirements.txt").read_text())
+    assert len(entries) == len(pins("requirements.txt"))
     assert all(re.fullmatch(r"\S+==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+\n?", entry) for entry in entries)
-    assert "--no-deps --require-hashes" in (IMAGE / "Dockerfile").read_text()
+    assert "--no-deps --require-hashes" in DOCKERFILE.read_text()
 
 
 def test_what_builds_packages_is_of_the_same_stack_and_what_limits_the_project_has_no_hashes(tmp_path):
-    folder = context(tmp_path, None, accelerator="gpu")
+    folder = context(tmp_path, None)
     tools = (folder / "build-requirements.txt").read_text()
     assert re.findall(r"^(\w+)==", tools, re.M) == ["setuptools", "wheel"]
     assert tools.count("--hash=") == 4
     limits = dict(line.split("==") for line in (folder / "constraints.txt").read_text().splitlines())
-    assert limits == pins("requirements.txt") | pins("requirements-gpu.txt")
+    assert limits == pins("requirements.txt")
 
 
 def test_every_requirement_of_the_package_is_pinned_to_a_version_that_it_allows():
@@ -145,7 +139,3 @@ def test_every_requirement_of_the_package_is_pinned_to_a_version_that_it_allows(
     for requirement in map(Requirement, metadata.requires("tfx-infeed")):
         if requirement.marker is None or any(map(requirement.marker.evaluate, of_image)):
             assert requirement.specifier.contains(pinned[requirement.name.lower()]), requirement
-
-
-def test_the_libraries_of_cuda_are_all_that_a_gpu_adds():
-    assert all(name.startswith("nvidia-") for name in pins("requirements-gpu.txt"))

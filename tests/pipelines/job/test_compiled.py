@@ -51,11 +51,6 @@ def test_json_says_how_a_run_is_labeled_and_who_runs_it() -> None:
     assert run_metadata["labels"]["team"] == "flora"
 
 
-def test_it_names_the_runner_whose_workers_need_more_of_an_image() -> None:
-    assert CompiledJob.read(GOLDEN / "vertex-2.1.json").beam_runner == "DataflowRunner"
-    assert CompiledJob.read(GOLDEN / "kubeflow.yaml").beam_runner == ""
-
-
 def test_a_bare_spec_in_json_will_do(tmp_path: Path) -> None:
     (tmp_path / "spec.json").write_text(json.dumps(SPEC))
     job = CompiledJob.read(tmp_path / "spec.json")
