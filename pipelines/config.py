@@ -79,7 +79,7 @@ class PipelineConfig:
       warm_start: start training from the weights of the latest blessed model, if there is one.
       max_wait_fraction: withhold InputReport's blessing if training waited for a larger share of its time.
       enable_cache: reuse the outputs of a node if its inputs and options are the same.
-      beam_pipeline_args: Beam options of local runs. Compiled pipelines take their runner from `deploy.beam`.
+      beam_pipeline_args: Beam options of local runs. Compiled pipelines take those of `deploy`.
       deploy: settings of the compiled pipeline; unused by local runs.
       notes: decisions made from the data, for people: (subject, text).
     """

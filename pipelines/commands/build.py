@@ -13,6 +13,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.exit_codes import Command, interruptible
 from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
+from infeed.pipelines.deploy.beam import cluster_runner
 from infeed.pipelines.image.build import BASE, ImageOptions, build_image
 from infeed.pipelines.project.config_file import TEMPLATES, read_project
 
@@ -52,7 +53,8 @@ def command(project: str, tag: str | None, as_json: bool, **given: Any) -> None:
         what = f"{name!r} names an image by its digest, which is known only once the image is built"
         raise InfeedError(what, do="name the new image by a tag: --tag registry.example/taxi:1")
     given["exclude"] = (*given["exclude"], *deploy.exclude)
-    options = ImageOptions(name, runner=deploy.beam.runner, with_project=deploy.project == "image", **given)
+    runner = cluster_runner(deploy.beam_pipeline_args)
+    options = ImageOptions(name, runner=runner, with_project=deploy.project == "image", **given)
     log = Path("runs", read.name, "logs", "build.log")
     shown = console.is_interactive and not as_json
     waiting = console.status(f"building {name}; log: {log}") if shown else contextlib.nullcontext()

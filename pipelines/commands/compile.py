@@ -15,7 +15,7 @@ from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.compile.backends import check_backend, version_of
 from infeed.pipelines.compile.compile import compile_config, data_bytes, local_places, missing_package
-from infeed.pipelines.compile.kubeflow import CompileOptions, beam_flags
+from infeed.pipelines.compile.kubeflow import CompileOptions, beam_options
 from infeed.pipelines.compile.native import compile_native
 from infeed.pipelines.compile.runner import KubeflowRunner, load_pipeline, read_deploy
 from infeed.pipelines.console.exit_codes import Command
@@ -112,8 +112,8 @@ def command(
     image = image or config.deploy.image
     config = dataclasses.replace(config, deploy=dataclasses.replace(config.deploy, image=image))
     with quiet(Path(config.logs) / "compile.log") as console:
-        flags = beam_flags(config.deploy, options.target, image, config.root) if image else []
-        beam = [("" if number else "beam", f"{option}  # {why}") for number, (option, why) in enumerate(flags)]
+        added = beam_options(config.deploy, image, config.root) if image else []
+        beam = [("" if number else "beam", option) for number, option in enumerate(added)]
         tag = [("image", f"{image}: a tag, which may move before the cluster looks it up")] if _is_tag(image) else []
         show_facts(console, [*config.notes, *tag, *beam])
         (compile_native if target == NATIVE else compile_config)(config, options)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.engine.beam_runner import BEAM_RUNNERS, Named
+from infeed.components.engine.beam_runner import BEAM_RUNNERS
 from infeed.components.feed.options import share_of_batch
 from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.deploy.beam import check_places
+from infeed.pipelines.deploy.beam import OPTION, check_places, cluster_runner
 from infeed.pipelines.deploy.options import DEFAULT, KUBERNETES_ONLY, TRAINER, Deploy, Resources
 from infeed.pipelines.job.compiled import Schema, Target
 
@@ -35,7 +35,7 @@ def check_config(
     deploy = dataclasses.replace(config.deploy, root=config.deploy.root or config.root)
     check_target(deploy, target, schema)
     check_stores(deploy.root or "", deploy.data or config.data, target)
-    check_runner(deploy, deploy.data or config.data, target, config.beam_pipeline_args)
+    check_runner(deploy, deploy.data or config.data, config.beam_pipeline_args)
     check_strategy(config.train, training_machines(deploy, target))
     if folder:
         check_function_paths(config.user_functions, folder)
@@ -82,20 +82,19 @@ def check_stores(root: str, data: str, target: Target) -> None:
             raise InfeedError(f"the steps cannot open {scheme} on {target}", where=setting, do=do)
 
 
-def check_runner(deploy: Deploy, data: str, target: Target, local_options: Sequence[str] = ()) -> None:
-    """Raise InfeedError if Beam's runner lacks a setting, or its workers cannot use the places of the pipeline.
+def check_runner(deploy: Deploy, data: str, local_options: Sequence[str] = ()) -> None:
+    """Raise InfeedError if the workers of Beam's runner cannot use the places of the pipeline.
 
-    A compiled pipeline without `deploy.beam` takes over the Beam options of local runs.
+    A compiled pipeline without a runner in `deploy` takes over the Beam options of local runs.
     """
-    given, root = Named.of(local_options).short_name, deploy.root or ""
-    if deploy.beam.runner:
-        check_places(BEAM_RUNNERS[deploy.beam.runner], root, data)
-        deploy.beam.flags(image=deploy.image or "", root=root, vertex=deploy.on(target))  # raises what it lacks
-    elif name := next((name for name in ("dataflow", "flink", "spark") if BEAM_RUNNERS[name] == given), None):
+    given, root = cluster_runner(local_options), deploy.root or ""
+    if runner := cluster_runner(deploy.beam_pipeline_args):
+        check_places(runner, root, data)
+    elif given in (BEAM_RUNNERS[name] for name in ("dataflow", "flink", "spark")):
         what = f"beam_pipeline_args names {given}, but holds the options of local runs"
-        do = f"set the runner of the compiled pipeline in deploy.beam.{name}"
+        do = f"write the options of the compiled pipeline into {OPTION}"
         raise InfeedError(what, where="beam_pipeline_args", do=do)
-    elif Named.of(local_options).is_cluster:
+    elif given:
         check_places(given, root, data)
 
 

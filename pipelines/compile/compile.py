@@ -12,6 +12,7 @@ from infeed.components.kubeflow import disk
 from infeed.pipelines.compile.checks import check_accelerators, check_config, vertex_accelerators
 from infeed.pipelines.compile.kubeflow import CompileOptions, compile_kubeflow, runtime_parameters
 from infeed.pipelines.config import PipelineConfig, resumable
+from infeed.pipelines.deploy.beam import cluster_runner
 
 
 def compile_config(config: PipelineConfig, options: CompileOptions) -> str:
@@ -70,7 +71,8 @@ def on_cluster(config: PipelineConfig) -> PipelineConfig:
     root = config.deploy.root or config.root
     there = resumable(dataclasses.replace(config, name=cluster_name(config.name), root=root))
     assert config.deploy.image, "check_target requires an image"
-    options = () if config.deploy.beam.runner else container_options(config.beam_pipeline_args, config.deploy.image)
+    is_named = cluster_runner(config.deploy.beam_pipeline_args)
+    options = () if is_named else container_options(config.beam_pipeline_args, config.deploy.image)
     return dataclasses.replace(there, beam_pipeline_args=options)
 
 

@@ -20,7 +20,6 @@ from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.spans import has_spans, split_path
-from infeed.components.engine.beam_runner import BEAM_RUNNERS
 from infeed.components.kubeflow import compiled_with, direct, disk
 from infeed.components.kubeflow.ui import outputs_of
 from infeed.components.trainer.options import OVERRIDES
@@ -29,7 +28,7 @@ from infeed.pipelines.compile.arguments import shorten
 from infeed.pipelines.compile.platform_spec import platform_spec
 from infeed.pipelines.compile.pod_template import pod_template
 from infeed.pipelines.config import PipelineConfig, folder_of, split_data
-from infeed.pipelines.deploy.beam import Flag, check_places
+from infeed.pipelines.deploy.beam import check_places, cluster_runner, with_image
 from infeed.pipelines.deploy.options import BASE_MODEL, DEFAULT, TRAINER, Deploy, Resources
 from infeed.pipelines.deploy.pod import quantity
 from infeed.pipelines.deploy.vertex import pipeline_job
@@ -85,11 +84,11 @@ def compile_kubeflow(
         keys and labels.
     """
     deploy = deploy or Deploy()
-    flags = beam_flags(deploy, options.target, image, pipeline.pipeline_info.pipeline_root)
+    added = beam_options(deploy, image, pipeline.pipeline_info.pipeline_root)
     data_nodes = list(_data_nodes(pipeline))
     for data_node in data_nodes:
         of_node = data_node.executor_spec.beam_pipeline_args
-        data_node.executor_spec.beam_pipeline_args = [option for option, _ in flags] + of_node
+        data_node.executor_spec.beam_pipeline_args = [*added, *of_node]
     job = _compile(pipeline, image, options, parameters or {})
     own: list[str] = []  # names of the steps whose parameters name functions of the project
     if folder := options.folder:
@@ -140,15 +139,14 @@ def write_job(job: dict[str, Any], root: str, deploy: Deploy, options: CompileOp
     return options.output
 
 
-def beam_flags(deploy: Deploy, target: Target, image: str, root: str) -> list[Flag]:
-    """Return the Beam options that `deploy.beam` adds to the nodes that pass over data, with explanations.
+def beam_options(deploy: Deploy, image: str, root: str) -> list[str]:
+    """Return the Beam options that `deploy` adds to the nodes that pass over data.
 
-    Raises InfeedError if a setting of the runner is missing, or its workers cannot use the root.
+    Raises InfeedError if the workers of their runner cannot use the root.
     """
-    root = deploy.root or root
-    if deploy.beam.runner:
-        check_places(BEAM_RUNNERS[deploy.beam.runner], root)
-    return deploy.beam.flags(image=image, root=root, vertex=deploy.on(target))
+    if runner := cluster_runner(deploy.beam_pipeline_args):
+        check_places(runner, deploy.root or root)
+    return with_image(deploy.beam_pipeline_args, image)
 
 
 def _data_nodes(pipeline: Pipeline) -> Iterator[Any]:

@@ -13,7 +13,6 @@ from typing import Any
 
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
-from infeed.components.engine.beam_runner import Named
 from infeed.components.kubeflow.packed import pack
 from infeed.components.kubeflow.ui import PICTURES, of_evaluation, specs_of
 from infeed.components.trainer.options import OVERRIDES, TrainOptions
@@ -22,6 +21,7 @@ from infeed.pipelines.compile.compile import on_cluster
 from infeed.pipelines.compile.input_states import SUFFIX, VERSION, VERSIONS
 from infeed.pipelines.compile.kubeflow import CompileOptions, parameter_defaults, relative_function_paths, write_job
 from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig, split_data
+from infeed.pipelines.deploy.beam import cluster_runner
 from infeed.pipelines.deploy.options import TRAINER
 from infeed.pipelines.job.compiled import WITHOUT_TFX
 from infeed.pipelines.job.disks import DATA
@@ -93,8 +93,8 @@ def compile_native(config: PipelineConfig, options: CompileOptions) -> str:
 def _check_needs_no_tfx(config: PipelineConfig) -> None:
     deploy = config.deploy
     refused = {
-        "deploy.beam": (
-            deploy.beam.runner or Named.of(config.beam_pipeline_args).is_cluster,
+        "deploy.beam_pipeline_args": (
+            cluster_runner(deploy.beam_pipeline_args) or cluster_runner(config.beam_pipeline_args),
             "run no Beam on a cluster",
         ),
         "deploy.project": (deploy.project == "archive", "fetch no archive of the project"),

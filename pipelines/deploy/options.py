@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from infeed.components.base.checks import as_tuples, at_least, check_fields, require
+from infeed.components.base.checks import about, as_tuples, at_least, check_fields, require
 from infeed.components.base.errors import InfeedError, OptionError
 from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.kubeflow.training_job import TrainingJob
-from infeed.pipelines.deploy.beam import Beam
+from infeed.pipelines.deploy.beam import check_options
 from infeed.pipelines.deploy.kubernetes_names import (
     check_distinct_variables,
     check_keys,
@@ -207,7 +207,8 @@ class Deploy:
       exclude: names or patterns of project files that do not go to the cluster.
       training: machines of a training job on Kubeflow, with the resources of the Trainer. None trains in the step.
       vertex: options of Vertex AI.
-      beam: runner of the nodes that pass over data. By default, each step works in its own container.
+      beam_pipeline_args: Beam's options of the nodes that pass over data, as Beam writes them. By default, each step
+        works in its own container.
       reading: how steps on Kubeflow read Examples. local: Kubeflow's launcher downloads them to the pod's disk. direct:
         the steps of this package read them from the store, and only TFX's own steps download them. On Vertex AI, steps
         always read from the store.
@@ -223,12 +224,16 @@ class Deploy:
     exclude: tuple[str, ...] = ()
     training: TrainingJob | None = None
     vertex: VertexOptions | None = None
-    beam: Beam = field(default_factory=Beam)
+    beam_pipeline_args: tuple[str, ...] = ()
     reading: Reading = "local"
 
     def __post_init__(self) -> None:
-        as_tuples(self, "exclude")
+        as_tuples(self, "exclude", "beam_pipeline_args")
         check_fields(self)
+        wrong = [one for one in self.beam_pipeline_args if not one.startswith("--")]
+        require(not wrong, self, "beam_pipeline_args", "use --NAME=VALUE")
+        with about(self, "beam_pipeline_args"):
+            check_options(self.beam_pipeline_args)
 
     def on(self, target: str) -> VertexOptions | None:
         """Return the options of Vertex AI if `target` is Vertex AI."""

@@ -19,6 +19,7 @@ from typing import IO
 
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.containers import Engine, find_engine
+from infeed.pipelines.deploy.beam import DATAFLOW
 from infeed.pipelines.image.context import beam_sdk, make_context
 
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
@@ -26,7 +27,7 @@ _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 BASE = "docker.io/library/debian:trixie-slim"
 
 # Dataflow mounts folders that only root may write: https://github.com/pangeo-data/pangeo-docker-images/pull/360.
-_WORKER_USERS = {"dataflow": "0"}
+_WORKER_USERS = {DATAFLOW: "0"}
 _CERTIFICATES_IN_BUILD = "/run/secrets/ca.crt"  # mounted by the Dockerfile
 _KEPT = ("index-url", "extra-index-url", "proxy", "trusted-host", "timeout", "retries", "cert")
 _SECTIONS = ("global", "install", ":env:")  # a later section overrides an earlier one, as in pip
@@ -41,7 +42,7 @@ class ImageOptions:
     exclude: tuple[str, ...] = ()  # patterns of project files to exclude
     push: bool = False  # whether to push the image to the registry in its name
     with_project: bool = True  # whether the image holds the project's files
-    runner: str = ""  # runner of `deploy.beam` whose workers run the image; empty for none
+    runner: str = ""  # runner of a cluster whose workers run the image; empty for none
 
 
 def build_image(project: Path | None, options: ImageOptions, log: Path) -> Engine:
@@ -73,7 +74,14 @@ def build_image(project: Path | None, options: ImageOptions, log: Path) -> Engin
 
 def _run(command: Sequence[str], output: IO[str], failure: str, do: str) -> None:
     """Run an engine's command. Raises InfeedError with the engine's last error."""
-    if subprocess.run(command, stdout=output, stderr=subprocess.STDOUT).returncode:
+    process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        status = process.wait()
+    except BaseException:  # Ctrl-C as well
+        process.terminate()
+        process.wait()  # the engine reads a folder that the caller is about to remove
+        raise
+    if status:
         spoken = [line for line in Path(output.name).read_text("utf-8", "replace").splitlines() if line.strip()]
         words = ([line for line in spoken if _ERROR.search(line)] or spoken or ["no message"])[-1]
         raise InfeedError(f"{failure}: {words.strip()}", where=output.name, do=do)

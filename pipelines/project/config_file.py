@@ -68,7 +68,7 @@ class Settings:
         one.
       max_wait_fraction: withhold the blessing of InputReport if training waited for a larger share of its time.
       beam_pipeline_args: Beam options of local runs; `--runner=NAME` replaces the local runner. A compiled pipeline
-        takes its runner from `deploy.beam`.
+        takes those of `deploy`.
       deploy: settings for Kubeflow, Vertex AI and Beam on a cluster.
     """
 

@@ -162,6 +162,6 @@ def check_tasks(tasks: tuple[Task, ...], target: Target) -> None:
         words = in_one_process([*container.get("command", ()), *container.get("args", ())])
         for sign, service in _SERVICES.items():
             if any(word.startswith(sign) for word in words):
-                do = "compile without the service, for example without deploy.vertex.endpoint and deploy.beam.dataflow"
+                do = "compile without the service, for example without deploy.vertex.endpoint and DataflowRunner"
                 what = f"{task.node} would start work on {service}, which a rehearsal does not support"
                 raise InfeedError(what, do=do)

@@ -50,7 +50,6 @@ from infeed.components.transform.kinds.similarity import Similarity
 from infeed.components.transform.kinds.text import BagOfWords, Subwords
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 from infeed.pipelines.config import Blessing
-from infeed.pipelines.deploy.beam import Beam, Dataflow, Flink, Spark
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
 from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
@@ -73,7 +72,6 @@ SMALLEST = [
     *(MlflowOptions(), PrometheusOptions(9400)),
     *(Blessing("mse", 0.5), Deploy(), Resources(), Toleration()),
     *(EphemeralVolume("/c", "1Gi"), KeySource("s", {"key": "KEY"}), NodeAffinity("zone", "Exists"), Volume("c", "/m")),
-    *(Beam(), Dataflow(), Flink("h:1"), Spark("h:1")),
     *(Endpoint("e", "m", "i"), Training("m"), TrainingJob(2), VertexOptions("p", "r")),
 ]
 FEATURES = [

@@ -49,19 +49,27 @@ def test_it_says_what_was_built_and_what_comes_next(engines, project):
 
 
 def test_the_dockerfile_of_the_project_comes_before_that_of_the_templates(engines, project):
-    engines.add("docker", '[ "$1" != build ] || { for last; do :; done; head -n 1 "$last"/Dockerfile; }')
+    engines.add(
+        "docker", '[ "$1" != build ] || { for last; do :; done; read -r first <"$last"/Dockerfile; echo "$first"; }'
+    )
     assert _log(project).startswith("# The image in which every step")
     (project / "Dockerfile").write_text("FROM mine AS steps\n")
     assert _log(project) == "FROM mine AS steps\n"
 
 
-@pytest.mark.parametrize(("beam", "user"), [("dataflow: {}", "0"), ("flink: {job_endpoint: 'jobs:8099'}", "1000")])
+@pytest.mark.parametrize(
+    ("beam", "user"),
+    [
+        ("--runner=DataflowRunner, --project=p, --region=r, '--temp_location=gs://b/tmp'", "0"),
+        ("--runner=FlinkRunner, '--job_endpoint=jobs:8099'", "1000"),
+    ],
+)
 def test_a_runner_in_the_config_makes_an_image_of_workers_too(engines, project, beam, user):
     engines.add("docker")
     (steps,) = (call for call in _built(engines, project) if "--target=steps" in call)
     assert not any("BEAM_SDK" in word for word in steps)
     with (project / "config.yaml").open("a") as config:
-        config.write(f"deploy: {{beam: {{{beam}}}}}\n")
+        config.write(f"deploy: {{beam_pipeline_args: [{beam}]}}\n")
     (worker,) = (call for call in _built(engines, project) if "--target=worker" in call)
     assert {f"--build-arg=BEAM_SDK={beam_sdk()}", f"--build-arg=WORKER_USER={user}"} <= set(worker)
 

@@ -19,7 +19,6 @@ from infeed.pipelines.compile.checks import (
     training_machines,
     vertex_accelerators,
 )
-from infeed.pipelines.deploy.beam import Beam, Dataflow, Flink
 from infeed.pipelines.deploy.options import KUBERNETES_ONLY, Deploy, Resources
 from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
 from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
@@ -114,29 +113,26 @@ def test_kubeflow_opens_every_store_of_its_launcher(scheme: str) -> None:
     check_stores("/home/me/taxi", "data.csv", "kubeflow")
 
 
-FLINK = Beam(flink=Flink("jobs:8099"))
+FLINK = ("--runner=FlinkRunner", "--job_endpoint=jobs:8099")
 
 
 @pytest.mark.parametrize(
     ("deploy", "options", "where", "value"),
     [
-        (Deploy(root="s3://b/taxi", beam=FLINK), [], "deploy.root", "FlinkRunner"),
+        (Deploy(root="s3://b/taxi", beam_pipeline_args=FLINK), [], "deploy.root", "FlinkRunner"),
         (Deploy(root="s3://b/taxi"), ["--runner=a.DaskRunner"], "deploy.root", "DaskRunner"),
-        (Deploy(root="gs://b/taxi", beam=Beam(Dataflow())), [], "deploy.beam.dataflow.project", "project"),
         (Deploy(root="gs://b/taxi"), ["--runner=FlinkRunner"], "beam_pipeline_args", "FlinkRunner"),
     ],
 )
 def test_a_runner_that_cannot_work_is_refused(deploy: Deploy, options: list[str], where: str, value: str) -> None:
     with pytest.raises(InfeedError, match=value) as error:
-        check_runner(deploy, "gs://b/data", "kubeflow", options)
+        check_runner(deploy, "gs://b/data", options)
     assert error.value.where == where
 
 
 def test_options_of_local_runs_do_not_matter_beside_a_runner_for_the_cluster() -> None:
-    check_runner(Deploy(root="gs://b/taxi", beam=FLINK), "s3://b/data", "kubeflow", ["--runner=SparkRunner"])
-    check_runner(Deploy(root="s3://b/taxi"), "s3://b/data", "kubeflow", ["--direct_num_workers=2"])
-    on_vertex = VertexOptions("flowers", "europe-west4")
-    check_runner(Deploy(root="gs://b/taxi", vertex=on_vertex, beam=Beam(Dataflow())), "gs://b/data", "vertex")
+    check_runner(Deploy(root="gs://b/taxi", beam_pipeline_args=FLINK), "s3://b/data", ["--runner=SparkRunner"])
+    check_runner(Deploy(root="s3://b/taxi"), "s3://b/data", ["--direct_num_workers=2"])
 
 
 def test_a_step_with_an_accelerator_has_no_limit_of_its_disk_on_kubeflow() -> None:

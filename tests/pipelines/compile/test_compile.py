@@ -30,7 +30,6 @@ from infeed.pipelines.compile.checks import check_config
 from infeed.pipelines.compile.compile import cluster_name, compile_config, local_places, missing_package
 from infeed.pipelines.compile.kubeflow import CompileOptions
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.deploy.beam import Beam, Dataflow
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.pod import Toleration
 from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
@@ -66,15 +65,24 @@ VERTEX = VertexOptions(
     training=Training("a2-highgpu-8g", "NVIDIA_TESLA_A100", 8, replicas=4),
     endpoint=Endpoint("flowers", "n1-standard-2", "europe-docker.pkg.dev/vertex-ai/prediction/tf2-cpu.2-15:latest"),
 )
-DATAFLOW = Beam(Dataflow(machine="n1-standard-4", max_workers=20))
+DATAFLOW = (
+    "--runner=DataflowRunner",
+    "--project=flowers",
+    "--region=europe-west4",
+    "--temp_location=gs://bucket/golden/tmp",
+    "--service_account_email=trainer@flowers.iam.gserviceaccount.com",
+    "--worker_machine_type=n1-standard-4",
+    "--max_num_workers=20",
+    "--labels=team=flora",
+)
 
 
 def config(
-    tmp_path: Path, resources: dict[str, Resources], vertex: VertexOptions | None = None, beam: Beam | None = None
+    tmp_path: Path, resources: dict[str, Resources], vertex: VertexOptions | None = None, beam: tuple[str, ...] = ()
 ) -> PipelineConfig:
     given = Overrides(data=str(PROJECT / "flowers.csv"), root=str(tmp_path / "here"))
     resolved = resolve(read_project(str(PROJECT)), given)
-    deploy = dataclasses.replace(resolved.deploy, resources=resources, vertex=vertex, beam=beam or Beam())
+    deploy = dataclasses.replace(resolved.deploy, resources=resources, vertex=vertex, beam_pipeline_args=beam)
     return dataclasses.replace(resolved, deploy=deploy)
 
 
@@ -82,7 +90,7 @@ def compiled(tmp_path: Path, name: str) -> Path:
     """One of the golden files, as it is compiled now."""
     target, schema = ("kubeflow", "2.1") if name == "kubeflow.yaml" else ("vertex", name[-8:-5])
     of_kubeflow = target == "kubeflow"
-    settings = config(tmp_path, KUBEFLOW if of_kubeflow else RESOURCES, VERTEX, None if of_kubeflow else DATAFLOW)
+    settings = config(tmp_path, KUBEFLOW if of_kubeflow else RESOURCES, VERTEX, () if of_kubeflow else DATAFLOW)
     output = str(tmp_path / name)
     compile_config(settings, CompileOptions(output, target, schema, str(PROJECT)))  # type: ignore[arg-type]
     return Path(output)

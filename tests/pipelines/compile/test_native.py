@@ -19,7 +19,6 @@ from infeed.pipelines.compile.compile import data_bytes
 from infeed.pipelines.compile.kubeflow import CompileOptions
 from infeed.pipelines.compile.native import compile_native
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.deploy.beam import Beam, Flink
 from infeed.pipelines.deploy.options import Resources
 from infeed.pipelines.job.compiled import CompiledJob, leaves
 from infeed.pipelines.job.disks import input_bytes, tight_disks
@@ -171,7 +170,7 @@ def test_a_disk_smaller_than_the_data_is_a_warning(config: PipelineConfig, tmp_p
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("beam", Beam(flink=Flink("jobs:8099"))),
+        ("beam_pipeline_args", ("--runner=FlinkRunner", "--job_endpoint=jobs:8099")),
         ("project", "archive"),
         ("reading", "direct"),
         ("training", TrainingJob(2)),

@@ -7,7 +7,6 @@ import yaml
 
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
-from infeed.pipelines.deploy.beam import Beam, Dataflow
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.pod import Toleration, quantity
 from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
@@ -36,9 +35,7 @@ def test_everything_can_be_said_in_yaml() -> None:
           region: europe-west4
           training: {machine: n1-standard-8, replicas: 4}
           endpoint: {name: taxi, machine: n1-standard-2, image: serving:1}
-        beam:
-          dataflow: {max_workers: 10}
-          options: [--experiments=use_runner_v2]
+        beam_pipeline_args: [--experiments=use_runner_v2]
     """)
     assert read == Deploy(
         image="registry.example/taxi:1",
@@ -61,7 +58,7 @@ def test_everything_can_be_said_in_yaml() -> None:
             training=Training("n1-standard-8", replicas=4),
             endpoint=Endpoint("taxi", "n1-standard-2", "serving:1"),
         ),
-        beam=Beam(dataflow=Dataflow(max_workers=10), options=("--experiments=use_runner_v2",)),
+        beam_pipeline_args=("--experiments=use_runner_v2",),
     )
 
 
