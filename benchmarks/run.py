@@ -38,7 +38,6 @@ BENCHMARKS = (
     Benchmark("ingest csv", "ingest.py", ("--format=csv",), ("--rows=10000",)),
     Benchmark("ingest parquet", "ingest.py", ("--format=parquet",), ("--rows=10000",)),
     Benchmark("ingest sql", "ingest.py", ("--format=sql",), ("--rows=20000",)),
-    Benchmark("sources", "sources.py", (), ("--rows=20000", "--turns=1")),
     Benchmark("ingest png", "ingest.py", ("--format=png",), ("--rows=2000",)),
     Benchmark("ingest jpeg", "ingest.py", ("--format=jpeg",), ("--rows=2000",)),
     Benchmark("ingest memory", "ingest_memory.py", (), ("--megabytes=50",)),

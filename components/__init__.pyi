@@ -20,11 +20,9 @@ from .example_gen.component import FileExampleGen as FileExampleGen
 from .example_gen.component import ImageExampleGen as ImageExampleGen
 from .example_gen.component import ImportExampleGen as ImportExampleGen
 from .example_gen.component import JsonlExampleGen as JsonlExampleGen
-from .example_gen.component import NumpyExampleGen as NumpyExampleGen
 from .example_gen.component import ParquetExampleGen as ParquetExampleGen
 from .example_gen.component import TextExampleGen as TextExampleGen
 from .example_gen.component import TFRecordExampleGen as TFRecordExampleGen
-from .example_gen.component import WebDatasetExampleGen as WebDatasetExampleGen
 from .example_gen.databases import BigQueryExampleGen as BigQueryExampleGen
 from .example_gen.databases import SqlExampleGen as SqlExampleGen
 from .example_gen.executor import FileExecutor as FileExecutor
@@ -34,7 +32,6 @@ from .example_gen.sources.csv.rows import CsvOptions as CsvOptions
 from .example_gen.sources.folders import TextOptions as TextOptions
 from .example_gen.sources.images.codec import ImageOptions as ImageOptions
 from .example_gen.sources.jsonl import JsonlOptions as JsonlOptions
-from .example_gen.sources.numpy_arrays import NumpyOptions as NumpyOptions
 from .example_gen.sources.parquet import ParquetOptions as ParquetOptions
 from .feed.augment_batch import augment_batch as augment_batch
 from .feed.inputs import Input as Input

@@ -11,7 +11,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from infeed.components.base.checks import about, require
 from infeed.components.dataset import files
@@ -26,12 +26,11 @@ from infeed.components.transform.feature import Feature
 from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.surveys import Survey
 
-# Of the formats of `infeed ingest --format`, those of files that have columns.
-Source = Literal[
-    "csv", "jsonl", "parquet", "delta", "iceberg", "arrow", "numpy", "hdf5", "avro", "tfrecord", "webdataset", "images"
-]
-
-EXAMPLE_GENS: Mapping[Source, str] = {kind: FORMATS[kind].component for kind in get_args(Source)}
+EXAMPLE_GENS: Mapping[str, str] = {kind: one.component for kind, one in FORMATS.items() if one.in_projects}
+if TYPE_CHECKING:
+    Source: TypeAlias = str
+else:
+    Source = Literal[tuple(EXAMPLE_GENS)]
 TRAIN, EVAL, TEST = SPLITS = ("train", "eval", "test")
 Metric = Literal["accuracy", "auc", "recall", "precision", "f1", "mse"]
 

@@ -29,9 +29,6 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 _EXTRAS = {
     "'tfx-infeed[tf]'": {"keras": "Keras", "tensorflow": "TensorFlow"},
     "'tfx-infeed[kubeflow]'": {"kubernetes": "Kubernetes' client"},
-    "'tfx-infeed[delta]'": {"deltalake": "delta-rs"},
-    "'tfx-infeed[hdf5]'": {"h5py": "h5py"},
-    "'tfx-infeed[iceberg]'": {"pyiceberg": "PyIceberg"},
     "'tfx-infeed[mlflow]'": {"mlflow": "MLflow's client"},
     "'tfx-infeed[prometheus]'": {"prometheus_client": "Prometheus' client"},
     "'tfx-infeed[sql]'": {"sqlalchemy": "SQLAlchemy"},

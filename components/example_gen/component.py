@@ -17,7 +17,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
 from infeed.components.example_gen.executor import Executor, TFRecordExecutor, check_arguments, pack
-from infeed.components.example_gen.formats import FORMATS, TABLES, default_pattern, options_of
+from infeed.components.example_gen.formats import FORMATS, default_pattern, options_of
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.arrow import ArrowOptions
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
@@ -25,7 +25,6 @@ from infeed.components.example_gen.sources.folders import TextOptions
 from infeed.components.example_gen.sources.images.codec import ImageOptions
 from infeed.components.example_gen.sources.images.reader import fingerprint_of_named
 from infeed.components.example_gen.sources.jsonl import JsonlOptions
-from infeed.components.example_gen.sources.numpy_arrays import NumpyOptions
 from infeed.components.example_gen.sources.parquet import ParquetOptions
 
 Options = TypeVar("Options")
@@ -86,8 +85,7 @@ class FileExampleGen(component.FileBasedExampleGen, Generic[Options]):
             source = source or defaults
         if not input_config and format in FORMATS and FORMATS[format].folders:
             # Assume class folders if the folder does not exist yet or is a RuntimeParameter.
-            is_known = _is_here(input_base) or format in TABLES
-            pattern = default_pattern(format, input_base or "") if is_known else folders.CLASS_FOLDERS
+            pattern = default_pattern(format, input_base) if _is_here(input_base) else folders.CLASS_FOLDERS
             input_config = utils.make_default_input_config(pattern)
         fingerprint = fingerprint or self._fingerprint_of_others(input_base, input_config)
         if options and options.filter and is_function(options.filter):  # TFX's cache key does not cover its source code
@@ -263,26 +261,6 @@ class TFRecordExampleGen(FileExampleGen[None]):
         options: IngestOptions | None = None,
     ) -> None:
         super().__init__(input_base, input_config, output_config, None, range_config, payload_format, options=options)
-
-
-class NumpyExampleGen(_FormatExampleGen[NumpyOptions]):
-    """Convert NumPy's .npz and .npy files to sharded tf.Examples: the first axis is the rows, each array a feature.
-
-    Args:
-      numpy: options of the NumPy reader.
-    """
-
-    FORMAT = "numpy"
-
-
-class WebDatasetExampleGen(_FormatExampleGen[None]):
-    """Convert WebDataset's tar files to sharded tf.Examples, one for each sample.
-
-    The part of a file name after its first dot names the feature: `jpg` holds bytes, `cls` an integer, `txt` text, and
-    `json` a feature for each field. `__key__` holds the common part of the names.
-    """
-
-    FORMAT = "webdataset"
 
 
 class ImportExampleGen(TFRecordExampleGen):

@@ -14,7 +14,7 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import OpenedSource, Patterns, is_companion
-from infeed.components.example_gen.sources.file_kinds import kind_of
+from infeed.components.example_gen.sources.file_kinds import BY_LIBRARY, check_no_table, kind_of
 from infeed.components.example_gen.sources.record_values import with_values
 
 _SOURCES = "infeed.components.example_gen.sources"
@@ -33,6 +33,7 @@ NOT_READ = {  # suffixes of known formats that are not supported, with the remed
     "line for each object, for example with jq -c '.[]'",
     **dict.fromkeys((".xlsx", ".xls", ".ods", ".orc", ".pkl"), _TO_PARQUET),
     **dict.fromkeys((".mat", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata"), _TO_PARQUET),
+    **dict.fromkeys((".h5", ".hdf5", ".npy", ".npz", ".tar"), BY_LIBRARY),
     **dict.fromkeys((".zip", ".tar.gz", ".tgz", ".bz2", ".xz", ".7z", ".rar"), _UNPACK),
     **dict.fromkeys(PICTURES, "convert the images to PNG or JPEG"),
 }
@@ -51,8 +52,8 @@ class Format:
     suffixes: tuple[str, ...] = ()  # file name suffixes that identify the format
     folders: str = ""  # module whose `default_pattern` finds the files in a folder that may have class folders
     is_query: bool = False  # whether the source is a query or a table rather than a path
+    in_projects: bool = True  # whether `infeed run` learns from its columns
     sampled: str = ""  # like `open`, but infers types from a sample that the tasks verify. Empty if the format has none
-    package: str = ""  # package that reads it, if neither the core nor TensorFlow brings it
 
 
 FORMATS = {
@@ -61,11 +62,7 @@ FORMATS = {
         "jsonl", "open_jsonl", "JsonlOptions", "JsonlExampleGen", suffixes=_JSONL, sampled="open_sampled_jsonl"
     ),
     "parquet": Format("parquet", "open_parquet", "ParquetOptions", "ParquetExampleGen", suffixes=(".parquet",)),
-    "delta": Format("delta", "open_delta", "DeltaOptions", folders="delta", package="deltalake"),
-    "iceberg": Format("iceberg", "open_iceberg", "IcebergOptions", folders="iceberg", package="pyiceberg"),
     "arrow": Format("arrow", "open_arrow", "ArrowOptions", "ArrowExampleGen", suffixes=(".arrow", ".feather", ".ipc")),
-    "numpy": Format("numpy_arrays", "open_numpy", "NumpyOptions", "NumpyExampleGen", suffixes=(".npy", ".npz")),
-    "hdf5": Format("hdf5", "open_hdf5", "Hdf5Options", suffixes=(".h5", ".hdf5")),
     "avro": Format("avro.reader", "open_avro", component="AvroExampleGen", suffixes=(".avro",)),
     "tfrecord": Format(
         "tfrecord", "open_tfrecords", component="TFRecordExampleGen", suffixes=_TFRECORDS, sampled="open_cut_tfrecords"
@@ -73,14 +70,22 @@ FORMATS = {
     "images": Format(
         "images.reader", "open_images", "ImageOptions", "ImageExampleGen", suffixes=_IMAGES, folders="images.reader"
     ),
-    "text": Format("folders", "open_text", "TextOptions", "TextExampleGen", suffixes=(".txt",), folders="folders"),
-    "binary": Format("folders", "open_binary", component="BinaryExampleGen", folders="folders"),
-    "webdataset": Format("webdataset", "open_webdataset", component="WebDatasetExampleGen", suffixes=(".tar",)),
-    "sql": Format("sql.reader", "open_sql", "SqlOptions", "SqlExampleGen", is_query=True),
-    "generator": Format("generator", "open_generator", "GeneratorOptions", is_query=True),
-    "bigquery": Format("bigquery", "open_bigquery", "BigQueryOptions", "BigQueryExampleGen", is_query=True),
+    "text": Format(
+        "folders",
+        "open_text",
+        "TextOptions",
+        "TextExampleGen",
+        suffixes=(".txt",),
+        folders="folders",
+        in_projects=False,
+    ),
+    "binary": Format("folders", "open_binary", component="BinaryExampleGen", folders="folders", in_projects=False),
+    "sql": Format("sql.reader", "open_sql", "SqlOptions", "SqlExampleGen", is_query=True, in_projects=False),
+    "generator": Format("generator", "open_generator", "GeneratorOptions", is_query=True, in_projects=False),
+    "bigquery": Format(
+        "bigquery", "open_bigquery", "BigQueryOptions", "BigQueryExampleGen", is_query=True, in_projects=False
+    ),
 }
-TABLES = ("delta", "iceberg")  # formats of folders whose log names their files
 _DEPTH = 3  # levels of subfolders that format detection searches
 
 
@@ -217,8 +222,7 @@ def default_settings(source: str, kind: str) -> dict[str, Any]:
 
 def guess_format(source: str) -> str:
     """Infer the format from the names of the files. Raises InfeedError unless they show one supported format."""
-    if kind := table_kind(source):
-        return kind
+    check_no_table(source)
     shown = formats_shown(source)
     if not shown:
         if files.is_folder(source):
@@ -243,12 +247,6 @@ def guess_format(source: str) -> str:
     if kind in NOT_READ:
         raise InfeedError(f"{kind} files are not supported", where=shown[kind], do=NOT_READ[kind])
     return kind
-
-
-def table_kind(source: str) -> str:
-    """Return "delta" or "iceberg" if the folder is such a table, otherwise ""."""
-    tables = {kind: default_pattern(kind, source) for kind in TABLES} if files.is_folder(source) else {}
-    return next((kind for kind, log in tables.items() if files.glob(source, log)), "")
 
 
 def formats_shown(source: str) -> dict[str, str]:

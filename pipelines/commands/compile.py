@@ -14,7 +14,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.compile.backends import check_backend, version_of
-from infeed.pipelines.compile.compile import compile_config, data_bytes, local_places, missing_package
+from infeed.pipelines.compile.compile import compile_config, data_bytes, local_places
 from infeed.pipelines.compile.kubeflow import CompileOptions, beam_options
 from infeed.pipelines.compile.native import compile_native
 from infeed.pipelines.compile.runner import KubeflowRunner, load_pipeline, read_deploy
@@ -127,7 +127,7 @@ def command(
                 soft_wrap=True,
             )
         tight = tight_disks(job, lambda: data_bytes(config))
-        _warn(console, filter(None, (local_places(config), tight, missing_package(config, read.folder), dropped)))
+        _warn(console, filter(None, (local_places(config), tight, dropped)))
 
 
 def _is_tag(image: str | None) -> bool:

@@ -70,8 +70,8 @@ def project_options(command: Any) -> Any:
         click.option(
             "--data",
             type=InputPath(),
-            help="Data to learn from: pictures in class folders, or a table (CSV, JSON Lines, Parquet, Delta Lake, "
-            "Iceberg, Arrow, NumPy, HDF5, Avro, WebDataset or TFRecord).",
+            help="Data to learn from: pictures in class folders, or a table (CSV, JSON Lines, Parquet, Arrow, "
+            "Avro or TFRecord).",
             metavar="PATH",
         ),
         source_options,

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from infeed.components.engine.beam_runner import container_options
-from infeed.components.example_gen.formats import FORMATS, find_files
+from infeed.components.example_gen.formats import find_files
 from infeed.components.kubeflow import disk
 from infeed.pipelines.compile.checks import check_accelerators, check_config, vertex_accelerators
 from infeed.pipelines.compile.kubeflow import CompileOptions, compile_kubeflow, runtime_parameters
@@ -46,14 +46,6 @@ def local_places(config: PipelineConfig) -> str:
     places = " and ".join(f"{name} is {path}" for name, path in here.items())
     settings = " and ".join(f"deploy.{name}" for name in here)
     return f"{places} on this machine, where a cluster cannot read it: set {settings}" if here else ""
-
-
-def missing_package(config: PipelineConfig, folder: Path) -> str:
-    """Return a warning if no image of `infeed build` for the project in `folder` can read the data, or no text."""
-    package, listed = FORMATS[config.source].package, folder / "requirements.txt"
-    if not package or (listed.is_file() and package in listed.read_text("utf-8")):
-        return ""
-    return f"the steps need {package} to read {config.source}: write it into requirements.txt beside config.yaml"
 
 
 def data_bytes(config: PipelineConfig) -> int:

@@ -14,8 +14,9 @@ from infeed.components.dataset import files, names
 from infeed.components.dataset.options import MAX_ROW_MB
 from infeed.components.evaluation.predictions.batches import batches_of, input_shards, known_columns
 from infeed.components.evaluation.predictions.saved_model import Signature, check_inputs, features_of
-from infeed.components.example_gen.formats import kind_of_name, table_kind
+from infeed.components.example_gen.formats import kind_of_name
 from infeed.components.example_gen.inputs import is_companion
+from infeed.components.example_gen.sources.file_kinds import check_no_table
 from infeed.pipelines.predict.cells import Column, fit_cells
 from infeed.pipelines.predict.tables import InputTable, RowBlock, open_as_trained
 from infeed.pipelines.project.sources import is_picture
@@ -123,9 +124,10 @@ def _read(path: str) -> bytes | str:
 
 
 def _tables_of(given: str) -> list[str]:
-    """Return the file itself, the table that a folder is, or all files in the folder."""
-    if not files.is_folder(given) or table_kind(given):
+    """Return the file itself, or all files in the folder."""
+    if not files.is_folder(given):
         return [given]
+    check_no_table(given)
     found = [file.path for file in files.glob(given, "*") if not is_companion(file.path)]
     if not found:
         raise InfeedError("the folder has no files", where=given, do="give files, or a folder of them")

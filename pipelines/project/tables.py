@@ -42,7 +42,7 @@ from infeed.components.engine.choice import Work, choose
 from infeed.components.engine.engine import Tree
 from infeed.components.example_gen.chosen import choose_columns, choose_rows, complete, passing, with_label
 from infeed.components.example_gen.codes import Codes, add_codes
-from infeed.components.example_gen.formats import TABLES, default_settings
+from infeed.components.example_gen.formats import default_settings
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, check_limit
 from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, settled, shifted
 from infeed.components.transform.infer import SAMPLE
@@ -221,11 +221,7 @@ class Table:
 
     def _find_files(self) -> tuple[files.FileStat, ...]:
         if not self._patterns:
-            found = files_of_table(self._path, self._source)
-            if self._source not in TABLES:
-                return tuple(found)
-            self._read_as += map(repr, found)  # the log decides which rows of its files count
-            return tuple(dict.fromkeys(task.payload.file for task in self._whole.tasks))
+            return tuple(files_of_table(self._path, self._source))
         return tuple(file for found in self._by_split.values() for file in found)
 
     def rows_of(self) -> dict[str, int]:

@@ -48,17 +48,6 @@ def test_the_driver_sees_the_files_of_all_spans_and_the_executor_reads_the_lates
     assert request.options.spans == Spans("span-{SPAN}/*.csv", 3, f"{config.root}/spans")
 
 
-def test_a_format_without_a_component_of_its_own_is_that_of_file_example_gen(config: PipelineConfig) -> None:
-    from infeed.components.example_gen.executor import Request
-    from infeed.pipelines.pipeline import create_pipeline
-
-    of_delta = dataclasses.replace(config, source="delta", data=str(PROJECT), source_options={"version": 3})
-    example_gen = create_pipeline(of_delta).components[0]
-    request = Request.of(example_gen.exec_properties)
-    assert (example_gen.id, request.format, request.source["version"]) == ("FileExampleGen", "delta", 3)
-    assert request.patterns == {None: "_delta_log/*.json"}  # the files that change with each version
-
-
 def test_an_earlier_model_is_looked_up_only_where_it_is_wanted(config: PipelineConfig) -> None:
     assert "latest_blessed_model" not in nodes(config, baseline=None)
     assert "warm_start_model" in nodes(dataclasses.replace(config, warm_start=True), baseline=None)

@@ -10,7 +10,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -24,7 +24,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import Ints
 from infeed.components.dataset.shards import Part
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, conform
+from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, conform
 from infeed.components.example_gen.sources.file_kinds import not_a
 from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
@@ -60,7 +60,6 @@ class RowGroups:
     path: str
     groups: tuple[int, ...]
     first_row: int
-    deleted: Ints | None = None  # int64, numbers of the rows that are not read
 
 
 @dataclass(frozen=True)
@@ -195,28 +194,7 @@ def read_groups(
     memory = reader.memory(what.path, limits)
     batches = batches_apart(reader.decode, what, schema.names, limits, where=what.path, memory=memory)
     convert = partial(read_numbers, numbers=numbers) if numbers else None
-    if what.deleted is None:
-        yield from conform(batches, schema, what.path, bad_rows, first_row=what.first_row, convert=convert)
-        return
-    start = what.first_row
-    for batch in batches:
-        rows = np.arange(start, start + batch.num_rows)
-        kept = rows[~np.isin(rows, what.deleted)]
-        left, renumbered = [batch.take(pa.array(kept - start))], _Renumbered(bad_rows, kept)
-        yield from conform(left, schema, what.path, renumbered, first_row=0, convert=convert)
-        start += batch.num_rows
-
-
-class _Renumbered(BadRows):
-    """Reports bad rows of some rows under their numbers in the file."""
-
-    def __init__(self, bad_rows: BadRows, numbers: Ints) -> None:
-        super().__init__()
-        self._bad_rows, self._numbers = bad_rows, numbers
-
-    def report(self, row: BadRow) -> None:
-        assert row.line is not None, "conform numbers the rows"
-        self._bad_rows.report(replace(row, line=int(self._numbers[row.line])))
+    yield from conform(batches, schema, what.path, bad_rows, first_row=what.first_row, convert=convert)
 
 
 def cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Batches:

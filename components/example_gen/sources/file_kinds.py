@@ -64,6 +64,8 @@ _COMPRESSED = (  # readers of text decompress these
     FileKind("a gzip file", b"\x1f\x8b", do=_DECOMPRESS),
     FileKind("a zstd file", b"\x28\xb5\x2f\xfd", do=_DECOMPRESS),
 )
+BY_LIBRARY = "read it with its library in a function, and use infeed ingest --reader MODULE:FUNCTION (docs/sources.md)"
+_LOGS = {"_delta_log/*.json": "a Delta Lake table", "metadata/*.metadata.json": "an Iceberg table"}
 _AGAIN = "write the file again, or remove it"
 
 
@@ -102,6 +104,13 @@ def check_lines(path: str, head: bytes) -> None:
     if not any(line.lstrip().startswith((b"{", b"[")) for line in text.split(b"\n")) and _is_printable(head):
         do = f"if it is a CSV file, read it with {_command('csv', path)}"
         raise InfeedError("no line is a JSON object", where=path, do=do)
+
+
+def check_no_table(source: str) -> None:
+    """Raise InfeedError for a folder whose files are rows only as the log beside them says, as those of Delta Lake."""
+    for log, table in _LOGS.items() if files.is_folder(source) else ():
+        if files.glob(source, log):
+            raise InfeedError(f"this is {table}, whose log says which files count", where=source, do=BY_LIBRARY)
 
 
 def kind_of(path: str) -> FileKind | None:

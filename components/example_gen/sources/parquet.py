@@ -21,6 +21,7 @@ from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import Batches, OpenedSource, Patterns
 from infeed.components.example_gen.sources import columnar
 from infeed.components.example_gen.sources.columnar import ColumnOptions, FileLayout, Reader, RowGroups, is_under_any
+from infeed.components.example_gen.sources.file_kinds import check_no_table
 from infeed.components.example_gen.sources.reader_process import Limits
 
 _ROWS_PER_BLOCK = 1 << 16  # upper limit, because a file's sizes do not cover repeated values
@@ -40,6 +41,8 @@ class ParquetOptions(ColumnOptions):
 
 def open_parquet(root: str, patterns: Patterns, options: IngestOptions, parquet: ParquetOptions) -> OpenedSource:
     """Open Parquet files with compatible columns; see `open_columnar`."""
+    if "*" in patterns.values():
+        check_no_table(root)
     found = inputs.find(root, patterns, companions=False)
     return columnar.open_columnar(READER, root, found, options, parquet)
 

@@ -57,6 +57,9 @@ def test_the_names_of_files_show_the_format(tmp_path: Path, names: list[str], ki
         (["a.json"], r".json files are not supported(.|\n)*a.json(.|\n)*--format jsonl"),
         (["a.XLSX"], ".xlsx files are not supported(.|\n)*to_parquet"),
         (["cat/1.webp"], ".webp files are not supported(.|\n)*PNG or JPEG"),
+        (["a.npz"], ".npz files are not supported(.|\n)*--reader"),
+        (["_delta_log/0.json", "a.parquet"], "a Delta Lake table(.|\n)*--reader"),
+        (["metadata/1.metadata.json", "data/a.parquet"], "an Iceberg table(.|\n)*--reader"),
         (["a.csv.zip"], ".zip files are not supported(.|\n)*extract it"),
     ],
 )
@@ -66,6 +69,16 @@ def test_what_cannot_be_read_as_one_format_says_what_to_do(tmp_path: Path, names
         (tmp_path / name).touch()
     with pytest.raises(InfeedError, match=message):
         formats.guess_format(str(tmp_path))
+
+
+def test_parquet_files_of_a_table_with_a_log_are_refused_unless_a_pattern_names_them(tmp_path: Path) -> None:
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / "0.json").touch()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(InfeedError, match="a Delta Lake table") as error:
+        open_source(str(tmp_path), "parquet", IngestOptions(), {})
+    assert error.value.where == str(tmp_path)
+    assert open_source(f"{tmp_path}/*.parquet", "parquet", IngestOptions(), {}).schema.names == ["a"]
 
 
 def test_a_csv_of_paths_and_labels_beside_its_pictures_is_no_second_format(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import fastavro
-import h5py
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -38,13 +37,6 @@ def _avro(**how: int) -> bytes:
     sink = io.BytesIO()
     fields = [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]
     fastavro.writer(sink, {"type": "record", "name": "row", "fields": fields}, ROWS, **how)
-    return sink.getvalue()
-
-
-def _hdf5() -> bytes:
-    sink = io.BytesIO()
-    with h5py.File(sink, "w") as file:
-        file.update({name: [row[name] for row in ROWS] for name in ("a", "b")})
     return sink.getvalue()
 
 
@@ -81,9 +73,8 @@ def failing_tasks(s3_failing: Fail, monkeypatch: pytest.MonkeyPatch) -> Fail:
         ("t.csv.gz", gzip.compress(CSV)),
         ("t.parquet", _parquet()),
         ("t.avro", _avro()),
-        ("t.h5", _hdf5()),
     ],
-    ids=["csv", "gzip", "parquet", "avro", "hdf5"],
+    ids=["csv", "gzip", "parquet", "avro"],
 )
 def test_a_task_survives_two_errors_of_the_store_with_the_same_bytes(
     name: str, content: bytes, s3: str, failing_tasks: Fail, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -27,7 +27,7 @@ from infeed.components.kubeflow.packed import unpack
 from infeed.pipelines.commands.new import create_project
 from infeed.pipelines.compile import kubeflow
 from infeed.pipelines.compile.checks import check_config
-from infeed.pipelines.compile.compile import cluster_name, compile_config, local_places, missing_package
+from infeed.pipelines.compile.compile import cluster_name, compile_config, local_places
 from infeed.pipelines.compile.kubeflow import CompileOptions
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.deploy.options import Deploy, Resources
@@ -336,13 +336,6 @@ def test_places_of_this_machine_are_told_unless_they_are_meant(tmp_path: Path) -
     root = local_places(dataclasses.replace(nothing_said, deploy=Deploy("image:1", data="/mnt/shared")))
     assert f"root is {tmp_path}/here" in root
     assert "deploy.data" not in root
-
-
-def test_a_package_that_only_the_project_can_bring_is_told(tmp_path: Path) -> None:
-    settings = dataclasses.replace(config(tmp_path, RESOURCES), source="delta")
-    assert "deltalake" in missing_package(settings, tmp_path)
-    (tmp_path / "requirements.txt").write_text("deltalake>=1.1\n")
-    assert missing_package(settings, tmp_path) == missing_package(config(tmp_path, RESOURCES), PROJECT) == ""
 
 
 def config_of(page: str, number: int) -> str:

@@ -72,13 +72,6 @@ def test_kfp_reads_it(job: CompiledJob, tmp_path: Path) -> None:
     assert "nodeSelector" in str(read.platform_spec)
 
 
-def test_a_table_of_files_has_its_step(config: PipelineConfig, tmp_path: Path) -> None:
-    of_delta = dataclasses.replace(config, source="delta", data=str(tmp_path), source_options={"version": 3})
-    found = args_of(CompiledJob.read(compile_native(of_delta, CompileOptions(str(tmp_path / "job.yaml")))))
-    command, packed, *_ = found["FileExampleGen"]
-    assert (command, json.loads(unpack(packed))["source_options"]) == ("ingest", {"version": 3})
-
-
 def test_the_steps_are_those_of_the_tfx_form_and_have_its_settings(job: CompiledJob) -> None:
     tasks = {task.name: task for task in leaves(job.tasks)}
     assert {name: task.retries for name, task in tasks.items()} == dict.fromkeys(STEPS, 2)

@@ -9,8 +9,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
-from arro3 import core as arro3
-from deltalake import write_deltalake
 from PIL import Image
 
 from infeed.components.base.errors import InfeedError
@@ -88,12 +86,12 @@ def test_long_tables_come_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [batch.cells["n"] for batch in batches_of(path, {"n": SPECS["n"]})] == [[1, 2], [3]]
 
 
-def test_a_table_that_is_a_folder_is_one_input_and_files_that_describe_a_dataset_are_none(tmp_path: Path) -> None:
-    words = arro3.Array(["a", "b"], arro3.DataType.string())
-    write_deltalake(str(tmp_path / "t"), arro3.Table.from_pydict({"word": words}))
-    assert only(batches_of(tmp_path / "t", {"word": Spec(Kind())})).names == [
-        f"{tmp_path}/t, row {number}" for number in (1, 2)
-    ]
+def test_a_table_with_a_log_is_refused_and_files_that_describe_a_dataset_are_no_input(tmp_path: Path) -> None:
+    (tmp_path / "t" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "t" / "_delta_log" / "0.json").touch()
+    with pytest.raises(InfeedError, match="a Delta Lake table") as error:
+        only(batches_of(tmp_path / "t", {"word": Spec(Kind())}))
+    assert error.value.where == f"{tmp_path}/t"
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "state.json").write_text("{}")
     (tmp_path / "saved" / "part.csv").write_text("word\na\n")

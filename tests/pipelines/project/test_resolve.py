@@ -213,7 +213,7 @@ def test_a_wrong_setting_is_told_before_anything_starts(project, line, message):
         ("kind: z_score, column: x}", "kind: fill, column: x, value: 0.5}", "Fill needs numbers with fractions, but"),
         ("kind: z_score, column: x}", "kind: decode_image, column: x, height: 1, width: 1}", "DecodeImage needs text"),
         ("column: y}", "column: y, task: regression}", "Label needs .*, but column 'y' holds text"),
-        ("source: csv", "source: excel", "source is 'excel'(.|\n)*parquet, delta, iceberg, arrow"),
+        ("source: csv", "source: excel", "source is 'excel'(.|\n)*parquet, arrow"),
         ("model: model.py:build_model\n", "", "the setting 'model' is missing"),
     ],
 )

@@ -11,8 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from arro3 import core as arro3
-from deltalake import DeltaTable, write_deltalake
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
@@ -23,7 +21,6 @@ from infeed.pipelines.project import tables
 from infeed.pipelines.project.tables import Table
 
 ROWS = [("a", "city", "y"), (1, "Bern", "no"), (2, "Basel", "yes"), ("", "Bern", "no"), (4, "", "no")]
-INT = arro3.DataType.int64()
 Found = tuple[list[tuple[str, str]], dict[str, dict[str, Any]], int]
 
 
@@ -209,21 +206,3 @@ def test_other_kinds_of_files_are_kept_alike(data: Path) -> None:
         grown = look(data, "parquet")
         assert grown == look(data, "parquet") == anew(data, "parquet")
     assert rows_of(grown) == 6
-
-
-def test_a_table_with_a_log_is_as_its_newest_version_says_and_is_read_once(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def append(*numbers: int) -> None:
-        write_deltalake(str(data), arro3.Table.from_pydict({"n": arro3.Array(numbers, INT)}), mode="append")
-
-    append(1, 2, 3)
-    first = look(data, "delta")
-    assert rows_of(first) == 3
-    with monkeypatch.context() as patch:
-        patch.setattr(tables.Table, "_read", None)  # nothing is to be read
-        assert look(data, "delta") == first
-    append(4, 5)
-    assert rows_of(look(data, "delta")) == 5
-    DeltaTable(str(data)).delete("n = 4 or n = 1")
-    assert rows_of(look(data, "delta")) == 3
