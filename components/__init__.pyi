@@ -33,6 +33,7 @@ from .example_gen.sources.folders import TextOptions as TextOptions
 from .example_gen.sources.images.codec import ImageOptions as ImageOptions
 from .example_gen.sources.jsonl import JsonlOptions as JsonlOptions
 from .example_gen.sources.parquet import ParquetOptions as ParquetOptions
+from .example_gen.sources.reader import ReaderOptions as ReaderOptions
 from .feed.augment_batch import augment_batch as augment_batch
 from .feed.inputs import Input as Input
 from .feed.inputs import InputSpec as InputSpec

@@ -121,11 +121,18 @@ class PipelineConfig:
         )
 
     @property
+    def place(self) -> str:
+        """Path of the data. Empty if a function returns them."""
+        return "" if FORMATS[self.source].is_query else self.data
+
+    @property
     def user_functions(self) -> dict[str, str]:
         """Names of the user's functions that the pipeline calls, by option."""
         own = {"preprocessing_fn": self.preprocessing_fn} if self.preprocessing_fn else {}
         if self.ingest.filter and is_function(self.ingest.filter):
             own["filter"] = self.ingest.filter
+        if not self.place:
+            own["reader"] = self.data
         return {**own, **self.train.user_functions}
 
     @property

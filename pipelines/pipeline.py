@@ -154,6 +154,13 @@ def create_pipeline(
 
 
 def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) -> Any:
+    own = options_of(config.source, config.source_options)
+    options: dict[str, Any] = {"options": config.ingest_options, **({"source": own} if own else {})}
+    example_gen = getattr(components, EXAMPLE_GENS[config.source])
+    splits = [{"name": name, "hash_buckets": share} for name, share in config.splits.items()]
+    shares = example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=splits) if splits else None)
+    if not config.place:
+        return example_gen(output_config=shares, reader=config.data, **options)
     if config.patterns:
         named = [{"name": name, "pattern": pattern} for name, pattern in config.patterns.items()]
         folder, files = config.data, example_gen_pb2.Input(splits=named)
@@ -163,13 +170,6 @@ def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) 
     else:
         folder, pattern = split_data(config.data)
         files = utils.make_default_input_config(pattern or default_pattern(config.source, config.data))
-    own = options_of(config.source, config.source_options)
-    options: dict[str, Any] = {"options": config.ingest_options, **({"source": own} if own else {})}
-    example_gen = getattr(components, EXAMPLE_GENS[config.source])
-    if not example_gen.FORMAT:
-        options["format"] = config.source
-    splits = [{"name": name, "hash_buckets": share} for name, share in config.splits.items()]
-    shares = example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=splits) if splits else None)
     return example_gen(given.get("data", folder), files, shares, **options)
 
 

@@ -86,7 +86,8 @@ def path_text(path: str | os.PathLike[str], argument: str) -> str:
     """Return a path as text. Raises InfeedError, which names the `argument` (`infeed.load, where`), if it is none."""
     if not isinstance(path, str | os.PathLike):
         name = argument.rpartition(" ")[2]
-        raise InfeedError(f"{name} is {path!r}", where=argument, do="use a path, as str or os.PathLike")
+        what = f"{name} is of the type {type(path).__name__}"
+        raise InfeedError(what, where=argument, do="use a path, as str or os.PathLike")
     return os.fspath(path)
 
 

@@ -69,6 +69,7 @@ class Source:
     fingerprint: str
     files: Count
     bytes: Count
+    version: str | None = None  # of a table, if it is known
 
     @classmethod
     def of(cls, kind: str, root: str, found: list[FileStat]) -> Source:
@@ -146,7 +147,10 @@ class Manifest:
             raise InfeedError(f"cannot read the manifest: {error}", where=path, do="write the dataset again") from error
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), indent=1)
+        plain = dataclasses.asdict(self)
+        if self.source.version is None:  # earlier readers of manifests refuse a field that they do not know
+            del plain["source"]["version"]
+        return json.dumps(plain, indent=1)
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:

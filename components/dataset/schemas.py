@@ -20,6 +20,11 @@ from pyarrow import types
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types
 
+_VIEWS = {  # by the id of the type
+    getattr(pa, name)().id: plain
+    for name, plain in {"string_view": pa.large_string(), "binary_view": pa.large_binary()}.items()
+    if hasattr(pa, name)
+}
 _Types = Mapping[pa.DataType, Sequence[str]]  # type of a column -> paths of the files
 
 
@@ -35,16 +40,29 @@ def flatten_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema of `flatten_batch`, without metadata."""
     while any(types.is_struct(field.type) for field in schema):
         schema = pa.schema([inner for field in schema for inner in field.flatten()])
-    return pa.schema([(field.name, field.type) for field in schema])
+    return pa.schema([(field.name, _without_views(field.type)) for field in schema])
 
 
 def flatten_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Replace structs by a column for each nested field, with a dotted name."""
+    """Replace structs by a column for each nested field, with a dotted name, and views of text by text."""
     while any(types.is_struct(field.type) for field in batch.schema):
         table = pa.Table.from_batches([batch]).flatten()
         arrays = [one.chunk(0) if one.num_chunks else pa.array([], one.type) for one in table.columns]
         batch = pa.RecordBatch.from_arrays(arrays, schema=table.schema)
-    return batch
+    if all(_without_views(field.type) == field.type for field in batch.schema):
+        return batch
+    columns = [column.cast(_without_views(column.type)) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _without_views(column: pa.DataType) -> pa.DataType:
+    """Return the type with plain text in place of views, which only newer releases of Arrow have."""
+    if str(column).startswith(("list_view<", "large_list_view<")):
+        return pa.large_list(_without_views(column.value_type))
+    if types.is_list(column) or types.is_large_list(column):
+        item = _without_views(column.value_type)
+        return column if item == column.value_type else pa.large_list(item)
+    return _VIEWS.get(column.id, column)
 
 
 def is_nested(column: pa.DataType) -> bool:

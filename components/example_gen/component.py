@@ -16,6 +16,7 @@ from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
+from infeed.components.example_gen.databases import ReaderExampleGen
 from infeed.components.example_gen.executor import Executor, TFRecordExecutor, check_arguments, pack
 from infeed.components.example_gen.formats import FORMATS, default_pattern, options_of
 from infeed.components.example_gen.sources import folders
@@ -85,7 +86,7 @@ class FileExampleGen(component.FileBasedExampleGen, Generic[Options]):
             source = source or defaults
         if not input_config and format in FORMATS and FORMATS[format].folders:
             # Assume class folders if the folder does not exist yet or is a RuntimeParameter.
-            pattern = default_pattern(format, input_base) if _is_here(input_base) else folders.CLASS_FOLDERS
+            pattern = default_pattern(format, input_base or "") if _is_here(input_base) else folders.CLASS_FOLDERS
             input_config = utils.make_default_input_config(pattern)
         fingerprint = fingerprint or self._fingerprint_of_others(input_base, input_config)
         if options and options.filter and is_function(options.filter):  # TFX's cache key does not cover its source code
@@ -217,15 +218,22 @@ class ParquetExampleGen(FileExampleGen[ParquetOptions]):
 
 
 class ArrowExampleGen(FileExampleGen[ArrowOptions]):
-    """Convert Arrow IPC files and streams, Feather 2, and Hugging Face's saved datasets to sharded tf.Examples.
+    """Convert Arrow IPC files and streams, Feather 2, Hugging Face's saved datasets, or data that a function returns.
 
     Values become features as ParquetExampleGen's do.
 
     Args:
       arrow: options of the Arrow reader.
+      reader: `package.module:function`, in place of files. The function returns data that speak Arrow, or yields dicts
+        or record batches. The other arguments are then `output_config`, `range_config`, `options`, and `source`, which
+        are ReaderOptions. The cache key holds the code of the function and the version of its data.
     """
 
     FORMAT = "arrow"
+
+    def __new__(cls, *arguments: Any, reader: str | None = None, **named: Any) -> Any:
+        """Return another class for a reader: TFX's drivers look for files, or for none, by the class."""
+        return super().__new__(cls) if reader is None else ReaderExampleGen(reader, *arguments, **named)
 
 
 class AvroExampleGen(FileExampleGen[None]):

@@ -1,19 +1,22 @@
-"""ExampleGens of databases, which read queries or tables instead of files.
+"""ExampleGens of databases and functions, which read queries, tables, or results instead of files.
 
 Each has the output `examples`, an Examples artifact with manifest.json beside the splits.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from tfx.components.example_gen import component, driver, utils
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2
 
+from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.executor import Executor, Request, check_arguments, pack
-from infeed.components.example_gen.formats import fingerprint_of
+from infeed.components.example_gen.formats import fingerprint_of, options_of
 from infeed.components.example_gen.sources.bigquery import BigQueryOptions
+from infeed.components.example_gen.sources.reader import ReaderOptions
 from infeed.components.example_gen.sources.sql.reader import SqlOptions
 
 
@@ -120,6 +123,29 @@ class BigQueryExampleGen(component.QueryBasedExampleGen):
             custom_executor_spec=custom_executor_spec,
             custom_config=pack("bigquery", options or IngestOptions(), bigquery or BigQueryOptions()),
         )
+
+
+class ReaderExampleGen(component.QueryBasedExampleGen):
+    """ArrowExampleGen of a function. Kubeflow Pipelines caches by the code of the function alone.
+
+    For the arguments see ArrowExampleGen.
+    """
+
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
+    DRIVER_CLASS = Driver
+
+    def __init__(
+        self,
+        reader: str,
+        output_config: Any = None,
+        range_config: Any = None,
+        options: IngestOptions | None = None,
+        source: ReaderOptions | Mapping[str, Any] | None = None,
+    ) -> None:
+        own = source if isinstance(source, ReaderOptions) else options_of("reader", source or {})
+        config = pack("reader", options or IngestOptions(), own, user_code.digest(reader, "reader"))
+        super().__init__(_input_config(reader, None, None), output_config, config, range_config)
+        self.with_id("ArrowExampleGen")
 
 
 def _input_config(query: str | None, table: str | None, input_config: Any) -> Any:

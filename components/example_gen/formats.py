@@ -81,7 +81,7 @@ FORMATS = {
     ),
     "binary": Format("folders", "open_binary", component="BinaryExampleGen", folders="folders", in_projects=False),
     "sql": Format("sql.reader", "open_sql", "SqlOptions", "SqlExampleGen", is_query=True, in_projects=False),
-    "generator": Format("generator", "open_generator", "GeneratorOptions", is_query=True, in_projects=False),
+    "reader": Format("reader", "open_reader", "ReaderOptions", "ArrowExampleGen", is_query=True),
     "bigquery": Format(
         "bigquery", "open_bigquery", "BigQueryOptions", "BigQueryExampleGen", is_query=True, in_projects=False
     ),
@@ -148,6 +148,13 @@ def open_patterns(
         return inputs.with_tasks(inputs.retyped(valued, options), set_aside, notes)
 
     return inputs.reopenable(opened, finish)
+
+
+def open_data(data: Any, options: IngestOptions, settings: Mapping[str, Any], where: str = "") -> OpenedSource:
+    """Open data of this process, such as a data frame, with the settings of the format `reader`; see `open_source`."""
+    own = options_of("reader", settings, where)
+    opened: OpenedSource = _member(FORMATS["reader"], "open_given")(data, options, own)
+    return inputs.with_tasks(inputs.retyped(opened, options), [], (*_alike(opened.schema.names),))
 
 
 def _alike(columns: Sequence[str]) -> Iterator[str]:

@@ -25,7 +25,7 @@ from infeed.components.dataset.splits import DEFAULT_SHARES, Buckets
 from infeed.components.dataset.store_lock import alone_on_store
 from infeed.components.engine.choice import Work, choose
 from infeed.components.example_gen import ingest as steps
-from infeed.components.example_gen.formats import guess_format, open_source
+from infeed.components.example_gen.formats import guess_format, open_data, open_source
 from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.settling import settled
 
@@ -36,7 +36,7 @@ _LOCK = ".ingest.lock"  # of a dataset on an object store
 
 
 def ingest(
-    source: str | os.PathLike[str],
+    source: Any,
     output: str | os.PathLike[str],
     *,
     format: str | None = None,
@@ -46,13 +46,15 @@ def ingest(
     workers: int | None = None,
     overwrite: bool = False,
 ) -> Manifest:
-    """Write a folder, a file, or a glob pattern as sharded TFRecords, like the command `infeed ingest`.
+    """Write files, or data that speak Arrow, as sharded TFRecords, like the command `infeed ingest`.
 
     Args:
-      source: input path or pattern.
+      source: path of a file or folder, a glob pattern, or data of this process: a data frame or a table of any library
+        that speaks Arrow, a pyarrow.dataset.Dataset, or an iterator of dicts or of record batches. One process reads
+        such data.
       output: folder of the dataset. It becomes visible when complete.
-      format: format of the source. Inferred from file names by default.
-      source_options: options of the format, by name.
+      format: format of the files. Inferred from their names by default.
+      source_options: options of the format, by name. Data of this process take those of `ReaderOptions`.
       splits: names and shares of the splits. Defaults to {"train": 2, "eval": 1}.
       options: how records are written.
       workers: number of processes. Chosen from the size of the input by default.
@@ -70,11 +72,10 @@ def ingest(
     _check_kind("workers", workers, int, "give a number of processes, or leave it out")
     if workers is not None and workers < 1:
         raise InfeedError(f"workers is {workers}", where="infeed.ingest, workers", do="use 1 or more, or leave it out")
-    place, into = files.path_text(source, "infeed.ingest, source"), files.path_text(output, "infeed.ingest, output")
+    into = files.path_text(output, "infeed.ingest, output")
     options, buckets = options or IngestOptions(), Buckets(tuple((splits or DEFAULT_SHARES).items()))
     check_output(into, overwrite)
-    kind = format or guess_format(place)
-    opened = open_source(place, kind, options, source_options or {}, "source_options", sampled=True)
+    opened = _open(source, format, options, source_options or {})
     with unfinished(into, overwrite) as root, choose(work_of(opened), processes=workers) as engine:
 
         def attempt(source: OpenedSource) -> Manifest:
@@ -82,6 +83,16 @@ def ingest(
             return steps.ingest(source.tasks, job, map_fn=engine.map)
 
         return settled(opened, attempt)
+
+
+def _open(source: Any, format: str | None, options: IngestOptions, settings: Mapping[str, Any]) -> OpenedSource:
+    if isinstance(source, str | os.PathLike):
+        place = os.fspath(source)
+        return open_source(place, format or guess_format(place), options, settings, "source_options", sampled=True)
+    if format is not None:
+        what = f"format is {format!r}, but source is no path"
+        raise InfeedError(what, where="infeed.ingest, format", do="leave it out, or give a path as source")
+    return open_data(source, options, settings, "source_options")
 
 
 def work_of(opened: OpenedSource) -> Work:

@@ -60,11 +60,17 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
     examples=(
         "infeed ingest rides.csv data --split train=8 --split eval=2",
         "infeed ingest photos data --format images",
+        "infeed ingest --reader my_package.data:trips data",
         "infeed ingest taxi/config.yaml data",
     ),
 )
 @click.argument("source", type=InputPath())
-@click.argument("output", type=OutputFolder())
+@click.argument("output", type=OutputFolder(), required=False, metavar="OUTPUT")
+@click.option(
+    "--reader",
+    help="Function that returns the rows, in place of SOURCE: package.module:function, or file.py:function.",
+    metavar="NAME",
+)
 @click.option("--format", "kind", type=click.Choice(list(FORMATS)), help="Format of SOURCE.  [default: by file names]")
 @source_options
 @ingest_options
@@ -94,7 +100,8 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(
     source: str,
-    output: str,
+    output: str | None,
+    reader: str | None,
     fingerprint: str | None,
     executor_input: str | None,
     overwrite: bool,
@@ -107,6 +114,10 @@ def command(
     format, splits, and options as in `infeed run`.
     """
     began = time.perf_counter()
+    if reader:
+        source, output = _of_reader(reader, source, output, given)
+    if output is None:
+        raise click.UsageError("Missing argument 'OUTPUT'.")
     if given["beam_options"] and not given["runner"]:
         raise InfeedError("--beam-option without --runner", do="give --runner as well")
     if fingerprint:
@@ -128,6 +139,16 @@ def command(
         echo(json.dumps({"output": output, "seconds": seconds, "manifest": dataclasses.asdict(manifest)}))
     else:
         echo(summary(manifest, output, seconds))
+
+
+def _of_reader(reader: str, output: str, more: str | None, given: dict[str, Any]) -> tuple[str, str]:
+    """Return the source and the output of a command that names a function in place of SOURCE."""
+    if more is not None or given["kind"]:
+        what = "SOURCE or --format is given beside --reader"
+        raise InfeedError(what, where=f"--reader {reader}", do="give OUTPUT alone")
+    OutputFolder().check(output, f"OUTPUT {output}")
+    given["kind"] = "reader"
+    return reader, output
 
 
 def _ingest_window(

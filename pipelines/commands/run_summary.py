@@ -91,6 +91,8 @@ def _example(config: PipelineConfig) -> list[str]:
         from infeed.pipelines.project.sources import find_layout
 
         return [short_path(find_layout(config.data, config.ingest).images[0].path)]
+    if not config.place:
+        return ["FILE"]
     from infeed.pipelines.predict.inputs import are_datasets
 
     table = config.data

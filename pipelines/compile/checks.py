@@ -34,8 +34,8 @@ def check_config(
     """Raise InfeedError if the compiled pipeline would fail on the cluster. For the arguments see `CompileOptions`."""
     deploy = dataclasses.replace(config.deploy, root=config.deploy.root or config.root)
     check_target(deploy, target, schema)
-    check_stores(deploy.root or "", deploy.data or config.data, target)
-    check_runner(deploy, deploy.data or config.data, config.beam_pipeline_args)
+    check_stores(deploy.root or "", deploy.data or config.place, target)
+    check_runner(deploy, deploy.data or config.place, config.beam_pipeline_args)
     check_strategy(config.train, training_machines(deploy, target))
     if folder:
         check_function_paths(config.user_functions, folder)

@@ -40,8 +40,8 @@ def local_places(config: PipelineConfig) -> str:
     """Return a warning about paths of this machine that a cluster cannot read, or an empty string."""
     here = {
         name: path
-        for name, path in (("data", config.data), ("root", config.root))
-        if "://" not in path and not getattr(config.deploy, name)
+        for name, path in (("data", config.place), ("root", config.root))
+        if path and "://" not in path and not getattr(config.deploy, name)
     }
     places = " and ".join(f"{name} is {path}" for name, path in here.items())
     settings = " and ".join(f"deploy.{name}" for name in here)
@@ -52,7 +52,7 @@ def data_bytes(config: PipelineConfig) -> int:
     """Return the size of the data of a config in bytes; with spans, of those to read."""
     if config.span_data:
         return sum(file.size for file in find_files(config.data, config.source))
-    return disk.bytes_of(config.data)
+    return disk.bytes_of(config.place) if config.place else 0
 
 
 def on_cluster(config: PipelineConfig) -> PipelineConfig:

@@ -264,8 +264,9 @@ def runtime_parameters(config: PipelineConfig) -> dict[str, RuntimeParameter]:
 
 
 def parameter_defaults(config: PipelineConfig) -> dict[str, str | int]:
-    """Return the defaults of the pipeline's parameters. `data` is a folder; see `data_folder`."""
-    return {"data": data_folder(config), **{name: config.train.option(name) for name in OVERRIDES}}
+    """Return the defaults of the pipeline's parameters. `data` is a folder, if there are files; see `data_folder`."""
+    data: dict[str, str | int] = {"data": data_folder(config)} if config.place else {}
+    return {**data, **{name: config.train.option(name) for name in OVERRIDES}}
 
 
 def data_folder(config: PipelineConfig) -> str:

@@ -112,23 +112,24 @@ def _data_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str, 
     example_gen = EXAMPLE_GENS[config.source]
     dataset = (example_gen, "dataset")
     _, file = (None, None) if config.span_data else split_data(config.data)
-    data = DATA + (f"/{file}" if file else "")
+    data = ("--data", DATA + (f"/{file}" if file else "")) if config.place else ()
+    parameter = ("data",) if config.place else ()
     pictures = specs_of([PICTURES] if config.source == "images" else [], ())
     return {
         f"{example_gen}{SUFFIX}": CommandStep(
-            ("ingest", packed["ingest"], "/tmp", "--data", data, "--fingerprint", _file(_STATE)),
+            ("ingest", packed["ingest"], "/tmp", *data, "--fingerprint", _file(_STATE)),
             {},
-            parameters=("data",),
+            parameters=parameter,
             state=_STATE,
         ),
         example_gen: CommandStep(
             (
-                *("ingest", packed["ingest"], _out("dataset"), "--data", data),
+                *("ingest", packed["ingest"], _out("dataset"), *data),
                 *(("--executor-input", "{{$}}") if pictures else ()),
                 _AGAIN,
             ),
             {"dataset": _DATASET},
-            parameters=("data", _STATE),
+            parameters=(*parameter, _STATE),
             shown=pictures,
         ),
         "StatisticsGen": CommandStep(
@@ -198,7 +199,7 @@ def _packed(config: PipelineConfig, project: str | None) -> dict[str, str]:
     code = {option: user_code.digest(text, option) for option, text in config.user_functions.items()}
     parts = {
         "ingest": dataclasses.replace(
-            data, features=(), preprocessing_fn=None, ingest=config.ingest_options, code=_only(code, "filter")
+            data, features=(), preprocessing_fn=None, ingest=config.ingest_options, code=_only(code, "filter", "reader")
         ),
         "transform": dataclasses.replace(data, code=_only(code, "preprocessing_fn")),
         "train": dataclasses.replace(whole, blessing=data.blessing, code=_only(code, *of_training)),

@@ -177,9 +177,9 @@ def digest_of(config: PipelineConfig) -> str:
     """Compute the digest of the config, user sources, data files, this package and the installed packages.
 
     The digest is empty if runs are never reused: with warm start, without a cache, and for data or results in an object
-    store, whose state is expensive to check.
+    store or of a function, whose state is expensive to check or unknown.
     """
-    if not config.enable_cache or config.warm_start or "://" in f"{config.data} {config.root}":
+    if not (config.enable_cache and config.place) or config.warm_start or "://" in f"{config.data} {config.root}":
         return ""
     libraries = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
     sources = sorted(source for room in _ROOMS for source in room.rglob("*.py"))

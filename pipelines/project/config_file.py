@@ -37,7 +37,8 @@ class Settings:
     """Settings of a config file; see docs/config.md.
 
     Attributes:
-      source: format of the data.
+      source: format of the data; or, in place of `data`, a function that returns them, as `file.py:function` or
+        `package.module:function`.
       data: a file, a folder of files, or a pattern; for `images` a folder of class folders. A relative path starts
         at the current folder, as that of `--data`. `{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`, are spans.
       spans: number of the latest spans to read; by default all.
@@ -164,11 +165,22 @@ def read_project(name_or_path: str) -> Project:
         plain = read_yaml(path)
         if not isinstance(plain, dict):
             raise InfeedError("the file has no settings", do="copy the config.yaml of a template")
-        settings = schema.read(Settings, plain, "")
+        settings = schema.read(Settings, _with_reader(plain), "")
     except InfeedError as error:
         where = f"{path}, {error.where}" if error.where else str(path)
         raise InfeedError(error.what, where=where, do=error.do) from error
     return Project(settings.name or name, path.parent, package, settings)
+
+
+def _with_reader(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings with the function of `source: module:function` as the data of the format `reader`."""
+    source = plain.get("source")
+    if not isinstance(source, str) or ":" not in source:
+        return plain
+    if "data" in plain:
+        do = "leave out data, or name its format as source"
+        raise InfeedError("data is given beside a function that returns the rows", where="data", do=do)
+    return {**plain, "source": "reader", "data": source}
 
 
 def read_yaml(path: Path) -> Any:

@@ -18,7 +18,7 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
 from infeed.components.dataset.spans import Spans, has_spans, split_path
-from infeed.components.example_gen.formats import default_settings, options_of
+from infeed.components.example_gen.formats import FORMATS, default_settings, options_of
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 from infeed.components.trainer.options import TrainOptions, check_strategy
 from infeed.components.transform.feature import Feature
@@ -89,8 +89,13 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     name = f"{project.name}-{Path(os.path.realpath(given.data)).stem}" if given.data else project.name
     root = files.absolute(given.root or settings.root or os.path.join("runs", name))
     data = given.data or settings.data
-    data = files.absolute(str(materialise(data, Path(local_root(root, name)) / "data")) if data in BUNDLED else data)
-    source = source_of(data, settings.source) if given.data else settings.source
+    if FORMATS[settings.source].is_query and not given.data:
+        data, source = project.reference(data), settings.source
+    else:
+        data = files.absolute(
+            str(materialise(data, Path(local_root(root, name)) / "data")) if data in BUNDLED else data
+        )
+        source = source_of(data, settings.source) if given.data else settings.source
     span_data = data if has_spans(data) else ""
     if span_data:  # read the files of the latest spans, such as `taxi/{span-1/*.csv,span-2/*.csv}`
         folder, pattern = split_path(data)

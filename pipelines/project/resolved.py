@@ -45,11 +45,14 @@ class Resolved:
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Resolved:
-        """Return the resolved part of `config`, without its data and its root, which a platform decides."""
+        """Return the resolved part of `config`, without its root and its files, which a platform decides."""
         survey = config.survey
         mean = survey.label.mean if isinstance(survey, TableSurvey) else 0.0
         own = {f.name: getattr(config, f.name) for f in dataclasses.fields(cls) if hasattr(config, f.name)}
-        own |= {"train": dataclasses.replace(config.train, checkpoint_dir=None), "data": ""}
+        own |= {
+            "train": dataclasses.replace(config.train, checkpoint_dir=None),
+            "data": "" if config.place else config.data,
+        }
         return cls(**own, rows=survey.rows, classes=survey.classes, class_rows=survey.class_rows, label_mean=mean)
 
     def to_json(self) -> str:

@@ -147,10 +147,12 @@ def open_data(config: PipelineConfig, *, sampled: bool = False, every: bool = Fa
 def files_of_table(path: str, source: Source) -> list[files.FileStat]:
     """Return the files that `open_table` reads, sorted by path. Raises InfeedError if there is no file."""
     _check_there(path, source)
-    return find_files(path, source)
+    return [files.FileStat(path, 0, 0)] if FORMATS[source].is_query else find_files(path, source)
 
 
 def _check_there(path: str, source: Source) -> None:
+    if FORMATS[source].is_query:
+        return
     there = is_pattern(path) or files.exists(path)
     if not there or (files.is_folder(path) and not find_files(path, source)):
         raise InfeedError(

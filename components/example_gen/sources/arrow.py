@@ -29,7 +29,6 @@ _FILE_MAGIC = b"ARROW1"
 _FEATHER_1_MAGIC = b"FEA1"
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
 _Reader: TypeAlias = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
-_ROWS_PER_SLICE = 1 << 16  # rows whose sizes are computed at once
 
 
 @dataclass(frozen=True)
@@ -68,11 +67,8 @@ def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Ba
         row = what.first_row
         for batch in _batches(reader, what.groups):
             batch.validate(full=True)
-            for start in range(0, batch.num_rows, _ROWS_PER_SLICE):
-                flat = schemas.flatten_batch(batch.slice(start, _ROWS_PER_SLICE))
-                names = [name for name in wanted if name in flat.schema.names]
-                columns = [flat.column(name) for name in names] or [pa.nulls(flat.num_rows)]  # keeps the number of rows
-                chosen = pa.RecordBatch.from_arrays(columns, names=names or [wanted[0]])
+            for start in range(0, batch.num_rows, columnar.ROWS_PER_SLICE):
+                chosen = columnar.chosen(batch.slice(start, columnar.ROWS_PER_SLICE), wanted)
                 yield from columnar.cut(chosen, limits, what.path, row + start)
             row += batch.num_rows
 

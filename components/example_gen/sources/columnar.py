@@ -30,6 +30,7 @@ from infeed.components.example_gen.sources.numbers import Numbers, formats_of, r
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
 NUMBER = 8  # bytes of a number
+ROWS_PER_SLICE = 1 << 16  # rows whose sizes are computed at once
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ def open_columnar(
 
     layouts = inputs.look(found, look)
     groups = {file.path: layout.groups for _, file, layout in layouts}
-    unified = _unified([layout.schema for _, _, layout in layouts], columns.columns, has_values)
-    schema = with_numbers(unified, columns.numbers)
+    found_columns = unified([layout.schema for _, _, layout in layouts], columns.columns, has_values)
+    schema = with_numbers(found_columns, columns.numbers)
     read = partial(read_groups, reader=reader, schema=schema, limits=limits, numbers=columns.numbers)
     parts = [(split, file, layout.groups) for split, file, layout in layouts]
     return inputs.of_parts(reader.format, root, schema, parts, read)
@@ -112,8 +113,10 @@ def _has_values(reader: Reader, groups: Sequence[RowGroups], column: str, limits
     return schemas.has_value((batch for some in groups for batch in reader.decode(some, [column], limits)), column)
 
 
-def _unified(
-    found: Sequence[schemas.FileSchema], kept: Sequence[str] | None, has_values: Callable[[str, str], bool]
+def unified(
+    found: Sequence[schemas.FileSchema],
+    kept: Sequence[str] | None,
+    has_values: Callable[[str, str], bool] = lambda path, column: True,
 ) -> pa.Schema:
     """Return the schema of the columns to keep. The error for an unsupported column names the option to skip it."""
     there = list(dict.fromkeys(name for one in found for name in schemas.flatten_schema(one.schema).names))
@@ -195,6 +198,14 @@ def read_groups(
     batches = batches_apart(reader.decode, what, schema.names, limits, where=what.path, memory=memory)
     convert = partial(read_numbers, numbers=numbers) if numbers else None
     yield from conform(batches, schema, what.path, bad_rows, first_row=what.first_row, convert=convert)
+
+
+def chosen(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """Return some flat columns of a batch, in order. Names that it lacks are left out, but not all."""
+    flat = schemas.flatten_batch(batch)
+    there = [name for name in names if name in flat.schema.names]
+    columns = [flat.column(name) for name in there] or [pa.nulls(flat.num_rows)]  # keeps the number of rows
+    return pa.RecordBatch.from_arrays(columns, names=there or [names[0]])
 
 
 def cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Batches:

@@ -6,7 +6,7 @@
 | date, datetime | date32, timestamp |
 | Decimal | float64 |
 | UUID, dict (JSON) | string |
-| list (an array) | list |
+| list (an array), NumPy array | list |
 | None | null |
 """
 
@@ -18,6 +18,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 
 from infeed.components.base.errors import InfeedError
@@ -30,6 +31,7 @@ _CONVERTERS: dict[type, Callable[[Any], Any]] = {
     UUID: str,
     dict: lambda value: json.dumps(value, default=str, ensure_ascii=False),
     list: lambda value: [_to_arrow_value(item) for item in value],
+    np.ndarray: lambda value: value.ravel() if value.ndim else value[()],  # of several axes, in C order
     memoryview: bytes,
     bytearray: bytes,
 }

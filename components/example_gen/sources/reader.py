@@ -1,0 +1,208 @@
+"""Reader of data in memory, and of what a user's function returns: whatever speaks Arrow, or rows as dicts.
+
+    infeed.ingest(polars_frame, OUTPUT)              # data of this process: one task
+    def trips(part: int, parts: int) -> Any: ...     # named `module:trips`: a task for each part
+
+To find the columns, the source calls the function once more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from infeed.components.base import user_code
+from infeed.components.base.annotations import Positive
+from infeed.components.base.checks import check_fields
+from infeed.components.base.errors import InfeedError
+from infeed.components.dataset import files
+from infeed.components.dataset.manifest import Source
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.read_errors import is_transient
+from infeed.components.example_gen import inputs
+from infeed.components.example_gen.inputs import BadRows, Batches, FilePart, OpenedSource, Patterns, conform
+from infeed.components.example_gen.sources import columnar
+from infeed.components.example_gen.sources.columnar import ColumnOptions
+from infeed.components.example_gen.sources.handed_over import SAMPLE, Rows, Table, data_of, type_of
+from infeed.components.example_gen.sources.numbers import read_numbers, with_numbers
+from infeed.components.example_gen.sources.reader_process import Limits
+
+_OPTION = "reader"
+
+
+@dataclass(frozen=True)
+class ReaderOptions(ColumnOptions):
+    """Options of data in memory and of a function that returns data.
+
+    Attributes:
+      parts: number of calls, which workers share, if the function takes `part` and `parts`.
+      version: version of the data, which the manifest records. A function that takes `version` gets it. None takes
+        that of `function.version()`, if the function has such an attribute.
+    """
+
+    parts: Positive = 16
+    version: str | int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Data of this process, which may be read once."""
+
+    name: str
+    data: Table | Rows
+
+    @property
+    def where(self) -> str:
+        return self.name
+
+    def open(self) -> Table | Rows:
+        return self.data
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of a user's function."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        if "part" not in self.arguments:
+            return self.name
+        return f"{self.name}, part {self.arguments['part']} of {self.arguments['parts']}"
+
+    def open(self) -> Table | Rows:
+        return data_of(user_code.load(self.name, _OPTION)(**self.arguments), self.where)
+
+
+def open_given(data: Any, options: IngestOptions, asked: ReaderOptions) -> OpenedSource:
+    """Open data of this process. Raises InfeedError, which names their type, if they are no source."""
+    name = f"source ({type_of(data)})"
+    with _errors(name, again=False):
+        given = _Given(name, data_of(data, name))
+    return _opened([(None, given)], _digest([name], asked), asked.version, options, asked)
+
+
+def open_reader(functions: Patterns, options: IngestOptions, asked: ReaderOptions) -> OpenedSource:
+    """Open what functions return, one for each input split. Raises InfeedError if one is missing, or for its data."""
+    versions = {function: _version(function, asked) for function in functions.values()}
+    calls = [(split, call) for split, one in functions.items() for call in _calls(one, versions[one], asked)]
+    known = dict.fromkeys(str(one) for one in versions.values() if one is not None)
+    return _opened(calls, _fingerprint(versions, asked), ", ".join(known) or None, options, asked)
+
+
+def fingerprint(functions: Patterns, asked: ReaderOptions) -> str:
+    """Return a digest of the sources of the functions and of the versions of their data."""
+    return _fingerprint({function: _version(function, asked) for function in functions.values()}, asked)
+
+
+def _fingerprint(versions: Mapping[str, Any], asked: ReaderOptions) -> str:
+    return _digest([f"{user_code.digest(one, _OPTION)} {version}" for one, version in versions.items()], asked)
+
+
+def _digest(lines: Sequence[str], asked: ReaderOptions) -> str:
+    return hashlib.sha256(f"{lines} {asked.parts} {asked.version}".encode()).hexdigest()[:32]
+
+
+def _version(function: str, asked: ReaderOptions) -> str | int | None:
+    """Return the version to read. Raises InfeedError if a version is asked for that the function does not take."""
+    loaded = user_code.load(function, _OPTION)
+    if asked.version is not None:
+        if "version" not in _parameters(loaded):
+            do = "add the parameter version to the function, or leave the option out"
+            raise InfeedError(f"version is {asked.version!r}, but the function takes none", where=function, do=do)
+        return asked.version
+    newest = getattr(loaded, "version", None)
+    with user_code.translate_errors(_OPTION):
+        return newest() if callable(newest) else newest
+
+
+def _calls(function: str, version: str | int | None, asked: ReaderOptions) -> list[_Call]:
+    takes = _parameters(user_code.load(function, _OPTION))
+    always = {"version": version} if "version" in takes else {}
+    if not {"part", "parts"} <= takes:
+        return [_Call(function, always)]
+    return [_Call(function, {**always, "part": part, "parts": asked.parts}) for part in range(asked.parts)]
+
+
+def _parameters(function: Any) -> set[str]:
+    try:
+        return {*inspect.signature(function).parameters}
+    except ValueError:  # a function in C
+        return set()
+
+
+def _opened(
+    calls: Sequence[tuple[str | None, _Given | _Call]],
+    digest: str,
+    version: str | int | None,
+    options: IngestOptions,
+    asked: ReaderOptions,
+) -> OpenedSource:
+    columns = _columns([call for _, call in calls], asked)
+    schema = with_numbers(columns, asked.numbers)
+    tasks = inputs.as_tasks((split, FilePart(files.FileStat(call.name, 0, 0), call)) for split, call in calls)
+    read = partial(_read, columns=columns, schema=schema, asked=asked, limits=Limits.of(options))
+    source = Source("reader", digest, 0, 0, None if version is None else str(version))
+    return OpenedSource(source, schema, tasks, read, place=calls[0][1].name)
+
+
+def _columns(calls: Sequence[_Given | _Call], asked: ReaderOptions) -> pa.Schema:
+    """Return the columns to keep: those of the first table, or of the first rows of all calls."""
+    rows = list[Mapping[str, Any]]()
+    for call in calls:
+        with _errors(call.where, again=False):
+            data = call.open()
+            if isinstance(data, Table):
+                return data.schema(asked.columns, call.where)
+            rows += data.first
+        if len(rows) >= SAMPLE:
+            break
+    if not rows:
+        raise InfeedError("no rows in the input", where=calls[0].name, do="check where the rows come from")
+    return Rows(rows[:SAMPLE], iter(())).schema(asked.columns, calls[0].name)
+
+
+def _read(
+    part: FilePart, columns: pa.Schema, schema: pa.Schema, asked: ReaderOptions, limits: Limits, *, bad_rows: BadRows
+) -> Batches:
+    call: _Given | _Call = part.piece
+    convert = partial(read_numbers, numbers=asked.numbers) if asked.numbers else None
+    with _errors(call.where, again=isinstance(call, _Call)):
+        data = call.open()
+        how = (columns, asked.columns, call.where)
+        found = data.batches(*how) if isinstance(data, Table) else data.batches(*how, limits.block, bad_rows)
+        for first_row, batch in found:
+            row = first_row
+            for block in columnar.cut(batch, limits, call.where, first_row):
+                yield from conform([block], schema, call.where, bad_rows, first_row=row, convert=convert)
+                row += block.num_rows
+
+
+@contextmanager
+def _errors(where: str, *, again: bool) -> Iterator[None]:
+    """Name the place of an error in a user's code or in Arrow. If `again`, transient errors are left for a retry."""
+    try:
+        with user_code.translate_errors():
+            yield
+    except InfeedError as error:
+        if error.where:
+            raise
+        raise InfeedError(error.what, where=where, do=error.do) from error
+    except (OSError, pa.ArrowException) as error:
+        if again and is_transient(error):
+            raise
+        do = "correct the data, and run again"
+        raise InfeedError(f"the data cannot be read: {error}", where=where, do=do) from error
