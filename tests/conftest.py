@@ -465,19 +465,3 @@ def gs(gs_endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 def _name(request: pytest.FixtureRequest) -> str:
     """The test's own, without the brackets of its parameters, which a pattern would take for its own."""
     return re.sub(r"\W+", "-", request.node.name)
-
-
-@pytest.fixture
-def iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A catalog of Iceberg tables in a SQLite file, with the namespace `n`."""
-    from pyarrow import parquet
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    write = parquet.ParquetWriter
-    if "store_decimal_as_integer" not in (write.__init__.__doc__ or "") + (write.__doc__ or ""):  # Arrow 10
-        monkeypatch.setattr(
-            parquet, "ParquetWriter", lambda *place, store_decimal_as_integer=None, **how: write(*place, **how)
-        )
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/w")
-    catalog.create_namespace("n")
-    return catalog

@@ -31,6 +31,7 @@ NOT_RUN = {
 }
 RUN_ELSEWHERE = {
     "docs/inputs.md": "tests/components/trainer/test_own_input.py",  # all but the first two: each feeds a training
+    # The programs of other libraries are in tests/test_docs_readers.py.
     "docs/sources.md": "tests/components/example_gen/test_component_own_source.py",  # the last of the page
 }
 
@@ -143,7 +144,7 @@ SETTINGS = {
     "docs/load.md": Setting(marks=FRAMEWORKS),
     "docs/predict.md": Setting(of_components, marks=TFX),
     "docs/preprocessing-fn.md": Setting(of_components, marks=TFX),
-    "docs/sources.md": Setting(snippets=slice(0, 2), marks=TFX),
+    "docs/sources.md": Setting(snippets=slice(-2, -1), marks=TFX),
     "docs/statistics.md": Setting(of_components, marks=TFX),
     "docs/training.md": Setting(of_run_fn, train, marks=TFX),
     "docs/transform.md": Setting(),

@@ -144,7 +144,7 @@ def command(
 def _of_reader(reader: str, output: str, more: str | None, given: dict[str, Any]) -> tuple[str, str]:
     """Return the source and the output of a command that names a function in place of SOURCE."""
     if more is not None or given["kind"]:
-        what = "SOURCE or --format is given beside --reader"
+        what = "it is given beside SOURCE or --format"
         raise InfeedError(what, where=f"--reader {reader}", do="give OUTPUT alone")
     OutputFolder().check(output, f"OUTPUT {output}")
     given["kind"] = "reader"

@@ -29,7 +29,7 @@ Numbered = Iterator[tuple[int, pa.RecordBatch]]  # the number of the first row, 
 
 
 @dataclass(frozen=True)
-class Table:
+class ArrowStream:
     """Record batches of one schema."""
 
     first: pa.Schema
@@ -52,7 +52,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Rows:
+class DictRows:
     """Rows as dicts, of which the first ones are read already."""
 
     first: Sequence[Mapping[str, Any]]
@@ -90,7 +90,7 @@ class Rows:
             step = min(max(1, block_bytes * len(some) // max(batch.nbytes, 1)), _MOST_ROWS)
 
 
-def data_of(data: Any, where: str) -> Table | Rows:
+def data_of(data: Any, where: str) -> ArrowStream | DictRows:
     """Return data as a table or as rows. Raises InfeedError, which names their type, if they are neither."""
     if table := _table_of(data):
         return table
@@ -105,7 +105,7 @@ def type_of(data: Any) -> str:
     return type(data).__qualname__ if package == "builtins" else f"{package}.{type(data).__qualname__}"
 
 
-def _table_of(data: Any) -> Table | None:
+def _table_of(data: Any) -> ArrowStream | None:
     if _is_a(data, "pandas", "DataFrame"):
         data = pa.Table.from_pandas(data)
     elif hasattr(type(data), "to_arrow"):  # the stream of polars holds views of text, which no Arrow decodes everywhere
@@ -115,15 +115,15 @@ def _table_of(data: Any) -> Table | None:
     elif _is_a(data, "pyarrow.dataset", "Dataset"):
         data = data.scanner().to_reader()
     if isinstance(data, pa.RecordBatchReader):
-        return Table(data.schema, data)
+        return ArrowStream(data.schema, data)
     if isinstance(data, pa.RecordBatch):
-        return Table(data.schema, [data])
+        return ArrowStream(data.schema, [data])
     if hasattr(type(data), "__arrow_c_stream__"):
         stream = seam.read_stream(data)
-        return Table(stream.schema, stream)
+        return ArrowStream(stream.schema, stream)
     if hasattr(type(data), "__arrow_c_array__"):
         batch = seam.read_array(data)
-        return Table(batch.schema, [batch])
+        return ArrowStream(batch.schema, [batch])
     return None
 
 
@@ -132,17 +132,17 @@ def _is_a(data: Any, module: str, name: str) -> bool:
     return module in sys.modules and isinstance(data, getattr(sys.modules[module], name))
 
 
-def _of_items(items: Iterator[Any], where: str) -> Table | Rows:
+def _of_items(items: Iterator[Any], where: str) -> ArrowStream | DictRows:
     first = next(items, None)
     if first is None or isinstance(first, Mapping):
         rows = _rows(chain([first], items) if first is not None else iter(()), where)
-        return Rows(list(islice(rows, SAMPLE)), rows)
+        return DictRows(list(islice(rows, SAMPLE)), rows)
     tables = (_batches(item, where) for item in chain([first], items))
     one = next(tables)
-    return Table(one.first, chain.from_iterable(table.stream for table in chain([one], tables)))
+    return ArrowStream(one.first, chain.from_iterable(table.stream for table in chain([one], tables)))
 
 
-def _batches(item: Any, where: str) -> Table:
+def _batches(item: Any, where: str) -> ArrowStream:
     if table := _table_of(item):
         return table
     do = "yield dicts of columns and values, or record batches"

@@ -30,7 +30,7 @@ from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, Batches, FilePart, OpenedSource, Patterns, conform
 from infeed.components.example_gen.sources import columnar
 from infeed.components.example_gen.sources.columnar import ColumnOptions
-from infeed.components.example_gen.sources.handed_over import SAMPLE, Rows, Table, data_of, type_of
+from infeed.components.example_gen.sources.handed_over import SAMPLE, ArrowStream, DictRows, data_of, type_of
 from infeed.components.example_gen.sources.numbers import read_numbers, with_numbers
 from infeed.components.example_gen.sources.reader_process import Limits
 
@@ -56,22 +56,22 @@ class ReaderOptions(ColumnOptions):
 
 
 @dataclass(frozen=True)
-class _Given:
+class _GivenData:
     """Data of this process, which may be read once."""
 
     name: str
-    data: Table | Rows
+    data: ArrowStream | DictRows
 
     @property
     def where(self) -> str:
         return self.name
 
-    def open(self) -> Table | Rows:
+    def open(self) -> ArrowStream | DictRows:
         return self.data
 
 
 @dataclass(frozen=True)
-class _Call:
+class _ReaderCall:
     """A call of a user's function."""
 
     name: str
@@ -83,7 +83,7 @@ class _Call:
             return self.name
         return f"{self.name}, part {self.arguments['part']} of {self.arguments['parts']}"
 
-    def open(self) -> Table | Rows:
+    def open(self) -> ArrowStream | DictRows:
         return data_of(user_code.load(self.name, _OPTION)(**self.arguments), self.where)
 
 
@@ -91,7 +91,7 @@ def open_given(data: Any, options: IngestOptions, asked: ReaderOptions) -> Opene
     """Open data of this process. Raises InfeedError, which names their type, if they are no source."""
     name = f"source ({type_of(data)})"
     with _errors(name, again=False):
-        given = _Given(name, data_of(data, name))
+        given = _GivenData(name, data_of(data, name))
     return _opened([(None, given)], _digest([name], asked), asked.version, options, asked)
 
 
@@ -129,12 +129,12 @@ def _version(function: str, asked: ReaderOptions) -> str | int | None:
         return newest() if callable(newest) else newest
 
 
-def _calls(function: str, version: str | int | None, asked: ReaderOptions) -> list[_Call]:
+def _calls(function: str, version: str | int | None, asked: ReaderOptions) -> list[_ReaderCall]:
     takes = _parameters(user_code.load(function, _OPTION))
     always = {"version": version} if "version" in takes else {}
     if not {"part", "parts"} <= takes:
-        return [_Call(function, always)]
-    return [_Call(function, {**always, "part": part, "parts": asked.parts}) for part in range(asked.parts)]
+        return [_ReaderCall(function, always)]
+    return [_ReaderCall(function, {**always, "part": part, "parts": asked.parts}) for part in range(asked.parts)]
 
 
 def _parameters(function: Any) -> set[str]:
@@ -145,7 +145,7 @@ def _parameters(function: Any) -> set[str]:
 
 
 def _opened(
-    calls: Sequence[tuple[str | None, _Given | _Call]],
+    calls: Sequence[tuple[str | None, _GivenData | _ReaderCall]],
     digest: str,
     version: str | int | None,
     options: IngestOptions,
@@ -159,31 +159,31 @@ def _opened(
     return OpenedSource(source, schema, tasks, read, place=calls[0][1].name)
 
 
-def _columns(calls: Sequence[_Given | _Call], asked: ReaderOptions) -> pa.Schema:
+def _columns(calls: Sequence[_GivenData | _ReaderCall], asked: ReaderOptions) -> pa.Schema:
     """Return the columns to keep: those of the first table, or of the first rows of all calls."""
     rows = list[Mapping[str, Any]]()
     for call in calls:
         with _errors(call.where, again=False):
             data = call.open()
-            if isinstance(data, Table):
+            if isinstance(data, ArrowStream):
                 return data.schema(asked.columns, call.where)
             rows += data.first
         if len(rows) >= SAMPLE:
             break
     if not rows:
         raise InfeedError("no rows in the input", where=calls[0].name, do="check where the rows come from")
-    return Rows(rows[:SAMPLE], iter(())).schema(asked.columns, calls[0].name)
+    return DictRows(rows[:SAMPLE], iter(())).schema(asked.columns, calls[0].name)
 
 
 def _read(
     part: FilePart, columns: pa.Schema, schema: pa.Schema, asked: ReaderOptions, limits: Limits, *, bad_rows: BadRows
 ) -> Batches:
-    call: _Given | _Call = part.piece
+    call: _GivenData | _ReaderCall = part.piece
     convert = partial(read_numbers, numbers=asked.numbers) if asked.numbers else None
-    with _errors(call.where, again=isinstance(call, _Call)):
+    with _errors(call.where, again=isinstance(call, _ReaderCall)):
         data = call.open()
         how = (columns, asked.columns, call.where)
-        found = data.batches(*how) if isinstance(data, Table) else data.batches(*how, limits.block, bad_rows)
+        found = data.batches(*how) if isinstance(data, ArrowStream) else data.batches(*how, limits.block, bad_rows)
         for first_row, batch in found:
             row = first_row
             for block in columnar.cut(batch, limits, call.where, first_row):

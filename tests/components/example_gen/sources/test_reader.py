@@ -1,3 +1,5 @@
+"""Covers `handed_over` and `reader`: data of this process, and of functions."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
