@@ -48,6 +48,20 @@ def test_the_driver_sees_the_files_of_all_spans_and_the_executor_reads_the_lates
     assert request.options.spans == Spans("span-{SPAN}/*.csv", 3, f"{config.root}/spans")
 
 
+def test_rows_of_a_function_come_by_the_component_of_arrow(config: PipelineConfig, tmp_path: Path) -> None:
+    from infeed.components.example_gen.executor import Request
+    from infeed.pipelines.pipeline import create_pipeline
+
+    (tmp_path / "rows.py").write_text("def rows(): ...\n")
+    data = f"{tmp_path}/rows.py:rows"
+    of_function = dataclasses.replace(config, source="reader", data=data, source_options={"version": 3})
+    example_gen = create_pipeline(of_function).components[0]
+    request = Request.of(example_gen.exec_properties)
+    assert (example_gen.id, request.format, request.source["version"]) == ("ArrowExampleGen", "reader", 3)
+    assert request.patterns == {None: data}
+    assert of_function.user_functions["reader"] == data
+
+
 def test_an_earlier_model_is_looked_up_only_where_it_is_wanted(config: PipelineConfig) -> None:
     assert "latest_blessed_model" not in nodes(config, baseline=None)
     assert "warm_start_model" in nodes(dataclasses.replace(config, warm_start=True), baseline=None)

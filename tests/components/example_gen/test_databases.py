@@ -102,3 +102,35 @@ def test_several_queries_are_a_split_each_also_by_adbc(
         "test": 100,
     }
     assert_nowhere(by_adbc, written_under(tmp_path), caplog.text)
+
+
+def test_a_function_is_read_anew_when_its_version_changes(tmp_path: Path) -> None:
+    from infeed.components import ArrowExampleGen
+    from infeed.components.example_gen.databases import Driver
+
+    (tmp_path / "version").write_text("1")
+    (tmp_path / "mine.py").write_text(
+        "def rows(part, parts):\n    return [{'a': n} for n in range(part, 90, parts)]\n"
+        f"rows.version = lambda: open('{tmp_path}/version').read()\n"
+    )
+    gen = ArrowExampleGen(reader=f"{tmp_path}/mine.py:rows", source={"parts": 4})
+    assert gen.id == "ArrowExampleGen"
+
+    def fingerprint() -> Any:
+        return Driver(None).resolve_exec_properties(dict(gen.exec_properties), None, None)["input_fingerprint"]
+
+    first = fingerprint()
+    assert fingerprint() == first
+    (tmp_path / "version").write_text("2")
+    assert fingerprint() != first
+    _execute(gen, tmp_path / "out")
+    manifest = Manifest.read(f"{tmp_path}/out")
+    assert (manifest.rows_read, manifest.source.version) == (90, "2")
+
+
+def _execute(component: Any, root: Path) -> None:
+    from tfx.types import standard_artifacts
+
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(root)
+    component.executor_spec.executor_class().Do({}, {"examples": [artifact]}, component.exec_properties)

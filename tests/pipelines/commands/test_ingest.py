@@ -47,6 +47,20 @@ def read(output: str | Path, split: str) -> list[bytes]:
     return [record for shard in shards for record in records.read_records(shard.path)]
 
 
+def test_a_function_stands_in_place_of_the_source(tmp_path: Path) -> None:
+    (tmp_path / "rows.py").write_text("def rows(version):\n    return [{'a': 1, 'version': version}] * 30\n")
+    reader = ("--reader", f"{tmp_path}/rows.py:rows")
+    ended = infeed("ingest", *reader, tmp_path / "out", "--set", "version=3")
+    assert ended.exit_code == 0, ended.output
+    manifest = Manifest.read(f"{tmp_path}/out")
+    assert (manifest.source.kind, manifest.source.version, manifest.rows_read) == ("reader", "3", 30)
+    for more in ((tmp_path / "in", tmp_path / "out2"), (tmp_path / "out2", "--format", "csv")):
+        ended = infeed("ingest", *reader, *more)
+        assert (ended.exit_code, "--reader" in ended.output) == (2, True)
+    assert infeed("ingest", tmp_path / "out").exit_code == 2
+    assert not (tmp_path / "out2").exists()
+
+
 def test_a_table_becomes_a_dataset(trips: Path, tmp_path: Path) -> None:
     ended = infeed("ingest", trips, tmp_path / "out")
     assert (ended.exit_code, ended.output.splitlines()[0][:-6]) == (0, f"wrote {tmp_path}/out: 200 rows read in")

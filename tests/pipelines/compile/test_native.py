@@ -72,6 +72,20 @@ def test_kfp_reads_it(job: CompiledJob, tmp_path: Path) -> None:
     assert "nodeSelector" in str(read.platform_spec)
 
 
+def test_a_function_that_returns_the_rows_has_no_parameter_of_data(config: PipelineConfig, tmp_path: Path) -> None:
+    data = f"{PROJECT.resolve()}/model.py:build_model"  # any function of the project
+    of_function = dataclasses.replace(config, source="reader", data=data, source_options={})
+    options = CompileOptions(str(tmp_path / "job.yaml"), folder=str(PROJECT.resolve()))
+    job = CompiledJob.read(compile_native(of_function, options))
+    found = args_of(job)
+    assert "data" not in job.parameters
+    for step in ("ArrowExampleGen-input", "ArrowExampleGen"):
+        command, packed, *more = found[step]
+        assert (command, json.loads(unpack(packed))["data"]) == ("ingest", "model.py:build_model")
+        assert "--data" not in more
+    assert data_bytes(of_function) == 0
+
+
 def test_the_steps_are_those_of_the_tfx_form_and_have_its_settings(job: CompiledJob) -> None:
     tasks = {task.name: task for task in leaves(job.tasks)}
     assert {name: task.retries for name, task in tasks.items()} == dict.fromkeys(STEPS, 2)

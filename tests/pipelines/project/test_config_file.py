@@ -21,6 +21,17 @@ def test_a_dotted_module_of_the_project_is_named_by_its_file(tmp_path: Path) -> 
     assert project.reference("os.path:join") == "os.path:join"
 
 
+def test_a_function_that_returns_the_rows_stands_in_place_of_data(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("{source: 'data.py:rows', label: a, model: 'model.py:build', features: []}")
+    settings = read_project(str(config)).settings
+    assert (settings.source, settings.data) == ("reader", "data.py:rows")
+    config.write_text("{source: 'data.py:rows', data: a.csv, label: a, model: 'model.py:build', features: []}")
+    with pytest.raises(InfeedError, match="beside a function") as error:
+        read_project(str(config))
+    assert error.value.where == f"{config}, data"
+
+
 BOMB = "a0: &a0 [" + "lol, " * 9 + "lol]\n"
 BOMB += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
 REFUSED = {

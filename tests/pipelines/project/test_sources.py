@@ -93,6 +93,12 @@ def test_every_format_is_surveyed_alike(tables: dict[Source, Path]) -> None:
     assert (surveys[0].rows, surveys[0].guess, a.type, a.mean) == (4, 0.5, "int", 1.5)
 
 
+def test_rows_of_a_function_are_surveyed_as_those_of_a_file(tables: dict[Source, Path], tmp_path: Path) -> None:
+    (tmp_path / "rows.py").write_text(f"def rows(part, parts):\n    return {ROWS!r}[part::parts]")
+    expected = survey_table(str(tables["parquet"]), "y", source="parquet")
+    assert survey_table(f"{tmp_path}/rows.py:rows", "y", source="reader", settings={"parts": 2}) == expected
+
+
 def test_a_file_is_its_folder_and_its_name_wherever_it_is(tables: dict[Source, Path]) -> None:
     folder = str(tables["csv"].parent)
     assert split_data(f"{folder}/t.csv") == (folder, "t.csv")
@@ -100,9 +106,10 @@ def test_a_file_is_its_folder_and_its_name_wherever_it_is(tables: dict[Source, P
     assert split_data(folder) == (folder, None)
 
 
-def test_every_format_has_its_example_gen() -> None:
+def test_every_format_of_a_project_has_its_example_gen() -> None:
     from infeed import components
 
+    assert set(EXAMPLE_GENS) == {kind for kind, one in FORMATS.items() if one.in_projects}
     assert set(EXAMPLE_GENS.values()) <= set(components.__all__)
 
 
