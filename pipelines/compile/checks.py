@@ -35,7 +35,7 @@ def check_config(
     deploy = dataclasses.replace(config.deploy, root=config.deploy.root or config.root)
     check_target(deploy, target, schema)
     check_stores(deploy.root or "", deploy.data or config.place, target)
-    check_runner(deploy, deploy.data or config.place, config.beam_pipeline_args)
+    check_runner(deploy, deploy.data or config.place or deploy.root or "", config.beam_pipeline_args)
     check_strategy(config.train, training_machines(deploy, target))
     if folder:
         check_function_paths(config.user_functions, folder)
