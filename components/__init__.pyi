@@ -61,15 +61,12 @@ from .transform.infer import infer_features as infer_features
 from .transform.kinds.clean import Clip as Clip
 from .transform.kinds.clean import Fill as Fill
 from .transform.kinds.clean import FillWith as FillWith
-from .transform.kinds.clean import IsOutlier as IsOutlier
 from .transform.kinds.clean import LowerCase as LowerCase
-from .transform.kinds.clean import Outliers as Outliers
 from .transform.kinds.clean import StripAccents as StripAccents
 from .transform.kinds.clean import Tokens as Tokens
 from .transform.kinds.clean import Trim as Trim
 from .transform.kinds.dates import DatePart as DatePart
 from .transform.kinds.encode import Bucketize as Bucketize
-from .transform.kinds.encode import CountEncoding as CountEncoding
 from .transform.kinds.encode import Cross as Cross
 from .transform.kinds.encode import Hash as Hash
 from .transform.kinds.encode import OneHot as OneHot
@@ -79,10 +76,7 @@ from .transform.kinds.label import Label as Label
 from .transform.kinds.scale import Cycle as Cycle
 from .transform.kinds.scale import Log as Log
 from .transform.kinds.scale import MinMax as MinMax
-from .transform.kinds.scale import Power as Power
 from .transform.kinds.scale import Robust as Robust
 from .transform.kinds.scale import ZScore as ZScore
-from .transform.kinds.similarity import Similarity as Similarity
 from .transform.kinds.text import BagOfWords as BagOfWords
-from .transform.kinds.text import Subwords as Subwords
 from .transform.kinds.vectors import PretrainedVectors as PretrainedVectors

@@ -23,6 +23,7 @@ from infeed.components.engine.beam_runner import Named
 from infeed.components.example_gen.formats import FORMATS
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.feature import Feature
+from infeed.components.transform.features import own_kinds
 from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.surveys import Survey
 
@@ -133,6 +134,7 @@ class PipelineConfig:
             own["filter"] = self.ingest.filter
         if not self.place:
             own["reader"] = self.data
+        own |= {f"features: {kind}": kind for kind in own_kinds(self.features)}
         return {**own, **self.train.user_functions}
 
     @property

@@ -15,17 +15,19 @@ import importlib
 import importlib.util
 import linecache
 import os
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.base.user_modules import LIBRARIES, fingerprint, import_file
+from infeed.components.base.user_modules import LIBRARIES, fingerprint, import_file, is_of_project
 
-_HERE = Path(__file__).resolve().parents[1]
+C = TypeVar("C")
+_HERE = Path(__file__).resolve().parent
 # Libraries and this package, whose lines do not help a user.
 _NOT_USERS = tuple(
     f"{Path(folder).resolve()}{os.sep}" for folder in (*map(Path, LIBRARIES), _HERE, _HERE.with_name("pipelines"))
@@ -65,12 +67,7 @@ def resolve(text: str, option: str) -> Reference:
 
 def load(text: str, option: str) -> Callable[..., Any]:
     """Import the module and return the function; raise InfeedError as `resolve` does, and for errors of both."""
-    reference = resolve(text, option)
-    with translate_errors(option):
-        module = import_file(reference.file) if reference.is_file else importlib.import_module(reference.module)
-    function = getattr(module, reference.function, None)
-    if not callable(function):
-        raise _not_defined(reference, option)
+    function = _imported(text, option)
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
@@ -80,12 +77,34 @@ def load(text: str, option: str) -> Callable[..., Any]:
     return call
 
 
+def load_class(text: str, option: str, base: type[C]) -> type[C]:
+    """Import the module and return its class below `base`; raise InfeedError as `resolve` does, or if it is no such."""
+    found = _imported(text, option)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise InfeedError(
+            f"{text} is no {base.__name__}", where=f"option {option}", do=f"derive it from {base.__name__}"
+        )
+    return found
+
+
+def _imported(text: str, option: str) -> Any:
+    reference = resolve(text, option)
+    with translate_errors(option):
+        module = import_file(reference.file) if reference.is_file else importlib.import_module(reference.module)
+    found = getattr(module, reference.function, None)
+    if not callable(found):
+        raise _not_defined(reference, option)
+    return found
+
+
 def name_of(function: Any) -> str:
-    """Return the dotted name of a function, by which another process can import it.
+    """Return the name of a function or class, by which another process can import it: `module:name` or `file:name`.
 
     Raise InfeedError if no other process could import the function: it is local, a method, or of the main script.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if is_of_project(module or ""):
+        module = sys.modules[module].__file__
     if not callable(function) or not name.isidentifier() or module in (None, "__main__"):
         do = 'define it by `def` at the top level of a module or file, and name it "path/to/file.py:function"'
         raise InfeedError(f"{function!r} cannot be imported by name", where="a user's function", do=do)

@@ -49,6 +49,11 @@ def import_file(file: str) -> ModuleType:
         return importlib.import_module(project.name_of(path))
 
 
+def is_of_project(module: str) -> bool:
+    """Return whether a module is of a project, and so has no name that another process can import."""
+    return module.partition(".")[0] in _projects
+
+
 def fingerprint(file: Path, module: str) -> str:
     """Return 16 hexadecimal digits of the names and bytes of `own_sources`, independent of the project's folder."""
     home, sources = _home(file, module), hashlib.sha256()

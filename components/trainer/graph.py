@@ -204,7 +204,7 @@ Graph: TypeAlias = TransformGraph | RawExamples
 
 
 def _loaded(folder: str, load: Callable[[str], Any]) -> Any:
-    """Load the graph. A graph with subwords has operations of tensorflow-text, which has to be imported first."""
+    """Load the graph. A graph with a tokenizer of tensorflow-text needs the import of that package first."""
     try:
         return load(folder)
     except (RuntimeError, ValueError, tf.errors.OpError) as error:

@@ -17,6 +17,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.records import file_crc32c
 from infeed.components.transform import executor
 from infeed.components.transform.feature import Feature
+from infeed.components.transform.features import own_kinds
 
 
 class Transform(tfx.components.Transform):
@@ -130,6 +131,7 @@ def _digests(
         "preprocessing_fn": preprocessing_fn,
         "stats_options_updater_fn": stats_options_updater_fn,
     }
+    named |= {kind: kind for kind in own_kinds(features)}
     digests = {option: user_code.digest(text, option) for option, text in named.items() if isinstance(text, str)}
     paths = sorted({path for feature in features for path in feature.files if _is_local(path) and os.path.exists(path)})
     return digests | {path: file_crc32c(path) for path in paths}

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from infeed.components.base import user_code, user_modules
 from infeed.components.base.checks import check_fields, require
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.unique_names import UniqueNames
@@ -218,6 +219,13 @@ class Feature(Step):
         is_name = self.output is None or (isinstance(self.output, str) and self.output)
         require(is_name, self, "output", "give it as a name, or None")
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle a class of a user's file by the name that another process can load."""
+        if not user_modules.is_of_project(type(self).__module__):
+            return super().__reduce_ex__(protocol)
+        options = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return _restored, (user_code.name_of(type(self)), options)
+
     @property
     def output_name(self) -> str:
         """Name of the transformed feature: `output`, or the column's name."""
@@ -304,6 +312,10 @@ class Feature(Step):
     def domain(self, found: Sequence[Any]) -> tuple[int, int] | None:
         """Return the smallest and the largest index of an index output, for the transformed schema."""
         return None
+
+
+def _restored(kind: str, options: Mapping[str, Any]) -> Feature:
+    return user_code.load_class(kind, "features", Feature)(**options)
 
 
 def each_output(result: Any) -> Sequence[Any]:

@@ -9,43 +9,65 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
-from infeed.components.base import schema
+from infeed.components.base import schema, user_code
 from infeed.components.base.annotations import Tagged
 from infeed.components.base.errors import InfeedError
 from infeed.components.transform.feature import Clean, Feature, Step
-from infeed.components.transform.kinds.clean import Fill, IsOutlier
-from infeed.components.transform.kinds.encode import Bucketize, CountEncoding, Cross, Hash, OneHot, Vocabulary
+from infeed.components.transform.kinds.clean import Fill
+from infeed.components.transform.kinds.encode import Bucketize, Cross, Hash, OneHot, Vocabulary
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
-from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Power, Robust, ZScore
-from infeed.components.transform.kinds.similarity import Similarity
-from infeed.components.transform.kinds.text import BagOfWords, Subwords
+from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Robust, ZScore
+from infeed.components.transform.kinds.text import BagOfWords
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 
 _TYPE_WORDS = {"int": "whole numbers", "float": "numbers with fractions", "bytes": "text"}
-_Scaling = ZScore | MinMax | Robust | Log | Cycle | Power
-_Encoding = Vocabulary | OneHot | Hash | Bucketize | CountEncoding | Cross
-_Other = Fill | IsOutlier | BagOfWords | PretrainedVectors | Subwords | Similarity | DecodeImage | Label
+_Scaling = ZScore | MinMax | Robust | Log | Cycle
+_Encoding = Vocabulary | OneHot | Hash | Bucketize | Cross
+_Other = Fill | BagOfWords | PretrainedVectors | DecodeImage | Label
 AnyFeature = Annotated[_Scaling | _Encoding | _Other, Tagged("kind")]
 
 
 def features_to_json(features: Sequence[Feature]) -> list[dict[str, Any]]:
-    """Convert features to plain data for JSON and YAML. `features_from_json` restores equal features."""
+    """Convert features to plain data for JSON and YAML. `features_from_json` restores equal features.
+
+    Raises:
+      InfeedError: two features have the same output name, or another process cannot import a user's class.
+    """
     check_outputs(features)
-    return [schema.to_plain(feature, defaults=False) for feature in features]
+    return [{"kind": _kind_of(one), **schema.to_plain(one, defaults=False)} for one in features]
 
 
 def features_from_json(items: Iterable[Mapping[str, Any]], where: str = "features") -> list[Feature]:
     """Create features from plain data, such as {"kind": "z_score", "column": "age"}.
 
+    A kind with a colon names a class of the user, derived from `Feature`: `features.py:Asinh`, `package.module:Asinh`.
+
     Raises:
       InfeedError: a kind or an option does not exist, an option is missing or out of range, or two features have the
         same output name.
     """
-    kind: Any = tuple[AnyFeature, ...]
-    features: list[Feature] = list(schema.read(kind, list(items), where))
+    features = [_read(item, f"{where}[{number}]") for number, item in enumerate(items)]
     check_outputs(features)
     return features
+
+
+def own_kinds(features: Iterable[Feature]) -> list[str]:
+    """Return the names of the users' classes among the features."""
+    return sorted({kind for kind in map(_kind_of, features) if ":" in kind})
+
+
+def _kind_of(feature: Feature) -> str:
+    return getattr(feature, "kind", "") or user_code.name_of(type(feature))
+
+
+def _read(item: Mapping[str, Any], where: str) -> Feature:
+    kind: Any = AnyFeature
+    if ":" in str(item.get("kind")):
+        item = dict(item)
+        kind = user_code.load_class(item.pop("kind"), f"{where}.kind", Feature)
+    feature: Feature = schema.read(kind, item, where)
+    return feature
 
 
 def check_features(features: Sequence[Feature], columns: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 from infeed.components.base.units import percent, points, short_path, significant
 from infeed.components.dataset import files
 from infeed.components.evaluation.model_report.scores import LABELS, with_interval
-from infeed.components.transform.kinds.text import BagOfWords, Subwords
+from infeed.components.transform.kinds.text import BagOfWords
 from infeed.pipelines.commands.options import as_flags
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.exit_codes import EXIT_NOT_BLESSED
@@ -77,7 +77,7 @@ def _advice(outcome: RunOutcome, config: PipelineConfig) -> str:
     if any("better than" in reason for reason in outcome.reasons):
         more = "groups" if outcome.groups else "rows"
         return f"score it on more {more}, or train a better one; blessing.bound in your config sets a score of your own"
-    is_text = any(isinstance(feature, (BagOfWords, Subwords)) for feature in config.features)
+    is_text = any(isinstance(feature, BagOfWords) for feature in config.features)
     better = _PICTURES if config.source == "images" else _SENTENCES if is_text else _COLUMNS
     return f"train longer (--epochs), {better}; blessing.bound in your config sets the required score"
 

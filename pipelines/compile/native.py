@@ -197,11 +197,12 @@ def _packed(config: PipelineConfig, project: str | None) -> dict[str, str]:
     data = dataclasses.replace(whole, train=options, blessing=Blessing("accuracy", 0.0))
     of_training = config.train.user_functions
     code = {option: user_code.digest(text, option) for option, text in config.user_functions.items()}
+    own_features = [option for option in code if option.startswith("features: ")]
     parts = {
         "ingest": dataclasses.replace(
             data, features=(), preprocessing_fn=None, ingest=config.ingest_options, code=_only(code, "filter", "reader")
         ),
-        "transform": dataclasses.replace(data, code=_only(code, "preprocessing_fn")),
+        "transform": dataclasses.replace(data, code=_only(code, "preprocessing_fn", *own_features)),
         "train": dataclasses.replace(whole, blessing=data.blessing, code=_only(code, *of_training)),
         "evaluate": dataclasses.replace(whole, train=options),
     }

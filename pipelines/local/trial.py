@@ -21,9 +21,7 @@ from infeed.components.transform.kinds.clean import Fill
 from infeed.components.transform.kinds.encode import Bucketize, Hash, Vocabulary
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
-from infeed.components.transform.kinds.scale import Log, MinMax, Power, Robust, ZScore
-from infeed.components.transform.kinds.similarity import Similarity
-from infeed.components.transform.kinds.text import Subwords, tensorflow_text
+from infeed.components.transform.kinds.scale import Log, MinMax, Robust, ZScore
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.surveys import Survey, TableSurvey, with_sample
 
@@ -32,7 +30,7 @@ _ROWS = 2
 _SURELY_MISSING = 50  # with this many rows without a value, each split has some
 # Features with one number per value of the column.
 _INDICES = (Vocabulary, Bucketize, Hash)
-_NUMBERS = (Fill, ZScore, MinMax, Robust, Log, Power)
+_NUMBERS = (Fill, ZScore, MinMax, Robust, Log)
 _TYPES = {"int": tf.int64, "float": tf.float32, "bytes": tf.string}
 
 
@@ -51,8 +49,6 @@ def try_out(config: PipelineConfig) -> None:
         for path in feature.files:
             if not files.exists(path):
                 raise InfeedError(f"there is no file {path!r}", where=f"{feature}", do="correct the path")
-        if isinstance(feature, Subwords):
-            tensorflow_text(feature)  # raises if the tokenizer is not installed
     if options.input_fn:  # the input function decides what the model gets
         return
     if config.preprocessing_fn:
@@ -140,7 +136,7 @@ def _spec(feature: Feature, options: TrainOptions, survey: Survey) -> tf.TensorS
 
 def _is_known(feature: Feature) -> bool:
     """Return whether the output shape of a feature is known without reading rows."""
-    if isinstance(feature, DecodeImage | Label | Similarity):
+    if isinstance(feature, DecodeImage | Label):
         return True
     lists = feature.values != "one" or any(step.makes_lists for step in feature.steps)
     return isinstance(feature, (*_INDICES, *_NUMBERS)) and (feature.length is not None or not lists)

@@ -50,6 +50,8 @@ def config_schema() -> str:
     together = schemas["train"]["properties"] | schemas["feed"]["properties"]
     del together["feed"]
     properties["train"] |= _optional({**schemas["train"], "properties": together})
+    own = {"type": "object", "properties": {"kind": {"pattern": ":"}}, "required": ["kind"]}  # a class of the user
+    properties["features"]["items"] = {"anyOf": [properties["features"]["items"], own]}
     properties["hparams"] |= {"type": "object"}
     for name in _BY_FUNCTION:
         value = {key: properties[name].pop(key) for key in list(properties[name]) if key != "description"}

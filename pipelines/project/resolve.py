@@ -244,7 +244,9 @@ def _features(project: Project, survey: Survey, label: str, data: str) -> tuple[
         do = f"write a list of features there, such as [{{kind: label, column: {label}}}], or file.py:function"
         raise InfeedError(f"features is {features!r}", where="setting features", do=do)
     if all(isinstance(feature, Mapping) for feature in features):
-        features = features_from_json(features)
+        kinds = [str(one.get("kind")) for one in features]
+        own = [{"kind": project.reference(kind)} if ":" in kind else {} for kind in kinds]
+        features = features_from_json([{**one, **of_file} for one, of_file in zip(features, own, strict=True)])
     if isinstance(survey, TableSurvey):
         types: Mapping[str, str] = {column.name: column.type for column in (*survey.columns, survey.label)}
     else:

@@ -16,7 +16,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.kubeflow.packed import is_packed, unpack
 from infeed.components.trainer.options import TrainOptions
-from infeed.components.transform.features import AnyFeature
+from infeed.components.transform.features import features_from_json, features_to_json
 from infeed.pipelines.config import Blessing, PipelineConfig, Source
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
@@ -28,7 +28,7 @@ class Resolved:
     name: str
     source: Source
     source_options: Mapping[str, Any]
-    features: tuple[AnyFeature, ...]
+    features: tuple[Mapping[str, Any], ...]
     train: TrainOptions
     blessing: Blessing
     ingest: IngestOptions
@@ -53,6 +53,7 @@ class Resolved:
             "train": dataclasses.replace(config.train, checkpoint_dir=None),
             "data": "" if config.place else config.data,
         }
+        own |= {"features": tuple(features_to_json(config.features))}
         return cls(**own, rows=survey.rows, classes=survey.classes, class_rows=survey.class_rows, label_mean=mean)
 
     def to_json(self) -> str:
@@ -65,6 +66,7 @@ class Resolved:
         column = ColumnSurvey(label, "bytes", self.rows, 0, None, self.label_mean, 0.0, max(self.class_rows, default=0))
         survey = TableSurvey((), column, task, self.rows, self.classes, self.class_rows)
         kept = {f.name: getattr(self, f.name) for f in dataclasses.fields(PipelineConfig) if hasattr(self, f.name)}
+        kept["features"] = tuple(features_from_json(self.features))
         return PipelineConfig(**kept, root="", survey=survey)
 
 

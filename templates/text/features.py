@@ -46,7 +46,7 @@ def features(survey: TableSurvey) -> list[Feature]:
 
 
 def sentence(column: str) -> Feature:
-    """Return a feature of word indices: int64 [LENGTH], padded with 0. README.md shows `Subwords` instead."""
+    """Return a feature of word indices: int64 [LENGTH], padded with 0."""
     return Vocabulary(column, size=SIZE, min_count=MIN_COUNT, clean=STEPS, length=LENGTH)
 
 

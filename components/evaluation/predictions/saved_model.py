@@ -26,7 +26,7 @@ _FILE = "saved_model.pb"
 _SERVING = "serving"  # folder of pushed versions in the folder of a run
 _OPERATIONS = ("tensorflow_text", "tensorflow_decision_forests", "struct2tensor")  # which TFX's BulkInferrer knows
 _UNKNOWN_OPERATION = "Op type not registered"
-_DO_KNOW = "install what brings the operation; that of subwords: pip install 'tfx-infeed[text]'"
+_DO_KNOW = "install what brings the operation; of tensorflow-text: pip install 'tfx-infeed[text]'"
 _DO = "ask a signature that takes serialized tf.Examples, or write the examples as the model takes them"
 
 

@@ -1,6 +1,6 @@
 """Steps that clean a column before its feature is computed, and `Fill`, a feature that only cleans.
 
-    ZScore("age", clean=(Outliers(), FillWith("median"), Clip(0.0, 100.0)))
+    ZScore("age", clean=(FillWith("median"), Clip(0.0, 100.0)))
     Vocabulary("review", clean=(LowerCase(), StripAccents(), Tokens()), length=64)    word indices, padded by 0
 
 Constants are those of the training rows after the previous steps; for lists, of all values of all positions. Text is
@@ -98,45 +98,6 @@ class Clip(Clean):
 
 
 @dataclass(frozen=True)
-class Outliers(Clean):
-    """Treat numbers far from the others as missing or, with `then="clip"`, clip them.
-
-    Far means more than `reach` interquartile ranges below the lower or above the upper quartile: Tukey's fences,
-    "Exploratory Data Analysis" (1977). The feature `IsOutlier` flags such numbers.
-    """
-
-    reach: float = 1.5
-    then: Literal["missing", "clip"] = "missing"
-    kind: Literal["outliers"] = field(default="outliers", kw_only=True, repr=False)
-    needs = (Quantiles,)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        at_least(self, 0, "reach")
-
-    def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        if self.then == "clip":
-            return Clip(*_fences(found[0], self.reach)).apply(column, ())
-        far = _is_far(column, found[0], self.reach)
-        values = tf.where(far, tf.zeros_like(column.values), column.values)
-        return column._replace(values=values, present=column.present & ~far)
-
-
-def _fences(found: Quantiles, reach: float) -> tuple[float, float]:
-    """Return the smallest and the largest number that is not an outlier."""
-    lower, upper = found.at([0.25, 0.75])
-    distance = reach * (upper - lower)
-    return lower - distance, upper + distance
-
-
-def _is_far(column: FlatColumn, found: Quantiles, reach: float) -> Any:
-    """Return bool [n], False for a missing value."""
-    low, high = _fences(found, reach)
-    numbers = tf.cast(column.values, tf.float64)
-    return column.present & ((numbers < low) | (numbers > high))
-
-
-@dataclass(frozen=True)
 class Trim(Clean):
     """Remove Unicode white space at the ends of text. Text of only white space becomes missing.
 
@@ -214,7 +175,7 @@ class Tokens(Clean):
         return column._replace(values=made.values, present=tf.ones_like(made.values, tf.bool), splits=splits)
 
 
-AnyClean = Annotated[FillWith | Clip | Outliers | Trim | LowerCase | StripAccents | Tokens | DatePart, Tagged("kind")]
+AnyClean = Annotated[FillWith | Clip | Trim | LowerCase | StripAccents | Tokens | DatePart, Tagged("kind")]
 
 
 @dataclass(frozen=True)
@@ -273,24 +234,3 @@ class Fill(Prepared):
         dtype = column.values.dtype
         value = tf.constant(int(self.value) if dtype == tf.int64 else self.value, dtype)
         return tf.where(column.present, column.values, value)
-
-
-@dataclass(frozen=True)
-class IsOutlier(Prepared):
-    """1 for an outlier as defined by `Outliers`, else 0: int64 [batch, 1], or lists.
-
-    A missing value is not an outlier. Unseen numbers are compared with the same fences.
-    """
-
-    column: str
-    output: str | None = None
-    reach: float = 1.5
-    kind: Literal["is_outlier"] = field(default="is_outlier", kw_only=True, repr=False)
-    needs = (Quantiles,)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, 0, "reach")
-
-    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        return tf.cast(_is_far(column, found[0], self.reach), tf.int64)

@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-
 from infeed.components.base.checks import as_tuples, at_least, refused, require
 from infeed.components.base.errors import InfeedError
-from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Quantiles, as_word
+from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Quantiles
 from infeed.components.transform.feature import Feature, FlatColumn, Tables, as_strings, each_output, is_finite, tf
 from infeed.components.transform.kinds.clean import Prepared
 
@@ -225,30 +223,6 @@ class Bucketize(Prepared):
 
     def domain(self, found: Sequence[Any]) -> tuple[int, int]:
         return 0, self.cardinality() - 1
-
-
-@dataclass(frozen=True)
-class CountEncoding(Prepared):
-    """Encode a category by its count in the training rows, float32: 0 for unseen and missing values.
-
-    With `share=True`, the count is divided by the number of present values. The feature does not use the label, so
-    nothing leaks from it.
-    """
-
-    column: str
-    output: str | None = None
-    share: bool = False
-    kind: Literal["count_encoding"] = field(default="count_encoding", kw_only=True, repr=False)
-    needs = (Frequencies,)
-    takes = ("int", "bytes")
-
-    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        counts = {as_word(value): number for value, number in found[0].counts.items()}
-        divisor = max(1, found[0].count) if self.share else 1
-        words = sorted(counts)
-        known = np.array([0.0, *(counts[word] / divisor for word in words)], np.float32)
-        place = tables.places(words, as_strings(column))
-        return tf.where(column.present, tf.gather(tf.constant(known), place + 1), 0.0)
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-
 from infeed.components.base.checks import require
-from infeed.components.transform.analyses import Analysis, Array, ByKey, Moments, Quantiles
+from infeed.components.transform.analyses import Analysis, ByKey, Moments, Quantiles
 from infeed.components.transform.feature import FlatColumn, Tables, each_output, is_finite, tf
 from infeed.components.transform.kinds.clean import FillWith, Prepared
 
 # Below this share of the mean a standard deviation is rounding, not data.
 _CONSTANT = 1e-12
-_ZERO = 1e-9  # an exponent so small
-_GRID = 1001  # quantiles that stand for a distribution
 _log = logging.getLogger(__name__)
 
 
@@ -41,12 +37,8 @@ class Scaled(Prepared):
         self.check_key(self.key)
 
     def constants(self, found: Any) -> tuple[float, ...]:
-        """Return center and width, then arguments of `transformed`. Width is 0 if all values are equal."""
+        """Return center and width. Width is 0 if all values are equal."""
         raise NotImplementedError
-
-    def transformed(self, values: Any, *constants: Any) -> Any:
-        """Transform values before scaling: float64 [n]."""
-        return values
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         if not isinstance(found[0], ByKey):
@@ -61,9 +53,9 @@ class Scaled(Prepared):
         constants = [tf.constant(numbers, tf.float64)[:, tf.newaxis] for numbers in zip(*rows, strict=True)]
         return each_output(self._scaled(column, *constants))
 
-    def _scaled(self, column: FlatColumn, center: Any, width: Any, *more: Any) -> Any:
+    def _scaled(self, column: FlatColumn, center: Any, width: Any) -> Any:
         """Scale by constants: float64 [] each, with keys [n], or for k columns [k, 1]."""
-        values = self.transformed(tf.cast(column.values, tf.float64), *more)
+        values = tf.cast(column.values, tf.float64)
         known = column.present & (width > 0)
         return tf.cast(tf.where(known, (values - center) / tf.where(width > 0, width, 1.0), 0.0), tf.float32)
 
@@ -184,65 +176,3 @@ class Cycle(Prepared):
         turns = tf.math.floormod(tf.cast(column.values, tf.float64), self.period) / self.period
         circle = tf.stack([tf.sin(2 * math.pi * turns), tf.cos(2 * math.pi * turns)], -1)
         return tf.cast(tf.where(column.present[..., tf.newaxis], circle, 0.0), tf.float32)
-
-
-@dataclass(frozen=True)
-class Power(Scaled):
-    """Apply Yeo and Johnson's power transformation (Biometrika, 2000), then scale to mean 0 and deviation 1.
-
-    With one exponent, l, for all values x of a column
-
-        ((x + 1)^l - 1) / l,  ln(x + 1) where l is 0              for x of 0 or more
-        -((1 - x)^(2 - l) - 1) / (2 - l),  -ln(1 - x) where l is 2      for x below 0
-
-    The exponent is the maximum likelihood estimate for a normal distribution, between -3 and 5. Exponent, mean and
-    deviation come from 1,001 quantiles of the training values. The transformation makes skewed columns symmetric. In
-    contrast to Box and Cox's transformation, it accepts negative values.
-    """
-
-    kind: Literal["power"] = field(default="power", kw_only=True, repr=False)
-    needs = (Quantiles,)
-
-    def constants(self, found: Quantiles) -> tuple[float, ...]:
-        points = np.array(found.at(np.linspace(0, 1, _GRID).tolist()), np.float64)
-        if not points[0] < points[-1]:
-            return 0.0, 0.0, 1.0
-        exponent = likeliest_exponent(points)
-        moved = yeo_johnson(points, exponent)
-        return float(moved.mean()), float(moved.std()), exponent
-
-    def transformed(self, values: Any, *constants: Any) -> Any:
-        def power(logarithms: Any, exponent: Any) -> Any:
-            is_zero = tf.abs(exponent) < _ZERO
-            raised = tf.math.expm1(exponent * logarithms) / tf.where(is_zero, tf.ones_like(exponent), exponent)
-            return tf.where(is_zero, logarithms, raised)
-
-        (exponent,) = constants
-        above = power(tf.math.log1p(tf.maximum(values, 0.0)), exponent)
-        below = power(tf.math.log1p(tf.maximum(-values, 0.0)), 2.0 - exponent)
-        return tf.where(values >= 0, above, -below)
-
-
-def yeo_johnson(values: Array, exponent: float) -> Array:
-    """Apply the transformation of `Power`, float64 [n]."""
-
-    def power(logarithms: Array, exponent: float) -> Array:
-        return logarithms if abs(exponent) < _ZERO else np.expm1(exponent * logarithms) / exponent
-
-    above = power(np.log1p(np.maximum(values, 0.0)), exponent)
-    return np.where(values >= 0, above, -power(np.log1p(np.maximum(-values, 0.0)), 2.0 - exponent))
-
-
-def likeliest_exponent(values: Array) -> float:
-    """Return the exponent from -3 to 5 of the most normal result, to 0.001, by golden-section search."""
-    slopes = float((np.sign(values) * np.log1p(np.abs(values))).mean())
-
-    def unlikelihood(exponent: float) -> float:
-        variance = yeo_johnson(values, exponent).var()
-        return 0.5 * math.log(variance) - (exponent - 1.0) * slopes if variance > 0 else math.inf
-
-    low, high, golden = -3.0, 5.0, (math.sqrt(5.0) - 1.0) / 2.0
-    while high - low > 1e-3:
-        one, other = high - golden * (high - low), low + golden * (high - low)
-        low, high = (low, other) if unlikelihood(one) < unlikelihood(other) else (one, high)
-    return (low + high) / 2.0

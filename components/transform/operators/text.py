@@ -107,66 +107,15 @@ def tf_idf(indices: tf.RaggedTensor, documents: Sequence[int] | Array, rows: int
     """
     counts = bag(indices, len(documents))
     lengths = tf.cast(indices.row_lengths(), tf.float32)[:, tf.newaxis]
-    return tf.math.divide_no_nan(counts, lengths) * inverse_document_frequency(documents, rows, smooth=smooth)
-
-
-def inverse_document_frequency(documents: Sequence[int] | Array, rows: int, *, smooth: bool = True) -> Array:
-    """Return float32 [size]; see `tf_idf`."""
-    counts = np.asarray(documents, np.float64)
-    share = (rows + 1) / (counts + 1) if smooth else rows / np.maximum(counts, 1)
-    return np.asarray(1 + np.log(share), np.float32)
+    rows_with = np.asarray(documents, np.float64)
+    share = (rows + 1) / (rows_with + 1) if smooth else rows / np.maximum(rows_with, 1)
+    return tf.math.divide_no_nan(counts, lengths) * np.asarray(1 + np.log(share), np.float32)
 
 
 def first_in_row(tokens: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
     """Return bool [n]: whether a token of [n] is the first of its kind in its row."""
-    _, which = _by_row(tokens, splits)
+    rows = tf.ragged.row_splits_to_segment_ids(splits)
+    _, which = tf.unique(tf.strings.join([tf.strings.as_string(rows), tokens], "\x00"), tf.int64)
     count = tf.size(tokens, tf.int64)
     first = tf.math.unsorted_segment_min(tf.range(count), which, count)
     return tf.gather(first, which) == tf.range(count)
-
-
-def cosine_of_counts(tokens: tf.Tensor, weights: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
-    """Compute the cosine of the weighted counts of the tokens of two texts, float32 [batch], 0 if one has no token.
-
-    Args:
-      tokens: string [n], of text 0 and 1 of the first pair, then of the next one.
-      weights: float32 [n], which depend on nothing but the token.
-      splits: int64 [2 * batch + 1].
-    """
-    texts = tf.ragged.row_splits_to_segment_ids(splits)
-    # Tokens of a pair, not of a text, so that one that both texts have is one place.
-    pairs, which = _by_row(tokens, splits[::2])
-    places, rows = tf.size(pairs, tf.int64), (tf.size(splits, tf.int64) - 1) // 2
-    row = tf.math.unsorted_segment_max(texts // 2, which, places)
-    sides = tf.one_hot(texts % 2, 2, dtype=tf.float64) * tf.cast(weights, tf.float64)[:, tf.newaxis]
-    vectors = tf.math.unsorted_segment_sum(sides, which, places)  # [places, 2]
-    left, right = vectors[:, 0], vectors[:, 1]
-    products = tf.stack([left * right, left * left, right * right], axis=1)
-    return _cosine(tf.math.unsorted_segment_sum(products, row, rows))
-
-
-def cosine_of_sums(vectors: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
-    """Compute the cosine of the summed vectors of two texts, float32 [batch], 0 if the sum of one is 0.
-
-    Args:
-      vectors: float32 [n, dimensions], of text 0 and 1 of the first pair, then of the next one.
-      splits: int64 [2 * batch + 1].
-    """
-    count = tf.size(splits, tf.int64) - 1
-    texts = tf.ragged.row_splits_to_segment_ids(splits)
-    sums = tf.math.unsorted_segment_sum(tf.cast(vectors, tf.float64), texts, count)
-    left, right = sums[::2], sums[1::2]
-    return _cosine(tf.stack([tf.reduce_sum(a * b, 1) for a, b in ((left, right), (left, left), (right, right))], 1))
-
-
-def _cosine(products: tf.Tensor) -> tf.Tensor:
-    """Return float32 [batch] from float64 [batch, 3]: left by right, left by left, right by right."""
-    lengths = tf.sqrt(products[:, 1]) * tf.sqrt(products[:, 2])
-    return tf.cast(tf.clip_by_value(tf.math.divide_no_nan(products[:, 0], lengths), -1.0, 1.0), tf.float32)
-
-
-def _by_row(tokens: tf.Tensor, splits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the different pairs of row and token, and which of them each token of [n] is, int64 [n]."""
-    rows = tf.ragged.row_splits_to_segment_ids(splits)
-    different, which = tf.unique(tf.strings.join([tf.strings.as_string(rows), tokens], "\x00"), tf.int64)
-    return different, which

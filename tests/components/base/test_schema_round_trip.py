@@ -34,20 +34,17 @@ from infeed.components.transform.kinds.clean import (
     Clip,
     Fill,
     FillWith,
-    IsOutlier,
     LowerCase,
-    Outliers,
     StripAccents,
     Tokens,
     Trim,
 )
 from infeed.components.transform.kinds.dates import DatePart
-from infeed.components.transform.kinds.encode import Bucketize, CountEncoding, Cross, Hash, OneHot, Vocabulary
+from infeed.components.transform.kinds.encode import Bucketize, Cross, Hash, OneHot, Vocabulary
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
-from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Power, Robust, ZScore
-from infeed.components.transform.kinds.similarity import Similarity
-from infeed.components.transform.kinds.text import BagOfWords, Subwords
+from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Robust, ZScore
+from infeed.components.transform.kinds.text import BagOfWords
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 from infeed.pipelines.config import Blessing
 from infeed.pipelines.deploy.options import Deploy, Resources
@@ -75,13 +72,12 @@ SMALLEST = [
     *(Endpoint("e", "m", "i"), Training("m"), TrainingJob(2), VertexOptions("p", "r")),
 ]
 FEATURES = [
-    *(ZScore("a"), MinMax("a"), Robust("a"), Log("a"), Power("a"), Cycle("a", 7.0)),
-    *(Vocabulary("a"), OneHot("a"), Hash("a", 2), Bucketize("a", 2), CountEncoding("a"), Cross(("a", "b"), "ab")),
-    *(BagOfWords("a"), PretrainedVectors("a", "vectors.txt"), Subwords("a", "vocabulary.txt")),
-    Similarity("a", "b", "ab"),
-    *(DecodeImage(1, 1), Fill("a", 0.0), IsOutlier("a"), Label("y")),
+    *(ZScore("a"), MinMax("a"), Robust("a"), Log("a"), Cycle("a", 7.0)),
+    *(Vocabulary("a"), OneHot("a"), Hash("a", 2), Bucketize("a", 2), Cross(("a", "b"), "ab")),
+    *(BagOfWords("a"), PretrainedVectors("a", "vectors.txt")),
+    *(DecodeImage(1, 1), Fill("a", 0.0), Label("y")),
 ]
-STEPS = [FillWith(0.0), Clip(0.0), Outliers(), Trim(), LowerCase(), StripAccents(), Tokens(), DatePart("year")]
+STEPS = [FillWith(0.0), Clip(0.0), Trim(), LowerCase(), StripAccents(), Tokens(), DatePart("year")]
 OF = {type(options): options for options in [*SMALLEST, *FEATURES, *STEPS]}
 # Numbers that many options can have; those that cannot be are left out by their own checks.
 NUMBERS = {

@@ -69,7 +69,7 @@ def test_a_transform_graph_is_loaded_once(open_graph, table, monkeypatch):
 
 
 @pytest.mark.parametrize("words", ["Op type not registered 'FastBertNormalize' in binary", "there is no such file"])
-def test_a_graph_of_subwords_is_loaded_once_tensorflow_text_is_imported(words, monkeypatch):
+def test_a_graph_of_a_tokenizer_is_loaded_once_tensorflow_text_is_imported(words, monkeypatch):
     from infeed.components.trainer import graph
 
     imported = []

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.clean import Fill
 from infeed.components.transform.kinds.encode import Vocabulary
 from infeed.components.transform.kinds.scale import ZScore
-from infeed.components.transform.kinds.similarity import Similarity
 
 pytestmark = pytest.mark.tfx
 
@@ -62,18 +60,6 @@ def test_both_give_features_and_vocabularies_are_kept(tmp_path: Path) -> None:
     assert both["city"].tolist() == [[1], [2]]
     assert both["twice"].tolist() == [[2], [6]]
     assert tft.TFTransformOutput(str(tmp_path / "graph")).vocabulary_by_name("city") == [b"Bern", b"Basel"]
-
-
-def test_two_texts_are_as_similar_in_a_graph_of_tft(tmp_path: Path) -> None:
-    columns: dict[str, list[Any]] = {
-        "x": [1, 3],
-        "left": [b"red shoe", "Zürich Bern".encode()],
-        "right": [b"red RED", b"bern"],
-    }
-    found = transform(columns, [Similarity("left", "right", "match")], doubled, tmp_path)
-    texts = [text.decode() for side in ("left", "right") for text in columns[side]]
-    weighed = TfidfVectorizer().fit_transform(texts).toarray()
-    np.testing.assert_allclose(found["match"][:, 0], (weighed[:2] * weighed[2:]).sum(1), rtol=1e-6)
 
 
 def test_one_name_from_both_is_an_error(tmp_path: Path) -> None:

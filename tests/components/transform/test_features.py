@@ -17,8 +17,7 @@ from infeed.components.transform.kinds.encode import Bucketize, Vocabulary
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import Cycle, ZScore
-from infeed.components.transform.kinds.similarity import Similarity
-from infeed.components.transform.kinds.text import BagOfWords, Subwords
+from infeed.components.transform.kinds.text import BagOfWords
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 
 ONE_OF_EACH = [
@@ -32,8 +31,6 @@ ONE_OF_EACH = [
     Vocabulary("review", clean=(Trim(inner=True), LowerCase(), StripAccents(), Tokens(ngrams=(1, 2))), length=64),
     BagOfWords("review", output="bag", clean=(Tokens("characters"),), weights="tf_idf", smooth=False),
     PretrainedVectors("word", "glove.txt", size=100, pool="mean"),
-    Subwords("review", "vocab.txt", output="pieces", begin="[CLS]", end="[SEP]", length=128),
-    Similarity("review", "title", "match", clean=(LowerCase(), Tokens("characters", (3, 3))), min_count=2),
     DecodeImage(8, 8, output="small", resize="crop", scale="mean_std", mean=(0.5,) * 3, std=(0.2,) * 3),
 ]
 

@@ -12,7 +12,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.clean import Clip, Fill, LowerCase
 from infeed.components.transform.kinds.encode import Hash, OneHot, Vocabulary
-from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Power, Robust, ZScore
+from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Robust, ZScore
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow]
 
@@ -23,7 +23,6 @@ KINDS: dict[str, Callable[[str], Feature]] = {
     "clipped": lambda name: ZScore(name, clean=(Clip(-1.0, 1.0),)),
     "min_max": MinMax,
     "robust": Robust,
-    "power": Power,
     "log": Log,
     "cycle": lambda name: Cycle(name, 24),
     "fill": lambda name: Fill(name, -1.0),

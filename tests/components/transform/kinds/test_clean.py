@@ -14,9 +14,7 @@ from infeed.components.transform.kinds.clean import (
     Clip,
     Fill,
     FillWith,
-    IsOutlier,
     LowerCase,
-    Outliers,
     StripAccents,
     Tokens,
     Trim,
@@ -40,10 +38,8 @@ Transform = Callable[..., dict[str, np.ndarray]]
         ([b"a", None, b"b", b"b"], (FillWith("mode"),), [b"a", b"b", b"b", b"b"]),
         ([1.0, 5.0, 9.0], (Clip(2.0, 6.0),), [2.0, 5.0, 6.0]),
         ([1, 5, 9], (Clip(low=1.5),), [2, 5, 9]),
-        ([1.0, 2.0, 3.0, 4.0, 100.0, 2.0], (Outliers(then="clip"),), [1.0, 2.0, 3.0, 4.0, 7.0, 2.0]),
-        ([1.0, 2.0, 3.0, 4.0, 100.0, 2.0], (Outliers(),), [1.0, 2.0, 3.0, 4.0, -1.0, 2.0]),
         # Each step sees what those before it give: 100 is no part of the mean.
-        ([1.0, 2.0, 3.0, 4.0, 100.0, 2.0], (Outliers(), FillWith("mean")), [1.0, 2.0, 3.0, 4.0, 2.4, 2.0]),
+        ([1.0, 3.0, 100.0, None], (Clip(high=8.0), FillWith("mean")), [1.0, 3.0, 8.0, 4.0]),
         ([b" a ", b"  ", None], (Trim(),), [b"a", b"none", b"none"]),
         (["\u00c9TE".encode()], (LowerCase(),), ["\u00e9te".encode()]),
     ],
@@ -54,13 +50,6 @@ def test_steps_change_values(
     rest = "none" if isinstance(expected[0], bytes) else -1
     made = transform({"x": column}, [Fill("x", rest, clean=steps)])["x"][:, 0].tolist()
     assert made == (expected if isinstance(expected[0], bytes) else pytest.approx(expected))
-
-
-def test_outliers_are_flagged(transform: Transform) -> None:
-    made = transform({"x": [1.0, 2.0, 3.0, 4.0, 100.0, None]}, [IsOutlier("x"), IsOutlier("x", "farther", 100.0)])
-    assert made["x"].tolist() == [[0], [0], [0], [0], [1], [0]]
-    assert made["farther"].tolist() == [[0]] * 6
-    assert made["x"].dtype == np.int64
 
 
 def test_fill_keeps_values_and_type(transform: Transform) -> None:
@@ -77,7 +66,7 @@ def test_a_column_without_any_value_has_nothing_to_be_filled_with(transform: Tra
 
 def test_steps_survive_json() -> None:
     features = [
-        ZScore("x", clean=(Outliers(reach=3.0), FillWith("median"), Clip(high=9.0))),
+        ZScore("x", clean=(FillWith("median"), Clip(high=9.0))),
         Vocabulary("y", clean=(Trim(),)),
     ]
     plain = features_to_json(features)
@@ -105,8 +94,6 @@ def test_a_type_that_a_step_cannot_take_is_an_error(feature: Any, type_: str, me
         (lambda: FillWith(float("inf")), "value is inf\n"),
         (lambda: Clip(), "low is None\n"),
         (lambda: Clip(2.0, 1.0), "high is 1.0\n"),
-        (lambda: Outliers(reach=-1.0), "reach is -1.0\n"),
-        (lambda: Outliers(then="drop"), "then is 'drop'\n"),  # type: ignore[arg-type]
     ],
 )
 def test_a_bad_option_is_refused(build: Callable[[], object], message: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.transform.kinds.encode import Bucketize, CountEncoding, Cross, Hash, OneHot, Vocabulary
+from infeed.components.transform.kinds.encode import Bucketize, Cross, Hash, OneHot, Vocabulary
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -105,14 +105,6 @@ def test_buckets_of_each_key(transform: Transform) -> None:
     assert transform(columns, [Bucketize("x", 2, key="key")])["x"][:, 0].tolist() == [1, 2, 2, 2] * 2
     unseen = {"x": [5.0, 4.0, 3.9], "key": [3, 3, 3]}
     assert transform(columns, [Bucketize("x", 2, key="key")], served=unseen)["x"][:, 0].tolist() == [2, 2, 1]
-
-
-def test_counts_are_those_of_the_training_rows(transform: Transform) -> None:
-    columns = {"x": [b"a", b"a", b"b", None]}
-    features = [CountEncoding("x"), CountEncoding("x", output="share", share=True)]
-    made = transform(columns, features, served={"x": [b"a", b"b", b"c", None]})
-    assert made["x"][:, 0].tolist() == [2, 1, 0, 0]
-    np.testing.assert_allclose(made["share"][:, 0], [2 / 3, 1 / 3, 0, 0])
 
 
 def test_a_cross_is_a_category_of_its_own(transform: Transform) -> None:

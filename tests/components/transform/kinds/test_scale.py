@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.preprocessing import PowerTransformer, RobustScaler
+from sklearn.preprocessing import RobustScaler
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.transform.analyses import ByKey, Moments
@@ -18,11 +18,8 @@ from infeed.components.transform.kinds.scale import (
     Cycle,
     Log,
     MinMax,
-    Power,
     Robust,
     ZScore,
-    likeliest_exponent,
-    yeo_johnson,
 )
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
@@ -62,7 +59,7 @@ def test_z_score_equals_numpy_and_missing_is_zero(transform: Transform) -> None:
     assert scaled["age"].dtype == np.float32
 
 
-@pytest.mark.parametrize("feature", [ZScore("x"), MinMax("x"), Robust("x"), Power("x")])
+@pytest.mark.parametrize("feature", [ZScore("x"), MinMax("x"), Robust("x")])
 @pytest.mark.parametrize("column", [[0.1] * 9, [float("nan")] * 9, [5.0, float("nan"), 5.0]])
 def test_a_constant_column_becomes_zero_with_a_warning(
     feature: Any, column: list[float], transform: Transform, caplog: pytest.LogCaptureFixture
@@ -91,22 +88,6 @@ def test_log_is_that_of_one_more_and_nothing_where_there_is_none(transform: Tran
     values = transform({"x": [0.0, np.e - 1, -1.0, None]}, [Log("x"), Log("x", output="plain", offset=0.0)])
     np.testing.assert_allclose(values["x"][:, 0], [0.0, 1.0, 0.0, 0.0], atol=1e-6)
     np.testing.assert_allclose(values["plain"][:, 0], [0.0, np.log(np.e - 1), 0.0, 0.0], atol=1e-6)
-
-
-@pytest.mark.parametrize("column", [INCOME, INCOME - 3.0, AGE])
-def test_power_is_nearly_scikit_learns(column: np.ndarray, transform: Transform) -> None:
-    ours = transform({"x": column.tolist()}, [Power("x")])["x"][:, 0]
-    theirs = PowerTransformer().fit_transform(column[:, np.newaxis].astype(np.float64))[:, 0]
-    np.testing.assert_allclose(ours, theirs, atol=0.05)
-
-
-@pytest.mark.parametrize("column", [INCOME, INCOME - 3.0, AGE - 1000.0])
-def test_the_likeliest_exponent_is_scikit_learns(column: np.ndarray) -> None:
-    numbers = column.astype(np.float64)
-    theirs = PowerTransformer().fit(numbers[:, np.newaxis]).lambdas_[0]
-    assert likeliest_exponent(numbers) == pytest.approx(theirs, abs=2e-3)
-    moved = PowerTransformer(standardize=False).fit_transform(numbers[:, np.newaxis])[:, 0]
-    np.testing.assert_allclose(yeo_johnson(numbers, theirs), moved, rtol=1e-9)
 
 
 def test_each_key_has_its_own_constants_and_others_those_of_all(transform: Transform) -> None:
