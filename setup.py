@@ -57,11 +57,11 @@ PIPELINES = [
     "scikit-learn>=1.3",  # it bundles the real data of two templates; SciPy, which it needs, that of the third
 ]
 KUBEFLOW = ["kubernetes>=26"]  # a Trainer on several machines; kfp brings it too
-MLFLOW = [
-    "mlflow-skinny>=2.22",  # a training recorded by an MLflow server
+CALLBACKS = [  # of docs/training.md
+    "mlflow-skinny>=2.22",
     f"opentelemetry-proto<1.28; {TFX_1_16}",  # later ones need protobuf 5
+    "prometheus-client>=0.19",
 ]
-PROMETHEUS = ["prometheus-client>=0.19"]  # metrics of a running training; 0.19 returns the server that it starts
 TENSORFLOW = ["tensorflow>=2.16.2,<2.22"]  # the feed, and Keras with it
 STEPS = [  # transform, train, evaluate and report without TFX and ML Metadata
     *TENSORFLOW,
@@ -86,10 +86,9 @@ DOCS = [
     "pymdown-extensions>=10,<12",  # mkdocstrings fails with 12
 ]
 TEST = [
+    *CALLBACKS,
     *DASK,
     *DOCS,
-    *MLFLOW,
-    *PROMETHEUS,
     *TEXT,
     "adbc-driver-postgresql>=1.10,<2",  # SqlExampleGen's other way to a database; 1.12 is the last for Python 3.10
     "adbc-driver-sqlite>=1.10,<2",
@@ -176,8 +175,6 @@ setup(
         "docs": DOCS,
         "frameworks": FRAMEWORKS,
         "kubeflow": KUBEFLOW,
-        "mlflow": MLFLOW,
-        "prometheus": PROMETHEUS,
         "sql": SQL,
         "steps": STEPS,
         "test": TEST,

@@ -48,8 +48,6 @@ from .statistics.validator import ExampleValidator as ExampleValidator
 from .trainer.callbacks import CallbackSpec as CallbackSpec
 from .trainer.component import Trainer as Trainer
 from .trainer.model import ModelSpec as ModelSpec
-from .trainer.options import MlflowOptions as MlflowOptions
-from .trainer.options import PrometheusOptions as PrometheusOptions
 from .trainer.options import TrainOptions as TrainOptions
 from .trainer.tuner import SearchOptions as SearchOptions
 from .trainer.tuner import Tuner as Tuner

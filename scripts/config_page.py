@@ -13,7 +13,7 @@ from typing import Any
 
 from infeed.components.base.annotations import help_of
 from infeed.components.feed.options import FeedOptions
-from infeed.components.trainer.options import MlflowOptions, PrometheusOptions, TrainOptions
+from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.project.config_file import Settings
 from infeed.pipelines.project.ingest_settings import HELP, IngestSettings
 
@@ -36,8 +36,6 @@ SEE = {
     "mix": "[sampling weights](feed.md)",
     "map_examples": "[a stage of your own](feed.md#a-stage-of-your-own)",
     "input_fn": "[inputs.md](inputs.md)",
-    "prometheus": "[training.md](training.md#monitoring)",
-    "mlflow": "[training.md](training.md#monitoring)",
 }
 
 
@@ -46,8 +44,6 @@ def with_tables(page: str) -> str:
     made = {
         "settings": rows(Settings, help_of(Settings)),
         "ingest": rows(IngestSettings, HELP),
-        "prometheus": rows(PrometheusOptions, help_of(PrometheusOptions)),
-        "mlflow": rows(MlflowOptions, help_of(MlflowOptions)),
         "train": [*rows(TrainOptions, help_of(TrainOptions)), *rows(FeedOptions, help_of(FeedOptions))],
     }
     return TABLE.sub(lambda table: "".join([table[1], HEAD, *made[table[2]], "\n", table[3]]), page)

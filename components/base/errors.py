@@ -29,8 +29,6 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 _EXTRAS = {
     "'tfx-infeed[tf]'": {"keras": "Keras", "tensorflow": "TensorFlow"},
     "'tfx-infeed[kubeflow]'": {"kubernetes": "Kubernetes' client"},
-    "'tfx-infeed[mlflow]'": {"mlflow": "MLflow's client"},
-    "'tfx-infeed[prometheus]'": {"prometheus_client": "Prometheus' client"},
     "'tfx-infeed[sql]'": {"sqlalchemy": "SQLAlchemy"},
     "'tfx-infeed[text]'": {"tensorflow_text": "tensorflow-text"},
     "torch": {"torch": "PyTorch"},

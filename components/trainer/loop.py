@@ -29,7 +29,7 @@ from infeed.components.trainer.asynchronous import PerWorkerDatasets
 from infeed.components.trainer.checkpoint import Checkpoints
 from infeed.components.trainer.distribution import all_reduce_mean, distribute, strategy_name
 from infeed.components.trainer.epochs import RecordEpochs, tapped_epochs
-from infeed.components.trainer.pace import Observer, ReportPace
+from infeed.components.trainer.pace import ReportPace
 from infeed.components.trainer.steps import (
     Progress,
     StepFunctions,
@@ -80,7 +80,6 @@ def fit(
     checkpoints: Checkpoints | None = None,
     start_step: int = 0,
     per_worker: PerWorkerDatasets | None = None,
-    observers: Sequence[Observer] = (),
 ) -> Fitted:
     """Train `model`, compiled and built under `strategy`'s scope.
 
@@ -90,12 +89,11 @@ def fit(
       checkpoints: writes checkpoints, and restores that of `start_step`, where `train` has to start.
       per_worker: functions that make the batches of each worker, if this process schedules the steps of others. `train`
         and `evaluation` are then the data of worker 0.
-      observers: receive the pace of the training.
     """
     batch_size, steps_per_epoch, max_steps = schedule.batch_size, schedule.steps_per_epoch, schedule.max_steps
     if not keras_seam.STEPS.usable():
         _check_plain(strategy, start_step)
-        watched = [*callbacks, ReportPace(batch_size, max_steps, observers=observers)]
+        watched = [*callbacks, ReportPace(batch_size, max_steps)]
         return _fit_plain(model, strategy, train, evaluation, schedule, watched)
     per_call = min(schedule.steps_per_call, steps_per_epoch)
     progress = Progress.resumed(start_step, steps_per_epoch, per_call, max_steps or math.inf)
@@ -110,7 +108,7 @@ def fit(
     record = RecordEpochs(calls.meter, progress, batch_size, strategy)
     # A coordinator that schedules the steps of others goes on while they compute: its time between calls is not lost.
     keras_seam.run_steps_by(model, *_functions(model, calls, progress, None if per_worker else record))
-    pace = ReportPace(batch_size, max_steps, start_step, lambda: calls.meter.seconds, lambda: record.epochs, observers)
+    pace = ReportPace(batch_size, max_steps, start_step, lambda: calls.meter.seconds, lambda: record.epochs)
     all_callbacks = [record, *callbacks, pace] if per_worker else record.among([*callbacks, pace])
     if checkpoints:
         checkpoints.attach(progress, (record, *callbacks), calls.meter.waited, join=calls.join)

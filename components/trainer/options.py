@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
-from urllib.parse import urlsplit
 
 from infeed.components.base import schema
-from infeed.components.base.annotations import Placeholder, Positive, Range
+from infeed.components.base.annotations import Placeholder, Positive
 from infeed.components.base.checks import about, as_tuples, check_fields, refused, require
 from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
@@ -30,51 +29,6 @@ def check_strategy(name: str) -> None:
         raise InfeedError(
             f"there is no strategy {name!r}", where="option strategy", do=f"use one of {', '.join(STRATEGIES)}"
         )
-
-
-@dataclass(frozen=True)
-class PrometheusOptions:
-    """Metrics of a running training for Prometheus.
-
-    Attributes:
-      port: port of an HTTP server in the process that trains, or None.
-      address: address that the server listens on.
-      textfile: file in the folder of node_exporter's textfile collector, with the suffix `.prom`, or None. It is
-        removed when training ends.
-      labels: labels of all metrics, such as {"model": "taxi"}.
-    """
-
-    port: Annotated[int, Range(1, 65535)] | None = None
-    address: str = "0.0.0.0"
-    textfile: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if self.port is None and self.textfile is None:
-            raise refused(self, "port", "give a port or a textfile", "neither port nor textfile is given")
-        require((self.textfile or ".prom").endswith(".prom"), self, "textfile", "use a name that ends in .prom")
-
-
-@dataclass(frozen=True)
-class MlflowOptions:
-    """MLflow server or store that records trainings.
-
-    Attributes:
-      uri: tracking URI, without user and password, which MLflow reads from MLFLOW_TRACKING_USERNAME and
-        MLFLOW_TRACKING_PASSWORD. None takes MLFLOW_TRACKING_URI.
-      experiment: name of the experiment, which is created if it does not exist.
-      run_name: name of the run; None lets MLflow choose one.
-    """
-
-    uri: str | None = None
-    experiment: str = "infeed"
-    run_name: str | None = None
-
-    def __post_init__(self) -> None:
-        if "@" in urlsplit(self.uri or "").netloc:
-            what = "uri contains a user or a password, which would be stored with the options"
-            raise refused(self, "uri", "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead", what)
 
 
 @dataclass(frozen=True)
@@ -113,10 +67,6 @@ class TrainOptions:
       stage_seconds: seconds to measure the stages of the input pipeline after training, for InputReport; 0 for none.
         If training waited, each change that is tried takes as long. None measures for up to 4 seconds, and only after
         a training of at least 120 seconds.
-      prometheus: port or textfile that exports step, metrics, examples a second and share of waiting to Prometheus
-        while training runs; None exports nothing.
-      mlflow: MLflow server or store that records options, metrics of each epoch, the profile of the input and the URI
-        of the model; None records nothing.
       threshold: probability above which serving returns the second class, for models with one output for two classes.
       input_fn: function like `model_fn`, called as `function(spec: InputSpec)` once for training and once for
         evaluation. Its batches replace those of the Examples. Of `feed`, only `batch_size` and `seed` apply then.
@@ -152,8 +102,6 @@ class TrainOptions:
     other_base_model: OtherBaseModel = "error"
     profile_steps: Sequence[int] | None = None
     stage_seconds: float | None = None
-    prometheus: PrometheusOptions | None = None
-    mlflow: MlflowOptions | None = None
     threshold: float = 0.5
     input_fn: str | None = None
     feed: FeedOptions = field(default_factory=FeedOptions)

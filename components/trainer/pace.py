@@ -15,7 +15,7 @@ from infeed.components.base import progress
 from infeed.components.base.units import number, percent, seconds_left
 from infeed.components.dataset.input_profile import EpochProfile
 
-_SECONDS = 0.5  # minimum time between two observations: reading a metric waits for the device
+_SECONDS = 0.5  # minimum time between two reports: reading a metric waits for the device
 _WINDOW = 20  # observations that a rate is measured over
 
 
@@ -27,12 +27,10 @@ class Pace:
     epochs: int  # at most
     step: int  # steps of this epoch that are done
     steps: int  # all steps of this epoch
-    done: int  # steps since the start of the first epoch
     metrics: Mapping[str, float] = field(default_factory=dict)  # the latest, those of validation at the end of an epoch
     examples_per_second: float | None = None
     waited: float | None = None  # share of the time that training waited for data
     seconds_left: float | None = None  # until the last epoch ends, without early stopping
-    ends_epoch: bool = False
 
     def __str__(self) -> str:
         words = [f"epoch {self.epoch:,}/{self.epochs:,}"]
@@ -49,13 +47,10 @@ class Pace:
         return ", ".join(words)
 
 
-Observer = Callable[[Pace], None]
-
-
 class ReportPace(keras.callbacks.Callback):
-    """Callback that passes the pace to observers at most twice a second, and after each epoch.
+    """Callback that reports the pace to `progress` at most twice a second, and after each epoch.
 
-    Listeners of `progress` are observers too. Without an observer, the callback reads nothing.
+    If nothing listens to `progress`, the callback reads nothing.
 
     Args:
       max_steps: steps after which training ends; None for all epochs.
@@ -70,11 +65,10 @@ class ReportPace(keras.callbacks.Callback):
         start_step: int = 0,
         waited: Callable[[], Sequence[float]] | None = None,
         epochs: Callable[[], Sequence[EpochProfile]] = tuple,
-        observers: Sequence[Observer] = (),
     ) -> None:
         super().__init__()
         self._batch_size, self._max_steps, self._start_step = batch_size, max_steps or float("inf"), start_step
-        self._waited, self._profiles, self._observers = waited, epochs, observers
+        self._waited, self._profiles = waited, epochs
         self._since = f"resumed at step {start_step:,}, " if start_step else ""
         self._epoch, self._observed, self._words = 0, 0.0, "epoch 1"
         self._pace: Pace | None = None
@@ -87,7 +81,7 @@ class ReportPace(keras.callbacks.Callback):
         self._window.clear()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if time.monotonic() - self._observed < _SECONDS or not self._is_observed():
+        if time.monotonic() - self._observed < _SECONDS or not progress.is_heard():
             return
         step = min(batch + 1, self.params["steps"])
         done = self._steps_before + step
@@ -105,12 +99,12 @@ class ReportPace(keras.callbacks.Callback):
         progress.report(f"{self._words}, validating")
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        if not self._is_observed():
+        if not progress.is_heard():
             return
         if profiles := self._profiles():
             last = profiles[-1]
             self._rate = last.examples_per_second, last.wait_seconds / last.seconds if last.seconds else None
-        self._observe(self.params["steps"], logs, ends_epoch=True)
+        self._observe(self.params["steps"], logs)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Keep the result without the wait: InputReport knows how much of it is the hand-over of batches."""
@@ -121,10 +115,7 @@ class ReportPace(keras.callbacks.Callback):
     def _steps_before(self) -> int:
         return self._epoch * int(self.params["steps"])
 
-    def _is_observed(self) -> bool:
-        return bool(self._observers) or progress.is_heard()
-
-    def _observe(self, step: int, logs: Mapping[str, Any] | None, *, ends_epoch: bool = False) -> None:
+    def _observe(self, step: int, logs: Mapping[str, Any] | None) -> None:
         now, done = time.monotonic(), int(min(self._steps_before + step, self._max_steps))
         self._observed = now
         self._started = self._started or (now, done)
@@ -135,14 +126,10 @@ class ReportPace(keras.callbacks.Callback):
             epochs=self.params["epochs"],
             step=step,
             steps=self.params["steps"],
-            done=done,
             metrics={name: float(value) for name, value in (logs or {}).items()},
             examples_per_second=self._rate[0],
             waited=self._rate[1],
             seconds_left=passed / made * left if made else None,
-            ends_epoch=ends_epoch,
         )
         self._words = f"{self._since}{self._pace}"
         progress.report(self._words, is_result=True)
-        for observer in self._observers:
-            observer(self._pace)

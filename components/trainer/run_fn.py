@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -25,12 +24,9 @@ from infeed.components.trainer.cluster import OutputDirs, chief_writes
 from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.export import ServingModel
 from infeed.components.trainer.finite import NaNError, check_trained
-from infeed.components.trainer.mlflow_run import MlflowRun, recording
 from infeed.components.trainer.model import make_model
 from infeed.components.trainer.model_inputs import ModelInputs
-from infeed.components.trainer.pace import Observer
 from infeed.components.trainer.profile import write_profile
-from infeed.components.trainer.prometheus import exporting
 from infeed.components.trainer.training import Training, features_of, model_spec, prepare, read_options
 
 _log = logging.getLogger(__name__)
@@ -55,12 +51,11 @@ def run_fn(fn_args: Any) -> None:
         closing(inputs[0]),
         closing(inputs[1]),
         chief_writes(training.places, training.workers) as places,
-        _monitored(training) as (observers, run),
     ):
         shards = [shard for one in inputs for shard in one.plan.shards]
         with corrupt_record_context(shards), map_error_context(), cluster.lost_process_context():
             try:
-                fitted, model_inputs = fit(training, places, observers)
+                fitted, model_inputs = fit(training, places)
             except NaNError:
                 _forget(training, places)  # which would be resumed
                 raise
@@ -68,8 +63,6 @@ def run_fn(fn_args: Any) -> None:
             progress.report("exporting the model")
             ServingModel(fitted.model, model_inputs, training.graph, training.options).save(places.model)
         write_profile(training, fitted, places.run)
-        if run:
-            run.finish(places.run, training.model_uri)
         distribution.barrier(training.strategy)  # no worker ends before the model is there
         _forget(training, places)
 
@@ -82,23 +75,7 @@ def _forget(training: Training, places: OutputDirs) -> None:
         training.mirror.remove()
 
 
-@contextmanager
-def _monitored(training: Training) -> Iterator[tuple[list[Observer], MlflowRun | None]]:
-    """Yield the observers that the options select, and the run of MLflow. Only the chief has some."""
-    options, is_chief = training.options, training.workers.index == 0
-    with ExitStack() as stack:
-        observers, run = list[Observer](), None
-        if is_chief and options.prometheus:
-            observers.append(stack.enter_context(exporting(options.prometheus)))
-        if is_chief and options.mlflow:
-            others = ("mlflow", "prometheus", "source_options")
-            params = {name: value for name, value in options.to_dict().items() if name not in others}
-            run = stack.enter_context(recording(options.mlflow, training.identity, params))
-            observers.append(run)
-        yield observers, run
-
-
-def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = ()) -> tuple[loop.Fitted, ModelInputs]:
+def fit(training: Training, places: OutputDirs) -> tuple[loop.Fitted, ModelInputs]:
     """Builds the model and trains it, from where a killed training left off; returns it with its inputs."""
     options, strategy, plan = training.options, training.strategy, training.train.plan
     is_chief, checkpoints = training.workers.index == 0, None
@@ -141,7 +118,6 @@ def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = 
         checkpoints=checkpoints,
         start_step=start,
         per_worker=shares if distribution.is_coordinated(strategy) else None,
-        observers=observers,
     )
     check_trained(training, fitted, callbacks)
     return fitted, inputs

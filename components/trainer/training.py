@@ -43,7 +43,6 @@ class Training:
     eval_steps: int | None
     places: OutputDirs
     identity: str  # names the training, and is the same if it is started again
-    model_uri: str  # where the model ends up
     class_weights: tuple[float, ...] = ()
     base_model: str | None = None
     mirror: CheckpointMirror | None = None
@@ -95,7 +94,6 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
         eval_steps=fn_args.eval_steps,
         places=OutputDirs(fn_args.serving_model_dir, fn_args.model_run_dir, mirror.local if mirror else checkpoints),
         identity=os.path.basename(checkpoints),
-        model_uri=getattr(fn_args, "model_uri", None) or fn_args.serving_model_dir,
         class_weights=class_weights(options, graph, fn_args.train_files),
         base_model=fn_args.base_model,
         mirror=mirror,
@@ -124,9 +122,7 @@ def _checkpoints(fn_args: Any, options: TrainOptions, *fed: Any) -> str:
     code = [user_code.digest(function, name) for name, function in options.user_functions.items()]
     base = options.checkpoint_dir or os.path.join(fn_args.model_run_dir or "", "checkpoints")
     args = fn_args.train_steps, fn_args.eval_steps, fn_args.base_model
-    # What observes a training does not change it.
-    trained = {name: value for name, value in options.to_dict().items() if name not in ("mlflow", "prometheus")}
-    return checkpoint_folder(base, trained, fed, *args, code)
+    return checkpoint_folder(base, options.to_dict(), fed, *args, code)
 
 
 def model_spec(dataset: Batches, graph: Graph, options: TrainOptions, steps: int = 0) -> ModelSpec:

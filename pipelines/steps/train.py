@@ -22,10 +22,7 @@ from infeed.pipelines.steps.folders import new_folder
 
 @dataclass(frozen=True)
 class TrainArgs:
-    """Arguments of `run_fn`, by the names of TFX's FnArgs.
-
-    `model_uri` is the folder that gets the name of the model when it is complete; FnArgs do not have it.
-    """
+    """Arguments of `run_fn`, by the names of TFX's FnArgs."""
 
     train_files: Sequence[str]
     eval_files: Sequence[str]
@@ -38,7 +35,6 @@ class TrainArgs:
     train_steps: int | None = None
     eval_steps: int | None = None
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
-    model_uri: str | None = None
 
 
 @contextmanager
@@ -78,6 +74,5 @@ def train(
                 model_run_dir=os.path.abspath(run) if files.is_local(run) else run,
                 custom_config={CUSTOM_CONFIG_KEY: options},
                 base_model=base_model and model_folder(base_model),
-                model_uri=os.path.abspath(output) if files.is_local(output) else output,
             )
         )

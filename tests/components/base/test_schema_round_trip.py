@@ -27,7 +27,7 @@ from infeed.components.example_gen.sources.parquet import ParquetOptions
 from infeed.components.example_gen.sources.sql.reader import SqlOptions
 from infeed.components.feed.options import Augment, FeedOptions, MapFunction, Normalise
 from infeed.components.kubeflow.training_job import TrainingJob
-from infeed.components.trainer.options import MlflowOptions, PrometheusOptions, TrainOptions
+from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.features import AnyFeature, features_from_json, features_to_json
 from infeed.components.transform.kinds.clean import (
     AnyClean,
@@ -66,7 +66,6 @@ SMALLEST = [
         TextOptions(),
     ),
     *(Augment(), MapFunction("m:f"), FeedOptions(), Normalise(), TrainOptions("model:build", "y")),
-    *(MlflowOptions(), PrometheusOptions(9400)),
     *(Blessing("mse", 0.5), Deploy(), Resources(), Toleration()),
     *(EphemeralVolume("/c", "1Gi"), KeySource("s", {"key": "KEY"}), NodeAffinity("zone", "Exists"), Volume("c", "/m")),
     *(Endpoint("e", "m", "i"), Training("m"), TrainingJob(2), VertexOptions("p", "r")),

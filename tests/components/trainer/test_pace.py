@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.slow  # Keras takes seconds to load
 
 
-def told(*, pause: float, observers: Sequence[Any] = (), heard: bool = True, **given: Any) -> list[str]:
+def told(*, pause: float, heard: bool = True, **given: Any) -> list[str]:
     """Return the words of two epochs of two calls of 16 of 40 steps of 8 examples. Half of the time is waiting."""
     from infeed.components.base import progress
     from infeed.components.trainer import pace
@@ -22,7 +21,7 @@ def told(*, pause: float, observers: Sequence[Any] = (), heard: bool = True, **g
     with pytest.MonkeyPatch.context() as patch, progress.listening(lambda said, _: words.append(said)):
         patch.setattr(pace.time, "monotonic", now)
         patch.setattr(progress, "is_heard", lambda: heard)
-        callback = pace.ReportPace(8, waited=lambda: [0.0, pause * clock[0] / 2], observers=observers, **given)
+        callback = pace.ReportPace(8, waited=lambda: [0.0, pause * clock[0] / 2], **given)
         callback.set_params({"epochs": 2, "steps": 40})
         for epoch in range(2):
             callback.on_epoch_begin(epoch)
@@ -62,18 +61,6 @@ def test_a_resumed_training_says_from_where_and_is_not_measured_while_keras_repe
 
 def test_time_is_left_until_the_last_step_only() -> None:
     assert told(pause=1, max_steps=48)[1].endswith("1 s left")
-
-
-def test_observers_get_the_pace_without_a_listener() -> None:
-    seen: list[Any] = []
-    told(pause=1, observers=[seen.append], heard=False)
-    assert [(pace.done, pace.examples_per_second, pace.waited) for pace in seen[:2]] == [
-        (16, None, None),
-        (32, 128, 0.5),
-    ]
-    assert seen[-1].metrics == {"loss": 0.25, "accuracy": 0.75, "val_loss": 0.75}
-    assert not seen[-1].seconds_left
-    assert [pace.ends_epoch for pace in seen] == [False, False, True] * 2
 
 
 def test_nothing_is_read_without_listeners() -> None:
