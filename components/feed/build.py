@@ -10,8 +10,6 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from infeed.components.base.errors import InfeedError
-from infeed.components.dataset.files import tensorflow_opens
 from infeed.components.dataset.records import read_records
 from infeed.components.feed.capacity import Machine, RecordSizes
 from infeed.components.feed.columns import can_keep, can_split, is_static, is_static_number, mapped, reading_options
@@ -79,13 +77,9 @@ def plan_feed(
     if options.skip_corrupt:
         shards, corrupt = without_corrupt(shards, options.skip_corrupt)
     check_files(shards[:1], options.cache_dir)
-    closed = next((shard.path for shard in shards if not tensorflow_opens(shard.path)), None)
     with corrupt_record_context(shards):
         sample = measure_records(shards, stages)
     fed = spec(sum(shard.records for shard in shards), sample, tuple(map(str, corrupt)))
-    if closed and fed.remote:
-        do = "use another strategy, or read local copies: deploy.reading: local"
-        raise InfeedError("other processes make the batches, and TensorFlow cannot open the store", where=closed, do=do)
     replan = partial(plan, shards, fed, machine=Machine.here(cache_dir=options.cache_dir, devices=fed.devices))
     made = replan(options)
 

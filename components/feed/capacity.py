@@ -104,15 +104,8 @@ class Capacity:
     options: FeedOptions
     machine: Machine
     epochs: int | None = None  # how often training reads the split, if known
-    remote: bool = False  # whether other processes make the batches. This process then cannot keep data for them.
     devices: tuple[str, ...] = ()  # names of the devices whose steps can gather their own rows
     host_only: str = ""  # why steps cannot gather the rows of this split on their device; empty if they can
-
-    def __post_init__(self) -> None:
-        if self.remote and (self.options.tier not in ("auto", "stream") or self.options.cache_records):
-            given = f"tier is {self.options.tier!r} and cache_records {self.options.cache_records}"
-            do = "use the tier stream without cache_records, or another strategy"
-            raise InfeedError(f"{given}, and other processes make the batches", where="FeedOptions", do=do)
 
     @property
     def memory(self) -> float:
@@ -147,8 +140,6 @@ class Capacity:
         free = self.device_memory
         on_devices = _UNKNOWN if free is None else f"{size(free)} of each device's memory is available"
         not_there = self.host_only or (f"only {on_devices}" if free is not None and self.kept > free else "")
-        if self.remote:
-            return "stream", f"other processes make the batches, so this process caches nothing; {takes}"
         if self.options.tier == "device":
             if not_there:
                 do = "use the tier columns, or auto"
@@ -179,8 +170,6 @@ class Capacity:
     def cache(self) -> tuple[bool, str]:
         """Return whether `stream` keeps the serialized records, and the reason."""
         serialized = self.records * self.sizes.record_bytes
-        if self.remote:
-            return False, "other processes make the batches"
         if self.options.cache_records is not None:
             return self.options.cache_records, "set by FeedOptions.cache_records"
         if self.epochs == 1:

@@ -12,18 +12,15 @@ import tensorflow as tf
 
 
 class Meter:
-    """Sum of the seconds waited for input, float64 [clocks]. A step costs two clock readings and one addition.
+    """Sum of the seconds waited for input, float64 [1]. A step costs two clock readings and one addition."""
 
-    Each of the processes that measure at the same time has its own clock.
-    """
-
-    def __init__(self, clocks: int = 1) -> None:
+    def __init__(self) -> None:
         with tf.device("cpu:0"):
-            zeros = tf.zeros([clocks], tf.float64)
+            zeros = tf.zeros([1], tf.float64)
             self.waited = tf.Variable(zeros, trainable=False, name="seconds_waited_for_input")
 
-    def next(self, iterator: Any, clock: Any = 0) -> Any:
-        """Return the iterator's next batch, and add the wait to the clock of that number, int [].
+    def next(self, iterator: Any) -> Any:
+        """Return the iterator's next batch, and add the wait.
 
         Call this method inside the `tf.function` that uses the batch.
         """
@@ -34,16 +31,16 @@ class Meter:
         local = [strategy.experimental_local_results(one) for one in tf.nest.flatten(batch)]  # of every local replica
         with tf.control_dependencies(tf.nest.flatten(local, expand_composites=True)):
             arrived = tf.timestamp()
-        self.waited.scatter_nd_add([[clock]], [arrived - asked])
+        self.waited.scatter_nd_add([[0]], [arrived - asked])
         return batch
 
     @property
     def seconds(self) -> list[float]:
-        """Seconds waited since the last reset, by each clock."""
+        """Seconds waited since the last reset."""
         return [float(one) for one in self.waited.numpy()]
 
     def reset(self) -> None:
-        """Reset all clocks to zero."""
+        """Reset the clock to zero."""
         self.waited.assign(tf.zeros(self.waited.shape, tf.float64))
 
 

@@ -67,7 +67,6 @@ class FeedSpec:
     class_names: tuple[str, ...] = ()  # names of the label's classes, by index
     epochs: int | None = None  # how often training reads the split, if known
     static_shapes: bool = False  # whether all batches must have the same shape
-    remote: bool = False  # whether other processes make the batches
     # Devices of this process whose steps take row numbers; empty if the training loop takes only batches.
     devices: tuple[str, ...] = ()
 
@@ -125,16 +124,9 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
     records = sum(shard.records for shard in shards)
     if not records:
         raise InfeedError("there is no record to read", do="check that the split is not empty")
-    numpy = next((option for option, one in options.maps.items() if one.kind == "numpy"), None)
-    if spec.remote and numpy:
-        what = "a NumPy function is given, and other processes make the batches"
-        do = "write the function with TensorFlow, or use another strategy"
-        raise InfeedError(what, where=f"FeedOptions.{numpy}", do=do)
     if not spec.training and options.tier == "device":  # the host gathers the rows in order
         options = replace(options, tier="columns")
-    capacity = Capacity(
-        records, spec.sizes, options, machine, spec.epochs, spec.remote, spec.devices, _why_host_only(spec, options)
-    )
+    capacity = Capacity(records, spec.sizes, options, machine, spec.epochs, spec.devices, _why_host_only(spec, options))
     tier, reason = capacity.tier()
     batch = options.batch()
     return InputPlan(

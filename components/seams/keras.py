@@ -23,13 +23,6 @@ STEPS = Seam(
     _VERSIONS,
     "Keras' own fit trains, on one device and without checkpoints",
 )
-COORDINATED_STEPS = Seam(
-    "keras",
-    "steps that a coordinator schedules",
-    (*STEPS.names, "keras.src.backend.tensorflow.trainer:TensorFlowTrainer@_distribute_strategy"),
-    _VERSIONS,
-    "the strategy parameter_server cannot train",
-)
 SESSIONS = Seam(
     "keras",
     "SavedModels of a user's own code that sessions can load",
@@ -63,11 +56,6 @@ def finish_build(model: Any) -> None:
 def keep_first_batch(model: Any) -> None:
     """Keep `fit` from building the model, for which Keras takes a batch out of the iterator and drops it."""
     model._maybe_symbolic_build = lambda iterator=None, data_batch=None: None
-
-
-def forget_strategy(model: Any) -> None:
-    """Keep `fit` from distributing its dataset by the strategy under which the model was made."""
-    model._distribute_strategy = None
 
 
 def run_steps_by(model: Any, train: Callable[[Any], Any], test: Callable[[Any], Any]) -> None:

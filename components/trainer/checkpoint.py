@@ -132,10 +132,9 @@ class Checkpoints(keras.callbacks.Callback):
         progress: Progress,
         callbacks: Sequence[keras.callbacks.Callback],
         *more: tf.Variable,
-        join: Callable[[], None] = lambda: None,
     ) -> None:
-        """Add the rest of the training's state. A checkpoint waits for `join`: it holds the state after all steps."""
-        self._progress, self._callbacks, self._more, self._join = progress, callbacks, more, join
+        """Add the rest of the training's state."""
+        self._progress, self._callbacks, self._more = progress, callbacks, more
 
     def on_train_begin(self, logs: Any = None) -> None:
         # Weights, random states, and variables of optimizer and metrics, each once.
@@ -184,7 +183,6 @@ class Checkpoints(keras.callbacks.Callback):
         return all_reduce_mean(time.perf_counter() - moment, self._strategy)
 
     def _save(self, finished: bool = False) -> None:
-        self._join()
         self._step.assign(self._progress.done)
         remembered: dict[str, Any] = {}
         for i, one in enumerate(self._remembering()):

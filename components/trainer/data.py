@@ -70,7 +70,6 @@ def make_feed(
             class_names=graph.classes,
             epochs=runs * epochs,
             static_shapes=options.strategy == "tpu" if static_shapes is None else static_shapes,
-            remote=options.strategy == "parameter_server",
             devices=devices,
         )
 

@@ -21,8 +21,8 @@ from infeed.components.seams import tensorflow as tensorflow_seam
 from infeed.components.trainer import cluster
 from infeed.components.trainer.options import check_strategy
 
-_OF_SEVERAL_PROCESSES = ("multi_worker_mirrored", "tpu", "parameter_server")
-_TALK_WITHIN_A_STEP = ("mirrored", "multi_worker_mirrored", "parameter_server")
+_OF_SEVERAL_PROCESSES = ("multi_worker_mirrored", "tpu")
+_TALK_WITHIN_A_STEP = ("mirrored", "multi_worker_mirrored")
 
 
 def make_strategy(name: str, workers: WorkerContext = SINGLE_WORKER) -> tf.distribute.Strategy:
@@ -33,8 +33,7 @@ def make_strategy(name: str, workers: WorkerContext = SINGLE_WORKER) -> tf.distr
     first GPU, or the CPU.
 
     Raises:
-      InfeedError: the strategy does not exist, or cannot train on several workers, or there is no TPU, or TF_CONFIG
-        names workers with several GPUs for parameter servers.
+      InfeedError: the strategy does not exist, or cannot train on several workers, or there is no TPU.
     """
     check_strategy(name)
     if workers.count > 1 and name not in ("auto", *_OF_SEVERAL_PROCESSES):
@@ -43,8 +42,6 @@ def make_strategy(name: str, workers: WorkerContext = SINGLE_WORKER) -> tf.distr
         raise InfeedError(what, where="option strategy", do=do)
     if name == "tpu":
         return _tpu()
-    if name == "parameter_server":
-        return cluster.connect()
     if name == "multi_worker_mirrored" or workers.count > 1:
         if workers.count > 1:
             cluster.warn_of_open_port()
@@ -59,16 +56,10 @@ def strategy_name(strategy: tf.distribute.Strategy) -> str:
     """Return the name of a strategy, which is never `auto`."""
     kinds = {
         "tpu": tf.distribute.TPUStrategy,
-        "parameter_server": tf.distribute.ParameterServerStrategy,
         "multi_worker_mirrored": tf.distribute.MultiWorkerMirroredStrategy,
         "mirrored": tf.distribute.MirroredStrategy,
     }
     return next((name for name, kind in kinds.items() if isinstance(strategy, kind)), "one_device")
-
-
-def is_coordinated(strategy: tf.distribute.Strategy) -> bool:
-    """Report whether one process schedules the steps of the others, as with parameter servers."""
-    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
 
 
 def check_batch_size(batch_size: int, strategy: tf.distribute.Strategy) -> None:
@@ -109,15 +100,11 @@ def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, batch
             return deal_rows(dataset, replicas)
         return dataset.rebatch(batch_size // context.num_replicas_in_sync)
 
-    if is_coordinated(strategy):
-        return tf.distribute.coordinator.ClusterCoordinator(strategy).create_per_worker_dataset(dataset)
     return distributing(strategy).distribute_datasets_from_function(deal)
 
 
 def accelerators(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
     """Return the names of this process's GPUs or TPU cores that the strategy trains on; none if it trains on CPUs."""
-    if strategy_name(strategy) == "parameter_server":
-        return ()  # the other processes train
     if strategy_name(strategy) == "one_device":
         return tuple(device.name for device in tf.config.list_logical_devices("GPU")[:1])
     devices = strategy.extended.worker_devices
@@ -143,9 +130,9 @@ def distributing(strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
 def gathering_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
     """Return the names of this process's devices whose steps can gather their rows, one for each replica.
 
-    The result is empty if other processes train, and on TPUs, which compile a step as a whole.
+    The result is empty on TPUs, which compile a step as a whole.
     """
-    if is_coordinated(strategy) or strategy_name(strategy) == "tpu":
+    if strategy_name(strategy) == "tpu":
         return ()
     if strategy_name(strategy) == "one_device":
         return accelerators(strategy) or ("/device:CPU:0",)
@@ -160,8 +147,6 @@ def device_steps(strategy: tf.distribute.Strategy) -> tuple[PrefetchToDevice, ..
 
 def all_reduce_mean(value: float, strategy: tf.distribute.Strategy) -> float:
     """Return the mean of all replicas' values, the same on every worker, computed in float32."""
-    if is_coordinated(strategy):
-        return value  # nobody else measures or decides
 
     @tf.function
     def mean(value: tf.Tensor) -> tf.Tensor:
@@ -176,12 +161,9 @@ def all_gather(value: int, strategy: tf.distribute.Strategy) -> list[int]:
 
 
 def gather_seconds(measured: Sequence[float], strategy: tf.distribute.Strategy) -> list[float]:
-    """Return the measurement of each worker, to a microsecond, in the same order on every worker.
-
-    A process that schedules the steps of all workers has measured all of them.
-    """
+    """Return the measurement of each worker, to a microsecond, in the same order on every worker."""
     replicas = strategy.num_replicas_in_sync
-    if is_coordinated(strategy) or replicas == 1:
+    if replicas == 1:
         return list(measured)
     here = len(strategy.extended.worker_devices)  # raises under TensorFlow's default strategy
     if replicas == here:

@@ -24,8 +24,6 @@ from infeed.components.feed.meter import Meter, Tap
 from infeed.components.feed.row_batches import RowBatches
 from infeed.components.seams import keras as keras_seam
 from infeed.components.seams.tensorflow import untuned
-from infeed.components.trainer import asynchronous
-from infeed.components.trainer.asynchronous import PerWorkerDatasets
 from infeed.components.trainer.checkpoint import Checkpoints
 from infeed.components.trainer.distribution import all_reduce_mean, distribute, strategy_name
 from infeed.components.trainer.epochs import RecordEpochs, tapped_epochs
@@ -79,7 +77,6 @@ def fit(
     *,
     checkpoints: Checkpoints | None = None,
     start_step: int = 0,
-    per_worker: PerWorkerDatasets | None = None,
 ) -> Fitted:
     """Train `model`, compiled and built under `strategy`'s scope.
 
@@ -87,8 +84,6 @@ def fit(
       train: endless batches of this worker, ({name: [batch, ...]}, [batch]).
       evaluation: this worker's part of the evaluation data, one pass.
       checkpoints: writes checkpoints, and restores that of `start_step`, where `train` has to start.
-      per_worker: functions that make the batches of each worker, if this process schedules the steps of others. `train`
-        and `evaluation` are then the data of worker 0.
     """
     batch_size, steps_per_epoch, max_steps = schedule.batch_size, schedule.steps_per_epoch, schedule.max_steps
     if not keras_seam.STEPS.usable():
@@ -100,18 +95,14 @@ def fit(
     prepare(model, strategy, train.element_spec)
     rows = train if isinstance(train, RowBatches) else None
     handed = rows.handed(per_call) if rows else endless(train)
-    if per_worker:
-        calls = asynchronous.make_scheduled_functions(model, strategy, per_worker)
-    else:
-        calls = make_step_functions(model, strategy, handed, evaluation, batch_size, train.element_spec, rows)
+    calls = make_step_functions(model, strategy, handed, evaluation, batch_size, train.element_spec, rows)
     model.steps_per_execution = per_call
     record = RecordEpochs(calls.meter, progress, batch_size, strategy)
-    # A coordinator that schedules the steps of others goes on while they compute: its time between calls is not lost.
-    keras_seam.run_steps_by(model, *_functions(model, calls, progress, None if per_worker else record))
+    keras_seam.run_steps_by(model, *_functions(model, calls, progress, record))
     pace = ReportPace(batch_size, max_steps, start_step, lambda: calls.meter.seconds, lambda: record.epochs)
-    all_callbacks = [record, *callbacks, pace] if per_worker else record.among([*callbacks, pace])
+    all_callbacks = record.among([*callbacks, pace])
     if checkpoints:
-        checkpoints.attach(progress, (record, *callbacks), calls.meter.waited, join=calls.join)
+        checkpoints.attach(progress, (record, *callbacks), calls.meter.waited)
         all_callbacks.append(checkpoints)
     with keras_seam.without_end_warning():
         history = model.fit(
@@ -124,8 +115,7 @@ def fit(
             callbacks=all_callbacks,
             verbose=2,
         )
-    timeline = None if per_worker else record.timeline
-    return Fitted(model, handed, history.history, record.epochs, calls.train_and_wait, calls.meter, timeline)
+    return Fitted(model, handed, history.history, record.epochs, calls.train, calls.meter, record.timeline)
 
 
 def _check_plain(strategy: tf.distribute.Strategy, start_step: int) -> None:
@@ -235,15 +225,12 @@ def measure_believable_ceiling(fitted: Fitted, strategy: tf.distribute.Strategy,
 
 
 def _functions(
-    model: keras.Model, calls: StepFunctions, progress: Progress, record: RecordEpochs | None
+    model: keras.Model, calls: StepFunctions, progress: Progress, record: RecordEpochs
 ) -> tuple[_Function, _Function]:
     def train_function(iterator: Any) -> dict[str, Any]:
-        if record:
-            record.starts_call()
+        record.starts_call()
         if count := progress.take():
             calls.train(iterator, tf.constant(count))
-        if progress.ends_epoch:  # whose metrics are read next: no worker may still be adding to them
-            calls.join()
         if progress.done >= progress.total:
             model.stop_training = True
         return {**model.get_metrics_result(), **calls.train_logs()}

@@ -18,7 +18,7 @@ CUSTOM_CONFIG_KEY = "infeed"  # under which the options travel in the Trainer's 
 Task = Literal["classification", "regression"]
 ExamplesAre = Literal["raw", "transformed"]
 OtherBaseModel = Literal["error", "ignore"]
-Strategy = Literal["auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu", "parameter_server"]
+Strategy = Literal["auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 OVERRIDES = ("epochs", "batch_size", "strategy")  # options that flags and runtime parameters set for one run
 
@@ -41,7 +41,7 @@ class TrainOptions:
       label: name of the label among the transformed features: a class or a number, several numbers of a fixed shape, or
         a mask.
       task: whether the label is a class (int64 index) or a number (float32).
-      strategy: distribution strategy: auto, one_device, mirrored, multi_worker_mirrored, tpu or parameter_server.
+      strategy: distribution strategy: auto, one_device, mirrored, multi_worker_mirrored or tpu.
         `distribution.make_strategy` describes each.
       epochs: maximum number of epochs. If `TrainArgs.num_steps` is given, training ends after so many steps.
       patience: number of epochs without a better validation loss before training stops with the best weights; None
@@ -128,9 +128,6 @@ class TrainOptions:
         if steps is not None and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
             what = f"profile_steps is {list(steps)}"
             raise refused(self, "profile_steps", "give the first and the last step, such as [20, 40]", what)
-        if self.input_fn:
-            do = "train on the Examples: under parameter_server workers make the batches, and call no Python"
-            require(self.strategy != "parameter_server", self, "input_fn", do)
         if self.label in self.masks:
             self._check_mask_as_label()
         if self.augment:

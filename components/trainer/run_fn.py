@@ -12,11 +12,9 @@ import tensorflow as tf
 
 from infeed.components.base import progress
 from infeed.components.feed.build import Batches
-from infeed.components.feed.options import WorkerContext
 from infeed.components.feed.shards import corrupt_record_context
 from infeed.components.feed.user_maps import map_error_context
 from infeed.components.trainer import cluster, distribution, loop, warm_start
-from infeed.components.trainer.asynchronous import PerWorkerDatasets
 from infeed.components.trainer.callbacks import CallbackSpec, make_callbacks
 from infeed.components.trainer.checkpoint import Checkpoints, export_error_context, remove
 from infeed.components.trainer.class_weights import with_class_weights
@@ -27,7 +25,7 @@ from infeed.components.trainer.finite import NaNError, check_trained
 from infeed.components.trainer.model import make_model
 from infeed.components.trainer.model_inputs import ModelInputs
 from infeed.components.trainer.profile import write_profile
-from infeed.components.trainer.training import Training, features_of, model_spec, prepare, read_options
+from infeed.components.trainer.training import Training, features_of, model_spec, prepare
 
 _log = logging.getLogger(__name__)
 
@@ -41,10 +39,6 @@ def run_fn(fn_args: Any) -> None:
     Raises:
       InfeedError: an option, the data, the model function or the cluster is wrong.
     """
-    cluster.adopt_cluster_spec()
-    if read_options(fn_args).strategy == "parameter_server" and cluster.only_serves():
-        cluster.serve(fn_args.serving_model_dir)
-        return
     training = prepare(fn_args, own_loop=True)
     inputs = training.train, training.evaluation
     with (
@@ -84,15 +78,9 @@ def fit(training: Training, places: OutputDirs) -> tuple[loop.Fitted, ModelInput
         checkpoints = Checkpoints(training.places.checkpoints, places.checkpoints, seconds, strategy, upload)
     start = checkpoints.start_step if checkpoints else 0
 
-    def train_batches(workers: WorkerContext) -> Batches:
-        batches = training.train.batches(workers=workers, start_step=start)
-        return with_class_weights(batches, training.class_weights)
-
-    def eval_batches(workers: WorkerContext) -> tf.data.Dataset:
-        return training.evaluation.dataset(workers=workers).take(training.eval_steps or -1)
-
-    shares = PerWorkerDatasets(training.workers.count, train_batches, eval_batches)
-    dataset, evaluation = shares.train(training.workers), shares.evaluation(training.workers)
+    batches = training.train.batches(workers=training.workers, start_step=start)
+    dataset = with_class_weights(batches, training.class_weights)
+    evaluation = training.evaluation.dataset(workers=training.workers).take(training.eval_steps or -1)
     if distribution.strategy_name(strategy) == "tpu":
         distribution.check_for_tpu(dataset.element_spec[0])
     progress.report("building the model and tracing its steps")
@@ -117,7 +105,6 @@ def fit(training: Training, places: OutputDirs) -> tuple[loop.Fitted, ModelInput
         callbacks,
         checkpoints=checkpoints,
         start_step=start,
-        per_worker=shares if distribution.is_coordinated(strategy) else None,
     )
     check_trained(training, fitted, callbacks)
     return fitted, inputs

@@ -34,8 +34,6 @@ class StepFunctions:
     test: TestSteps
     batches: Any  # data that `fit` iterates over
     evaluation: Any
-    train_and_wait: TrainSteps  # like `train`, on the given iterator, but returns after the last step
-    join: Callable[[], None] = lambda: None  # returns after the last requested step
     # Values that the model's own step functions returned for the last step.
     train_logs: Callable[[], dict[str, Any]] = dict
     test_logs: Callable[[], dict[str, Any]] = dict
@@ -128,11 +126,6 @@ class Progress:
             raise InfeedError(what, where="steps_per_call", do=do)
         return cls(per_epoch, per_call, total, done - done % per_epoch, done % per_epoch)
 
-    @property
-    def ends_epoch(self) -> bool:
-        """Whether the steps done are the last ones of an epoch, or of training."""
-        return self.done % self.per_epoch == 0 or self.done >= self.total
-
     def take(self) -> int:
         """Return the number of steps of the next call. The last call of an epoch may be shorter."""
         count = int(min(self.per_call, self.per_epoch - self.done % self.per_epoch, self.total - self.done))
@@ -160,14 +153,12 @@ def make_step_functions(
     train_logs = StepLogs(model, strategy, "train_step", element_spec)
     test_logs = StepLogs(model, strategy, "test_step", evaluation.element_spec)
     make = partial(make_row_steps, rows=rows) if rows else make_train_steps
-    train_steps = make(model, strategy, meter, logs=train_logs)
     return StepFunctions(
         meter,
-        train=train_steps,
+        train=make(model, strategy, meter, logs=train_logs),
         test=make_test_steps(model, strategy, test_logs),
         batches=distribute(train, strategy, batch_size),
         evaluation=distribute(evaluation, strategy, batch_size),
-        train_and_wait=train_steps,
         train_logs=train_logs,
         test_logs=test_logs,
     )

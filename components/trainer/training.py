@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -66,13 +65,11 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
     check_backend()
     options = read_options(fn_args)
     cluster.adopt_cluster_spec()
-    workers = cluster.coordinated_workers() if options.strategy == "parameter_server" else cluster.worker_context()
+    workers = cluster.worker_context()
     strategy = distribution.make_strategy(options.strategy, workers)
     distribution.check_batch_size(options.feed.batch_size, strategy)
     distribution.check_xla(options.xla, strategy)
-    # The graph's tables are needed on every worker that a coordinator sends steps to.
-    with strategy.scope() if distribution.is_coordinated(strategy) else nullcontext():
-        graph = open_graph(fn_args.transform_graph_path, fn_args.schema_path, options.label, options.feed.weight)
+    graph = open_graph(fn_args.transform_graph_path, fn_args.schema_path, options.label, options.feed.weight)
     max_steps = fn_args.train_steps
     devices = distribution.gathering_devices(strategy) if own_loop else ()
     make = partial(make_input, graph=graph, options=options, workers=workers, runs=runs)

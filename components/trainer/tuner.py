@@ -154,12 +154,9 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
 
     from infeed.components.trainer.class_weights import with_class_weights
     from infeed.components.trainer.model import make_model
-    from infeed.components.trainer.training import features_of, model_spec, prepare, read_options
+    from infeed.components.trainer.training import features_of, model_spec, prepare
 
     search = read(SearchOptions, fn_args.custom_config[_SEARCH], "SearchOptions")
-    if read_options(fn_args).strategy == "parameter_server":
-        do = "give the Tuner options with another strategy; the Trainer after it may have this one"
-        raise InfeedError("a search runs on one machine, and the strategy is parameter_server", where="Tuner", do=do)
     training = prepare(fn_args, runs=search.trials)
     if training.workers.count > 1:
         what = f"a search runs on one machine, and TF_CONFIG names {training.workers.count} workers"

@@ -25,7 +25,6 @@ _ACCELERATOR_NAMES = {
 }
 _JOB = "deploy.training"
 _SINGLE_PROCESS = ("one_device", "mirrored")
-_SINGLE_DEVICE = ("one_device", "parameter_server")  # one device takes the whole batch
 
 
 def check_config(
@@ -154,7 +153,6 @@ class TrainingMachines:
     gpus: int = 0  # per machine
     tpu: bool = False  # whether the machines have TPUs
     where: str = "deploy.resources.Trainer"  # setting that defines the machines
-    servers: int = 0  # parameter servers
 
 
 def training_machines(deploy: Deploy, target: Target) -> TrainingMachines:
@@ -165,7 +163,7 @@ def training_machines(deploy: Deploy, target: Target) -> TrainingMachines:
     tpu = training.is_tpu if training else (given.accelerator or "").startswith(("TPU_", "google.com/tpu"))
     gpus = (given.accelerators or 1) if given.accelerator and not tpu else 0
     if training:
-        return TrainingMachines(training.replicas, gpus, tpu, "deploy.vertex.training", training.parameter_servers)
+        return TrainingMachines(training.replicas, gpus, tpu, "deploy.vertex.training")
     if deploy.training:
         return TrainingMachines(deploy.training.machines, gpus, tpu, _JOB)
     return TrainingMachines(1, gpus, tpu)
@@ -180,13 +178,6 @@ def check_strategy(train: TrainOptions, found: TrainingMachines) -> None:
     if found.tpu != (train.strategy == "tpu"):
         has = "TPUs, which only the strategy tpu uses" if found.tpu else "no TPU"
         raise InfeedError(f"strategy is {train.strategy!r}, and the Trainer has {has}", where=found.where, do=use)
-    if bool(found.servers) != (train.strategy == "parameter_server"):
-        what = f"strategy is {train.strategy!r}, and the Trainer has {found.servers or 'no'} parameter servers"
-        do = f"{use}; only a custom job of Vertex AI has them, in deploy.vertex.training.parameter_servers"
-        raise InfeedError(what, where=found.where, do=do)
-    if train.strategy == "parameter_server" and found.gpus > 1:
-        what = f"each machine has {found.gpus} GPUs, and a worker of parameter_server uses one GPU"
-        raise InfeedError(what, where=found.where, do="use more machines with one accelerator each")
     if found.count > 1 and train.strategy in (*_SINGLE_PROCESS, "tpu"):
         what = f"strategy is {train.strategy!r}, which trains on one machine, and the Trainer has {found.count}"
         raise InfeedError(what, where=found.where, do=f"{use}, or use auto")
@@ -194,7 +185,7 @@ def check_strategy(train: TrainOptions, found: TrainingMachines) -> None:
         what = "strategy is 'multi_worker_mirrored', which needs several machines, and the Trainer has 1"
         raise InfeedError(what, where=found.where, do=f"{use}, or use auto")
     replicas, kind = found.count * (found.gpus or 1), "GPUs" if found.gpus else "machines"
-    if train.strategy not in _SINGLE_DEVICE and not found.tpu:
+    if train.strategy != "one_device" and not found.tpu:
         share_of_batch(train.feed.batch_size, replicas, kind, found.where)
 
 

@@ -29,8 +29,6 @@ class Training:
       accelerators: accelerators per machine. Defaults to 1 if `accelerator` is set.
       tpu_topology: chips of a TPU slice, such as 2x4. One machine must hold the whole slice.
       replicas: number of machines.
-      parameter_servers: number of additional machines that hold the weights, for the strategy parameter_server.
-      parameter_server_machine: machine type of the parameter servers. They need memory, and no accelerator.
       disk_gb: size of the boot disk in GB.
       spot: whether to use cheaper, preemptible machines. Training resumes from its checkpoints.
       timeout_hours: longest run time of the job in hours.
@@ -41,8 +39,6 @@ class Training:
     accelerators: int | None = None
     tpu_topology: str | None = None
     replicas: int = 1
-    parameter_servers: int = 0
-    parameter_server_machine: str = "n1-highmem-8"
     disk_gb: int = 100
     spot: bool = False
     timeout_hours: float | None = None
@@ -50,11 +46,8 @@ class Training:
     def __post_init__(self) -> None:
         check_accelerator(self)
         at_least(self, 1, "replicas", "disk_gb")
-        at_least(self, 0, "parameter_servers")
         if self.timeout_hours is not None:
             require(self.timeout_hours > 0, self, "timeout_hours", "use a number above 0")
-        if self.parameter_servers:
-            require(self.replicas > 1, self, "replicas", "use 2 or more, because the chief does not train")
         if self.is_tpu:
             do = "use one larger machine, because the strategy tpu uses the chips of one machine"
             require(self.replicas == 1, self, "replicas", do)
@@ -181,14 +174,10 @@ def pipeline_job(options: VertexOptions) -> dict[str, Any]:
 def job_spec(options: VertexOptions, training: Training, *, image: str) -> dict[str, Any]:
     """Return the CustomJobSpec, https://cloud.google.com/vertex-ai/docs/reference/rest/v1/CustomJobSpec.
 
-    The position of a worker pool defines its role: the chief, the workers, the parameter servers. The first pool may
-    hold only one machine.
+    The first pool is the chief, and may hold only one machine. The second one are the workers.
     """
     chief = worker_pool(training, image=image, replicas=1)
     workers = [worker_pool(training, image=image, replicas=training.replicas - 1)] if training.replicas > 1 else []
-    servers = Training(training.parameter_server_machine, disk_gb=training.disk_gb)
-    if training.parameter_servers:
-        workers.append(worker_pool(servers, image=image, replicas=training.parameter_servers))
     scheduling = _given(
         # A worker cannot rejoin MultiWorkerMirroredStrategy, so all workers restart from the checkpoint.
         restart_job_on_worker_restart=bool(workers),

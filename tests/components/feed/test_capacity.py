@@ -5,15 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from infeed.components.base.errors import InfeedError
 from infeed.components.feed.capacity import Capacity, Machine, RecordSizes, Window
 from infeed.components.feed.options import FeedOptions
 
 SIZES = RecordSizes(record_bytes=100, feature_bytes=400)
 
 
-def capacity(records, *, memory=3_000_000, disk=0, epochs=None, remote=False, sizes=SIZES, cpus=4, **options):
-    return Capacity(records, sizes, FeedOptions(**options), Machine(cpus, memory, disk), epochs, remote)
+def capacity(records, *, memory=3_000_000, disk=0, epochs=None, sizes=SIZES, cpus=4, **options):
+    return Capacity(records, sizes, FeedOptions(**options), Machine(cpus, memory, disk), epochs)
 
 
 @pytest.mark.parametrize(
@@ -73,13 +72,6 @@ def test_small_rows_are_made_many_in_a_call_and_pictures_few():
     assert capacity(100, sizes=pictures).rows_a_call() == 27
     assert capacity(100, sizes=pictures).batches_a_call() == 1
     assert capacity(100, sizes=RecordSizes(100, 400, can_split=False)).batches_a_call() == 1
-
-
-def test_nothing_can_be_kept_for_other_processes():
-    assert capacity(10, remote=True).tier()[0] == "stream"
-    assert capacity(10, remote=True).cache() == (False, "other processes make the batches")
-    with pytest.raises(InfeedError, match="tier is 'disk' and cache_records None, and other processes make the batch"):
-        capacity(10, remote=True, tier="disk")
 
 
 def write(folder, **files):

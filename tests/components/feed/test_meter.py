@@ -56,17 +56,6 @@ def test_reset_starts_again_at_zero():
     assert meter.seconds == [0]
 
 
-def test_each_clock_counts_for_itself():
-    meter = Meter(clocks=3)
-    iterator = iter(slow_dataset(3))
-    for clock in (2, 0, 2):
-        meter.next(iterator, clock)
-    first, second, third = meter.seconds
-    assert first >= PAUSE * 0.9
-    assert second == 0
-    assert third >= 2 * PAUSE * 0.9
-
-
 def test_a_tap_tells_waiting_from_computing_epoch_by_epoch():
     from infeed.components.feed.meter import Tap
 

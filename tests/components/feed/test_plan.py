@@ -233,22 +233,6 @@ def test_one_reader_a_core_at_most_one_a_shard(count, cpus, readers):
     assert step(made, "read").readers == readers
 
 
-def remote(**options):
-    return plan(shards(2, 1000), FeedSpec(True, SAMPLE, remote=True), FeedOptions(**options), MACHINE)
-
-
-def test_where_other_processes_make_the_batches_nothing_is_kept_in_this_one():
-    made = remote()
-    assert (made.tier, made.holds_rows) == ("stream", False)
-    assert made.reason.startswith("other processes make the batches")
-
-
-@pytest.mark.parametrize("kept", [{"tier": "columns"}, {"tier": "disk"}, {"cache_records": True}])
-def test_where_other_processes_make_the_batches_keeping_rows_is_refused(kept):
-    with pytest.raises(InfeedError, match=r"other processes make the batches(.|\n)*use the tier stream"):
-        remote(**kept)
-
-
 @pytest.mark.parametrize("tier", ["columns", "disk", "stream"])
 def test_evaluation_is_complete_in_order_and_never_augmented(tier):
     made = planned(training=False, batch_size=300, tier=tier)

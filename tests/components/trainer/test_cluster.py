@@ -8,8 +8,6 @@ from infeed.components.trainer.cluster import (
     OutputDirs,
     adopt_cluster_spec,
     chief_writes,
-    coordinated_workers,
-    only_serves,
     tf_config,
     worker_context,
 )
@@ -42,27 +40,6 @@ def test_workers_are_numbered_as_tensorflow_does(environ, workers):
 def test_a_task_that_does_not_train_is_refused():
     with pytest.raises(InfeedError, match=r"the task ps 0 does not train(.|\n)*TF_CONFIG"):
         worker_context(environment("ps", 0))
-
-
-def test_the_chief_stands_for_the_first_of_the_workers():
-    assert coordinated_workers(environment("chief", 0)) == WorkerContext(0, 2)
-
-
-@pytest.mark.parametrize("missing", CLUSTER)
-def test_a_cluster_without_one_of_the_tasks_is_refused(missing):
-    cluster = {kind: addresses for kind, addresses in CLUSTER.items() if kind != missing}
-    with pytest.raises(InfeedError, match=rf"there are .*0 {missing}(.|\n)*multi_worker_mirrored"):
-        coordinated_workers(environment("chief", 0, cluster))
-
-
-def test_an_evaluator_is_refused_beside_servers():
-    with pytest.raises(InfeedError, match=r"the task evaluator 0 does not train(.|\n)*chief, worker or ps"):
-        coordinated_workers(environment("evaluator", 0))
-
-
-def test_workers_and_servers_carry_out_what_the_chief_sends():
-    tasks = [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0)]
-    assert [only_serves(environment(*task)) for task in tasks] == [False, True, True, True]
 
 
 # As https://cloud.google.com/vertex-ai/docs/training/distributed-training shows it.

@@ -17,13 +17,11 @@ def calls(progress, count):
 def test_the_last_call_of_an_epoch_is_shorter_where_the_numbers_do_not_divide():
     progress = Progress(per_epoch=10, per_call=4)
     assert calls(progress, 6) == [4, 4, 2, 4, 4, 2]
-    assert progress.ends_epoch
 
 
 def test_no_step_is_made_after_the_last():
     progress = Progress(per_epoch=10, per_call=4, total=13)
     assert calls(progress, 5) == [4, 4, 2, 3, 0]
-    assert progress.ends_epoch
 
 
 def test_a_resumed_epoch_is_begun_again_without_its_steps():

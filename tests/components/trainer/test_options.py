@@ -32,7 +32,6 @@ def test_options_travel_as_json_and_come_back_equal():
         ({"strategy": "quantum"}, "there is no strategy 'quantum'(.|\n)*auto, one_device, mirrored"),
         ({"augment": Augment()}, "normalise is None"),
         ({"augment": Augment(), "input_fn": "m:f"}, "augment is Augment(.|\n)*change pictures in input_fn"),
-        ({"strategy": "parameter_server", "input_fn": "m:f"}, "input_fn is 'm:f'(.|\n)*train on the Examples"),
         ({"mixed_precision": "float64"}, "mixed_precision is 'float64'"),
         ({"checkpoint_seconds": 0}, "checkpoint_seconds is 0"),
         ({"profile_steps": [5, 2]}, r"profile_steps is \[5, 2\]"),

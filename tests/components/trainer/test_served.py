@@ -1,6 +1,6 @@
 """What is pushed is served: the exported model answers a session, as TensorFlow Serving's, like the one in memory.
 
-Models that several processes train are asked in `test_multi_worker` and `test_parameter_server`.
+Models that several processes train are asked in `test_multi_worker`.
 """
 
 from pathlib import Path

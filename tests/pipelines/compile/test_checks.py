@@ -200,17 +200,6 @@ WRONG: dict[str, tuple[TrainOptions, TrainingMachines, str]] = {
     "TPUs left alone": (train("auto"), TrainingMachines(tpu=True), r"strategy is 'auto', and the Trainer has TPUs"),
     "no TPU": (train("tpu"), TrainingMachines(gpus=8), r"strategy is 'tpu', and the Trainer has no TPU"),
     "machines left alone": (train("mirrored"), TrainingMachines(4, 8), r"strategy is 'mirrored'.*has 4"),
-    "no servers": (
-        train("parameter_server"),
-        TrainingMachines(4),
-        r"the Trainer has no parameter servers(.|\n)*custom job",
-    ),
-    "servers left alone": (
-        train("auto"),
-        TrainingMachines(4, servers=2),
-        r"strategy is 'auto', and the Trainer has 2 param",
-    ),
-    "GPUs left alone": (train("parameter_server"), TrainingMachines(4, 8, servers=1), r"each machine has 8 GPUs"),
     "one machine of several": (
         train("multi_worker_mirrored"),
         TrainingMachines(1, where="deploy.training"),
@@ -234,7 +223,6 @@ def test_what_goes_together_is_taken() -> None:
     check_strategy(train("auto"), TrainingMachines(4, 8))
     check_strategy(train("multi_worker_mirrored", 100), TrainingMachines(4))
     check_strategy(train("one_device", 3), TrainingMachines(1, 8))
-    check_strategy(train("parameter_server", 3), TrainingMachines(4, servers=2))
 
 
 def on_machines(machines: int, root: str = "s3://bucket/taxi", **resources: Resources) -> Deploy:

@@ -49,20 +49,6 @@ def test_several_machines_are_a_chief_and_a_pool_of_workers_like_it() -> None:
 
 
 @slow
-def test_parameter_servers_are_a_third_pool_of_machines_without_gpus() -> None:
-    training = Training("n1-standard-8", "NVIDIA_TESLA_T4", replicas=3, parameter_servers=2)
-    chief, workers, servers = spec(training).worker_pool_specs
-    assert [pool.replica_count for pool in (chief, workers, servers)] == [1, 2, 2]
-    assert (servers.machine_spec.machine_type, servers.machine_spec.accelerator_count) == ("n1-highmem-8", 0)
-    assert servers.container_spec == chief.container_spec
-
-
-def test_parameter_servers_need_workers() -> None:
-    with pytest.raises(InfeedError, match=r"replicas is 1"):
-        Training("n1-standard-8", parameter_servers=1)
-
-
-@slow
 def test_a_tpu_slice_is_told_by_machine_and_topology() -> None:
     (pool,) = spec(Training("ct5lp-hightpu-8t", tpu_topology="2x4")).worker_pool_specs
     assert pool.machine_spec.machine_type == "ct5lp-hightpu-8t"
@@ -178,7 +164,6 @@ ENDPOINT = Endpoint("taxi", "n1-standard-2", "serving:1")
         (Training, {"machine": "n1", "replicas": 0}, "replicas is 0"),
         (Training, {"machine": "n1", "disk_gb": 0}, "disk_gb is 0"),
         (Training, {"machine": "n1", "timeout_hours": 0}, "timeout_hours is 0"),
-        (Training, {"machine": "n1", "parameter_servers": -1}, "parameter_servers is -1"),
         (Training, {"machine": "n1", "accelerators": 2}, "accelerators is 2"),
         (Training, {"machine": "n1", "accelerator": "NVIDIA_L4", "accelerators": 0}, "accelerators is 0"),
         (Training, {"machine": "ct5lp-hightpu-4t", "replicas": 2}, "replicas is 2(.|\n)*chips of one machine"),
