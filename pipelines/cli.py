@@ -16,7 +16,7 @@ from infeed.pipelines.console.terminal import echo, escape_unencodable
 
 # In the order of the help. Each `infeed.pipelines.commands.NAME` is imported on use.
 _COMMANDS = (
-    *("run", "runs", "clean", "new", "predict"),
+    *("run", "runs", "new", "predict"),
     *("ingest", "inspect", "statistics", "measure", "transform", "train", "evaluate", "push", "report"),
     *("compile", "build", "rehearse", "submit", "cancel", "schema", "doctor"),
 )

@@ -103,7 +103,7 @@ def name_of(function: Any) -> str:
     Raise InfeedError if no other process could import the function: it is local, a method, or of the main script.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
-    if is_of_project(module or ""):
+    if module and is_of_project(module):
         module = sys.modules[module].__file__
     if not callable(function) or not name.isidentifier() or module in (None, "__main__"):
         do = 'define it by `def` at the top level of a module or file, and name it "path/to/file.py:function"'

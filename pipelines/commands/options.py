@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from infeed.components.base.annotations import Placeholder, bare, choices_of, help_of, hints_of, notes_of, range_of
 from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.options import OVERRIDES, kind_of_option
-from infeed.pipelines.console.paths import InputFolder, InputPath, OutputFolder
+from infeed.pipelines.console.paths import InputPath, OutputFolder
 from infeed.pipelines.project.config_file import TEMPLATES, Settings
 from infeed.pipelines.project.ingest_settings import HELP, NAMES, IngestSettings
 
@@ -106,11 +106,6 @@ def _single(context: click.Context, parameter: click.Parameter, values: tuple[st
         do = "a model learns one column: run once per label, and leave the other labels out by --drop"
         raise click.BadParameter(f"given {len(values)} times: {', '.join(values)}; {do}", context, parameter)
     return values[0] if values else None
-
-
-root_option = click.option(
-    "--root", type=InputFolder(), help="Root of the runs.  [default: the only folder in runs/]", metavar="DIR"
-)
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:

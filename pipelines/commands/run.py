@@ -25,8 +25,7 @@ from infeed.pipelines.config import PipelineConfig, resumable
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, EXIT_NOT_BLESSED, Command, importing
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, show_nodes
 from infeed.pipelines.console.terminal import command_line, in_lines, quiet, show_facts, verbose_option
-from infeed.pipelines.local import history
-from infeed.pipelines.local.outcome import digest_of, remember, same_run
+from infeed.pipelines.local.history import only_process
 from infeed.pipelines.project.config_file import read_project
 
 if TYPE_CHECKING:
@@ -87,24 +86,15 @@ def _only_run(root: str) -> Iterator[None]:
     except OSError as error:
         do = "give another --root, or change the permissions"
         raise InfeedError(f"cannot write there: {error.strerror}", where=f"root {root}", do=do) from error
-    with history.only_process(root):
+    with only_process(root):
         yield
 
 
 def _run(
     config: PipelineConfig, from_node: str | None, watch: OnChange, on_change: OnChange
 ) -> tuple[RunReport, RunOutcome | None]:
-    """Run the pipeline, or return the unchanged last run.
-
-    TFX is imported late because the import takes many seconds. Input errors and an unchanged last run need no TFX.
-    """
-    made_of = digest_of(config)
-    if not from_node and (last := same_run(config, made_of)):
-        _log.info("nothing has changed since the last run: return its cached results without loading TFX")
-        return last.report(on_change), last.outcome
+    """Run the pipeline. TFX is imported late: the import takes many seconds, and input errors need none."""
     with importing(), _less_garbage_collection():
-        from tfx.dsl.components.common.resolver import Resolver
-
         from infeed.pipelines.local.outcome import read_outcome
         from infeed.pipelines.local.runner import run_local
         from infeed.pipelines.local.trial import try_out
@@ -117,14 +107,8 @@ def _run(
         watch(nodes)
         on_change(nodes)
 
-    past = history.begin(config)
-    report = run_local(pipeline, on_change=notify, from_node=from_node, run_id=past.run_id)
-    outcome = read_outcome(config) if report.succeeded else None
-    history.finish(past, config, report, outcome)
-    if outcome and made_of and not from_node:
-        resolvers = [node.id for node in pipeline.components if isinstance(node, Resolver)]
-        remember(config, made_of, report, outcome, resolvers)
-    return report, outcome
+    report = run_local(pipeline, on_change=notify, from_node=from_node)
+    return report, read_outcome(config) if report.succeeded else None
 
 
 @contextlib.contextmanager

@@ -1,18 +1,14 @@
-"""History of the runs of a root: a file for each run, written at its start and again at its end.
+"""Runs of a root, read from ML Metadata, and the lock that keeps two runs apart.
 
-The number of a run is the name of its file. A file that still has no end belongs to a run in progress, or to a run that
-was stopped. TFX and ML Metadata are not needed to read the history.
+A run is a context of the type `pipeline_run`. Its executions have the states and times of the nodes, and its artifacts
+the scores and the data.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import hashlib
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,40 +16,27 @@ from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.locks import alone, is_held
 from infeed.components.dataset.reading import open_dataset
-from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
-from infeed.pipelines.local.outcome import RunOutcome, latest_outputs, settings_of, write_json
+from infeed.components.evaluation.model_report.scores import Scores
+from infeed.pipelines.local.outcome import Outputs, node_names, open_store, outputs_of
+from infeed.pipelines.local.scores import stored_scores
 
-_log = logging.getLogger(__name__)
-_FOLDER, _LOCK = "history", ".lock"
-_DIGITS = 12  # of the fingerprint
+_LOCK, _METADATA = ".lock", "metadata.sqlite"
 
 
 @dataclass(frozen=True)
 class PastRun:
     """One run of a root."""
 
-    number: int  # number of the run in its root, from 1
-    run_id: str  # local time of the start, in ISO format; also the name of the run in ML Metadata
-    config: Mapping[str, Any]  # settings of the run by name, except settings inferred from the data
-    ended: bool = False  # whether the run came to its end, successful or not
-    seconds: float = 0.0  # duration of the run
-    nodes: tuple[NodeReport, ...] = ()  # nodes in order of execution
-    outcome: RunOutcome | None = None  # outcome of a successful run
+    run_id: str  # local time of the start, in ISO format: the name of the run in ML Metadata
+    status: str  # "pushed", "not blessed", "NODE failed", "running", or "stopped" before its end
+    seconds: float  # from the start of the first node to the end of the last one
+    nodes: Mapping[str, str]  # state of each node in ML Metadata, in order of execution, such as "complete" or "cached"
     rows: Mapping[str, int] = field(default_factory=dict)  # rows by split
-    fingerprint: str = ""  # digest of the records of all splits; empty if ingest did not finish
-
-    @property
-    def status(self) -> str:
-        """Status in one or two words. A run without an end counts as stopped: see `is_running`."""
-        if not self.ended:
-            return "stopped"
-        if self.outcome:
-            return "pushed" if self.outcome.blessed else "not blessed"
-        return next((f"{node.name} failed" for node in self.nodes if node.state is NodeState.FAILED), "failed")
+    scores: Scores | None = None  # None if no model was evaluated, or its evaluation has been removed
+    wait_fraction: float | None = None  # share of training time spent waiting for input, 0 to 1
 
     def as_json(self) -> dict[str, Any]:
-        return {**schema.to_plain(self), "status": self.status}
+        return schema.to_plain(self)
 
 
 @contextlib.contextmanager
@@ -64,92 +47,51 @@ def only_process(root: str) -> Iterator[None]:
         yield
 
 
-def is_running(root: str) -> bool:
-    """Whether a process holds the lock on the root."""
-    return is_held(Path(root, _LOCK))
-
-
-def begin(config: PipelineConfig) -> PastRun:
-    """Write the entry of a run that starts now. The caller holds the lock on the root."""
-    number = max((int(path.stem) for path in _files(config.root)), default=0) + 1
-    run = PastRun(number, datetime.now().isoformat(), settings_of(config))
-    _write(run, config.root)
-    return run
-
-
-def finish(run: PastRun, config: PipelineConfig, report: RunReport, outcome: RunOutcome | None) -> None:
-    """Complete the entry of a run with its nodes, its data and its outcome."""
-    rows, fingerprint = _data(config, report)
-    ended = dataclasses.replace(
-        run, ended=True, seconds=report.seconds, nodes=report.nodes, outcome=outcome, rows=rows, fingerprint=fingerprint
-    )
-    _write(ended, config.root)
-
-
-def read_runs(root: str) -> list[PastRun]:
-    """Return the runs of a root, newest first. Entries of another version are skipped with a warning."""
-    runs = filter(None, map(_read, _files(root)))
-    return sorted(runs, key=lambda run: run.number, reverse=True)
-
-
-def forget(run: PastRun, root: str) -> None:
-    """Remove the entry of a run."""
-    _path(run, root).unlink(missing_ok=True)
-
-
-def find_root(given: str | None) -> str:
-    """Return the given root, or the only one below `runs/`. Raises InfeedError if there is none, or several."""
-    first, *others = found = find_roots(given)
-    if others:
-        raise InfeedError(f"runs/ has {len(found)} roots", where="--root", do=f"name one of {', '.join(found)}")
-    return first
-
-
 def find_roots(given: str | None) -> list[str]:
     """Return the given root, or all below `runs/`, sorted. Raises InfeedError if there is none."""
-    found = [given] if given else [str(folder) for folder in sorted(Path("runs").glob("*")) if _is_root(folder)]
-    if not found or not _is_root(Path(found[0])):
+    found = [given] if given else [str(file.parent) for file in sorted(Path("runs").glob(f"*/{_METADATA}"))]
+    if not found or not Path(found[0], _METADATA).exists():
         raise InfeedError("no run was made here", where=given or "runs/", do="name the root of a run with --root DIR")
     return found
 
 
-def _is_root(folder: Path) -> bool:
-    return (folder / "metadata.sqlite").exists() or (folder / _FOLDER).is_dir()
+def read_runs(root: str) -> list[PastRun]:
+    """Return the runs of a root, newest first."""
+    store = open_store(str(Path(root, _METADATA)))
+    names, is_running = node_names(store), is_held(Path(root, _LOCK))
+    contexts = sorted(store.get_contexts_by_type("pipeline_run"), key=lambda one: int(one.id), reverse=True)
+    return [_read(store, context, names, is_running=is_running and context is contexts[0]) for context in contexts]
 
 
-def _files(root: str) -> Iterator[Path]:
-    return (path for path in Path(root, _FOLDER).glob("*.json") if path.stem.isdigit())
+def _read(store: Any, context: Any, names: Mapping[int, str], *, is_running: bool) -> PastRun:
+    from ml_metadata.proto.metadata_store_pb2 import Execution
 
-
-def _read(path: Path) -> PastRun | None:
-    try:
-        return schema.read_json(PastRun, path.read_bytes())
-    except ValueError as error:
-        _log.warning("%s: skipped, because another version of infeed wrote it: %s", path, error)
-        return None
-
-
-def _path(run: PastRun, root: str) -> Path:
-    return Path(root, _FOLDER, f"{run.number:04}.json")
-
-
-def _write(run: PastRun, root: str) -> None:
-    path = _path(run, root)
-    path.parent.mkdir(exist_ok=True)
-    write_json(run, path)
-
-
-def _data(config: PipelineConfig, report: RunReport) -> tuple[dict[str, int], str]:
-    """Return rows by split, and a digest of all records; nothing if ingest failed."""
-    ingested = {node.name for node in report.nodes if node.state in (NodeState.DONE, NodeState.CACHED)}
-    outputs = latest_outputs(config).items()
-    folder = next((found.uri for (node, key), found in outputs if key == "examples" and node in ingested), None)
-    opened = open_dataset(folder) if folder else None
-    if opened is None:
-        return {}, ""
-    splits = opened[1].splits
-    checksums = [f"{name} {shard.records} {shard.crc32c}" for name in sorted(splits) for shard in splits[name].shards]
-    return (
-        {name: split.records for name, split in splits.items()},
-        hashlib.sha256("\n".join(checksums).encode()).hexdigest()[:_DIGITS],
+    executions = sorted(store.get_executions_by_context(context.id), key=lambda one: int(one.id))
+    nodes = {names[one.id]: Execution.State.Name(one.last_known_state).lower() for one in executions}
+    outputs = outputs_of(store, {one.id: names[one.id] for one in executions})
+    times = [time for one in executions for time in (one.create_time_since_epoch, one.last_update_time_since_epoch)]
+    report = outputs.get(("InputReport", "report"))
+    evaluation = outputs.get(("Evaluator", "evaluation"))
+    return PastRun(
+        run_id=context.name,
+        status="running" if is_running else _status(nodes, outputs),
+        seconds=(max(times) - min(times)) / 1000 if times else 0.0,
+        nodes=nodes,
+        rows=_rows(outputs),
+        scores=stored_scores(evaluation.uri) if evaluation else None,
+        wait_fraction=report.properties.get("wait_fraction") if report else None,
     )
+
+
+def _status(nodes: Mapping[str, str], outputs: Outputs) -> str:
+    if failed := next((name for name, state in nodes.items() if state == "failed"), None):
+        return f"{failed} failed"
+    if ("InputReport", "report") not in outputs:  # the last node
+        return "stopped"
+    return "pushed" if outputs["Evaluator", "blessing"].properties.get("blessed") else "not blessed"
+
+
+def _rows(outputs: Outputs) -> dict[str, int]:
+    folder = next((found.uri for (_, key), found in outputs.items() if key == "examples"), None)
+    opened = open_dataset(folder) if folder else None
+    return {name: split.records for name, split in opened[1].splits.items()} if opened else {}

@@ -1,35 +1,16 @@
-"""Outcome of a run, and reuse of the last successful run if nothing has changed.
-
-The outcome is read from metadata and artifacts: scores, blessing, pushed model, input wait. A successful run writes
-`last_run.json` into its root: digests of its inputs and of its metadata, and the outcome. The next run is unchanged if
-the config, the sources of the user's functions, the data files, this package, the installed packages and the metadata
-are the same, and all artifacts still exist. TFX would then find every node in its cache, so `infeed run` returns the
-outcome without loading TFX or TensorFlow. If anything differs, TFX decides node by node.
-"""
+"""Outcome of a run, read from ML Metadata and artifacts: scores, blessing, pushed model, input wait."""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import glob
-import hashlib
-import json
 import os
-import sys
-import sysconfig
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from infeed.components.base import schema, user_code
 from infeed.components.evaluation.model_report.options import HTML
 from infeed.components.evaluation.model_report.scores import Scores
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, RunTracker
 from infeed.pipelines.local.scores import read_scores, reasons
-
-_ROOMS = [Path(__file__).resolve().parents[2] / room for room in ("components", "pipelines", "templates")]
 
 
 @dataclass(frozen=True)
@@ -38,6 +19,9 @@ class NodeOutput:
 
     uri: str
     properties: Mapping[str, Any]
+
+
+Outputs: TypeAlias = Mapping[tuple[str, str], NodeOutput]  # by node and output key
 
 
 @dataclass(frozen=True)
@@ -59,7 +43,7 @@ class RunOutcome(Scores):
 
 def read_outcome(config: PipelineConfig) -> RunOutcome:
     """Read the outcome from the latest successful execution of each node."""
-    from tfx.utils import path_utils  # imported late: an unchanged run loads no TFX
+    from tfx.utils import path_utils  # imported late, because TFX takes seconds
 
     outputs = latest_outputs(config)
     report = outputs["InputReport", "report"]
@@ -92,134 +76,40 @@ def open_store(path: str) -> Any:
     return metadata_store.MetadataStore(connection)
 
 
-def latest_outputs(config: PipelineConfig) -> dict[tuple[str, str], NodeOutput]:
-    """Map (node, output key) to the artifact of the node's latest successful or cached execution."""
-    from ml_metadata.proto import metadata_store_pb2 as mlmd
+def latest_outputs(config: PipelineConfig) -> Outputs:
+    """Return the outputs of each node's latest successful or cached execution."""
+    from ml_metadata.proto.metadata_store_pb2 import Execution
 
     store = open_store(config.metadata)
-    outputs: dict[tuple[str, str], NodeOutput] = {}
+    latest: dict[str, int] = {}
     for context in store.get_contexts_by_type("node"):
         pipeline, _, node = context.name.rpartition(".")
         executions = store.get_executions_by_context(context.id) if pipeline == config.name else []
-        succeeded = [e for e in executions if e.last_known_state in (mlmd.Execution.COMPLETE, mlmd.Execution.CACHED)]
-        if not succeeded:
-            continue
-        latest = max(execution.id for execution in succeeded)
-        events = [e for e in store.get_events_by_execution_ids([latest]) if e.type == mlmd.Event.OUTPUT]
-        artifacts = {found.id: found for found in store.get_artifacts_by_id([event.artifact_id for event in events])}
-        for event in events:
-            artifact = artifacts[event.artifact_id]
-            values = artifact.custom_properties.items()
-            properties = {name: getattr(value, value.WhichOneof("value")) for name, value in values}
-            outputs[node, event.path.steps[0].key] = NodeOutput(artifact.uri, properties)
+        if succeeded := [e.id for e in executions if e.last_known_state in (Execution.COMPLETE, Execution.CACHED)]:
+            latest[node] = max(succeeded)
+    return outputs_of(store, {execution: node for node, execution in latest.items()})
+
+
+def node_names(store: Any) -> dict[int, str]:
+    """Map the executions of a store to the names of their nodes."""
+    return {
+        execution.id: context.name.rpartition(".")[2]
+        for context in store.get_contexts_by_type("node")
+        for execution in store.get_executions_by_context(context.id)
+    }
+
+
+def outputs_of(store: Any, executions: Mapping[int, str]) -> Outputs:
+    """Return the outputs of executions, which are given with the names of their nodes."""
+    from ml_metadata.proto.metadata_store_pb2 import Event
+
+    events = store.get_events_by_execution_ids(list(executions)) if executions else []
+    made = [event for event in events if event.type == Event.OUTPUT]
+    artifacts = {found.id: found for found in store.get_artifacts_by_id([event.artifact_id for event in made])}
+    outputs: dict[tuple[str, str], NodeOutput] = {}
+    for event in made:
+        artifact = artifacts[event.artifact_id]
+        values = artifact.custom_properties.items()
+        properties = {name: getattr(value, value.WhichOneof("value")) for name, value in values}
+        outputs[executions[event.execution_id], event.path.steps[0].key] = NodeOutput(artifact.uri, properties)
     return outputs
-
-
-@dataclass(frozen=True)
-class LastRun:
-    """Contents of `last_run.json`."""
-
-    made_of: str  # digest of everything that the run depends on
-    metadata: str  # digest of the metadata file at the end of the run
-    nodes: tuple[str, ...]  # names of the nodes in order of execution
-    resolvers: tuple[str, ...]  # names of the resolver nodes, which are never cached
-    artifacts: tuple[str, ...]  # files and folders that the nodes wrote
-    outcome: RunOutcome  # outcome of the run
-
-    def report(self, on_change: OnChange) -> RunReport:
-        """Report all nodes like a run that finds them in the cache."""
-        tracker = RunTracker([NodeReport(name) for name in self.nodes], on_change)
-        for name in self.nodes:
-            tracker.post(NodeReport(name, NodeState.DONE if name in self.resolvers else NodeState.CACHED))
-        return tracker.report()
-
-
-def same_run(config: PipelineConfig, made_of: str) -> LastRun | None:
-    """Return the last run if a run of `config`, with the digest `made_of`, would find every node in the cache."""
-    try:
-        last = schema.read_json(LastRun, _file(config.root).read_bytes())
-    except (OSError, ValueError):  # the file is missing, or another version wrote it
-        return None
-    unchanged = last.made_of == made_of and last.metadata == _digest_of_file(config.metadata)
-    return last if made_of and unchanged and all(map(os.path.exists, last.artifacts)) else None
-
-
-def remember(
-    config: PipelineConfig, made_of: str, report: RunReport, outcome: RunOutcome, resolvers: Collection[str]
-) -> None:
-    """Write `last_run.json` after a complete, successful run; `made_of` was computed before the run started."""
-    names = tuple(node.name for node in report.nodes)
-    outputs = {output.uri: None for (node, _), output in latest_outputs(config).items() if node in names}
-    last = LastRun(made_of, _digest_of_file(config.metadata), names, tuple(resolvers), tuple(outputs), outcome)
-    write_json(last, _file(config.root))
-
-
-@contextlib.contextmanager
-def keeping_last_run(root: str, metadata: str) -> Iterator[None]:
-    """Keep `last_run.json` valid while the body changes metadata that the last run does not depend on."""
-    last = None
-    with contextlib.suppress(OSError, ValueError):
-        last = schema.read_json(LastRun, _file(root).read_bytes())
-    valid = last is not None and last.metadata == _digest_of_file(metadata)
-    yield
-    if last and valid:
-        write_json(dataclasses.replace(last, metadata=_digest_of_file(metadata)), _file(root))
-
-
-def write_json(value: Any, path: Path) -> None:
-    """Write a dataclass as JSON. The file appears once it is complete."""
-    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
-    unfinished.write_text(json.dumps(schema.to_plain(value), indent=1))
-    unfinished.rename(path)
-
-
-def digest_of(config: PipelineConfig) -> str:
-    """Compute the digest of the config, user sources, data files, this package and the installed packages.
-
-    The digest is empty if runs are never reused: with warm start, without a cache, and for data or results in an object
-    store or of a function, whose state is expensive to check or unknown.
-    """
-    if not (config.enable_cache and config.place) or config.warm_start or "://" in f"{config.data} {config.root}":
-        return ""
-    libraries = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
-    sources = sorted(source for room in _ROOMS for source in room.rglob("*.py"))
-    parts = [
-        json.dumps(settings_of(config), sort_keys=True),
-        *(user_code.digest(function, option) for option, function in config.user_functions.items()),
-        *_data_files(config),
-        sys.version,
-        *sorted(found.name for library in libraries for found in Path(library).glob("*.dist-info")),
-        *(f"{source} {_digest_of_file(source)}" for source in sources),
-    ]
-    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def settings_of(config: PipelineConfig) -> dict[str, Any]:
-    """Return the settings of a run as plain values, except settings inferred from the data files."""
-    fields = (f.name for f in dataclasses.fields(config) if f.name not in ("survey", "notes"))
-    return {name: schema.to_plain(getattr(config, name)) for name in fields}
-
-
-def _file(root: str) -> Path:
-    return Path(root, "last_run.json")
-
-
-def _data_files(config: PipelineConfig) -> Iterator[str]:
-    """Yield name, size and time of the data files and of the files that features read; TFX also compares these."""
-    place = Path(config.data)
-    # A table of pictures names files beside it. Of a pattern such as 2024-*/rides.csv, only a parent folder exists.
-    while not place.exists() or (config.source == "images" and place.is_file()):
-        place = place.parent
-    names = glob.iglob(f"{glob.escape(str(place))}/**", recursive=True) if place.is_dir() else [str(place)]
-    of_features = (name for feature in config.features for name in feature.files)
-    for name in sorted(filter(os.path.isfile, {*names, *of_features})):
-        known = os.stat(name)
-        yield f"{name} {known.st_size} {known.st_mtime_ns}"
-
-
-def _digest_of_file(path: str | Path) -> str:
-    """Return the digest of a file, or an empty text if the file does not exist."""
-    try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except FileNotFoundError:
-        return ""

@@ -41,16 +41,13 @@ _WRAPPER = re.compile(r"^RuntimeError: (?=[\w.]+(?:Error|Exception|Interrupt)\b)
 _MODULE = re.compile(r"^(?:\w+\.)+(?=\w+(?:: |$))")
 
 
-def run_local(
-    pipeline: Pipeline, *, on_change: OnChange, from_node: str | None = None, run_id: str | None = None
-) -> RunReport:
+def run_local(pipeline: Pipeline, *, on_change: OnChange, from_node: str | None = None) -> RunReport:
     """Execute `pipeline` in this process. The first failed node ends the run.
 
     Args:
       pipeline: pipeline with a metadata connection, for example from `sqlite_metadata_connection_config`.
       from_node: run this node, ignoring the cache, and the nodes after it. The upstream outputs come from the newest
         run in which all upstream nodes succeeded, even if that run failed later.
-      run_id: name of the run in ML Metadata; by default the time.
 
     Raises:
       InfeedError: `from_node` is not a node of the pipeline, or no earlier run has the required outputs.
@@ -59,16 +56,16 @@ def run_local(
     if from_node is not None and from_node not in known:
         raise InfeedError(f"there is no node {from_node!r} to start from", do=f"use one of: {', '.join(known)}")
     with local_runner():
-        report: RunReport = _VisibleRunner(on_change, from_node, run_id or datetime.now().isoformat()).run(pipeline)
+        report: RunReport = _VisibleRunner(on_change, from_node).run(pipeline)
     return report
 
 
 class _VisibleRunner(tfx_runner.IrBasedRunner):
-    def __init__(self, on_change: OnChange, from_node: str | None, run_id: str) -> None:
-        self._on_change, self._from_node, self._run_id = on_change, from_node, run_id
+    def __init__(self, on_change: OnChange, from_node: str | None) -> None:
+        self._on_change, self._from_node = on_change, from_node
 
     def run_with_ir(self, pipeline: Any, run_options: Any = None, **kwargs: Any) -> RunReport:
-        run_id = {constants.PIPELINE_RUN_ID_PARAMETER_NAME: self._run_id}
+        run_id = {constants.PIPELINE_RUN_ID_PARAMETER_NAME: datetime.now().isoformat()}
         runtime_parameter_utils.substitute_runtime_parameter(pipeline, run_id)
         deployment = runner_utils.extract_local_deployment_config(pipeline)
         connection = deployment.metadata_connection_config

@@ -16,9 +16,8 @@ from infeed.pipelines.config import Blessing, PipelineConfig
 
 def read_scores(folder: str, config: PipelineConfig) -> Scores:
     """Read the scores of all rows from the model report, or else from the metrics that TFX's own executor wrote."""
-    place = files.join(folder, JSON)
-    if files.exists(place) and (found := json.loads(files.read_bytes(place)).get("scores")):
-        return schema.read(Scores, found, place)
+    if stored := stored_scores(folder):
+        return stored
     import tensorflow_model_analysis as tfma
 
     from infeed.pipelines.judging import model_report  # takes seconds
@@ -28,6 +27,13 @@ def read_scores(folder: str, config: PipelineConfig) -> Scores:
     read = scores.read_scores(whole, report, config.judged_on)
     assert read, "the eval config has the inputs of the intervals"
     return read
+
+
+def stored_scores(folder: str) -> Scores | None:
+    """Read the scores of all rows from the model report; None if there is none."""
+    place = files.join(folder, JSON)
+    found = json.loads(files.read_bytes(place)).get("scores") if files.exists(place) else None
+    return schema.read(Scores, found, place) if found else None
 
 
 def reasons(uri: str, blessing: Blessing) -> tuple[str, ...]:

@@ -100,6 +100,48 @@ def run_outcome() -> RunOutcome:
     )
 
 
+@pytest.fixture
+def past_runs() -> Callable[[Path], Callable[..., None]]:
+    """past_runs(ROOT)(NAME, NODE=(state, {output: (uri, properties)})): a run in ML Metadata, as TFX records it."""
+    return _recorder
+
+
+def _recorder(root: Path) -> Callable[..., None]:
+    from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+    from infeed.pipelines.local.outcome import open_store
+
+    store = open_store(str(root / "metadata.sqlite"))
+    kinds = {name: store.put_context_type(mlmd.ContextType(name=name)) for name in ("pipeline_run", "node")}
+    of_execution, of_artifact = mlmd.ExecutionType(name="Node"), mlmd.ArtifactType(name="Output")
+    kinds |= {"Node": store.put_execution_type(of_execution), "Output": store.put_artifact_type(of_artifact)}
+
+    def context(kind: str, name: str) -> int:
+        known = store.get_context_by_type_and_name(kind, name)
+        return known.id if known else store.put_contexts([mlmd.Context(type_id=kinds[kind], name=name)])[0]
+
+    def record(run: str, **nodes: tuple[str, Mapping[str, tuple[Path, Mapping[str, float]]]]) -> None:
+        for node, (state, outputs) in nodes.items():
+            execution = mlmd.Execution(type_id=kinds["Node"], last_known_state=state)
+            made = []
+            for key, (uri, properties) in outputs.items():
+                artifact = mlmd.Artifact(type_id=kinds["Output"], uri=str(uri))
+                for name, value in properties.items():
+                    kind = "int_value" if isinstance(value, int) else "double_value"
+                    setattr(artifact.custom_properties[name], kind, value)
+                event = mlmd.Event(type=mlmd.Event.OUTPUT)
+                event.path.steps.add().key = key
+                made.append((artifact, event))
+            contexts = [context("pipeline_run", run), context("node", f"taxi.{node}")]
+            found = [mlmd.Context(id=one) for one in contexts]
+            number, _, _ = store.put_execution(execution, made, [])
+            store.put_attributions_and_associations(
+                [], [mlmd.Association(execution_id=number, context_id=one.id) for one in found]
+            )
+
+    return record
+
+
 class FakeEngines:
     """Container engines that are shell scripts, and write down how they were called."""
 

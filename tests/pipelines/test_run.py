@@ -89,21 +89,11 @@ def test_training_was_augmented_and_evaluation_was_not(images):
 CACHED = {**dict.fromkeys([*NODES, "ImageExampleGen"], "cached"), "latest_blessed_model": "done"}
 
 
-def test_the_second_time_everything_is_told_at_once_without_tfx(images):
+def test_the_second_run_finds_every_node_in_the_cache(images, warm):
     root, first = images
-    again = run("image", "--root", root)
-    assert states(again) == CACHED
-    assert again["outcome"] == first["outcome"]
-    assert "without loading TFX" in Path(again["log"]).read_text().splitlines()[-1]
-
-
-def test_tfx_itself_finds_every_node_in_its_cache(images, warm):
-    root, first = images
-    (root / "last_run.json").unlink()
     again = run("image", "--root", root, **warm)
     assert states(again) == CACHED
     assert again["outcome"] == first["outcome"]
-    assert (root / "last_run.json").exists()
 
 
 def test_the_pushed_model_answers_from_raw_bytes(images):

@@ -17,7 +17,7 @@ from infeed.pipelines.cli import main
 from infeed.pipelines.commands import run
 from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
-from infeed.pipelines.local.outcome import LastRun, RunOutcome
+from infeed.pipelines.local.outcome import RunOutcome
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 
@@ -118,8 +118,8 @@ def test_a_run_from_the_cache_exits_with_3_unless_the_model_is_blessed(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     outcome = dataclasses.replace(run_outcome, blessed=blessed, pushed="runs/serving/1" if blessed else None)
-    last = LastRun("same", "", ("Trainer",), (), (), outcome)
-    monkeypatch.setattr(run, "same_run", lambda config, made_of: last)
+    report = RunReport((NodeReport("Trainer", NodeState.CACHED),), 1.0)
+    monkeypatch.setattr(run, "_run", lambda *given: (report, outcome))
     monkeypatch.setattr(sys, "stdout", sys.__stdout__)
     with pytest.raises(SystemExit) as ended:
         main.main(["run", "tabular", "--root", str(tmp_path), *as_json], standalone_mode=False)

@@ -1,102 +1,95 @@
-"""What is written about a run, and read back: at its start, at its end, and after a kill."""
+"""Runs as ML Metadata has them: blessed, failed, stopped and running; and the lock on their root."""
 
 from __future__ import annotations
 
-import dataclasses
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyarrow import csv
 
 import infeed
+from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
-from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
-from infeed.pipelines.local import history
-from infeed.pipelines.local.history import begin, find_root, finish, forget, is_running, only_process, read_runs
-from infeed.pipelines.local.outcome import NodeOutput, RunOutcome
+from infeed.components.evaluation.model_report.options import JSON
+from infeed.components.evaluation.model_report.scores import Scores
+from infeed.pipelines.local.history import find_roots, only_process, read_runs
 
-DONE = RunReport((NodeReport("CsvExampleGen", NodeState.DONE, 2.0), NodeReport("Trainer", NodeState.DONE, 4.0)), 6.0)
+SCORES = Scores("test", 33, {"accuracy": 0.9}, {"accuracy": (0.85, 0.95)})
+RunMaker = Callable[..., None]
 
 
 @pytest.fixture
-def config(taxi: PipelineConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineConfig:
-    """The config of a project whose ExampleGen has written six rows."""
-    csv.write_csv(pa.table({"x": range(6), "y": [0, 1] * 3}), tmp_path / "data.csv")
-    infeed.ingest(tmp_path / "data.csv", tmp_path / "examples", splits={"train": 1})
-    outputs = {("CsvExampleGen", "examples"): NodeOutput(str(tmp_path / "examples"), {})}
-    monkeypatch.setattr(history, "latest_outputs", lambda config: outputs)
-    (tmp_path / "root").mkdir()
-    return dataclasses.replace(taxi, root=str(tmp_path / "root"), data=str(tmp_path / "data.csv"))
+def run(tmp_path: Path, past_runs: Callable[[Path], RunMaker]) -> RunMaker:
+    """run(NAME, NODE=(state, {output: (uri, properties)})): a run in the root `tmp_path`."""
+    return past_runs(tmp_path)
 
 
-def test_a_run_is_recorded_at_its_start_and_at_its_end(config: PipelineConfig, run_outcome: RunOutcome) -> None:
-    run = begin(config)
-    assert [(one.number, one.status) for one in read_runs(config.root)] == [(1, "stopped")]
-    finish(run, config, DONE, run_outcome)
-    (found,) = read_runs(config.root)
-    assert (found.status, found.outcome, found.nodes, found.seconds) == ("pushed", run_outcome, DONE.nodes, 6.0)
-    assert found.config["train"]["label"] == "y"
-    assert "survey" not in found.config
+def outputs(folder: Path, blessed: int) -> dict[str, Any]:
+    """The nodes of a whole run, with files where they belong."""
+    examples = folder / "examples"
+    if not examples.exists():
+        (folder / "data.csv").write_text("x\n" + "".join(f"{row}\n" for row in range(6)))
+        infeed.ingest(folder / "data.csv", examples, splits={"train": 2, "eval": 1})
+        (folder / "evaluation").mkdir()
+        (folder / "evaluation" / JSON).write_text(json.dumps({"scores": schema.to_plain(SCORES)}))
+    evaluated = {"evaluation": (folder / "evaluation", {}), "blessing": (folder, {"blessed": blessed})}
+    return {
+        "CsvExampleGen": ("CACHED", {"examples": (examples, {})}),
+        "Evaluator": ("COMPLETE", evaluated),
+        "InputReport": ("COMPLETE", {"report": (folder, {"wait_fraction": 0.12})}),
+    }
 
 
-def test_the_fingerprint_is_of_the_records(config: PipelineConfig, tmp_path: Path) -> None:
-    for _ in range(2):
-        finish(begin(config), config, DONE, None)
-    csv.write_csv(pa.table({"x": range(1, 7), "y": [0, 1] * 3}), tmp_path / "data.csv")
-    infeed.ingest(tmp_path / "data.csv", tmp_path / "examples", splits={"train": 1}, overwrite=True)
-    finish(begin(config), config, DONE, None)
-    third, second, first = read_runs(config.root)
-    assert [run.rows for run in (first, third)] == [{"train": 6}] * 2
-    assert first.fingerprint == second.fingerprint != third.fingerprint
+@pytest.mark.parametrize(("blessed", "status"), [(1, "pushed"), (0, "not blessed")])
+def test_a_whole_run_has_its_scores_rows_and_waiting(run: RunMaker, tmp_path: Path, blessed: int, status: str) -> None:
+    run("2026-01-31T12:00:00", **outputs(tmp_path, blessed))
+    [found] = read_runs(str(tmp_path))
+    assert (found.run_id, found.status, found.scores) == ("2026-01-31T12:00:00", status, SCORES)
+    assert sum(found.rows.values()) == 6
+    assert found.wait_fraction == 0.12
+    assert found.nodes == {"CsvExampleGen": "cached", "Evaluator": "complete", "InputReport": "complete"}
 
 
-def test_a_failed_run_names_its_node_and_without_ingest_has_no_data(config: PipelineConfig) -> None:
-    failed = RunReport((NodeReport("CsvExampleGen", NodeState.FAILED, error="no"), NodeReport("Trainer")), 1.0)
-    finish(begin(config), config, failed, None)
-    (run,) = read_runs(config.root)
-    assert (run.status, run.rows, run.fingerprint) == ("CsvExampleGen failed", {}, "")
+def test_a_failed_run_names_its_node(run: RunMaker, tmp_path: Path) -> None:
+    run("2026-01-31T12:00:00", CsvExampleGen=("COMPLETE", {}), Trainer=("FAILED", {}))
+    [found] = read_runs(str(tmp_path))
+    assert (found.status, found.scores, found.rows, found.wait_fraction) == ("Trainer failed", None, {}, None)
 
 
-def test_a_model_that_is_not_blessed_is_not_pushed(config: PipelineConfig, run_outcome: RunOutcome) -> None:
-    finish(begin(config), config, DONE, dataclasses.replace(run_outcome, blessed=False, pushed=None))
-    assert read_runs(config.root)[0].status == "not blessed"
+def test_the_newest_run_is_running_while_the_root_is_locked_and_others_without_an_end_were_stopped(
+    run: RunMaker, tmp_path: Path
+) -> None:
+    run("2026-01-31T12:00:00", Trainer=("RUNNING", {}))
+    run("2026-01-31T13:00:00", Trainer=("RUNNING", {}))
+    with only_process(str(tmp_path)):
+        assert [one.status for one in read_runs(str(tmp_path))] == ["running", "stopped"]
+    assert [one.run_id[11:13] for one in read_runs(str(tmp_path)) if one.status == "stopped"] == ["13", "12"]
 
 
-def test_numbers_are_never_used_again_while_a_later_run_is_there(config: PipelineConfig) -> None:
-    first = begin(config)
-    begin(config)
-    forget(first, config.root)
-    assert begin(config).number == 3
+def test_a_run_whose_outputs_were_removed_has_no_scores(run: RunMaker, tmp_path: Path) -> None:
+    run("2026-01-31T12:00:00", **outputs(tmp_path, 1))
+    (tmp_path / "evaluation" / JSON).unlink()
+    assert read_runs(str(tmp_path))[0].scores is None
 
 
-def test_an_entry_of_another_version_is_skipped(config: PipelineConfig, caplog: pytest.LogCaptureFixture) -> None:
-    begin(config)
-    Path(config.root, "history", "0002.json").write_text('{"number": 2, "color": "red"}')
-    assert [run.number for run in read_runs(config.root)] == [1]
-    assert "0002.json" in caplog.text
+def test_only_one_process_uses_a_root(tmp_path: Path) -> None:
+    with only_process(str(tmp_path)), pytest.raises(InfeedError) as raised, only_process(str(tmp_path)):
+        pass
+    assert str(tmp_path) in raised.value.where
 
 
-def test_only_one_process_uses_a_root(config: PipelineConfig) -> None:
-    assert not is_running(config.root)
-    with only_process(config.root):
-        assert is_running(config.root)
-        with pytest.raises(InfeedError) as raised, only_process(config.root):
-            pass
-    assert config.root in str(raised.value.where)
-
-
-def test_the_only_root_is_found_and_several_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_roots_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, past_runs: Callable[[Path], RunMaker]
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InfeedError, match="no run"):
-        find_root(None)
-    (tmp_path / "runs" / "taxi" / "history").mkdir(parents=True)
-    assert find_root(None) == "runs/taxi"
-    (tmp_path / "runs" / "flowers" / "history").mkdir(parents=True)
-    with pytest.raises(InfeedError, match="2 roots") as raised:
-        find_root(None)
-    assert "runs/flowers" in str(raised.value.do)
-    assert find_root("runs/flowers") == "runs/flowers"
+        find_roots(None)
+    for name in ("taxi", "flowers"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        past_runs(tmp_path / "runs" / name)("2026-01-31T12:00:00", Trainer=("FAILED", {}))
+    assert find_roots(None) == ["runs/flowers", "runs/taxi"]
+    assert find_roots("runs/flowers") == ["runs/flowers"]
     with pytest.raises(InfeedError, match="no run"):
-        find_root(str(tmp_path))
+        find_roots(str(tmp_path))
