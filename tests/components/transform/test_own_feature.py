@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infeed.components.errors import InfeedError
+from infeed.components.base.errors import InfeedError
 from infeed.components.transform.features import features_from_json, features_to_json, own_kinds
 
 PAGE = Path(__file__).parents[3] / "docs" / "transform.md"
