@@ -1,7 +1,12 @@
 """Results of a step in Kubeflow's user interface: metrics, a confusion matrix, and pages.
 
 Kubeflow shows artifacts of its own types. `outputs_of` names those that `infeed compile` declares beside TFX's
-artifacts; the entry point of the step hides them from TFX, and `fill` writes them afterwards.
+artifacts; the entry point of the step hides them from TFX, and `fill` writes them afterwards. A step without TFX
+starts by
+
+    python -m infeed.components.kubeflow.ui EXECUTOR_INPUT evaluation PLACE evaluate CONFIG ...
+
+which runs the command of infeed, and then writes what is shown of its output at PLACE.
 """
 
 from __future__ import annotations
@@ -152,3 +157,15 @@ def _values(evaluation: str) -> Iterator[tuple[str, Any]]:
         for entry in record.metric_keys_and_values:
             if not entry.key.is_diff and entry.key.model_name != tfma.BASELINE_KEY:
                 yield entry.key.name, entry.value
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command of infeed as a step, and write what Kubeflow shows of it. Exit with the command's code."""
+    message, name, place, *words = sys.argv[1:] if arguments is None else arguments
+    if code := subprocess.run([*_INFEED, *words], check=False).returncode:
+        sys.exit(code)
+    write_shown(message, **{name: place})
+
+
+if __name__ == "__main__":
+    main()

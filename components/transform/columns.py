@@ -281,11 +281,6 @@ def _of_any_size(raw: Raw) -> tf.TypeSpec:
     return tf.TensorSpec([None, *raw.shape[1:]], raw.dtype)
 
 
-def reading(batches: Batches) -> Callable[[AnalysisPass], Filled]:
-    """Return a function that reads rows in this process from `batches`, which can be iterated several times."""
-    return lambda one: TracedPass(one).over(batches)
-
-
 def merge_filled(one: Filled, other: Filled) -> Filled:
     """Merge the analyses of two neighboring ranges. Each has all pending analyses, or none."""
     return {need: one[need].merge(analysis) for need, analysis in other.items()} if one and other else one or other

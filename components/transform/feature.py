@@ -153,12 +153,12 @@ class Step:
     """The common interface of features and cleaning steps.
 
     Attributes:
-      kind: name in YAML and JSON.
+      kind: name in YAML and JSON; empty for a class of the user.
       needs: required analyses of the training rows, classes of `analyses.py`.
       makes_lists: whether rows hold lists after the step.
     """
 
-    kind: str
+    kind: str = ""
     needs: tuple[type[Analysis], ...] = ()
     makes_lists: bool = False
 

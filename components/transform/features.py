@@ -58,7 +58,7 @@ def own_kinds(features: Iterable[Feature]) -> list[str]:
 
 
 def _kind_of(feature: Feature) -> str:
-    return getattr(feature, "kind", "") or user_code.name_of(type(feature))
+    return feature.kind or user_code.name_of(type(feature))
 
 
 def _read(item: Mapping[str, Any], where: str) -> Feature:

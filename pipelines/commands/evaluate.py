@@ -13,7 +13,6 @@ import click
 from infeed.components.evaluation.model_report.options import HTML
 from infeed.components.evaluation.predictions.raw_columns import check_dataset
 from infeed.components.evaluation.predictions.saved_model import model_folder
-from infeed.components.kubeflow.ui import write_shown
 from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.commands.run_summary import blessing_lines, score_lines
@@ -43,7 +42,6 @@ from infeed.pipelines.steps.folders import check_new
     metavar="DIR",
 )
 @click.option("--allow-unblessed", is_flag=True, help="Exit with 0 even if the model is not blessed.")
-@click.option("--executor-input", help="Message of Kubeflow's launcher, to show the metrics there.", metavar="JSON")
 @click.option("--overwrite", is_flag=True, help="Replace the evaluation at OUTPUT.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(
@@ -53,7 +51,6 @@ def command(
     output: str,
     baseline: str | None,
     allow_unblessed: bool,
-    executor_input: str | None,
     overwrite: bool,
     as_json: bool,
     **overrides: Any,
@@ -74,8 +71,6 @@ def command(
                 from infeed.pipelines.steps.evaluate import evaluate
 
             blessed = evaluate(config, dataset, model, output, baseline, overwrite)
-        if executor_input:
-            write_shown(executor_input, evaluation=output)
         scores, why = read_scores(output, config), reasons(output, config.blessing)
         if as_json:
             found = {"blessed": blessed, "reasons": why, "evaluation": output, **dataclasses.asdict(scores)}

@@ -27,17 +27,16 @@ from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.local import check_output, clean, unfinished, work_of
 from infeed.components.example_gen.settling import settled
 from infeed.components.example_gen.windows import SpanWindow, settings_of
-from infeed.components.kubeflow.ui import write_shown
 from infeed.pipelines.commands.asking import config_of, is_project
 from infeed.pipelines.commands.ingest_view import show_opening, show_progress, summary
 from infeed.pipelines.commands.options import ingest_options, source_options
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console import terminal
 from infeed.pipelines.console.exit_codes import Command, debugging, errors
-from infeed.pipelines.console.paths import InputPath, OutputFile, OutputFolder
+from infeed.pipelines.console.paths import InputPath, OutputFolder
 from infeed.pipelines.console.terminal import echo
 from infeed.pipelines.project.ingest_settings import read_ingest
-from infeed.pipelines.project.sources import open_data
+from infeed.pipelines.project.sources import of_span, open_data
 
 _Ingest = tuple[OpenedSource, tuple[str, ...], Buckets | None, IngestOptions]  # the source, and how it is split
 
@@ -80,13 +79,6 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
 @click.option("--runner", metavar="NAME", help=f"Run on Beam: {', '.join(BEAM_RUNNERS)}, or your own class.")
 @click.option("--beam-option", "beam_options", multiple=True, metavar="--NAME=VALUE", help="Option of the Beam runner.")
 @click.option("--data", type=InputPath(), help="Data of the project, in place of those in its config.", metavar="PATH")
-@click.option(
-    "--fingerprint",
-    type=OutputFile(),
-    help="Write a fingerprint of the input's files, and nothing else.",
-    metavar="FILE",
-)
-@click.option("--executor-input", help="Message of Kubeflow's launcher, to show pictures there.", metavar="JSON")
 @click.option("--overwrite", is_flag=True, help="Replace the dataset at OUTPUT.")
 @click.option(
     "--clean",
@@ -102,8 +94,6 @@ def command(
     source: str,
     output: str | None,
     reader: str | None,
-    fingerprint: str | None,
-    executor_input: str | None,
     overwrite: bool,
     as_json: bool,
     **given: Any,
@@ -120,10 +110,6 @@ def command(
         raise click.UsageError("Missing argument 'OUTPUT'.")
     if given["beam_options"] and not given["runner"]:
         raise InfeedError("--beam-option without --runner", do="give --runner as well")
-    if fingerprint:
-        opened, *_ = _opened(source, given)
-        files.write_bytes(fingerprint, opened.provenance.fingerprint.encode())
-        return
     check_output(output, overwrite)
     if is_project(source) and (spans := (config := _config(source, given)).ingest.spans):
         manifest = _ingest_window(config, spans, output, overwrite, as_json, given)
@@ -132,8 +118,6 @@ def command(
             opening = _opened(source, given)
         with unfinished(output, overwrite) as root:
             manifest = _write_into(root, opening, as_json, given)
-    if executor_input:
-        write_shown(executor_input, examples=output)
     seconds = time.perf_counter() - began
     if as_json:
         echo(json.dumps({"output": output, "seconds": seconds, "manifest": dataclasses.asdict(manifest)}))
@@ -161,7 +145,7 @@ def _ingest_window(
     settings = settings_of(config.source, source, config.ingest, _buckets(config), code)
     with unfinished(output, overwrite) as root:
         SpanWindow(spans, config.data, settings).write(
-            root, lambda pattern, folder: _write_into(folder, _of_config(_of_span(config, pattern)), quiet, given)
+            root, lambda pattern, folder: _write_into(folder, _of_config(of_span(config, pattern)), quiet, given)
         )
         return Manifest.read(root)
 
@@ -187,9 +171,7 @@ def _write_into(root: str, found: _Ingest, quiet: bool, given: Mapping[str, Any]
 
 def _opened(source: str, given: Mapping[str, Any]) -> _Ingest:
     if is_project(source):
-        config = _config(source, given)
-        spans = config.ingest.spans
-        return _of_config(_of_span(config, spans.pattern_of_window(config.data)) if spans else config)
+        return _of_config(_config(source, given))
     if given["data"]:
         raise InfeedError(f"{source} is no config.yaml", where="--data", do="give the data as SOURCE")
     settings = read_ingest(given["ingest"])
@@ -205,13 +187,6 @@ def _config(project: str, given: Mapping[str, Any]) -> PipelineConfig:
     if given["kind"]:
         raise InfeedError("the project sets the format", where="--format", do="leave it out, or give the data")
     return config_of(project, {name: given[name] for name in ("data", "source_options", "ingest")})
-
-
-def _of_span(config: PipelineConfig, pattern: str) -> PipelineConfig:
-    """Return the config whose data are the files below the folder of the spans that match `pattern`."""
-    return dataclasses.replace(
-        config, data=files.join(config.data, pattern), ingest=dataclasses.replace(config.ingest, spans=None)
-    )
 
 
 def _buckets(config: PipelineConfig) -> Buckets | None:

@@ -30,6 +30,7 @@ from infeed.pipelines.project.resolved import Resolved
 _TYPES = {str: "STRING", int: "NUMBER_INTEGER"}
 _STATE = "input_fingerprint"  # changes with name, size and time of the input's files, as a key of the cache
 _STATES = {_STATE, VERSION}  # parameters that a step finds out before the one that takes them
+_SHOWN = ("python", "-m", "infeed.components.kubeflow.ui")  # runs a command whose results Kubeflow shows
 _AGAIN = "--overwrite"  # a retry may find the output of a killed attempt
 # Placeholders of kfp.
 _in = "{{{{$.inputs.artifacts['{}'].path}}}}".format
@@ -117,20 +118,21 @@ def _data_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str, 
     pictures = specs_of([PICTURES] if config.source == "images" else [], ())
     return {
         f"{example_gen}{SUFFIX}": CommandStep(
-            ("ingest", packed["ingest"], "/tmp", *data, "--fingerprint", _file(_STATE)),
+            ("--project", packed["ingest"], *data, f"--{_STATE}", _file(_STATE)),
             {},
             parameters=parameter,
             state=_STATE,
+            command=("python", "-m", "infeed.pipelines.steps.input_state"),
         ),
         example_gen: CommandStep(
             (
-                *("ingest", packed["ingest"], _out("dataset"), *data),
-                *(("--executor-input", "{{$}}") if pictures else ()),
-                _AGAIN,
+                *(("{{$}}", "examples", _out("dataset")) if pictures else ()),
+                *("ingest", packed["ingest"], _out("dataset"), *data, _AGAIN),
             ),
             {"dataset": _DATASET},
             parameters=(*parameter, _STATE),
             shown=pictures,
+            command=_SHOWN if pictures else WITHOUT_TFX,
         ),
         "StatisticsGen": CommandStep(
             ("statistics", _in("dataset"), "--html", _out("page")), {"page": _PAGE}, {"dataset": dataset}
@@ -170,12 +172,14 @@ def _model_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str,
         ),
         "Evaluator": CommandStep(
             (
+                *("{{$}}", "evaluation", _out("evaluation")),
                 *("evaluate", packed["evaluate"], "--dataset", _in("dataset"), "--model", _in("model")),
-                *("--output", _out("evaluation"), "--executor-input", "{{$}}", "--allow-unblessed", _AGAIN),
+                *("--output", _out("evaluation"), "--allow-unblessed", _AGAIN),
             ),
             {"evaluation": _FILES},
             {"dataset": dataset, "model": model},
             shown=specs_of(of_evaluation(classes), classes),
+            command=_SHOWN,
         ),
         "Pusher": CommandStep(
             ("push", _in("model"), config.serving, "--evaluation", _in("evaluation"), "--allow-unblessed"),

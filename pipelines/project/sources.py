@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import dataclasses
 import importlib
 import os
 import random
@@ -131,6 +132,13 @@ def open_splits(
     named = dict[str | None, str](patterns.items())
     opened = open_patterns(source, path, named, options, settings, "--set", sampled=sampled, every=True)
     return reopenable(opened, without_records)
+
+
+def of_span(config: PipelineConfig, pattern: str) -> PipelineConfig:
+    """Return the config whose data are the files below the folder of the spans that match `pattern`."""
+    return dataclasses.replace(
+        config, data=files.join(config.data, pattern), ingest=dataclasses.replace(config.ingest, spans=None)
+    )
 
 
 def open_data(config: PipelineConfig, *, sampled: bool = False, every: bool = False) -> OpenedSource:

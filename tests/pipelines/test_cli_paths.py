@@ -64,9 +64,7 @@ CASES = {
     "push SERVING": "push {model} {}",
     "push --evaluation": "push {model} out --evaluation {}",
     "runs --root": "runs --root {}",
-    "clean --root": "clean --root {}",
     "report RUN": "report {}",
-    "report OTHER": "report {model} {}",
     "report --dataset": "report {model} --dataset {}",
     "report --html": "report {model} --html {}",
     "compile PROJECT": "compile {} --data {table} --root out --output job.json",
@@ -83,7 +81,6 @@ CASES = {
     "ingest SOURCE": "ingest {} out",
     "ingest OUTPUT": "ingest {table} {}",
     "ingest --data": "ingest {project}/config.yaml out --data {}",
-    "ingest --fingerprint": "ingest {table} out --fingerprint {}",
     "ingest --clean": "ingest --clean {}",
     "inspect DATASET": "inspect {}",
     "measure DATASET": "measure {}",
@@ -114,7 +111,6 @@ NO_PATHS = {
     ),
     *(
         "--exclude",
-        "--executor-input",
         "--experiment",
         "--fail",
         "--filter",
@@ -140,7 +136,7 @@ NO_PATHS = {
         "--split-time",
         "--time-format",
     ),
-    *("--splits", "--strategy", "--tag", "--why", "TEMPLATE", "submit --project"),
+    *("--splits", "--strategy", "--tag", "TEMPLATE", "submit --project"),
     *("--cron", "cancel --project", "RUN"),
 }
 

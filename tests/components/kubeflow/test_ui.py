@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,19 @@ def test_a_step_without_tfx_writes_its_metrics_and_pages(monkeypatch: pytest.Mon
     artifacts["ui_metrics"] = {"artifacts": [filled]}
     assert json.loads(output.read_text()) == {"artifacts": artifacts}
     assert "no report" in (tmp_path / "s3" / "bucket" / "page").read_text()
+
+
+def test_a_command_is_a_step_whose_output_is_shown_if_it_succeeds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(ui, "_INFEED", (sys.executable, "-c", "import sys; sys.exit(sys.argv[1] == 'fail')"))
+    monkeypatch.setattr(ui, "write_shown", lambda message, **places: shown.append((message, places)))
+    with pytest.raises(SystemExit) as ended:
+        ui.main(["{}", "evaluation", "/e", "fail"])
+    assert (ended.value.code, shown) == (1, [])
+    ui.main(["{}", "evaluation", "/e", "evaluate", "taxi"])
+    assert shown == [("{}", {"evaluation": "/e"})]
 
 
 @pytest.mark.tfx

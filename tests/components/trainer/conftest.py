@@ -175,13 +175,13 @@ def write_graph(
 
     from infeed.components.base import user_code
     from infeed.components.transform import declared
-    from infeed.components.transform.columns import analyze, reading
+    from infeed.components.transform.columns import TracedPass, analyze
 
     metadata = tft.DatasetMetadata.from_feature_spec(dict(spec))
     vocabularies = folder / "vocabularies"
     vocabularies.mkdir(parents=True)
     batch = tf.io.parse_example([serialize({name: row[name] for name in spec}) for row in rows], dict(spec))
-    found = analyze(features, reading([batch]), {})
+    found = analyze(features, lambda one: TracedPass(one).over([batch]), {})
     if not preprocessing_fn:
         declared.write_graph(str(folder / "graph"), features, metadata.schema, found, str(vocabularies))
         return str(folder / "graph")

@@ -31,13 +31,14 @@ def _transformed(
     """The features of the rows in `served`, with constants of `columns`, which are read in two batches."""
     import tensorflow as tf
 
-    from infeed.components.transform.columns import analyze, reading
+    from infeed.components.transform.columns import TracedPass, analyze
     from infeed.components.transform.feature import Tables
     from infeed.components.transform.groups import outputs_of
 
     half = (len(next(iter(columns.values()))) + 1) // 2
     halves = [{name: column[part] for name, column in columns.items()} for part in (slice(half), slice(half, None))]
-    found = analyze(features, reading([_batch(part, columns) for part in halves if next(iter(part.values()))]), {})
+    batches = [_batch(part, columns) for part in halves if next(iter(part.values()))]
+    found = analyze(features, lambda one: TracedPass(one).over(batches), {})
     tables = Tables(folder)
     apply = tf.function(lambda raw: outputs_of(features, raw, found, tables), autograph=False)
     return {

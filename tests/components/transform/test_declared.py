@@ -28,14 +28,16 @@ def transform(
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
 
-    from infeed.components.transform.columns import analyze, reading
+    from infeed.components.transform.columns import TracedPass, analyze
     from infeed.components.transform.declared import make_preprocessing_fn
 
     types = {int: tf.int64, bytes: tf.string}
     spec = {name: tf.io.FixedLenFeature([1], types[type(column[0])]) for name, column in columns.items()}
     raw = {name: tf.constant(column)[:, tf.newaxis] for name, column in columns.items()}
     raw = {name: tf.cast(tensor, spec[name].dtype) for name, tensor in raw.items()}
-    function = make_preprocessing_fn(features, own, analyze(features, reading([raw]), {}), str(folder / "vocabularies"))
+    function = make_preprocessing_fn(
+        features, own, analyze(features, lambda one: TracedPass(one).over([raw]), {}), str(folder / "vocabularies")
+    )
     rows = [
         {name: [value] for name, value in zip(columns, row, strict=True)} for row in zip(*columns.values(), strict=True)
     ]

@@ -139,14 +139,14 @@ def test_a_vocabulary_lists_the_words_that_tfts_lists(tmp_path: Path, theirs: Ma
     import tensorflow as tf
     import tensorflow_transform as tft
 
-    from infeed.components.transform.columns import analyze, reading
+    from infeed.components.transform.columns import TracedPass, analyze
     from infeed.components.transform.declared import write_graph
 
     spec = {"word": tf.io.FixedLenFeature([1], tf.string)}
     schema = tft.DatasetMetadata.from_feature_spec(spec).schema
     feature, rows = Vocabulary("word"), {"word": tf.constant(COLUMNS["word"].tolist())[:, tf.newaxis]}
     (tmp_path / "vocabularies").mkdir()
-    found = analyze([feature], reading([rows]), {})
+    found = analyze([feature], lambda one: TracedPass(one).over([rows]), {})
     write_graph(str(tmp_path / "graph"), [feature], schema, found, str(tmp_path / "vocabularies"))
     output = tft.TFTransformOutput(str(tmp_path / "graph"))
     assert output.vocabulary_by_name("word") == theirs["words"].tolist()

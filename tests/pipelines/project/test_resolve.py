@@ -9,8 +9,10 @@ import pytest
 from PIL import Image
 
 from infeed.components import DecodeImage, InfeedError, Label, Vocabulary, ZScore
+from infeed.components.kubeflow.packed import pack
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
+from infeed.pipelines.project.resolved import Resolved, read_resolved
 
 MODEL = "def build_model(spec):\n    raise NotImplementedError\n"
 CONFIG = """
@@ -47,6 +49,30 @@ def test_a_config_with_literal_features(project):
     assert config.train.label == "y"
     assert (config.blessing.metric, config.blessing.bound) == ("accuracy", pytest.approx(2 / 3))
     assert config.name == project.name
+
+
+OWN = """
+from dataclasses import dataclass
+
+from infeed.components import Feature
+
+
+@dataclass(frozen=True)
+class Square(Feature):
+    column: str
+    output: str | None = None
+"""
+
+
+def test_a_class_of_the_project_is_a_feature_in_the_config_and_in_its_steps(project):
+    (project / "own.py").write_text(OWN)
+    text = (project / "config.yaml").read_text()
+    (project / "config.yaml").write_text(text.replace("kind: z_score", 'kind: "own.py:Square"'))
+    config = resolved(project, root="r")
+    assert str(config.features[0]) == "Square(column='x')"
+    assert f"{project}/own.py:Square" in config.user_functions.values()
+    of_step = read_resolved(pack(Resolved.of(config).to_json()), {})
+    assert of_step.features == config.features
 
 
 def spans_of(project, *numbers):

@@ -1,8 +1,8 @@
 """The commands of the steps, in a process that has neither TFX nor ML Metadata, end where `infeed run` ends.
 
 Covers `transform`, `train`, `evaluate`, `components/transform/plain.py`, `components/statistics/inference.py`,
-`pipelines/judging.py`, `pipelines/commands/train.py`, `pipelines/commands/evaluate.py` and
-`pipelines/commands/report.py`.
+`pipelines/judging.py`, `pipelines/commands/transform.py`, `pipelines/commands/train.py`,
+`pipelines/commands/evaluate.py` and `pipelines/commands/report.py`.
 """
 
 from __future__ import annotations
