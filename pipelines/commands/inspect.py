@@ -1,41 +1,31 @@
-"""`infeed inspect`: show the manifest and the first records of a dataset, or of any TFRecord files.
-
-Pictures among the records are drawn with their labels into one PNG, the contact sheet.
-"""
+"""`infeed inspect`: show the manifest and the first records of a dataset, or of any TFRecord files."""
 
 from __future__ import annotations
 
 import dataclasses
-import io
 import itertools
 import json
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import click
-from PIL import Image, ImageDraw
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import size
-from infeed.components.dataset import files
 from infeed.components.dataset.decode import Example
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.reading import first_examples, open_dataset
 from infeed.components.example_gen.formats import FORMATS, formats_shown
-from infeed.components.example_gen.sources.images.codec import UNREADABLE
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import InputPath, OutputFile
 from infeed.pipelines.console.terminal import Terminal, command_line, echo, in_lines
+from infeed.pipelines.contact_sheet import draw_sheet, picture_of
 
 _SHOWN = 60  # characters of a value
 _PICTURES = 32  # pictures on the contact sheet
 _COLUMNS = 200  # columns shown of a wide table
-_MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")  # PNG, JPEG
-_CELL, _GAP, _CAPTION = 112, 8, 16  # pixels
 
 
 @click.command(
@@ -182,64 +172,3 @@ def _json_value(value: Any) -> Any:
         return value.decode()
     except UnicodeDecodeError:
         return {"bytes": len(value)}
-
-
-def picture_of(example: Example) -> Image.Image | None:
-    """Decode the first PNG or JPEG value of an example; return None if there is none.
-
-    A picture that cannot be decoded is replaced by a placeholder, an image without a format.
-    """
-    for feature in example.features.values():
-        for value in feature.values:
-            if isinstance(value, bytes) and value.startswith(_MAGIC):
-                return _decoded(value)
-    return None
-
-
-def _decoded(value: bytes) -> Image.Image:
-    try:
-        picture = Image.open(io.BytesIO(value), formats=("PNG", "JPEG"))
-        picture.load()
-    except UNREADABLE:
-        cell = Image.new("RGB", (_CELL, _CELL), "lightgrey")
-        ImageDraw.Draw(cell).text((_CELL // 4, _CELL // 2), "unreadable", fill="black")
-        return cell
-    return picture
-
-
-def draw_sheet(examples: Sequence[Example], path: str) -> int:
-    """Draw the pictures of the examples into a PNG file, and return their number. Without pictures, write nothing."""
-    found = [(_fit(picture), _label(example)) for example in examples if (picture := picture_of(example))]
-    if not found:
-        return 0
-    columns = min(8, len(found))
-    rows = math.ceil(len(found) / columns)
-    size = (columns * (_CELL + _GAP) + _GAP, rows * (_CELL + _CAPTION + _GAP) + _GAP)
-    sheet = Image.new("RGB", size, "white")
-    draw = ImageDraw.Draw(sheet)
-    for number, (fitted, label) in enumerate(found):
-        left = _GAP + number % columns * (_CELL + _GAP)
-        top = _GAP + number // columns * (_CELL + _CAPTION + _GAP)
-        sheet.paste(fitted, (left + (_CELL - fitted.width) // 2, top + (_CELL - fitted.height) // 2))
-        draw.text((left, top + _CELL + 2), label, fill="black")
-    png = io.BytesIO()
-    sheet.save(png, "PNG")
-    files.write_bytes(path, png.getvalue())
-    return len(found)
-
-
-def _fit(picture: Image.Image) -> Image.Image:
-    """Scale a picture to its cell; enlarge small pictures without smoothing to keep their pixels visible."""
-    scale = _CELL / max(picture.size)
-    size = tuple(max(1, round(side * scale)) for side in picture.size)
-    resampling = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BILINEAR
-    return picture.convert("RGB").resize((size[0], size[1]), resampling)
-
-
-def _label(example: Example) -> str:
-    for name in ("label/text", "label"):
-        if name in example.features and example.features[name].values:
-            value = example.features[name].values[0]
-            text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
-            return text[: _CELL // 6]
-    return ""

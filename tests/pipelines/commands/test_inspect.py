@@ -1,3 +1,5 @@
+"""`infeed inspect`: the manifest, the first examples, and pictures. Covers `pipelines/contact_sheet.py`."""
+
 from __future__ import annotations
 
 import io

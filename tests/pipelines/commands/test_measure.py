@@ -1,4 +1,7 @@
-"""`infeed measure`: files and functions, the table and JSON. `test_measure.py` of the feed holds what it names."""
+"""`infeed measure`: files and functions, the table and JSON. `test_measure.py` of the feed holds what it names.
+
+Covers `pipelines/measure.py`.
+"""
 
 import json
 
