@@ -141,15 +141,15 @@ def of_span(config: PipelineConfig, pattern: str) -> PipelineConfig:
     )
 
 
-def open_data(config: PipelineConfig, *, sampled: bool = False, every: bool = False) -> OpenedSource:
+def open_data(config: PipelineConfig, *, sampled: bool = False) -> OpenedSource:
     """Open the data of a config as its ExampleGen does; see `formats.open_source`."""
     how = config.ingest, config.source_options
     if config.patterns:
         patterns = {None if split in config.splits else split: path for split, path in config.patterns.items()}
-        return open_patterns(config.source, config.data, patterns, *how, sampled=sampled, every=every)
+        return open_patterns(config.source, config.data, patterns, *how, sampled=sampled)
     if config.source != "images":
         _check_there(config.data, config.source)
-    return open_source(config.data, config.source, *how, "--set", sampled=sampled, every=every)
+    return open_source(config.data, config.source, *how, "--set", sampled=sampled)
 
 
 def files_of_table(path: str, source: Source) -> list[files.FileStat]:
