@@ -25,8 +25,7 @@ from infeed.components.dataset.statistics.summaries import (
     sums_of_floats,
     sums_of_ints,
 )
-from infeed.components.transform.keyed_runs import KeyedRuns
-from infeed.components.transform.tally import Tally, pairs
+from infeed.components.transform.counting import KeyedRuns, Tally, pairs
 
 Array = npt.NDArray[Any]
 _SAMPLE = 3

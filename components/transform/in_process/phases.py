@@ -23,10 +23,9 @@ import numpy.typing as npt
 from infeed.components.base import progress
 from infeed.components.dataset import files
 from infeed.components.seams import tft as tft_seam
+from infeed.components.transform.counting import KeyedRuns, Tally
 from infeed.components.transform.in_process.failures import FailedBatchError
 from infeed.components.transform.in_process.graphs import Apply, Traced
-from infeed.components.transform.keyed_runs import KeyedRuns
-from infeed.components.transform.tally import Tally
 
 Elements = Iterable[Any]  # no iterator: it can be read several times
 Arrays = tuple[npt.NDArray[Any], ...]

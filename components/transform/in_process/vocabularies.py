@@ -22,10 +22,9 @@ from tensorflow_transform import analyzers, tf_utils
 
 from infeed.components.dataset import files, records
 from infeed.components.seams import tft as tft_seam
+from infeed.components.transform.counting import KeyedRuns, Tally, pairs
 from infeed.components.transform.in_process.cache import chunks, framed
 from infeed.components.transform.in_process.phases import Repeatable, Scratch
-from infeed.components.transform.keyed_runs import KeyedRuns
-from infeed.components.transform.tally import Tally, pairs
 
 Entry = tuple[Any, Any]  # (what it is ordered by, token)
 _SENTINELS = (tf_utils.GLOBAL_Y_COUNT_SENTINEL_STRING, tf_utils.GLOBAL_Y_COUNT_SENTINEL_INT)

@@ -13,7 +13,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.transform import keyed_runs
+from infeed.components.transform import counting
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.encode import Vocabulary
 from infeed.components.transform.kinds.scale import Robust, ZScore
@@ -138,7 +138,7 @@ def test_more_keys_than_are_held_travel_through_files_and_give_the_same(
 ) -> None:
     cities = [f"{number:05d}" * 1_000 for number in range(20_000)]
     spans = [{"train": records(seed, 3_000, cities), "eval": records(seed + 10, 20)} for seed in range(3)]
-    assert sum(map(len, {record for one in spans for record in one["train"]})) > 2 * keyed_runs.LIMIT
+    assert sum(map(len, {record for one in spans for record in one["train"]})) > 2 * counting.KEYED_BYTES
     options = {"spans": spans, "features": [ZScore("tip", key="city")], "disable_statistics": True}
     near, far = transform(**options), transform(*portable_options, **options)
     assert differing(near, far) == []

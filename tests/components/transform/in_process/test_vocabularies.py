@@ -127,9 +127,9 @@ def written(path: Path, batches: Any, **changes: Any) -> tuple[list[bytes], int]
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """So little memory that all is on disk."""
-    for module in ("tally", "keyed_runs"):
-        monkeypatch.setattr(f"infeed.components.transform.{module}.LIMIT", 64)
-    monkeypatch.setattr("infeed.components.transform.keyed_runs._FIRST_CHECK", 1)
+    for bound in ("TALLY_BYTES", "KEYED_BYTES"):
+        monkeypatch.setattr(f"infeed.components.transform.counting.{bound}", 64)
+    monkeypatch.setattr("infeed.components.transform.counting._FIRST_CHECK", 1)
 
 
 @pytest.mark.usefixtures("small")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from infeed.components.dataset import files
-from infeed.components.transform import sorted_runs
-from infeed.components.transform.tally import Tally
+from infeed.components.transform import counting
+from infeed.components.transform.counting import Tally
 
 
 def words(*numbers: int) -> np.ndarray[Any, Any]:
@@ -48,7 +48,7 @@ def test_few_runs_are_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
         tally.add(words(number, 99 - number))
     assert len(runs_in(tmp_path)) == 100
     assert [batch.column(1).to_pylist() for batch in tally.items()] == [[2]] * 100
-    assert sorted_runs._FAN_IN // 2 < most <= sorted_runs._FAN_IN
+    assert counting._FAN_IN // 2 < most <= counting._FAN_IN
     assert not is_open
 
 
@@ -84,9 +84,9 @@ def test_rows_are_written_in_blocks_that_fit_a_merge(tmp_path: Path) -> None:
     tally = Tally(str(tmp_path), limit)
     tally.add(words(*range(50_000)))
     (run,) = runs_in(tmp_path)
-    blocks = list(sorted_runs._read(str(tmp_path / run)))
+    blocks = list(counting._read(str(tmp_path / run)))
     assert sum(block.num_rows for block in blocks) == 50_000
-    assert max(map(sorted_runs._size, blocks)) * sorted_runs._FAN_IN < limit
+    assert max(map(counting._size, blocks)) * counting._FAN_IN < limit
 
 
 def test_ranking_leaves_nothing_behind_when_the_reader_stops(tmp_path: Path) -> None:

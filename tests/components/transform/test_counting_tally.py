@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infeed.components.transform.tally import Tally
+from infeed.components.transform.counting import Tally
 
 EXTREMES = [-(1 << 63), -1, 0, 1, (1 << 63) - 1]
 BYTES = st.one_of(st.sampled_from([b"", b"\0", b"a", b"a\0", b"\xff\xfe", b"\n"]), st.binary(max_size=40))

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.transform import keyed_runs
-from infeed.components.transform.keyed_runs import KeyedRuns
+from infeed.components.transform import counting
+from infeed.components.transform.counting import KeyedRuns
 
 KEYS = st.one_of(
     *(st.lists(st.lists(keys, max_size=30), max_size=8) for keys in (st.binary(max_size=3), st.integers(-9, 9)))
@@ -56,7 +56,7 @@ def test_holds_what_a_dictionary_holds_and_pickling_changes_no_order(
 
 
 def test_many_keys_go_to_disk_and_few_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyed_runs, "_FIRST_CHECK", 8)
+    monkeypatch.setattr(counting, "_FIRST_CHECK", 8)
     many, few = mapping(str(tmp_path / "many"), 2000), mapping(str(tmp_path / "few"), 2000)
     for number in range(1000):
         put(many, b"%d" % number, number)
