@@ -106,7 +106,7 @@ def name_of(function: Any) -> str:
     if module and is_of_project(module):
         module = sys.modules[module].__file__
     if not callable(function) or not name.isidentifier() or module in (None, "__main__"):
-        do = 'define it by `def` at the top level of a module or file, and name it "path/to/file.py:function"'
+        do = 'define it at the top level of a module or file, and name it "path/to/file.py:function"'
         raise InfeedError(f"{function!r} cannot be imported by name", where="a user's function", do=do)
     return f"{module}:{name}"
 
