@@ -41,7 +41,6 @@ class Training:
     max_steps: int | None
     eval_steps: int | None
     places: OutputDirs
-    identity: str  # names the training, and is the same if it is started again
     class_weights: tuple[float, ...] = ()
     base_model: str | None = None
     mirror: CheckpointMirror | None = None
@@ -90,7 +89,6 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
         max_steps=max_steps,
         eval_steps=fn_args.eval_steps,
         places=OutputDirs(fn_args.serving_model_dir, fn_args.model_run_dir, mirror.local if mirror else checkpoints),
-        identity=os.path.basename(checkpoints),
         class_weights=class_weights(options, graph, fn_args.train_files),
         base_model=fn_args.base_model,
         mirror=mirror,
