@@ -194,5 +194,7 @@ def google_account(private_key: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     key_file.write_text(json.dumps({**account, "private_key": private_key, "token_uri": f"{tokens.url}/token"}))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")  # google-auth asks Google about the account in a thread
+    look = "google.cloud.aiplatform.utils.gcs_utils.create_gcs_bucket_for_pipeline_artifacts_if_it_does_not_exist"
+    monkeypatch.setattr(look, lambda **_: None)  # asks other services than Vertex AI
     yield
     tokens.close()

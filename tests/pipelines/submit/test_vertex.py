@@ -26,8 +26,6 @@ pytestmark = pytest.mark.slow  # importing google-cloud-aiplatform alone takes s
 @pytest.fixture(autouse=True)
 def no_pauses(google_account: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submission, "POLL_SECONDS", 0)
-    look = "google.cloud.aiplatform.utils.gcs_utils.create_gcs_bucket_for_pipeline_artifacts_if_it_does_not_exist"
-    monkeypatch.setattr(look, lambda **_: None)  # asks other services than Vertex AI
 
 
 @pytest.fixture
