@@ -29,7 +29,7 @@ class Need:
 
 NEEDS = (
     Need("shared_memory", lambda of: of.shared_memory is not None, (2, 3), "ignores it", "leave it out"),
-    Need("node_affinity", lambda of: bool(of.node_affinity), (2, 14), "ignores it", "use node_selector"),
+    Need("pod", lambda of: "affinity" in (of.pod or {}).get("spec", {}), (2, 14), "ignores it", "use node_selector"),
     Need(
         "retries",
         lambda of: bool(of.retries),

@@ -17,6 +17,7 @@ from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.deploy.beam import OPTION, check_places, cluster_runner
 from infeed.pipelines.deploy.options import DEFAULT, KUBERNETES_ONLY, TRAINER, Deploy, Resources
+from infeed.pipelines.deploy.pod import of_machines_alone
 from infeed.pipelines.job.compiled import Schema, Target
 
 _ACCELERATOR_NAMES = {
@@ -117,6 +118,20 @@ def check_accelerators(names: Collection[str]) -> None:
         raise InfeedError(f"Vertex AI has no accelerator {unknown[0]!r}", where="deploy", do=do)
 
 
+def check_machine_spec(deploy: Deploy) -> None:
+    """Raise InfeedError for a field that Vertex AI's MachineSpec does not have."""
+    training = deploy.vertex.training if deploy.vertex else None
+    if not (training and training.machine_spec):
+        return
+    from google.cloud.aiplatform_v1.types import MachineSpec  # the import takes a second
+
+    try:
+        MachineSpec(dict(training.machine_spec))
+    except (TypeError, ValueError) as error:
+        do = "use fields of Vertex AI's MachineSpec, such as tpu_topology"
+        raise InfeedError(str(error), where="deploy.vertex.training.machine_spec", do=do) from error
+
+
 def _check_resources(deploy: Deploy, node: str, target: Target) -> None:
     resources, where = deploy.resources[node], f"deploy.resources.{node}"
     if resources.accelerator and ("/" in resources.accelerator) != (target == "kubeflow"):
@@ -132,6 +147,10 @@ def _check_resources(deploy: Deploy, node: str, target: Target) -> None:
         what = "Kubeflow Pipelines cannot limit the ephemeral storage of a step that has an accelerator"
         do = "set it only for nodes without an accelerator, and use ephemeral_volumes here"
         raise InfeedError(what, where=f"{where}.ephemeral_storage", do=do)
+    if unknown := of_machines_alone(of_step.pod or {}):
+        what = f"Kubeflow Pipelines has no setting for {unknown[0]} of a step's pod"
+        do = "leave it out; the machines of deploy.training take it, and an administrator can add it to all pods"
+        raise InfeedError(what, where=f"{where}.pod", do=do)
     twice = [folder for folder, count in Counter(deploy.resources_of(node).mounts).items() if count > 1]
     if twice:
         do = "mount each Secret, ConfigMap and volume in a separate folder"

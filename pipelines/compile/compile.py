@@ -9,7 +9,7 @@ from pathlib import Path
 from infeed.components.engine.beam_runner import container_options
 from infeed.components.example_gen.formats import find_files
 from infeed.components.kubeflow import disk
-from infeed.pipelines.compile.checks import check_accelerators, check_config, vertex_accelerators
+from infeed.pipelines.compile.checks import check_accelerators, check_config, check_machine_spec, vertex_accelerators
 from infeed.pipelines.compile.kubeflow import CompileOptions, compile_kubeflow, runtime_parameters
 from infeed.pipelines.config import PipelineConfig, resumable
 from infeed.pipelines.deploy.beam import cluster_runner
@@ -20,6 +20,7 @@ def compile_config(config: PipelineConfig, options: CompileOptions) -> str:
     check_config(config, options.target, options.schema, options.folder)
     if options.target == "vertex":
         check_accelerators(vertex_accelerators(config.deploy))
+        check_machine_spec(config.deploy)
     there = on_cluster(config)
     vertex = there.deploy.on(options.target)
     from infeed.pipelines.pipeline import create_pipeline, latest_blessed, latest_model, pushed_model  # takes seconds

@@ -9,12 +9,12 @@ https://github.com/kubeflow/pipelines/blob/master/kubernetes_platform/proto/kube
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from infeed.pipelines.compile.input_states import resources_of
 from infeed.pipelines.deploy.options import Deploy, Resources
-from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
+from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, Toleration, Volume
 from infeed.pipelines.job.compiled import Task
 
 
@@ -27,10 +27,11 @@ def platform_spec(nodes: Iterable[Task], deploy: Deploy) -> dict[str, Any] | Non
 
 def executor_config(resources: Resources) -> dict[str, Any]:
     """Return the KubernetesExecutorConfig of a node. Empty if the node has no settings of a pod."""
-    secrets, config_maps = resources.secrets or (), resources.config_maps or ()
+    secrets, config_maps, pod = resources.secrets or (), resources.config_maps or (), resources.pod or {}
+    spec = pod.get("spec", {})
     config: dict[str, Any] = {
         "nodeSelector": resources.node_selector and {"labels": dict(resources.node_selector)},
-        "nodeAffinity": _affinity(resources.node_affinity or ()),
+        "nodeAffinity": _affinity(spec.get("affinity", {}).get("nodeAffinity", {})),
         "tolerations": [_toleration(one) for one in resources.tolerations or ()],
         "secretAsEnv": [_variables("secret", one) for one in secrets if one.env],
         "secretAsVolume": [_files("secret", one) for one in secrets if one.mount],
@@ -39,8 +40,8 @@ def executor_config(resources: Resources) -> dict[str, Any]:
         "pvcMount": [_claim(one) for one in resources.volumes or ()],
         "genericEphemeralVolume": [_ephemeral(*one) for one in enumerate(resources.ephemeral_volumes or ())],
         "emptyDirMounts": [_shared_memory(resources.shared_memory)] if resources.shared_memory else [],
-        "imagePullSecret": [_named("secretName", name) for name in resources.image_pull_secrets or ()],
-        "podMetadata": {name: dict(given) for name in ("labels", "annotations") if (given := getattr(resources, name))},
+        "imagePullSecret": [_named("secretName", one["name"]) for one in spec.get("imagePullSecrets", ())],
+        "podMetadata": dict(pod.get("metadata", {})),
         "activeDeadlineSeconds": resources.timeout and str(resources.timeout),  # an int64
     }
     return {name: value for name, value in config.items() if value}
@@ -76,16 +77,11 @@ def _shared_memory(size: str) -> dict[str, str]:
     return {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory", "sizeLimit": size}
 
 
-def _affinity(affinities: Sequence[NodeAffinity]) -> list[dict[str, Any]]:
-    """Return one term that a machine must meet whole, and one for each preference. Kubernetes joins terms by OR."""
-    required = [_expression(one) for one in affinities if not one.weight]
-    preferred = [{"matchExpressions": [_expression(one)], "weight": one.weight} for one in affinities if one.weight]
-    return [*([{"matchExpressions": required}] if required else []), *preferred]
-
-
-def _expression(affinity: NodeAffinity) -> dict[str, Any]:
-    values = {"values": list(affinity.values)} if affinity.values else {}
-    return {"key": affinity.key, "operator": affinity.operator, **values}
+def _affinity(affinity: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the terms of which a machine must meet one, and a term with its weight for each preference."""
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
+    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
+    return [*required, *({**one["preference"], "weight": one["weight"]} for one in preferred)]
 
 
 def _toleration(toleration: Toleration) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.training_job import NODE
 from infeed.pipelines.deploy.options import Resources
-from infeed.pipelines.deploy.pod import NodeAffinity
+from infeed.pipelines.deploy.pod import merged
 
 # A sidecar of Istio would keep the Job running after the training, and sits between the machines.
 _NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
@@ -44,15 +44,14 @@ def pod_template(resources: Resources, image: str) -> dict[str, Any]:
         "containers": [_given(container)],
         "volumes": [volume for volume, _ in mounted],
         "nodeSelector": dict(resources.node_selector or {}),
-        "affinity": _affinity(resources.node_affinity or ()),
         "tolerations": [
             {_RENAMED.get(name, name): value for name, value in vars(one).items() if value is not None}
             for one in resources.tolerations or ()
         ],
-        "imagePullSecrets": [{"name": name} for name in resources.image_pull_secrets or ()],
     }
-    metadata = {name: {**_NO_SIDECAR, **(getattr(resources, name) or {})} for name in ("labels", "annotations")}
-    return {"metadata": metadata, "spec": _given(spec)}
+    template = {"metadata": {"labels": _NO_SIDECAR, "annotations": _NO_SIDECAR}, "spec": _given(spec)}
+    found: dict[str, Any] = merged(template, resources.pod or {})
+    return found
 
 
 def _env(resources: Resources) -> list[dict[str, Any]]:
@@ -88,25 +87,6 @@ def _volumes(resources: Resources) -> Iterator[_Mounted]:
 
 def _mounted(name: str, source: dict[str, Any], mount: str | None, **more: str) -> _Mounted:
     return {"name": name, **source}, _given({"name": name, "mountPath": mount, **more})
-
-
-def _affinity(affinities: tuple[NodeAffinity, ...]) -> dict[str, Any]:
-    required = [_expression(one) for one in affinities if one.weight is None]
-    preferred = [
-        {"weight": one.weight, "preference": {"matchExpressions": [_expression(one)]}}
-        for one in affinities
-        if one.weight is not None
-    ]
-    terms = {"nodeSelectorTerms": [{"matchExpressions": required}]} if required else None
-    found = {
-        "requiredDuringSchedulingIgnoredDuringExecution": terms,
-        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
-    }
-    return {"nodeAffinity": _given(found)} if affinities else {}
-
-
-def _expression(affinity: NodeAffinity) -> dict[str, Any]:
-    return _given({"key": affinity.key, "operator": affinity.operator, "values": list(affinity.values)})
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:

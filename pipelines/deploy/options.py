@@ -26,7 +26,6 @@ from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.deploy.beam import check_options
 from infeed.pipelines.deploy.kubernetes_names import (
     check_distinct_variables,
-    check_keys,
     check_labels,
     check_variables,
     check_volumes,
@@ -34,10 +33,12 @@ from infeed.pipelines.deploy.kubernetes_names import (
 from infeed.pipelines.deploy.pod import (
     EphemeralVolume,
     KeySource,
-    NodeAffinity,
+    Pod,
     Toleration,
     Volume,
+    check_pod,
     check_quantity,
+    merged,
     quantity,
 )
 from infeed.pipelines.deploy.vertex import VertexOptions, check_accelerator
@@ -49,12 +50,8 @@ BASE_MODEL = f"{TRAINER}-base-model"
 Reading = Literal["local", "direct"]
 
 _QUANTITIES = ("cpu", "memory", "cpu_request", "memory_request", "ephemeral_storage", "shared_memory")
-_MERGED = {"env", "labels", "annotations"}
 _ON_VERTEX = {"cpu", "memory", "accelerator", "accelerators", "retries", "cache", "env"}
-_LISTS = (
-    *("node_affinity", "tolerations", "secrets", "config_maps"),
-    *("volumes", "ephemeral_volumes", "image_pull_secrets"),
-)
+_LISTS = ("tolerations", "secrets", "config_maps", "volumes", "ephemeral_volumes")
 _ELSEWHERE = {
     "service_account": "leave it out: a run has one service account, infeed submit --service-account",
     "priority": "leave it out: Kubeflow Pipelines has no priority of a step",
@@ -79,16 +76,15 @@ class Resources:
         that follow are for Kubeflow only.
       ephemeral_storage: limit of the pod's disk as a Kubernetes quantity: 100Gi. Kubernetes reserves as much.
       node_selector: labels that the machine must have.
-      node_affinity: requirements or preferences on the labels of the machine.
       tolerations: taints that the machine may have.
       secrets: Secrets that the container gets as environment variables or files.
       config_maps: ConfigMaps that the container gets likewise.
       volumes: PersistentVolumeClaims to mount.
       ephemeral_volumes: volumes of the pod's own, deleted with the pod.
       shared_memory: size of /dev/shm as a Kubernetes quantity: 4Gi.
-      image_pull_secrets: Secrets of the image's registry.
-      labels, annotations: metadata of the pod.
       timeout: seconds after which Kubernetes ends the pod.
+      pod: further settings, as Kubernetes writes a Pod. Steps take labels, annotations, node affinity and image pull
+        secrets; the machines of `training` take any spec without containers.
     """
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = _ELSEWHERE
@@ -104,17 +100,14 @@ class Resources:
     memory_request: str | None = None
     ephemeral_storage: str | None = None
     node_selector: Mapping[str, str] | None = None
-    node_affinity: tuple[NodeAffinity, ...] | None = None
     tolerations: tuple[Toleration, ...] | None = None
     secrets: tuple[KeySource, ...] | None = None
     config_maps: tuple[KeySource, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
     ephemeral_volumes: tuple[EphemeralVolume, ...] | None = None
     shared_memory: str | None = None
-    image_pull_secrets: tuple[str, ...] | None = None
-    labels: Mapping[str, str] | None = None
-    annotations: Mapping[str, str] | None = None
     timeout: int | None = None
+    pod: Pod | None = None
 
     def __post_init__(self) -> None:
         as_tuples(self, *_LISTS)
@@ -123,9 +116,8 @@ class Resources:
                 object.__setattr__(self, name, str(getattr(self, name)))  # YAML reads `cpu: 4` as a number
                 check_quantity(self, name)
         check_variables(self, "env", self.env or ())
-        for name in ("labels", "node_selector"):
-            check_labels(self, name, getattr(self, name) or {})
-        check_keys(self, "annotations", self.annotations or {})
+        check_labels(self, "node_selector", self.node_selector or {})
+        check_pod(self, "pod")
         self._check_names()
         for limit in ("cpu", "memory"):
             least, most = getattr(self, f"{limit}_request"), getattr(self, limit)
@@ -178,11 +170,11 @@ class Resources:
     def over(self, default: Resources) -> Resources:
         """Return these resources with missing fields from `default`.
 
-        An accelerator and its count stay together. Variables, labels and annotations of both are merged.
+        An accelerator and its count stay together. Variables and pods of both are merged.
         """
         mine = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if getattr(self, f.name) is not None}
-        for name in _MERGED & mine.keys():
-            mine[name] = {**(getattr(default, name) or {}), **mine[name]}
+        for name in {"env", "pod"} & mine.keys():
+            mine[name] = merged(getattr(default, name) or {}, mine[name])
         if self.accelerator is not None:
             mine["accelerators"] = self.accelerators
         return dataclasses.replace(default, **mine)

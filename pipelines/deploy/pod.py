@@ -4,7 +4,7 @@ resources:
   default:
     secrets: [{name: store, env: {accesskey: AWS_ACCESS_KEY_ID, secretkey: AWS_SECRET_ACCESS_KEY}}]
     volumes: [{claim: photos, mount: /mnt/photos}]
-  Trainer: {shared_memory: 4Gi, node_affinity: [{key: zone, operator: In, values: [a, b]}]}
+  Trainer: {shared_memory: 4Gi, pod: {metadata: {labels: {team: rides}}, spec: {imagePullSecrets: [{name: registry}]}}}
 """
 
 from __future__ import annotations
@@ -12,11 +12,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from infeed.components.base.checks import about, as_tuples, check_fields, require
+from infeed.components.base.checks import about, check_fields, require
 from infeed.components.base.errors import InfeedError
-from infeed.pipelines.deploy.kubernetes_names import check_object, check_variables, check_volume
+from infeed.pipelines.deploy.kubernetes_names import (
+    check_keys,
+    check_labels,
+    check_object,
+    check_variables,
+    check_volume,
+)
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -27,7 +33,8 @@ _MOST_CORES, _LEAST_MEMORY = 10_000, 1e6
 
 Operator = Literal["Equal", "Exists"]
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
-Comparison = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+Pod = Mapping[str, Mapping[str, Any]]
+"""Part of a Pod as Kubernetes writes it: `metadata`, and `spec` without containers."""
 
 
 @dataclass(frozen=True)
@@ -47,32 +54,6 @@ class Toleration:
         require(not (exists and self.value), self, "value", "leave it out: operator Exists takes none")
         fits = self.seconds is None or self.effect == "NoExecute"
         require(fits, self, "seconds", "leave it out, or use effect: NoExecute")
-
-
-@dataclass(frozen=True)
-class NodeAffinity:
-    """Requirement on the labels of a machine. With a weight it is a preference.
-
-    Attributes:
-      key: label.
-      operator: comparison of the label with `values`.
-      values: values of the label; empty for Exists and DoesNotExist.
-      weight: 1 to 100 for a preference; None for a requirement.
-    """
-
-    key: str
-    operator: Comparison = "In"
-    values: tuple[str, ...] = ()
-    weight: int | None = None
-
-    def __post_init__(self) -> None:
-        as_tuples(self, "values")
-        check_fields(self)
-        alone = self.operator in ("Exists", "DoesNotExist")
-        require(bool(self.values) != alone, self, "values", "give values for In, NotIn, Gt and Lt, and none otherwise")
-        is_number = len(self.values) == 1 and self.values[0].lstrip("-").isdecimal()
-        require(self.operator not in ("Gt", "Lt") or is_number, self, "values", "give Gt and Lt one whole number")
-        require(self.weight is None or 1 <= self.weight <= 100, self, "weight", "use a weight from 1 to 100")
 
 
 @dataclass(frozen=True)
@@ -154,6 +135,31 @@ def check_quantity(options: object, name: str) -> None:
         require(0 < amount <= _MOST_CORES, options, name, _AS_QUANTITY)
     else:
         require(amount >= (_LEAST_MEMORY if name == "memory" else 1), options, name, _AS_QUANTITY)
+
+
+def check_pod(options: object, name: str) -> None:
+    """Raise OptionError unless an option is metadata and spec of a Pod, with names that Kubernetes takes."""
+    pod: Pod = getattr(options, name) or {}
+    metadata, spec = pod.get("metadata", {}), pod.get("spec", {})
+    require(pod.keys() <= {"metadata", "spec"}, options, name, "use metadata and spec, as Kubernetes writes a Pod")
+    require(metadata.keys() <= {"labels", "annotations"}, options, name, "use labels and annotations in metadata")
+    check_labels(options, name, metadata.get("labels", {}))
+    check_keys(options, name, metadata.get("annotations", {}))
+    require("containers" not in spec, options, name, "leave containers out: `resources` has settings of the container")
+
+
+def of_machines_alone(pod: Pod) -> list[str]:
+    """Return the fields of a pod that Kubeflow Pipelines cannot give to a step's pod."""
+    spec = pod.get("spec", {})
+    found = [f"spec.{field}" for field in spec.keys() - {"affinity", "imagePullSecrets"}]
+    return sorted(found + [f"spec.affinity.{kind}" for kind in spec.get("affinity", {}).keys() - {"nodeAffinity"}])
+
+
+def merged(base: Any, more: Any) -> Any:
+    """Merge two parts of a pod: mappings key by key, lists one after the other; other values are those of `more`."""
+    if isinstance(base, Mapping) and isinstance(more, Mapping):
+        return {**base, **{key: merged(base[key], value) if key in base else value for key, value in more.items()}}
+    return [*base, *more] if isinstance(base, list) and isinstance(more, list) else more
 
 
 def _check_folder(options: object, name: str) -> None:

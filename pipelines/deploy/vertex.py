@@ -27,7 +27,8 @@ class Training:
       accelerator: Vertex AI's name of the GPU, such as NVIDIA_TESLA_T4. TPUs are part of the machine type, except
         TPU_V2 and TPU_V3 of the machine cloud-tpu.
       accelerators: accelerators per machine. Defaults to 1 if `accelerator` is set.
-      tpu_topology: chips of a TPU slice, such as 2x4. One machine must hold the whole slice.
+      machine_spec: further fields of Vertex AI's MachineSpec, as Vertex AI writes them, such as `tpu_topology: 2x4`.
+        One machine must hold a whole TPU slice.
       replicas: number of machines.
       disk_gb: size of the boot disk in GB.
       spot: whether to use cheaper, preemptible machines. Training resumes from its checkpoints.
@@ -37,7 +38,7 @@ class Training:
     machine: str
     accelerator: str | None = None
     accelerators: int | None = None
-    tpu_topology: str | None = None
+    machine_spec: Mapping[str, Any] = field(default_factory=dict)
     replicas: int = 1
     disk_gb: int = 100
     spot: bool = False
@@ -51,21 +52,21 @@ class Training:
         if self.is_tpu:
             do = "use one larger machine, because the strategy tpu uses the chips of one machine"
             require(self.replicas == 1, self, "replicas", do)
-        if self.tpu_topology is None:
+        if (topology := self.machine_spec.get("tpu_topology")) is None:
             return
-        is_topology = re.fullmatch(r"\d+x\d+(x\d+)?", self.tpu_topology)
-        require(is_topology, self, "tpu_topology", "use a topology such as 2x4 or 2x2x1")
-        chips, here = math.prod(map(int, self.tpu_topology.split("x"))), _CHIPS.search(self.machine)
+        is_topology = re.fullmatch(r"\d+x\d+(x\d+)?", str(topology))
+        require(is_topology, self, "machine_spec", "use a tpu_topology such as 2x4 or 2x2x1")
+        chips, here = math.prod(map(int, topology.split("x"))), _CHIPS.search(self.machine)
         if here and chips != int(here[1]):  # of a slice of several machines, TensorFlow would use only the first one
-            what = f"{self.tpu_topology} is a slice of {chips} chips, and {self.machine} has {here[1]}"
+            what = f"{topology} is a slice of {chips} chips, and {self.machine} has {here[1]}"
             do = "use a slice and a machine of the same size: the strategy tpu uses the chips of one machine"
-            raise refused(self, "tpu_topology", do, what)
+            raise refused(self, "machine_spec", do, what)
 
     @property
     def is_tpu(self) -> bool:
         """Whether the machines are TPU VMs."""
         kind = (self.accelerator or "").startswith("TPU_")
-        return kind or self.tpu_topology is not None or bool(_CHIPS.search(self.machine))
+        return kind or "tpu_topology" in self.machine_spec or bool(_CHIPS.search(self.machine))
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def worker_pool(training: Training, *, image: str, replicas: int) -> dict[str, A
         "machine_spec": {
             "machine_type": training.machine,
             **accelerator(training),
-            **_given(tpu_topology=training.tpu_topology),
+            **training.machine_spec,
         },
         "replica_count": replicas,
         "disk_spec": {"boot_disk_type": "pd-ssd", "boot_disk_size_gb": training.disk_gb},

@@ -48,7 +48,7 @@ from infeed.components.transform.kinds.text import BagOfWords
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 from infeed.pipelines.config import Blessing
 from infeed.pipelines.deploy.options import Deploy, Resources
-from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
+from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, Toleration, Volume
 from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
 
 pytestmark = pytest.mark.slow  # many examples
@@ -67,7 +67,7 @@ SMALLEST = [
     ),
     *(Augment(), MapFunction("m:f"), FeedOptions(), Normalise(), TrainOptions("model:build", "y")),
     *(Blessing("mse", 0.5), Deploy(), Resources(), Toleration()),
-    *(EphemeralVolume("/c", "1Gi"), KeySource("s", {"key": "KEY"}), NodeAffinity("zone", "Exists"), Volume("c", "/m")),
+    *(EphemeralVolume("/c", "1Gi"), KeySource("s", {"key": "KEY"}), Volume("c", "/m")),
     *(Endpoint("e", "m", "i"), Training("m"), TrainingJob(2), VertexOptions("p", "r")),
 ]
 FEATURES = [

@@ -7,11 +7,11 @@ import pytest
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.compile.backends import check_backend, version_of
 from infeed.pipelines.deploy.options import Deploy, Resources
-from infeed.pipelines.deploy.pod import NodeAffinity, Volume
+from infeed.pipelines.deploy.pod import Volume
 
 SETTINGS = {
     "retries": (Resources(retries=1), "2.14"),
-    "node_affinity": (Resources(node_affinity=(NodeAffinity("zone", "Exists"),)), "2.14"),
+    "pod": (Resources(pod={"spec": {"affinity": {"nodeAffinity": {}}}}), "2.14"),
     "shared_memory": (Resources(shared_memory="1Gi"), "2.3"),
     "volumes": (Resources(volumes=(Volume("photos", "/mnt", "2024"),)), "2.16"),
 }

@@ -12,6 +12,7 @@ from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.compile.checks import (
     TrainingMachines,
     check_accelerators,
+    check_machine_spec,
     check_runner,
     check_stores,
     check_strategy,
@@ -20,7 +21,7 @@ from infeed.pipelines.compile.checks import (
     vertex_accelerators,
 )
 from infeed.pipelines.deploy.options import KUBERNETES_ONLY, Deploy, Resources
-from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
+from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, Toleration, Volume
 from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
 
 VERTEX = VertexOptions(
@@ -147,14 +148,13 @@ def test_a_step_with_an_accelerator_has_no_limit_of_its_disk_on_kubeflow() -> No
 @pytest.mark.parametrize("name", KUBERNETES_ONLY)
 def test_vertex_refuses_every_setting_of_a_pod_by_name(name: str) -> None:
     given: dict[str, Any] = {
-        "node_affinity": (NodeAffinity("zone", "Exists"),),
         "tolerations": (Toleration("gpu", "Exists"),),
         "secrets": (KeySource("s", mount="/s"),),
         "config_maps": (KeySource("c", mount="/c"),),
         "volumes": (Volume("c", "/m"),),
         "ephemeral_volumes": (EphemeralVolume("/c", "1Gi"),),
-        "image_pull_secrets": ("registry",),
-        **{key: {"a": "b"} for key in ("node_selector", "labels", "annotations")},
+        "node_selector": {"a": "b"},
+        "pod": {"metadata": {"labels": {"a": "b"}}},
         **dict.fromkeys(("cpu_request", "memory_request", "ephemeral_storage", "shared_memory"), "1"),
         "timeout": 60,
     }
@@ -163,6 +163,22 @@ def test_vertex_refuses_every_setting_of_a_pod_by_name(name: str) -> None:
     with pytest.raises(InfeedError, match=name) as error:
         check_target(deploy, "vertex")
     assert error.value.where == f"deploy.resources.Trainer.{name}"
+
+
+def test_a_field_of_a_pod_that_no_step_has_is_for_machines_alone() -> None:
+    deploy = Deploy("i", root="s3://b/r", resources={"Trainer": Resources(pod={"spec": {"hostNetwork": True}})})
+    with pytest.raises(InfeedError, match=r"spec\.hostNetwork") as error:
+        check_target(deploy, "kubeflow")
+    assert error.value.where == "deploy.resources.Trainer.pod"
+    check_target(dataclasses.replace(deploy, training=TrainingJob(2)), "kubeflow")
+
+
+@pytest.mark.slow
+def test_a_field_that_no_machine_of_vertex_ai_has_is_refused() -> None:
+    check_machine_spec(on_vertex("ct5lp-hightpu-8t", machine_spec={"tpu_topology": "2x4"}))
+    with pytest.raises(InfeedError, match="tpu_topologie") as error:
+        check_machine_spec(on_vertex("m", machine_spec={"tpu_topologie": "2x4"}))
+    assert error.value.where == "deploy.vertex.training.machine_spec"
 
 
 def on_vertex(*given: Any, **named: Any) -> Deploy:

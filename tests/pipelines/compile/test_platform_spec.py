@@ -6,7 +6,7 @@ import pytest
 
 from infeed.pipelines.compile.platform_spec import executor_config, platform_spec
 from infeed.pipelines.deploy.options import Deploy, Resources
-from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
+from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, Toleration, Volume
 from infeed.pipelines.job.compiled import read_tasks
 
 SPEC: dict[str, Any] = {
@@ -57,17 +57,32 @@ def test_a_toleration_is_kfp_kubernetes_own_message() -> None:
     assert executor_config(Resources(tolerations=tolerations)) == json_format.MessageToDict(message)
 
 
+POD: dict[str, Any] = {
+    "metadata": {"labels": {"team": "rides"}, "annotations": {"sidecar.istio.io/inject": "true"}},
+    "spec": {
+        "imagePullSecrets": [{"name": "registry"}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
+                    ]
+                },
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 5, "preference": {"matchExpressions": [{"key": "spot", "operator": "Exists"}]}}
+                ],
+            }
+        },
+    },
+}
 EVERYTHING = Resources(
-    node_affinity=(NodeAffinity("zone", "In", ("a", "b")), NodeAffinity("spot", "Exists", weight=10)),
     secrets=(KeySource("store", {"accesskey": "AWS_ACCESS_KEY_ID"}), KeySource("certs", mount="/etc/certs")),
     config_maps=(KeySource("proxy", {"url": "HTTPS_PROXY"}, mount="/etc/proxy", optional=True),),
     volumes=(Volume("photos", "/mnt/photos", "2026"),),
     ephemeral_volumes=(EphemeralVolume("/cache", "100Gi", "fast"), EphemeralVolume("/scratch", "1Gi")),
     shared_memory="4Gi",
-    image_pull_secrets=("registry",),
-    labels={"team": "rides"},
-    annotations={"note": "weekly"},
     timeout=3600,
+    pod=POD,
 )
 
 
@@ -99,15 +114,12 @@ def test_a_node_without_settings_has_no_config() -> None:
     assert executor_config(Resources(cpu="4", env={"A": "1"})) == {}
 
 
-def test_requirements_on_a_machine_are_one_term_and_preferences_are_their_own() -> None:
-    zone, disk, spot = (
-        NodeAffinity("zone", "In", ("a",)),
-        NodeAffinity("disk", "Exists"),
-        NodeAffinity("spot", "Exists", weight=3),
-    )
-    found = executor_config(Resources(node_affinity=(zone, spot, disk)))["nodeAffinity"]
-    assert [[one["key"] for one in term["matchExpressions"]] for term in found] == [["zone", "disk"], ["spot"]]
-    assert [term.get("weight") for term in found] == [None, 3]
+def test_a_part_of_a_pod_becomes_the_settings_of_a_step() -> None:
+    found = executor_config(Resources(pod=POD))
+    assert found["podMetadata"] == POD["metadata"]
+    assert [one["secretName"] for one in found["imagePullSecret"]] == ["registry"]
+    assert [term["matchExpressions"][0]["key"] for term in found["nodeAffinity"]] == ["zone", "spot"]
+    assert [term.get("weight") for term in found["nodeAffinity"]] == [None, 5]
 
 
 def test_shared_memory_is_the_mount_that_backends_read() -> None:

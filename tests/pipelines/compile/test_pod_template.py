@@ -6,8 +6,26 @@ from typing import Any
 
 from infeed.pipelines.compile.pod_template import pod_template
 from infeed.pipelines.deploy.options import Resources
-from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
+from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, Toleration, Volume
 
+POD: dict[str, Any] = {
+    "metadata": {"labels": {"team": "rides"}, "annotations": {"sidecar.istio.io/inject": "true"}},
+    "spec": {
+        "imagePullSecrets": [{"name": "registry"}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
+                    ]
+                },
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 5, "preference": {"matchExpressions": [{"key": "spot", "operator": "Exists"}]}}
+                ],
+            }
+        },
+    },
+}
 EVERYTHING = Resources(
     cpu="8",
     memory="30Gi",
@@ -17,20 +35,13 @@ EVERYTHING = Resources(
     accelerators=2,
     env={"LEVEL": "1"},
     node_selector={"pool": "gpu"},
-    node_affinity=(
-        NodeAffinity("zone", "In", ("a", "b")),
-        NodeAffinity("disk", "Exists"),
-        NodeAffinity("spot", "Exists", weight=5),
-    ),
     tolerations=(Toleration("nvidia.com/gpu", "Exists", effect="NoExecute", seconds=60),),
     secrets=(KeySource("store", {"accesskey": "AWS_ACCESS_KEY_ID"}, "/secrets", optional=True),),
     config_maps=(KeySource("settings", {"level": "LOG_LEVEL"}), KeySource("files", mount="/config")),
     volumes=(Volume("photos", "/mnt/photos", "2024"),),
     ephemeral_volumes=(EphemeralVolume("/cache", "100Gi", "fast"),),
     shared_memory="4Gi",
-    image_pull_secrets=("registry",),
-    labels={"team": "taxi"},
-    annotations={"sidecar.istio.io/inject": "true"},
+    pod=POD,
 )
 
 
@@ -57,12 +68,12 @@ def test_every_setting_of_the_trainer_reaches_its_machines() -> None:
     assert seconds == 60
 
 
-def test_requirements_on_a_machine_hold_together_and_preferences_have_their_weights() -> None:
-    found = pod_template(EVERYTHING, "taxi:1")["spec"]["affinity"]["nodeAffinity"]
-    [term] = found["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert [one["key"] for one in term["matchExpressions"]] == ["zone", "disk"]
-    [preferred] = found["preferredDuringSchedulingIgnoredDuringExecution"]
-    assert (preferred["weight"], preferred["preference"]["matchExpressions"][0]["key"]) == (5, "spot")
+def test_a_part_of_a_pod_is_merged_as_it_stands() -> None:
+    more = {"spec": {**POD["spec"], "hostNetwork": True, "securityContext": {"fsGroup": 7}}}
+    spec = pod_template(Resources(pod=more), "taxi:1")["spec"]
+    assert spec["affinity"] == POD["spec"]["affinity"]
+    assert (spec["hostNetwork"], spec["securityContext"]["fsGroup"]) == (True, 7)
+    assert spec["securityContext"]["runAsNonRoot"] is True
 
 
 def test_machines_pass_the_level_restricted_of_pod_security_and_may_write_into_volumes() -> None:
@@ -82,7 +93,7 @@ def test_machines_pass_the_level_restricted_of_pod_security_and_may_write_into_v
 def test_istio_gets_no_sidecar_unless_the_trainer_asks_for_one() -> None:
     assert pod_template(Resources(), "taxi:1")["metadata"]["labels"] == {"sidecar.istio.io/inject": "false"}
     metadata = pod_template(EVERYTHING, "taxi:1")["metadata"]
-    assert metadata["labels"]["team"] == "taxi"
+    assert metadata["labels"]["team"] == "rides"
     assert metadata["annotations"] == {"sidecar.istio.io/inject": "true"}
 
 

@@ -9,17 +9,14 @@ import pytest
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.deploy.options import Deploy, Resources
-from infeed.pipelines.deploy.pod import KeySource, NodeAffinity
+from infeed.pipelines.deploy.pod import KeySource, merged, of_machines_alone
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a secret for nothing": ({"secrets": [{"name": "store"}]}, "secrets[0].env"),
     "a relative folder": ({"volumes": [{"claim": "c", "mount": "mnt"}]}, "volumes[0].mount"),
-    "an unknown comparison": ({"node_affinity": [{"key": "zone", "operator": "Is"}]}, "node_affinity[0].operator"),
-    "a comparison without values": ({"node_affinity": [{"key": "zone"}]}, "node_affinity[0].values"),
-    "a weight out of range": (
-        {"node_affinity": [{"key": "zone", "operator": "Exists", "weight": 101}]},
-        "node_affinity[0].weight",
-    ),
+    "a part of no pod": ({"pod": {"labels": {"team": "rides"}}}, "pod"),
+    "metadata that a template has not": ({"pod": {"metadata": {"name": "a"}}}, "pod"),
+    "a container": ({"pod": {"spec": {"containers": [{"name": "node"}]}}}, "pod"),
     "no quantity": ({"shared_memory": "lots"}, "shared_memory"),
     "bytes as cores": ({"cpu": "16Gi"}, "cpu"),
     "memory without a unit": ({"memory": 16}, "memory"),
@@ -28,7 +25,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "ephemeral_volumes[0].size",
     ),
     "a name of no variable": ({"env": {"A B": "1"}}, "env"),
-    "a value of no label": ({"labels": {"team": "a b"}}, "labels"),
+    "a value of no label": ({"pod": {"metadata": {"labels": {"team": "a b"}}}}, "pod"),
     "a key to no variable": ({"secrets": [{"name": "s", "env": {"key": "A B"}}]}, "secrets[0].env"),
     "a name of no Secret": ({"secrets": [{"name": "A_B", "mount": "/s"}]}, "secrets[0].name"),
     "a mounted Secret with a dot": ({"secrets": [{"name": "my.certs", "mount": "/s"}]}, "secrets[0].name"),
@@ -49,13 +46,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a variable that is set twice": ({"env": {"A": "1"}, "secrets": [{"name": "s", "env": {"k": "A"}}]}, "env"),
     "a variable of Kubeflow's": ({"env": {"KFP_POD_NAME": "x"}}, "env"),
-    "a key of no label": ({"labels": {"bad key!": "a"}}, "labels"),
-    "a key of no annotation": ({"annotations": {"bad key!": "a"}}, "annotations"),
-    "a key with a domain that is none": ({"annotations": {"Example.com/a": "b"}}, "annotations"),
-    "a comparison with two numbers": (
-        {"node_affinity": [{"key": "n", "operator": "Gt", "values": ["1", "2"]}]},
-        "node_affinity[0].values",
-    ),
+    "a key of no label": ({"pod": {"metadata": {"labels": {"bad key!": "a"}}}}, "pod"),
+    "a key of no annotation": ({"pod": {"metadata": {"annotations": {"bad key!": "a"}}}}, "pod"),
+    "a key with a domain that is none": ({"pod": {"metadata": {"annotations": {"Example.com/a": "b"}}}}, "pod"),
     "a toleration of a value that exists": (
         {"tolerations": [{"key": "k", "operator": "Exists", "value": "v"}]},
         "tolerations[0].value",
@@ -80,8 +73,12 @@ def test_names_that_kubernetes_takes_are_taken() -> None:
     given = {
         "secrets": [{"name": "my.certs", "env": {"k": "A"}}, {"name": "store", "env": {"k": "B"}, "mount": "/s"}],
         "volumes": [{"claim": "a" * 63, "mount": "/v"}],
-        "labels": {"kueue.x-k8s.io/queue-name": "team", "Team_1": ""},
-        "annotations": {"example.com/a": "any text at all: {{x}}"},
+        "pod": {
+            "metadata": {
+                "labels": {"kueue.x-k8s.io/queue-name": "team", "Team_1": ""},
+                "annotations": {"example.com/a": "any text at all: {{x}}"},
+            }
+        },
     }
     assert schema.read(Resources, given, "deploy.resources.Trainer").volumes is not None
 
@@ -101,12 +98,10 @@ def test_a_setting_that_no_step_has_is_told_with_its_way(kind: Any, setting: str
 def test_settings_are_read_as_kubernetes_writes_them() -> None:
     given = {
         "secrets": [{"name": "store", "env": {"accesskey": "AWS_ACCESS_KEY_ID"}}],
-        "node_affinity": [{"key": "zone", "values": ["a"]}],
         "cpu_request": "500m",
     }
     read = schema.read(Resources, given, "resources")
     assert read.secrets == (KeySource("store", {"accesskey": "AWS_ACCESS_KEY_ID"}),)
-    assert read.node_affinity == (NodeAffinity("zone", "In", ("a",)),)
     assert read.cpu_request == "500m"
 
 
@@ -117,14 +112,28 @@ def test_a_request_above_the_limit_of_default_is_told_with_its_node() -> None:
     assert error.value.where == "deploy.resources.Trainer.cpu_request"
 
 
+def labelled(**labels: str) -> dict[str, Any]:
+    return {"metadata": {"labels": labels}}
+
+
+def test_lists_of_two_parts_of_a_pod_come_one_after_the_other() -> None:
+    one, other = {"spec": {"tolerations": [{"key": "a"}], "priority": 1}}, {"spec": {"tolerations": [{"key": "b"}]}}
+    assert merged(one, other) == {"spec": {"tolerations": [{"key": "a"}, {"key": "b"}], "priority": 1}}
+
+
+def test_what_a_step_cannot_have_is_named() -> None:
+    spec = {"hostNetwork": True, "affinity": {"podAffinity": {}, "nodeAffinity": {}}, "imagePullSecrets": []}
+    assert of_machines_alone({"spec": spec}) == ["spec.affinity.podAffinity", "spec.hostNetwork"]
+
+
 def test_variables_and_labels_of_default_stay() -> None:
     deploy = Deploy(
         resources={
-            "default": Resources(env={"A": "1", "B": "2"}, labels={"team": "rides"}, timeout=60),
-            "Trainer": Resources(env={"B": "3"}, labels={"gpu": "yes"}),
+            "default": Resources(env={"A": "1", "B": "2"}, pod=labelled(team="rides"), timeout=60),
+            "Trainer": Resources(env={"B": "3"}, pod=labelled(gpu="yes")),
         }
     )
     found = deploy.resources_of("Trainer")
     assert found.env == {"A": "1", "B": "3"}
-    assert found.labels == {"team": "rides", "gpu": "yes"}
+    assert found.pod == labelled(team="rides", gpu="yes")
     assert found.timeout == 60

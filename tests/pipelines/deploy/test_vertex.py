@@ -50,7 +50,7 @@ def test_several_machines_are_a_chief_and_a_pool_of_workers_like_it() -> None:
 
 @slow
 def test_a_tpu_slice_is_told_by_machine_and_topology() -> None:
-    (pool,) = spec(Training("ct5lp-hightpu-8t", tpu_topology="2x4")).worker_pool_specs
+    (pool,) = spec(Training("ct5lp-hightpu-8t", machine_spec={"tpu_topology": "2x4"})).worker_pool_specs
     assert pool.machine_spec.machine_type == "ct5lp-hightpu-8t"
     assert pool.machine_spec.tpu_topology == "2x4"
     assert pool.machine_spec.accelerator_count == 0
@@ -167,11 +167,15 @@ ENDPOINT = Endpoint("taxi", "n1-standard-2", "serving:1")
         (Training, {"machine": "n1", "accelerators": 2}, "accelerators is 2"),
         (Training, {"machine": "n1", "accelerator": "NVIDIA_L4", "accelerators": 0}, "accelerators is 0"),
         (Training, {"machine": "ct5lp-hightpu-4t", "replicas": 2}, "replicas is 2(.|\n)*chips of one machine"),
-        (Training, {"machine": "m", "tpu_topology": "2x4", "replicas": 2}, "replicas is 2(.|\n)*chips of one machine"),
-        (Training, {"machine": "m", "tpu_topology": "2by2"}, "tpu_topology is '2by2'(.|\n)*such as 2x4"),
         (
             Training,
-            {"machine": "ct5lp-hightpu-4t", "tpu_topology": "2x4"},
+            {"machine": "m", "machine_spec": {"tpu_topology": "2x4"}, "replicas": 2},
+            "replicas is 2(.|\n)*chips of one machine",
+        ),
+        (Training, {"machine": "m", "machine_spec": {"tpu_topology": "2by2"}}, "2by2(.|\n)*such as 2x4"),
+        (
+            Training,
+            {"machine": "ct5lp-hightpu-4t", "machine_spec": {"tpu_topology": "2x4"}},
             "2x4 is a slice of 8 chips.* has 4",
         ),
         (Endpoint, {"name": "e", "machine": "n1", "image": "i", "min_replicas": 3}, "replicas"),
@@ -189,7 +193,7 @@ def test_a_wrong_option_is_an_error(kind: Any, given: dict[str, Any], message: s
 @pytest.mark.parametrize(
     ("training", "is_tpu"),
     [
-        (Training("ct5lp-hightpu-8t", tpu_topology="2x4"), True),
+        (Training("ct5lp-hightpu-8t", machine_spec={"tpu_topology": "2x4"}), True),
         (Training("ct5lp-hightpu-1t"), True),
         (Training("cloud-tpu", "TPU_V3", 8), True),
         (Training("n1-standard-8", "NVIDIA_TESLA_T4"), False),
