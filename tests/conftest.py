@@ -61,7 +61,6 @@ _SKIPS = {
     "no network namespaces here": "as root",
     "kfp-kubernetes for protobuf 3": "in the image, with kfp 2.16",
     "the installed TFX has no": "on the other stack",
-    "the installed TFMA has another order of ties": "with TFMA 0.47",
     "there is no .venv": "outside of the image",
     "mkdocs is not installed": "outside of the image",
     "the extra": "outside of the image",

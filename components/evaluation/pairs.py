@@ -127,13 +127,14 @@ def _chosen(pairs: Pairs, sub_key: Any) -> Pairs:
         raise BeyondError(f"metrics are of {sub_key}")
     if classes < k:
         raise ValueError(f"the {k} likeliest classes are asked for, and the model knows {classes}")
-    # TFMA's own call, so that equal predictions and NaN are ranked as TFMA ranks them. The k-th likeliest is the first.
-    likeliest = np.argpartition(pairs.predictions, -k, axis=1)[:, -k:]
-    if sub_key.k is None:
-        predictions = np.full(pairs.predictions.shape, -np.inf)
-        np.put_along_axis(predictions, likeliest, np.take_along_axis(pairs.predictions, likeliest, 1), 1)
-        return replace(pairs, predictions=predictions)
-    labels, predictions = (
-        np.take_along_axis(of_classes, likeliest[:, [0]], 1) for of_classes in (dense_labels(pairs), pairs.predictions)
-    )
-    return replace(pairs, labels=labels, predictions=predictions)
+    labels = pairs.labels if sub_key.k is None else dense_labels(pairs)
+    return replace(pairs, **_by_tfma(labels, pairs.predictions, sub_key))
+
+
+def _by_tfma(labels: Array, predictions: Array, sub_key: Any) -> dict[str, Array]:
+    """Return what TFMA itself chooses. Its versions rank equal predictions and NaN differently."""
+    from tensorflow_model_analysis.metrics import metric_types, metric_util
+
+    rows = metric_types.StandardMetricInputs(labels=labels, predictions=predictions, example_weights=np.ones(1))
+    [chosen] = metric_util.to_label_prediction_example_weight(rows, sub_key=sub_key, flatten=False, squeeze=False)
+    return {"labels": chosen[0], "predictions": chosen[1]}
