@@ -109,8 +109,8 @@ class Layout:
     images: tuple[FileRef, ...]
     splits: Mapping[str, str]  # file pattern of each split, if folders name splits
     unused: str = ""  # folders that belong to no split
-    rejected: int = 0  # rows of a CSV without a picture or a label
-    unlabeled: int = 0  # rejected rows without a label
+    rejected: int = 0  # bad rows of a CSV
+    unlabeled: int = 0  # rows of a CSV that are left out because they have no label
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import counted
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.infer import are_whole
 from infeed.components.transform.kinds.image import DecodeImage
@@ -154,10 +155,8 @@ def notes(
     else:
         yield from _of_table(survey, data, features, function)
     if survey.rejected:
-        what = ("picture" if isinstance(survey, ImageSurvey) else "row") + "s" * (survey.rejected > 1)
-        missing = survey.unlabeled if isinstance(survey, ImageSurvey) else 0
-        unlabeled = f"; {missing:,} of them without a label" if missing else ""
-        yield "bad rows", f"{survey.rejected:,} {what} rejected, in rejected.jsonl beside the examples{unlabeled}"
+        unit = "picture" if isinstance(survey, ImageSurvey) else "row"
+        yield "bad rows", f"{counted(survey.rejected, unit)} rejected, in rejected.jsonl beside the examples"
     yield "judged by", why(survey, blessing)
 
 
@@ -167,9 +166,7 @@ def _of_table(survey: TableSurvey, data: str, features: Sequence[Feature], funct
         yield "left out", f"{pattern}: no {survey.label.name} to score a model by; use it with `infeed predict`"
     if survey.beside:
         yield "left out", f"{_listed(survey.beside)}: the name contains no split"
-    if survey.unlabeled:
-        rows = f"{survey.unlabeled:,} row{'s' * (survey.unlabeled > 1)}"
-        yield "left out", f"{rows} without a label: --required {quote(survey.label.name)} makes them an error"
+    yield from _unlabeled(survey.unlabeled, "row", survey.label.name)
     yield "label", _label(survey)
     if survey.numbers_remark:
         yield "numbers", survey.numbers_remark
@@ -210,7 +207,13 @@ def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) ->
             )
     if survey.layout.unused:
         yield "left out", f"{survey.layout.unused}: not used to train or score; use it with `infeed predict`"
+    yield from _unlabeled(survey.unlabeled, "picture", "label")
     yield "label", _classes(survey)
+
+
+def _unlabeled(rows: int, unit: str, label: str) -> Iterator[Note]:
+    if rows:
+        yield "left out", f"{counted(rows, unit)} without a label: --required {quote(label)} makes them an error"
 
 
 def _label(survey: TableSurvey) -> str:

@@ -118,6 +118,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
             source_options = {**source_options, "types": types}
     else:
         label = named or LABEL_OF_PICTURES
+        ingest = with_label(ingest, LABEL_OF_PICTURES, "label")
     function = settings.preprocessing_fn
     if function is not None:
         function = project.reference(f"{function}:preprocessing_fn" if function.endswith(".py") else function)

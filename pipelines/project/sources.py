@@ -37,7 +37,7 @@ from infeed.components.example_gen.formats import (
 )
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, reopenable
 from infeed.components.example_gen.sources.folders import CLASS_FOLDERS
-from infeed.components.example_gen.sources.images.reader import default_pattern, find_images, list_images
+from infeed.components.example_gen.sources.images.reader import ListRules, default_pattern, find_images, list_images
 from infeed.components.example_gen.sources.record_values import without_records
 from infeed.pipelines.config import EXAMPLE_GENS, TRAIN, PipelineConfig, Source
 from infeed.pipelines.project.split_files import NAMES
@@ -187,22 +187,27 @@ def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
         return _listed(root, options)
     splits = {split: f"{folder}/{CLASS_FOLDERS}" for split, folder in folders.items()}
     bounds = FolderBounds(root, allow=options.allow_outside)
-    found = [list_images(root, pattern, files.glob(root, pattern), BadRows(), bounds) for pattern in splits.values()]
+    rules = ListRules(BadRows(), bounds)
+    found = [list_images(root, pattern, files.glob(root, pattern), rules) for pattern in splits.values()]
     others = [name for name in files.list_folders(root) if name not in folders.values() and not files.is_hidden(name)]
     return Layout(tuple(ref for listed in found for ref in listed.refs), splits, ", ".join(others))
 
 
 def _listed(root: str, options: IngestOptions) -> Layout:
     """Find images in class folders or in a CSV, and collect all bad rows before raising an error."""
-    index = find_images(root, BadRows("reject", sys.maxsize), allow_outside=options.allow_outside)
-    unlabeled = [row for row in index.bad_rows if row.column == "label"]
-    if unlabeled and options.on_bad_row == "fail":
-        what = f"{len(unlabeled):,} of {len(index.images) + len(unlabeled):,} pictures have no label"
-        raise InfeedError(what, where=unlabeled[0].where, do=set_aside(len(unlabeled)))
+    rows = BadRows("reject", sys.maxsize)
+    index = find_images(root, rows, allow_outside=options.allow_outside, unlabeled=bool(options.labeled))
+    bad = [row for row in index.bad_rows if row.column == "label"]
+    if bad and options.on_bad_row == "fail":
+        what = f"{len(bad):,} of {len(index.images) + len(bad):,} pictures have no label"
+        raise InfeedError(what, where=bad[0].where, do=set_aside(len(bad)))
     bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
     for row in index.bad_rows:
         bad_rows.report(row)
-    return Layout(index.images, {}, rejected=len(index.bad_rows), unlabeled=len(unlabeled))
+    labeled = tuple(image for image in index.images if image.text is not None)
+    if not labeled:
+        raise InfeedError("no picture has a label", where=root, do="write the class of each picture as its label")
+    return Layout(labeled, {}, rejected=len(index.bad_rows), unlabeled=len(index.images) - len(labeled))
 
 
 def set_aside(rows: int) -> str:

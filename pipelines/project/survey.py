@@ -160,9 +160,9 @@ def _lacks(opened: OpenedSource, label: str) -> bool:
     return label not in opened.schema.names or pa.types.is_null(opened.schema.field(label).type)
 
 
-def with_label(options: IngestOptions, label: str) -> IngestOptions:
-    """Leave out rows without a label, unless the label is required."""
-    return options if label in options.required else replace(options, labeled=(label,))
+def with_label(options: IngestOptions, label: str, *others: str) -> IngestOptions:
+    """Leave out rows without a label, unless the label, or one of `others` that hold it, is required."""
+    return options if {label, *others} & set(options.required) else replace(options, labeled=(label,))
 
 
 def _counting(options: IngestOptions, label: str | None) -> IngestOptions:
@@ -227,6 +227,7 @@ def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = 
     class folder is empty, a file is not an image, or there is a single class.
     """
     check_named(IMAGE_COLUMNS, options)
+    options = with_label(options, LABEL_OF_PICTURES, "label")
     layout = find_layout(path, options)
     readable = _sized(layout.images, options)
     rejected = layout.rejected + len(layout.images) - len(readable)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import infeed
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.project.config_file import read_project
@@ -71,17 +72,23 @@ def test_another_layout_says_what_to_do(tmp_path: Path, names: list[str], messag
         find_layout(pictures(tmp_path, *names))
 
 
-def test_pictures_without_a_label_are_counted_or_set_aside(tmp_path: Path) -> None:
+@pytest.mark.parametrize("required", ["label", "label/text"])
+def test_pictures_without_a_label_are_left_out_or_bad_rows(tmp_path: Path, required: str) -> None:
     pictures(tmp_path, *(f"{number}.png" for number in range(40)))
     lines = [f"{number}.png,{'' if number % 10 == 0 else ('cat', 'dog')[number % 2]}" for number in range(40)]
     (tmp_path / "labels.csv").write_text("\n".join(["path,label", *lines]) + "\n")
     given = {"data": str(tmp_path), "root": str(tmp_path / "runs")}
+    config = resolve(read_project("image"), Overrides(**given))
+    assert (config.survey.rows, config.survey.rejected, config.survey.unlabeled) == (36, 0, 4)
+    assert "4 pictures without a label" in dict(config.notes)["left out"]
+    manifest = infeed.ingest(tmp_path, tmp_path / "written", format="images", options=config.ingest)
+    assert (manifest.rows_read, manifest.filtered, manifest.rejected.rows) == (40, 4, 0)
     with pytest.raises(InfeedError, match="4 of 40 pictures have no label") as raised:
-        resolve(read_project("image"), Overrides(**given))
+        resolve(read_project("image"), Overrides(**given, ingest={"required": (required,)}))
     assert "--on-bad-row reject" in raised.value.do
-    config = resolve(read_project("image"), Overrides(**given, ingest={"on_bad_row": "reject"}))
-    assert (config.survey.rows, config.survey.rejected) == (36, 4)
-    assert "4 of them without a label" in dict(config.notes)["bad rows"]
+    rejecting = {"on_bad_row": "reject", "required": (required,)}
+    config = resolve(read_project("image"), Overrides(**given, ingest=rejecting))
+    assert (config.survey.rows, config.survey.rejected, config.survey.unlabeled) == (36, 4, 0)
 
 
 def test_the_survey_counts_the_pictures_that_pass_the_filter(tmp_path: Path) -> None:

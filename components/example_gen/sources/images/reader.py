@@ -53,6 +53,15 @@ class Found:
 
 
 @dataclass(frozen=True)
+class ListRules:
+    """What the rows of a CSV may name."""
+
+    bad_rows: BadRows  # collects the others
+    bounds: FolderBounds
+    unlabeled: bool = False  # images without a label, whose class is None
+
+
+@dataclass(frozen=True)
 class _ImageReading:
     classes: Classes
     options: ImageOptions
@@ -73,10 +82,10 @@ def open_images(
     """Open images in class folders, listed by a CSV, or in a flat folder. Labels are equal in all splits."""
     matched = inputs.find(root, patterns)
     bounds = FolderBounds(root, allow=options.allow_outside)
-    found = {
-        split: list_images(root, patterns[split], some, BadRows(options.on_bad_row, options.bad_row_limit), bounds)
-        for split, some in matched.items()
-    }
+    found = {}
+    for split, some in matched.items():
+        bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
+        found[split] = list_images(root, patterns[split], some, ListRules(bad_rows, bounds, bool(options.labeled)))
     classes = Classes.of(ref for one in found.values() for ref in one.refs)
     form = _ImageReading(classes, image_options or ImageOptions(), options)
     tasks = inputs.as_tasks(
@@ -119,12 +128,15 @@ def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows:
         yield _to_batch(rows, form)
 
 
-def find_images(root: str, bad_rows: BadRows | None = None, *, allow_outside: bool = False) -> ImageIndex:
+def find_images(
+    root: str, bad_rows: BadRows | None = None, *, allow_outside: bool = False, unlabeled: bool = False
+) -> ImageIndex:
     """Find every image in class folders or in a CSV, given the path of the CSV or its folder.
 
     Args:
       bad_rows: collects the bad rows of a CSV. By default the first is an error.
       allow_outside: whether a CSV may name images outside its folder.
+      unlabeled: whether a CSV may name images without a label. By default their rows are bad rows.
 
     Raises:
       InfeedError: there are no images, a class folder is empty, or a CSV names a missing file or one outside its
@@ -140,8 +152,8 @@ def find_images(root: str, bad_rows: BadRows | None = None, *, allow_outside: bo
             if all(files.is_hidden(file.path) for file in files.list_files(path)):
                 where = f"{path}, which holds {_contents(path)}"
                 raise InfeedError(f"class folder {name!r} is empty", where=where, do=_LAYOUTS)
-    bounds = FolderBounds(folder, allow=allow_outside)
-    found = list_images(folder, pattern, files.glob(folder, pattern), bad_rows or BadRows(), bounds)
+    rules = ListRules(bad_rows or BadRows(), FolderBounds(folder, allow=allow_outside), unlabeled)
+    found = list_images(folder, pattern, files.glob(folder, pattern), rules)
     return ImageIndex(found.refs, found.bad_rows)
 
 
@@ -161,31 +173,31 @@ def is_manifest(path: str) -> bool:
 
 def fingerprint_of_named(root: str, patterns: Iterable[str]) -> str | None:
     """Return a fingerprint of the images that CSVs name. None if they name none."""
-    bad_rows = BadRows("reject", sys.maxsize)
+    rules = ListRules(BadRows("reject", sys.maxsize), FolderBounds(root, allow=True), unlabeled=True)
     named = [
         image
         for pattern in patterns
         if pattern.endswith(".csv")
         for file in files.glob(root, pattern)
-        for image, _ in _named_by(file.path, bad_rows, FolderBounds(root, allow=True))
+        for image, _ in _named_by(file.path, rules)
     ]
     return Source.of("image", root, named).fingerprint if named else None
 
 
-def list_images(root: str, pattern: str, found: Iterable[FileStat], bad_rows: BadRows, bounds: FolderBounds) -> Found:
-    """Return the images among matched files, or named by CSVs inside `bounds`. Raises InfeedError if there are none."""
+def list_images(root: str, pattern: str, found: Iterable[FileStat], rules: ListRules) -> Found:
+    """Return the images among matched files, or named by CSVs. Raises InfeedError if there are none."""
     images, tables = list[FileStat](), list[FileStat]()
     for file in found:
         (tables if file.path.endswith(".csv") else images).append(file)
-    named = [one for table in tables for one in _named_by(table.path, bad_rows, bounds)]
+    named = [one for table in tables for one in _named_by(table.path, rules)]
     refs = folders.refs_of(root, pattern, images)
     refs += [FileRef(root, files.relative(file.path, root), file.size, label) for file, label in named]
     if not refs:
         raise InfeedError("no images found", where=f"{root}, which holds {_contents(root)}", do=_LAYOUTS)
-    return Found(tuple(refs), tuple(file for file, _ in named), bad_rows.take())
+    return Found(tuple(refs), tuple(file for file, _ in named), rules.bad_rows.take())
 
 
-def _named_by(table: str, bad_rows: BadRows, bounds: FolderBounds) -> Iterator[tuple[FileStat, str]]:
+def _named_by(table: str, rules: ListRules) -> Iterator[tuple[FileStat, str | None]]:
     """Yield (image, label) of each row of a CSV, and report rows that are incomplete or name an invalid file."""
     try:
         text = files.read_bytes(table).decode("utf-8-sig")
@@ -193,16 +205,14 @@ def _named_by(table: str, bad_rows: BadRows, bounds: FolderBounds) -> Iterator[t
         raise InfeedError(f"not UTF-8 text: {error.reason}", where=table, do="write the CSV as UTF-8") from error
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        yield from _images_of(reader, table, bad_rows, bounds)
+        yield from _images_of(reader, table, rules)
     except csv.Error as error:
         where = f"{table}, line {reader.line_num + 1}"
         do = "write the CSV again, with doubled quotes inside cells and without NUL characters"
         raise InfeedError(f"not CSV: {error}", where=where, do=do) from error
 
 
-def _images_of(
-    reader: csv.DictReader[str], table: str, bad_rows: BadRows, bounds: FolderBounds
-) -> Iterator[tuple[FileStat, str]]:
+def _images_of(reader: csv.DictReader[str], table: str, rules: ListRules) -> Iterator[tuple[FileStat, str | None]]:
     missing = [name for name in _CSV_COLUMNS if name not in (reader.fieldnames or [])]
     if missing:
         raise InfeedError(f"there is no column {missing[0]!r}", where=f"{table}, line 1", do=_LAYOUTS)
@@ -215,15 +225,16 @@ def _images_of(
         except (OSError, ValueError, InfeedError) as error:  # for example a name that is too long or contains a NUL
             missing_file = isinstance(error, FileNotFoundError)
             reason = f"there is no file {path[:_SHOWN]!r}" + (" relative to the CSV" if missing_file else "")
-            bad_rows.report(BadRow(table, reader.line_num, "path", reason, f"{path},{label}"))
+            rules.bad_rows.report(BadRow(table, reader.line_num, "path", reason, f"{path},{label}"))
             continue
-        if place := bounds.outside(image.path):
+        if place := rules.bounds.outside(image.path):
             reason = f"{path[:_SHOWN]!r} is outside the data folder, at {place!r}. To trust it, {ALLOW}"
-            bad_rows.report(BadRow(table, reader.line_num, "path", reason, f"{path},{label}"))
-        elif label:
-            yield image, label
+            rules.bad_rows.report(BadRow(table, reader.line_num, "path", reason, f"{path},{label}"))
+        elif label or rules.unlabeled:
+            yield image, label or None
         else:
-            bad_rows.report(BadRow(table, reader.line_num, "label", f"there is no label for {path!r}", f"{path},"))
+            reason = f"there is no label for {path!r}"
+            rules.bad_rows.report(BadRow(table, reader.line_num, "label", reason, f"{path},"))
 
 
 def _manifest_in(root: str) -> str | None:
