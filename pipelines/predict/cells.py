@@ -45,17 +45,32 @@ class _Digits(str):
     __slots__ = ()
 
 
-def fit_cells(columns: Mapping[str, Column], rows: int, specs: Mapping[str, Any], texts: CsvOptions) -> Cells:
-    """Convert the columns of `specs`, which are TensorSpecs. `texts` says how texts write numbers and missing cells."""
+def fit_cells(
+    columns: Mapping[str, Column], rows: int, specs: Mapping[str, Any], texts: CsvOptions, exact: str | None = None
+) -> Cells:
+    """Convert the columns of `specs`, which are TensorSpecs. `texts` says how texts write numbers and missing cells.
+
+    In the column `exact`, a fraction does not fit an integer.
+    """
     wrong: dict[int, str] = {}
     notes: dict[int, str] = {}
-    fitted = {name: _fitted(name, columns[name], spec, texts, wrong, notes) for name, spec in specs.items()}
+    fitted = {
+        name: _fitted(name, columns[name], spec, texts, wrong, notes, exact=name == exact)
+        for name, spec in specs.items()
+    }
     right = [place for place in range(rows) if place not in wrong]
     return Cells({name: [column[place] for place in right] for name, column in fitted.items()}, wrong, notes)
 
 
 def _fitted(
-    name: str, column: Column, spec: Any, texts: CsvOptions, wrong: dict[int, str], notes: dict[int, str]
+    name: str,
+    column: Column,
+    spec: Any,
+    texts: CsvOptions,
+    wrong: dict[int, str],
+    notes: dict[int, str],
+    *,
+    exact: bool,
 ) -> list[Any]:
     fit = _as_float if spec.dtype.is_floating else _as_int if spec.dtype.is_integer else _as_text
     values: list[Any] = column if isinstance(column, list) else _values(column, spec, fit)
@@ -65,6 +80,8 @@ def _fitted(
     for place, (value, one) in enumerate(zip(values, fitted, strict=True)):
         if isinstance(one, ValueError):
             wrong.setdefault(place, f"column {name!r}: {one}")
+        elif isinstance(one, _Rounded) and exact:
+            wrong.setdefault(place, f"column {name!r}: {_unfit(value, fit)}")
         elif isinstance(one, _Rounded):
             notes[place] = f"column {name!r}: {value} is rounded to {one}, because the model takes whole numbers"
         elif isinstance(one, _Digits):

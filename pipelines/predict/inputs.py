@@ -155,8 +155,8 @@ def open_tables(
     return tables
 
 
-def rows(tables: Iterable[InputTable], specs: Mapping[str, Any]) -> Iterator[Batch]:
-    """Yield batches of the columns of `specs`, which are TensorSpecs, converted to their types.
+def rows(tables: Iterable[InputTable], specs: Mapping[str, Any], exact: str | None = None) -> Iterator[Batch]:
+    """Yield batches of the columns of `specs`, which are TensorSpecs, converted as `fit_cells` does.
 
     Raises InfeedError if a table has no rows.
     """
@@ -164,20 +164,22 @@ def rows(tables: Iterable[InputTable], specs: Mapping[str, Any]) -> Iterator[Bat
         start = 1  # number of the block's first row
         for block in table.blocks():
             numbers = range(start, start + block.rows.num_rows + len(block.bad))
-            yield from _batches(table, block, numbers, specs)
+            yield from _batches(table, block, numbers, specs, exact)
             start = numbers.stop
         if start == 1:
             raise InfeedError("the table has no rows", where=table.path, do="give a file with at least one row")
 
 
-def _batches(table: InputTable, block: RowBlock, numbers: range, specs: Mapping[str, Any]) -> Iterator[Batch]:
+def _batches(
+    table: InputTable, block: RowBlock, numbers: range, specs: Mapping[str, Any], exact: str | None
+) -> Iterator[Batch]:
     good = 0
     for start in range(0, len(numbers), _BATCH):
         some = range(start, min(start + _BATCH, len(numbers)))
         bad = {place - start: f"line {row.line}: {row.reason}" for place in some if (row := block.bad.get(place))}
         there = [place for place in range(len(some)) if place not in bad]
         columns = {name: _slice(block.cells[name], good, len(there)) for name in specs}
-        cells = fit_cells(columns, len(there), specs, table.texts)
+        cells = fit_cells(columns, len(there), specs, table.texts, exact)
         yield Batch(
             [f"{table.path}, row {number}" for number in numbers[start : some.stop]],
             cells.columns,

@@ -7,6 +7,7 @@ Covers `transform`, `train`, `evaluate`, `components/transform/plain.py`, `compo
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import subprocess
@@ -19,6 +20,8 @@ import numpy as np
 import pytest
 
 import infeed
+from infeed.components.dataset.decode_columns import decode_columns
+from infeed.components.dataset.records import read_records
 
 pytestmark = pytest.mark.slow
 TEMPLATE = Path(infeed.__file__).parent / "templates" / "tabular"
@@ -44,6 +47,8 @@ def steps(tmp_path_factory: pytest.TempPathFactory, table_run: SimpleNamespace) 
     project, strict = (shutil.copytree(TEMPLATE, folder / name) / "config.yaml" for name in ("project", "strict"))
     strict.write_text(f"{strict.read_text()}\nblessing: {{metric: accuracy, bound: 1.0}}\n")
     data = ("--dataset", "data")
+    write_split(table_run.root, "test", folder / "test.csv")
+    of_table = ("--dataset", "test.csv", "--model", "model", "--output", "of_table")
     commands = {
         "ingest": ("ingest", str(project), "data", "--json"),
         "transform": ("transform", str(project), *data, "--output", "graph", "--rows", "rows", "--json"),
@@ -61,6 +66,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory, table_run: SimpleNamespace) 
             "--json",
         ),
         "evaluate": ("evaluate", str(project), *data, "--model", "model", "--output", "evaluation", "--json"),
+        "of a table": ("evaluate", str(project), *of_table, "--json"),
         "push": ("push", "model", "serving", "--evaluation", "evaluation", "--json"),
         "report": ("report", "model-run", *data, "--html", "report.html", "--json"),
         "strict": ("evaluate", str(strict), *data, "--model", "serving", "--output", "judged", "--json"),
@@ -72,6 +78,20 @@ def steps(tmp_path_factory: pytest.TempPathFactory, table_run: SimpleNamespace) 
     lines = _documents(done.stdout)
     said = dict(zip(commands, zip(lines[::2], lines[1::2], strict=True), strict=True))
     return SimpleNamespace(folder=folder, said=said, run=table_run, log=done.stderr)
+
+
+def write_split(root: Path, split: str, path: Path) -> None:
+    """Write the rows of a split as CSV."""
+    [examples] = (root / "artifacts" / "CsvExampleGen" / "examples").iterdir()
+    blocks = [decode_columns(list(read_records(str(file)))) for file in (examples / f"Split-{split}").iterdir()]
+    rows = {name: [cell for block in blocks for cell in block[name].to_pylist()] for name in blocks[0]}
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(rows)
+        for row in zip(*rows.values(), strict=True):
+            writer.writerow(
+                "" if cell is None else cell[0].decode() if isinstance(cell[0], bytes) else cell[0] for cell in row
+            )
 
 
 def _documents(text: str) -> list[Any]:
@@ -94,6 +114,12 @@ def test_the_scores_are_those_of_infeed_run(steps: SimpleNamespace) -> None:
     shared = found.keys() & outcome.keys()
     assert {"metrics", "intervals", "rows", "blessed", "reasons", "guesses"} <= shared
     assert {name: found[name] for name in shared} == {name: outcome[name] for name in shared}
+
+
+def test_a_table_of_the_same_rows_has_the_same_scores(steps: SimpleNamespace) -> None:
+    found, expected = steps.said["of a table"][0], steps.said["evaluate"][0]
+    assert (found.pop("rejected"), found.pop("left_out")) == (0, 0)
+    assert found == {**expected, "evaluation": "of_table"}
 
 
 def test_the_dataset_and_the_weights_are_those_of_infeed_run(steps: SimpleNamespace) -> None:

@@ -1,0 +1,122 @@
+"""Rows of a table with labels, read as a model was trained, as a dataset to evaluate on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infeed.components.base.errors import InfeedError
+from infeed.components.dataset import schemas
+from infeed.components.dataset.manifest import Manifest, Source
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.splits import Buckets
+from infeed.components.evaluation.predictions.raw_columns import RawColumns
+from infeed.components.evaluation.predictions.saved_model import SavedModel, model_folder
+from infeed.components.example_gen import ingest
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task
+from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.predict.inputs import IMAGE, Batch, open_tables, rows
+from infeed.pipelines.predict.predict import RawSignature
+from infeed.pipelines.predict.tables import InputTable
+from infeed.pipelines.surveys import TableSurvey
+
+_TRUTH = pa.array(["true", "false"])
+
+
+def write_labeled(model: str, path: str, config: PipelineConfig, output: str) -> Manifest:
+    """Write the rows of a table, or of a folder of tables, as the split `config.judged_on` of a dataset.
+
+    Each cell becomes the type that the model reads, as in `infeed predict`, and the label becomes the type of training.
+    Rows without a label are counted as filtered. The filter, the required columns and `on_bad_row` of the config apply.
+
+    Raises InfeedError if the model takes pictures, a column is missing, or a row does not fit and may not be rejected.
+    """
+    folder = model_folder(model)
+    known, survey = RawColumns.of(folder), config.survey
+    if not isinstance(survey, TableSurvey) or (known and set(known.columns) == {IMAGE}):
+        do = "write the pictures as a dataset: infeed ingest PICTURES DATASET, and give --dataset DATASET"
+        raise InfeedError("the model takes pictures, and this is no dataset of them", where=path, do=do)
+    label, trained = survey.label.name, known.source_options if known else {}
+    features = known.columns if known else ()
+    tables = open_tables([path], {*features, label}, {}, trained)
+    specs = {**RawSignature.of(SavedModel.load(folder)).raw.inputs, **_parsed(known, tables, survey)}
+    options = IngestOptions(
+        shuffle_seed=None,
+        filter=config.ingest.filter,
+        required=config.ingest.required,
+        labeled=config.ingest.labeled,
+        on_bad_row=config.ingest.on_bad_row,
+        bad_row_limit=config.ingest.bad_row_limit,
+    )
+    opened = _opened(path, tables, specs, label, config.ingest.words)
+    buckets = Buckets(((config.judged_on, 1),))
+    return ingest.ingest(opened.tasks, ingest.Job.of(opened, output, buckets.names, buckets, options))
+
+
+def _parsed(known: RawColumns | None, tables: list[InputTable], survey: TableSurvey) -> dict[str, Any]:
+    """Return TensorSpecs of the label, and of other columns that training parsed and a prediction does not need."""
+    import tensorflow as tf
+
+    kinds = {"bytes": tf.string, "int": tf.int64, "float": tf.float32}
+    label = survey.label
+    types = {label.name: label.type, **(known.types if known else {})}
+    there = {name for table in tables for name in table.names}
+    but = set(known.columns) if known else set()
+    return {name: tf.TensorSpec([None], kinds[one]) for name, one in types.items() if name in there - but}
+
+
+def _opened(
+    path: str, tables: list[InputTable], specs: Mapping[str, Any], label: str, words: tuple[str, ...]
+) -> OpenedSource:
+    """Return a source of the columns of `specs` with the model's types, and of all others as they are read."""
+    first = next(tables[0].blocks()).rows.schema
+    fields = [pa.field(name, _type_of(spec)) for name, spec in specs.items()]
+    schema = pa.schema([*fields, *(field for field in first if field.name not in specs)])
+    tasks = tuple(Task(order, table) for order, table in enumerate(tables))
+    read = partial(_read, specs=specs, label=label, words=words, schema=schema)
+    return OpenedSource(Source.of("table", path, []), schema, tasks, read, decimals=True, place=path)
+
+
+def _type_of(spec: Any) -> pa.DataType:
+    kind = pa.float64() if spec.dtype.is_floating else pa.int64() if spec.dtype.is_integer else pa.binary()
+    return kind if spec.shape.rank == 1 else pa.list_(kind)
+
+
+def _read(
+    table: InputTable,
+    *,
+    specs: Mapping[str, Any],
+    label: str,
+    words: tuple[str, ...],
+    schema: pa.Schema,
+    bad_rows: BadRows,
+) -> Iterator[pa.RecordBatch]:
+    for batch in rows([table], specs, exact=label):
+        for place, reason in sorted(batch.wrong.items()):
+            bad_rows.report(BadRow(batch.names[place], None, None, reason, ""))
+        fitted = {name: _as_column(batch.cells[name], _type_of(spec)) for name, spec in specs.items()}
+        fitted |= {name: _lower_case(fitted[name]) for name in words if name in fitted}
+        yield schemas.fill(_with_others(batch, fitted), schema)
+
+
+def _as_column(cells: list[Any], kind: pa.DataType) -> pa.Array:
+    return pa.array([None if one == "" or one != one else one for one in cells], kind)  # NaN differs from itself
+
+
+def _lower_case(column: pa.Array) -> pa.Array:
+    """Write truth values as ingest does, which reads True and TRUE as booleans."""
+    lower = pc.utf8_lower(column.cast(pa.string()))
+    return pc.if_else(pc.is_in(lower, _TRUTH), lower.cast(column.type), column)
+
+
+def _with_others(batch: Batch, fitted: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """Add the other columns of the rows that fit."""
+    assert batch.rows is not None, "the inputs are tables"
+    read = [place for place in range(len(batch.names)) if place not in batch.unread]
+    kept = batch.rows.filter(pa.array([place not in batch.wrong for place in read], pa.bool_()))
+    others = {name: kept.column(place) for place, name in enumerate(kept.schema.names) if name not in fitted}
+    return pa.RecordBatch.from_pydict({**fitted, **others})
