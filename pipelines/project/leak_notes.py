@@ -17,6 +17,7 @@ from infeed.pipelines.surveys import ColumnSurvey, Group, ImageSurvey, Leak, Rep
 _SHOWN = 12  # columns by name
 _SHOWN_GROUPS = 3  # others mostly mean the same rows
 _AGREES = 0.5
+_MATERIAL = 0.005  # of the rows: fewer repeats hardly change a score
 _MANY_COPIES = 0.05  # of the rows, where all of them fall into one split
 
 
@@ -130,16 +131,16 @@ def _remedy(group: Group) -> str:
 
 def _repeated(survey: TableSurvey, rule: SplitBy | None) -> str:
     repeats = survey.repeats
-    if repeats.shared:
+    if repeats.shared > _MATERIAL * repeats.scored:
         return f"{_shared(survey)}; remove these rows from one of the files"
     if isinstance(rule, ByColumns):
         return ""
     of_rows = f"of {_compared(repeats.rows, survey)} equal another row in all columns"
     spread = "and may stand in train and in the other splits; unless they are other cases, remove the repeats"
-    if rule and not isinstance(rule, ByRecord) and repeats.equal:
+    if rule and not isinstance(rule, ByRecord) and repeats.equal > _MATERIAL * repeats.rows:
         return f"{repeats.equal:,} {of_rows} {_learned(repeats)}, {spread}"
     # The hash sends rows that are equal in all columns to one split.
-    if repeats.alike:
+    if repeats.alike > _MATERIAL * repeats.rows:
         return f"{repeats.alike:,} {of_rows} {_learned(repeats)}, but not in the others, {spread}"
     many = repeats.copies and repeats.copies >= _MANY_COPIES * repeats.rows
     return f"{repeats.copies:,} {of_rows}; equal rows are in one split" if many else ""

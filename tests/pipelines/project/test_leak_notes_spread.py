@@ -86,6 +86,18 @@ def test_a_few_copies_in_one_split_are_not_worth_a_note() -> None:
     assert said(ByColumns(("user",)), repeats=Repeats(1_000, equal=45, copies=20, alike=30)) == []
 
 
+@pytest.mark.parametrize(
+    ("repeats", "rule"),
+    [
+        (Repeats(32_768, equal=135, alike=135), None),
+        (Repeats(32_768, equal=135), ByLabel("y")),
+        (Repeats(9_000, scored=3_000, shared=2), None),
+    ],
+)
+def test_repeats_of_fewer_than_one_in_200_rows_are_not_worth_a_note(repeats: Repeats, rule: SplitBy | None) -> None:
+    assert said(rule, repeats=repeats) == []
+
+
 def test_a_strict_run_stops_at_groups_and_at_rows_of_train_in_other_files() -> None:
     def check(**found: Any) -> None:
         survey = TableSurvey((), LABEL, "classification", 1_000, ("0", "1"), (600, 400), **found)
