@@ -132,6 +132,8 @@ class TableSurvey:
     # Text columns that are read as numbers, with an example of the format; see the option `numbers`.
     numbers: Mapping[str, str] = field(default_factory=dict)
     numbers_remark: str = ""  # note about `numbers`
+    nulls: tuple[str, ...] = ()  # words that are read as a missing value, because they stand beside numbers
+    nulls_remark: str = ""  # note about `nulls`
     codes: tuple[str, ...] = ()  # columns of whole numbers that are read as words, because cells have leading zeros
     codes_remarks: tuple[str, ...] = ()  # notes about `codes`, and about other numbers that may be codes
     # Columns that cannot be stored in an example, with the reason.

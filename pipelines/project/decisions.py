@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
-from infeed.components.base.units import counted
+from infeed.components.base.units import counted, significant
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.infer import are_whole
 from infeed.components.transform.kinds.image import DecodeImage
@@ -86,7 +86,9 @@ def choose_blessing(survey: Survey, given: Any) -> Blessing:
 def why(survey: Survey, blessing: Blessing) -> str:
     """Describe the criterion of the blessing, with the reason for the metric."""
     of = f" of {blessing.positive!r}" if blessing.positive else ""
-    words = f"{blessing.metric}{of}, {'at least' if blessing.higher_is_better else 'at most'} {blessing.bound:.4g}"
+    words = (
+        f"{blessing.metric}{of}, {'at least' if blessing.higher_is_better else 'at most'} {significant(blessing.bound)}"
+    )
     if blessing.metric in _SEE_CLASSES and is_imbalanced(survey):
         commonest = survey.classes[survey.class_rows.index(max(survey.class_rows))]
         return f"{words}: always predicting {commonest!r} has an accuracy of {survey.guess:.1%}"
@@ -168,6 +170,8 @@ def _of_table(survey: TableSurvey, data: str, features: Sequence[Feature], funct
         yield "left out", f"{_listed(survey.beside)}: the name contains no split"
     yield from _unlabeled(survey.unlabeled, "row", survey.label.name)
     yield "label", _label(survey)
+    if survey.nulls_remark:
+        yield "missing", survey.nulls_remark
     if survey.numbers_remark:
         yield "numbers", survey.numbers_remark
     yield from (("codes", remark) for remark in survey.codes_remarks if remark)
@@ -220,7 +224,7 @@ def _label(survey: TableSurvey) -> str:
     label = survey.label
     if survey.task == "classification":
         return "; ".join(words for words in (f"{label.name}: {_classes(survey)}", label.advice) if words)
-    words = f"{label.name}: a quantity, {label.mean:.4g} on average, deviation {label.std:.4g}"
+    words = f"{label.name}: a quantity, {significant(label.mean)} on average, deviation {significant(label.std)}"
     if label.distinct is not None and label.distinct <= _MAX_QUANTITY_CLASSES:
         whole = label.statistics is not None and are_whole(label.statistics)
         way = "use --task classification" if whole else "write them as whole numbers or words"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any, NamedTuple
@@ -43,6 +43,10 @@ _CLEAR_PREFIX = ("$", "US$", "\xa3")  # of countries that write 1,234.5
 _LEAST_SHARE = 0.5  # of the cells that have to be of one format before it is worth a word
 _SHOWN = 4  # columns by name
 _FEW = 3  # cells that stand for a missing value
+# Words that R, pandas, SAS and databases write for a missing value.
+_MISSING = frozenset(
+    ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "none", "NONE", "?", "-", ".")
+)
 
 
 class _Body(NamedTuple):
@@ -70,6 +74,12 @@ class NumberColumn:
     def settled(self) -> bool:
         """Whether the column is read as numbers by default."""
         return bool(self.written) and self.matching == self.cells and self.safe and len(self.formats) == 1
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """The words for a missing value, if all other cells are numbers."""
+        words = frozenset(self.misfits)
+        return words if words <= _MISSING and self.matching + sum(self.misfits.values()) == self.cells else frozenset()
 
     def advice(self, source: Source, settings: Mapping[str, Any], *, may_miss: bool = True) -> str:
         """Return a description of the cells and how to read them, or "" if they are read already.
@@ -131,6 +141,22 @@ def number_columns(
 def read_as(columns: Mapping[str, NumberColumn]) -> dict[str, str]:
     """Return the option `numbers` for the columns that are read as numbers."""
     return {name: str(one.formats[0]) for name, one in columns.items() if one.settled}
+
+
+def missing_words(columns: Mapping[str, NumberColumn], classes: Collection[Any]) -> list[str]:
+    """Return the words beside numbers that mean a missing value, unless one of `classes` has the same name."""
+    found = frozenset[str]().union(*(one.missing for one in columns.values()))
+    return sorted(word for word in found if word.encode() not in classes)
+
+
+def missing_remark(columns: Mapping[str, NumberColumn], words: Sequence[str]) -> str:
+    """Describe the columns with `words` that are read as missing values, and how to keep the words, or ""."""
+    if not words:
+        return ""
+    names = [f"{name} ({sum(one.misfits.values()):,} cells)" for name, one in columns.items() if one.missing]
+    more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    read = f"{', '.join(map(repr, words))} beside numbers in {', '.join([*names[:_SHOWN], *more])}"
+    return f"{read}: read as a missing value in all columns; {_flag('nulls', [''])} keeps the words"
 
 
 def remark(columns: Mapping[str, NumberColumn], names: Sequence[str]) -> str:

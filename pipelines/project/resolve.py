@@ -113,6 +113,8 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         ingest = dataclasses.replace(with_label(ingest, label), words=survey.words)
         if numbers := {**source_options.get("numbers", {}), **survey.numbers}:
             source_options = {**source_options, "numbers": numbers}
+        if survey.nulls:
+            source_options = {**source_options, "nulls": ["", *survey.nulls]}
         if survey.codes:
             types = {**dict.fromkeys(survey.codes, "bytes"), **source_options.get("types", {})}
             source_options = {**source_options, "types": types}

@@ -37,7 +37,14 @@ from infeed.pipelines.config import EVAL, TEST, Source
 from infeed.pipelines.project.groups import find_groups
 from infeed.pipelines.project.labels import label_needed, single_values_needed
 from infeed.pipelines.project.leaks import find_leaks
-from infeed.pipelines.project.number_columns import number_columns, read_as, remark
+from infeed.pipelines.project.number_columns import (
+    NumberColumn,
+    missing_remark,
+    missing_words,
+    number_columns,
+    read_as,
+    remark,
+)
 from infeed.pipelines.project.repeats import find_repeated_pictures, find_repeats
 from infeed.pipelines.project.sources import find_layout, open_splits, set_aside
 from infeed.pipelines.project.split_files import SplitFiles, find_split_files
@@ -90,6 +97,12 @@ def survey_table(
         options = replace(options, words=(label,))  # so that the classes are named true and false, not 1 and 0
         opened = partial(Table, path, source, options=_counting(options, label), patterns=patterns)
         table = opened(settings)
+    written = number_columns(table.shapes(), source, settings)
+    nulls = _nulls(table, label, written) if source == "csv" and "nulls" not in settings else []
+    of_nulls = missing_remark(written, nulls)
+    if nulls:
+        settings = {**settings, "nulls": ["", *nulls]}
+        table = opened(settings)
     codes, coded = table.codes(), _codes_as_words(table, label, task)
     if coded:
         settings = {**settings, "types": {**settings.get("types", {}), **dict.fromkeys(coded, "bytes")}}
@@ -131,6 +144,8 @@ def survey_table(
         repeats=find_repeats(sample, {name: found[name] for name in used}, splits),
         numbers=numbers,
         numbers_remark=remark(written, list(numbers)),
+        nulls=tuple(nulls),
+        nulls_remark=of_nulls,
         codes=tuple(coded),
         codes_remarks=(note_on_words(coded), note_on({n: one for n, one in codes.items() if n not in coded})),
         not_read=table.left_out,
@@ -193,6 +208,13 @@ def _with_numbers(
     except InfeedError:
         as_good = False
     return (read, numbers) if as_good else (table, {})
+
+
+def _nulls(table: Table, label: str, columns: Mapping[str, NumberColumn]) -> list[str]:
+    """Return the words that mean a missing value and are no class of the label."""
+    is_number = label in columns and columns[label].missing
+    values = () if is_number else {value for value, _ in table.statistics()[0][label].counts.items()}
+    return missing_words(columns, values)
 
 
 def _codes_as_words(table: Table, label: str, task: Task | None) -> dict[str, Codes]:

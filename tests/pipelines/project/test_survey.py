@@ -104,7 +104,7 @@ def test_columns_that_teach_nothing_are_left_out_with_the_reason(tmp_path):
 def test_texts_and_dates_call_for_features_and_the_others_for_advice(tmp_path):
     rows = [("review", "id", "bought", "price", "rooms", "y")]
     rows += [
-        (f"film {i} was good enough", i, f"2024-01-{1 + i % 28:02}", f"${i % 9}.50", ["NA", 1, 2][i % 3], i % 2)
+        (f"film {i} was good enough", i, f"2024-01-{1 + i % 28:02}", f"${i % 9}.50", ["none?", 1, 2][i % 3], i % 2)
         for i in range(200)
     ]
     survey = surveyed(tmp_path, rows)
@@ -115,7 +115,7 @@ def test_texts_and_dates_call_for_features_and_the_others_for_advice(tmp_path):
     advice = {column.name: column.advice for column in survey.columns}
     assert advice["review"] == advice["bought"] == ""
     assert survey.numbers == {"price": "$1234.5"}
-    assert """--set 'nulls=["", "NA"]'""" in advice["rooms"]
+    assert """--set 'nulls=["", "none?"]'""" in advice["rooms"]
 
 
 def priced(tmp_path, cells, task=None, label="price", **settings):
