@@ -113,7 +113,8 @@ def _shuffled(
         return [], 0
 
     def losses(records: Sequence[bytes]) -> Array:
-        return losses_of(sample.labels[:rows], predict(records), report).losses
+        labels = np.concatenate([sample.labels[:rows]] * (len(records) // rows))
+        return losses_of(labels, predict(records), report).losses
 
     return importances(sample.records[:rows], chosen, losses), rows
 

@@ -44,3 +44,29 @@ def test_columns_rank_as_in_scikit_learn(
 @pytest.mark.parametrize(("columns", "rows"), [(1, 1000), (30, 666), (100, 200), (10_000, 200)])
 def test_the_number_of_predictions_is_bounded(columns: int, rows: int) -> None:
     assert rows_for(columns) == rows
+
+
+def test_a_few_rows_are_predicted_in_one_call_with_the_same_rises(
+    records: list[bytes], two_classes: Any, predict: Callable[[Sequence[bytes]], Any]
+) -> None:
+    rows, calls = 40, list[int]()
+    labels = two_classes[0][:rows]
+
+    def losses(given: Sequence[bytes]) -> Any:
+        calls.append(len(given))
+        return -np.log(predict(given)[np.arange(len(given)), np.resize(labels, len(given))])
+
+    found = {one.column: one for one in importances(records[:rows], ["a", "b", "c"], losses)}
+    assert calls == [rows, 9 * rows]
+    columns, random = decode_columns(records[:rows]), np.random.default_rng(0)
+    table = np.stack([columns[name].flatten().to_numpy(zero_copy_only=False) for name in "abc"], axis=1)
+    before = _Model().predict_loss(table, labels).mean()
+    for place, name in enumerate("abc"):
+        rises = []
+        for _ in range(3):
+            shuffled = table.copy()
+            shuffled[:, place] = table[random.permutation(rows), place]
+            rises.append(_Model().predict_loss(shuffled, labels).mean() - before)
+        assert (found[name].mean, found[name].deviation) == pytest.approx(
+            (np.mean(rises), np.std(rises, ddof=1)), abs=1e-6
+        )
