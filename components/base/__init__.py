@@ -1,1 +1,1 @@
-"""What every other room stands on: errors, options, user code, progress, locks, units, pages."""
+"""Shared foundations of all packages: errors, options, user code, progress, locks, units, HTML pages."""

@@ -1,7 +1,7 @@
-"""Annotations of options: types, choices, bounds, help, and the tag of a union.
+"""Annotations of options: types, choices, bounds, help texts and union tags.
 
-Annotated[ByColumns | ByLabel, Tagged("how")]    one of these classes, each with its own value of `how`
-Count                                            an integer of at least 0
+Annotated[ByColumns | ByLabel, Tagged("how")]    one of these classes, selected by the value of `how`
+Count                                            an integer >= 0
 Annotated[str, Placeholder("COLUMN")]            shown as `--split-label COLUMN` in the help of a command
 """
 
@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 @dataclass(frozen=True)
 class Tagged:
-    """The field that selects the dataclass of a union by its value in plain data.
+    """Field whose value selects the dataclass of a tagged union.
 
     Each class has a field such as `how: Literal["label"] = field(default="label", kw_only=True)`.
     """
@@ -49,7 +49,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Placeholder:
-    """The word for the value in the help of a command. With a comma, as in `A,B,...`, one value holds a list."""
+    """Metavar of an option in the help of a command. A metavar with a comma, such as `A,B,...`, marks a list."""
 
     word: str
 
@@ -84,7 +84,7 @@ def choices_of(hint: Any) -> tuple[Any, ...]:
 
 
 def notes_of(hint: Any) -> list[Any]:
-    """Return what `Annotated` adds to a type, optional or not."""
+    """Return the metadata that `Annotated` adds to a type, optional or not."""
     notes = list(get_args(hint)[1:]) if get_origin(hint) is Annotated else []
     inner = [get_args(hint)[0]] if notes else _but_none(hint)
     return [*notes, *chain.from_iterable(map(notes_of, inner))]

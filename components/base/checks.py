@@ -1,11 +1,12 @@
-"""Checks for the `__post_init__` of option dataclasses. None always passes.
+"""Checks for the `__post_init__` of option dataclasses. The value None passes every check.
 
     def __post_init__(self) -> None:
         check_fields(self)
         at_least(self, 1, "epochs", "patience")
         require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
 
-Errors know their option. If options are created directly, the error names the class. If `schema.read` reads them from a
+Each error names its option. If options are created directly, the error names the class. If `schema.read` reads them
+from a
 file, the error names the place in the file.
 """
 
@@ -31,7 +32,7 @@ _SCALARS: Mapping[Any, tuple[Any, str]] = {
 
 
 def check_fields(options: Any) -> None:
-    """Raise OptionError if a scalar is not of its annotated type, one of its `Literal`, or within its `Range`."""
+    """Raise OptionError if a scalar violates its annotation: its type, the choices of a `Literal`, or its `Range`."""
     kind: Any = type(options)
     for name, hint in hints_of(kind).items():
         value, choices, bounds = getattr(options, name), choices_of(hint), range_of(hint)
@@ -41,7 +42,7 @@ def check_fields(options: Any) -> None:
             raise refused(options, name, f"use one of {', '.join(map(str, choices))}")
         if bounds:
             at_least(options, bounds.least, name)
-            require(value <= bounds.most, options, name, f"use a number of at most {bounds.most}")
+            require(value <= bounds.most, options, name, f"use {bounds.most} or less")
         if (scalar := bare(hint)) in _SCALARS:
             kinds, do = _SCALARS[scalar]
             require(isinstance(value, kinds) and _is_bool(value) == (scalar is bool), options, name, do)
@@ -57,7 +58,7 @@ def at_least(options: Any, least: int, *names: str) -> None:
         value = getattr(options, name)
         is_number = isinstance(value, Real) and not _is_bool(value)
         if value is not None and not (is_number and value >= least):
-            raise refused(options, name, f"use a number of at least {least}")
+            raise refused(options, name, f"use {least} or more")
 
 
 def require(holds: Any, options: Any, name: str, do: str) -> None:

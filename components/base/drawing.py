@@ -1,4 +1,4 @@
-"""Plots and templates of our HTML pages: inline SVG in the colors and the font of the page, which has two themes."""
+"""Plots and templates of our HTML pages: inline SVG that follows the font and both color themes of the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VARIABLES = {
     **{INK: "--ink", MUTED: "--muted", LINE: "--line"},
     **{WAITED: "--waited", COMPUTED: "--computed", OUTSIDE: "--outside"},
 }
-# Two figures on a page would repeat these ids. The ids that the drawing refers to have no underscore.
+# Two figures on a page would repeat these ids. Ids that the drawing references have no underscore.
 _GROUP_ID = re.compile(r' id="[\w.]+_\d+"')
 _NO_METADATA: dict[str, str | None] = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
@@ -49,7 +49,7 @@ def new_axes(height: float = HEIGHT_INCHES) -> tuple[Figure, Axes]:
 def to_svg(figure: Figure, name: str = "infeed") -> str:
     """Convert a figure to an <svg> element. Text stays text, so it is searchable and uses the font of the page.
 
-    The ids of the figure follow from its `name` on its page.
+    `name`, unique on the page, seeds the ids of the figure.
     """
     import matplotlib
 
@@ -64,7 +64,7 @@ def to_svg(figure: Figure, name: str = "infeed") -> str:
 
 
 def notebook_frame(page: str) -> str:
-    """Return an HTML page as an element of a notebook, which keeps the styles of both apart."""
+    """Return an HTML page as a notebook element that isolates the styles of both."""
     style = "width: 100%; height: 48rem; border: 0"
     return f'<iframe srcdoc="{html.escape(page)}" style="{style}" title="report"></iframe>'
 
@@ -87,5 +87,5 @@ def render(package: str, template: str, **values: Any) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Escape control characters in a value of a template. Marked-up text stays marked up."""
+    """Escape control characters in a template value. Markup stays markup."""
     return type(value)(plain(value)) if isinstance(value, str) else value

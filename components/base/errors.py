@@ -1,6 +1,6 @@
-"""The error for users: what is wrong, where, and how to fix it.
+"""User-facing errors: what is wrong, where, and how to fix it.
 
-Two kinds of foreign errors are converted: the text of an error in another process, and missing dependencies. The core
+This module also restores errors from the output of other processes, and reports missing dependencies. The core
 reads, writes and loads datasets. Training needs TensorFlow, and pipelines need TFX. Their modules are imported on
 demand, and the error names the extra to install: `pip install 'tfx-infeed[tfx]'`.
 """
@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_INDENT = " " * 9  # of further lines of `where` and `do`, which separates them from text after the error
+_INDENT = " " * 9  # of the second and later lines of `where` and `do`; separates them from text after the error
 _LINES = rf"[^\n]*(?:\n{_INDENT}[^\n]*)*"
 _TOLD = re.compile(
     r"\bInfeedError: (?P<what>(?:(?!\nTraceback \().)*?)"
     rf"(?:\n  where: (?P<where>{_LINES}))?\n  do:    (?P<do>{_LINES})"
-    rf"(?=\Z|\n(?!  where: |  do:    |{_INDENT}))",  # otherwise the match is an error quoted in `what`
+    rf"(?=\Z|\n(?!  where: |  do:    |{_INDENT}))",  # otherwise the match is an error that `what` quotes
     re.DOTALL,
 )
-_STEP = re.compile(r" \[while running '[^\n]*")  # Beam appends it to the message
+_STEP = re.compile(r" \[while running '[^\n]*")  # Beam appends this to the message
 _QUOTE_ENDS = re.compile(r"['\"][)\]},]*$")
 _ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|x[0-9a-f]{2}|.)", re.IGNORECASE)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
@@ -67,14 +67,14 @@ class InfeedError(ValueError):
         super().__init__("\n".join(line for line in lines if line))
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Beam and multiprocessing pickle exceptions, which needs help with keyword-only arguments.
+        # Beam and multiprocessing pickle exceptions. Keyword-only arguments need this method.
         return (_rebuild, (self.what, self.where, self.do))
 
     @staticmethod
     def told_in(text: str) -> InfeedError | None:
         r"""Parse the last InfeedError in a text. Returns None if the text contains no complete one.
 
-        The text is a log or the traceback of another process, possibly wrapped by Beam and its runners: in the name of
+        The text is a log or the traceback of another process, which Beam and its runners may wrap: in the name of
         a step, a Java stack trace, or quotes with `\n` for line ends.
         """
         for quoted in (False, True, True):
@@ -96,7 +96,7 @@ class ReadFailedError(InfeedError):
 
 
 class OptionError(InfeedError):
-    """An invalid `option`; empty if the error is about several. `schema.read` adds the place in the file."""
+    """Error about the option `option`, or about several if empty. `schema.read` adds the location in the file."""
 
     def __init__(self, what: str, *, where: str, do: str, option: str = "") -> None:
         super().__init__(what, where=where, do=do)
@@ -104,7 +104,7 @@ class OptionError(InfeedError):
 
 
 def infeed_error(error: BaseException) -> InfeedError | None:
-    """Return the InfeedError that `error` is, is caused by, or contains as text, or None."""
+    """Return the InfeedError that `error` is, has as a cause, or contains as text. None if there is none."""
     links = [error]
     while (link := links[-1].__cause__ or links[-1].__context__) is not None:
         links.append(link)
@@ -113,7 +113,7 @@ def infeed_error(error: BaseException) -> InfeedError | None:
 
 
 def required(module: str) -> Any:
-    """Import a module. Raises InfeedError if the module is not installed. The error names the package to install."""
+    """Import a module. If it is missing, raise an InfeedError that names the package to install."""
     with naming_extras():
         return importlib.import_module(module)
 

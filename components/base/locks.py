@@ -1,6 +1,6 @@
-"""A lock on a file for one process at a time. The system releases the lock when the process ends in any way.
+"""File lock that one process holds at a time. The operating system releases it when the process ends, even if killed.
 
-The file names the owner of the lock, for the error in another process. A file left by a killed process holds no lock.
+The file describes the owner, for error messages of other processes. A file that a killed process left is not a lock.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _MOST_BYTES = 1 << 16  # of the file's content
 
 @contextmanager
 def alone(path: Path, *, doing: str, where: str, do: str, wait: bool = False) -> Iterator[None]:
-    """Hold the lock on `path`, in an existing folder, in the body, and remove the file afterwards.
+    """Hold a lock file during the body, and remove it afterwards. The folder of `path` must exist.
 
-    If another process holds the lock, wait for it, or raise InfeedError. The error names the owner, what it does
-    (`doing`, such as "another run uses this folder"), what it locks (`where`), and the remedy (`do`). Also raises
+    If another process holds the lock, wait, or raise InfeedError. The error names the owner, its task
+    (`doing`, such as "another run uses this folder"), the locked path (`where`), and the remedy (`do`). Also raises
     InfeedError if the file cannot be created.
     """
     handle = _locked(path, doing, where, do, wait)
@@ -42,7 +42,7 @@ def alone(path: Path, *, doing: str, where: str, do: str, wait: bool = False) ->
 
 
 def is_held(path: Path) -> bool:
-    """Whether another process, or this one, holds the lock on `path`. False on a file system without locks."""
+    """Return whether any process holds the lock on `path`. False on a file system without locks."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def is_held(path: Path) -> bool:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # the file system does not support locks, so `alone` goes on without
+    except OSError:  # the file system does not support locks: `alone` continues without one
         return False
     finally:
         os.close(handle)
@@ -82,7 +82,7 @@ def _locked(path: Path, doing: str, where: str, do: str, wait: bool) -> int:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 return handle
-        os.close(handle)  # the last owner has just removed the file
+        os.close(handle)  # the previous owner has just removed the file
 
 
 def this_process() -> dict[str, str | int]:

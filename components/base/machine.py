@@ -1,4 +1,4 @@
-"""CPU cores and memory that this process may use, from the limits of the cgroup or of the machine.
+"""CPU cores and memory that this process may use: the limits of its cgroup or of the machine.
 
 A container limited to 4 of 96 cores must not start 96 readers.
 """
@@ -32,20 +32,20 @@ def memory_bytes(cgroup: Path = CGROUP) -> int:
 
 
 def reset_peak_memory() -> int | None:
-    """Return unused memory to the system, and start the peak of this process's resident memory anew.
+    """Return unused memory to the system, and reset the peak of this process's resident memory.
 
-    Return resident bytes now; None if the system cannot reset the peak: only Linux can.
+    Return the current resident bytes, or None if the system cannot reset the peak. Only Linux can.
     """
     try:
         ctypes.CDLL(None).malloc_trim(0)
         (_PROCESS / "clear_refs").write_text("5")  # the kernel's code for the peak
         return _resident("VmRSS")
-    except (OSError, AttributeError, KeyError):  # no such file, or no such function
+    except (OSError, AttributeError, KeyError):  # the file or the function does not exist
         return None
 
 
 def peak_memory() -> int:
-    """Return the largest number of resident bytes since `reset_peak_memory`."""
+    """Return the peak of resident bytes since `reset_peak_memory`."""
     return _resident("VmHWM")
 
 

@@ -1,4 +1,4 @@
-"""Text without characters that a terminal or a page would obey. Names, values and errors come from files."""
+"""Escaping of characters that would control a terminal or a page. Names, values and errors come from files."""
 
 from __future__ import annotations
 

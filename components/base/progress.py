@@ -1,4 +1,4 @@
-"""Report the progress of long steps to listeners in this process, for each step apart.
+"""Progress reports of long steps, for listeners in this process. Each step has separate counts.
 
 Plain functions call `count` or `report`. Without a listener, both are nearly free.
 """
@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 from infeed.components.base import units
 
 _SECONDS = 0.5  # minimum time between reports of counts
-_SECONDS_TO_FORECAST = 5.0  # shorter steps do not say how long they take
+_SECONDS_TO_FORECAST = 5.0  # shorter steps show no remaining time
 A = TypeVar("A")
 B = TypeVar("B")
 _Listener = TypeVar("_Listener", bound=Callable[[str, bool], None])
 
 
 class _Step:
-    """The counts of one step, and who listens to them. Threads of the step count together."""
+    """Counts and listeners of one step. All threads of the step share the counts."""
 
     def __init__(self, listeners: Sequence[Callable[[str, bool], None]]) -> None:
         self.listeners = listeners
@@ -51,14 +51,14 @@ class _Step:
         return ", ".join(filter(None, (counted, str(self.parts or ""))))
 
 
-_step: ContextVar[_Step | None] = ContextVar("step", default=None)  # two threads, or two programs, do not mix
+_step: ContextVar[_Step | None] = ContextVar("step", default=None)  # keeps threads and concurrent runs apart
 
 
 @contextmanager
 def listening(listener: _Listener) -> Iterator[_Listener]:
-    """Call `listener(words, is_result)` at each change in the body, by this thread. Counts start at 0.
+    """Call `listener(text, is_result)` in this thread at each change during the body. Counts start at 0.
 
-    `is_result` means that the text is worth showing after the step. Listeners of an enclosing body hear it, too.
+    `is_result` marks a text to keep after the step. Listeners of enclosing bodies are called too.
     """
     outer = _step.get()
     step = _Step((*(outer.listeners if outer else ()), listener))
@@ -82,15 +82,15 @@ def report(words: str, *, is_result: bool = False) -> None:
 
 
 def place(where: str) -> None:
-    """Set where the step runs, such as "on 4 processes". Reports append it to the counts."""
+    """Set where the step runs, such as "on 4 processes". Reports append this text to the counts."""
     if step := _step.get():
         step.place = where
 
 
 class Parts:
-    """Iterator over the results of the parts of a step. It knows how many are finished, and how long the rest takes.
+    """Iterator over the results of a step's parts that tracks progress and estimates the remaining time.
 
-    If the parts, `items`, have no length, nothing is known about the rest.
+    If `items` has no length, there is no estimate.
     """
 
     def __init__(self, results: Iterable[Any], items: Iterable[object]) -> None:
@@ -115,7 +115,7 @@ class Parts:
 
 @contextmanager
 def counting() -> Iterator[Counter[str]]:
-    """Yield the counts of the body, for a process that sends them to another one."""
+    """Yield the counts of the body, so that this process can send them to another one."""
     counts = Counter[str]()
     with listening(lambda words, is_result: None):
         yield counts
@@ -130,6 +130,6 @@ def count(what: str, more: int) -> None:
 
 
 def for_threads(function: Callable[[A], B]) -> Callable[[A], B]:
-    """Return a function that does the same in other threads, which then count for the step of this thread."""
+    """Bind a function to the step of this thread, so that calls in other threads count for that step."""
     context = copy_context()
     return lambda item: context.copy().run(function, item)

@@ -4,8 +4,8 @@
     to_plain(options)  # JSON and YAML types; `read` restores equal options
 
 The annotations of the classes define each option, and pydantic validates them. pydantic is imported on first use,
-because that takes a tenth of a second. `__post_init__` checks the rest (see `checks`), and its errors also get the path
-in the data.
+because the import takes 0.1 s. `__post_init__` checks the rest (see `checks`), and the path in the data is added to
+its errors.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from infeed.components.base.annotations import choices_of, follow, hints_of, is_
 from infeed.components.base.errors import InfeedError, OptionError
 
 T = TypeVar("T")
-_SHOWN = 200  # characters of a value
+_SHOWN = 200  # maximum characters of a shown value
 _NAME = re.compile(r"[\w./-]{1,100}")  # names that need no quotes in a path
-# Kind of pydantic's error -> (description, remedy).
+# Type of a pydantic error -> (description, remedy).
 _WORDS = {
     "string": ("is not text", "use text"),
     "bool": ("is not true or false", "use true or false"),
@@ -46,8 +46,8 @@ _OTHER = ("is not a valid value", "see docs/config.md for valid values")
 def read(kind: type[T], given: Any, where: str = "", *, exact: bool = False) -> T:
     """Create a dataclass, and nested ones, from plain data.
 
-    Two habits of YAML authors are corrected. In `name:` without a value, None is dropped if it is not valid. In
-    `cpu: 4`, a number becomes text if text is expected.
+    Two common YAML slips are corrected. `name:` without a value is dropped if None is invalid. The number in `cpu: 4`
+    becomes text if the option expects text.
 
     Args:
       kind: the dataclass, or another annotation.
@@ -74,10 +74,10 @@ def read_json(kind: type[T], text: bytes, check_header: Callable[[Any], None] | 
 
     Args:
       text: standard JSON in UTF-8, without NaN and without repeated names in an object.
-      check_header: called with the plain data first, so that it can reject another version of the format.
+      check_header: called first, with the plain data, to reject other versions of the format.
 
     Raises:
-      ValueError: the text is not such JSON, or a value is invalid. The error names its place.
+      ValueError: the text is not such JSON, or a value is invalid. The error names its location.
     """
     try:
         plain = json.loads(text.decode(), object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
@@ -95,7 +95,7 @@ def read_json(kind: type[T], text: bytes, check_header: Callable[[Any], None] | 
 def to_plain(options: Any, *, defaults: bool = True) -> dict[str, Any]:
     """Convert a dataclass, and nested ones, to dicts and lists. `read` restores an equal object.
 
-    Without `defaults`, options with default values are left out, but not tags.
+    Unless `defaults`, options with default values are omitted. Tags are kept.
     """
     plain: dict[str, Any] = _plain(options, "", defaults)
     return plain
@@ -135,7 +135,7 @@ def _plain(value: Any, where: str, defaults: bool = True) -> Any:
 
 
 def _is_written(option: dataclasses.Field[Any], of: Any) -> bool:
-    """Return whether the option is written without defaults: it differs from its default, or is a tag."""
+    """Return whether `to_plain` writes an option without `defaults`: it is a tag, or differs from its default."""
     kind: Any = type(of)
     return getattr(of, option.name) != option.default or is_tag(hints_of(kind)[option.name])
 
@@ -156,7 +156,7 @@ def _validated(kind: Any, text: bytes) -> tuple[Any, list[_Problem]]:
         problems = [_Problem.of(kind, one) for one in error.errors(include_url=False)]
         for cause in (one.cause for one in problems):
             if isinstance(cause, InfeedError) and not isinstance(cause, OptionError):
-                raise cause from None  # it names its place
+                raise cause from None  # this error already has a location
         words = {one.path: one.words for one in problems if one.words}
         return None, [dataclasses.replace(one, words=words.get(one.path, "")) for one in problems]
 
@@ -171,7 +171,7 @@ def _adapter(kind: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Problem:
-    """An error of pydantic in our words."""
+    """A pydantic error, described in our words."""
 
     kind: str  # pydantic's type of the error
     path: tuple[Any, ...]  # names and indices of the value, including a missing or unknown option
@@ -194,11 +194,11 @@ class _Problem:
 
     @property
     def rank(self) -> int:
-        """Order of reporting: misspelled options, then missing ones, which may be misspelled, then wrong values."""
+        """Sort key: misspelled options first, then missing ones (perhaps misspelled), then wrong values."""
         return ("unexpected_keyword_argument", "missing", self.kind).index(self.kind)
 
     def mend(self, plain: Any) -> bool:
-        """Correct `plain` as described in `read`. Returns False if that is not possible."""
+        """Correct `plain` as `read` describes. Return False if that is not possible."""
         is_number = isinstance(self.value, int | float) and not isinstance(self.value, bool)
         not_given = self.value is None and dataclasses.is_dataclass(self.holder)
         if not (self.kind == "string_type" and is_number) and not (self.kind.endswith("_type") and not_given):
@@ -211,7 +211,7 @@ class _Problem:
         return True
 
     def error(self, where: str) -> InfeedError:
-        """Return the error for the author of the data at `where`."""
+        """Return the error to raise for the data at `where`."""
         above, place = _path(self.path[:-1], where), _path(self.path, where)
         if isinstance(self.cause, OptionError):
             return InfeedError(self.cause.what, where=_path(filter(None, [self.cause.option]), place), do=self.cause.do)
@@ -233,7 +233,7 @@ class _Problem:
 
     @property
     def sentence(self) -> str:
-        """Describe the problem for untrusted data."""
+        """Describe the problem in a manifest or another untrusted file."""
         if self.kind == "missing":
             return f"{_path(self.path)} is missing"
         if self.kind == "unexpected_keyword_argument":
@@ -247,19 +247,19 @@ class _Problem:
             return f"is not one of {choices}", f"use one of {choices}"
         if bounds := range_of(self.hint) if self.kind.endswith("than_equal") else None:
             if self.kind.startswith("greater"):
-                return "is too small", f"use a number of at least {bounds.least}"
-            return "is too large", f"use a number of at most {bounds.most}"
+                return "is too small", f"use {bounds.least} or more"
+            return "is too large", f"use {bounds.most} or less"
         return _WORDS.get(self.kind.partition("_")[0], _OTHER)
 
 
 def sentence(path: Iterable[Any], value: Any, why: str) -> str:
-    """Describe an invalid value of untrusted data, shortened and without control characters."""
+    """Describe an invalid value from an untrusted file: shortened, without control characters."""
     place = _path(path)
     return f"{place + ': ' if place else ''}{reprlib.repr(value)} {why}"
 
 
 def _path(steps: Iterable[Any], where: str = "") -> str:
-    """Extend a path, such as `deploy.resources` or `tolerations[1]`. Unusual names are quoted."""
+    """Append to a path, such as `deploy.resources` or `tolerations[1]`. Unusual names are quoted."""
     for step in steps:
         name = f"[{step}]" if isinstance(step, int) else step if _NAME.fullmatch(step) else reprlib.repr(step)
         where = f"{where}{name}" if isinstance(step, int) or not where else f"{where}.{name}"

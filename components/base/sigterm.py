@@ -1,4 +1,4 @@
-"""Stop work in order at SIGTERM, by which Kubernetes and TFX end a step."""
+"""Orderly stop at SIGTERM, the signal by which Kubernetes and TFX end a step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
-    """Raise SystemExit in the body at SIGTERM. Do nothing in threads beside the main one, which get no signals."""
+    """Raise SystemExit in the body at SIGTERM. Only the main thread receives signals; elsewhere this does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

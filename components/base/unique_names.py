@@ -1,4 +1,4 @@
-"""Names that differ by more than case, for TensorFlow's graphs and the file systems of macOS and Windows."""
+"""Names that differ by more than case, as TensorFlow graphs and the file systems of macOS and Windows require."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class UniqueNames:
 
 
 def _folded(name: str) -> str:
-    """Return a key that is equal for names that a file system may not distinguish."""
+    """Return a key that is equal for names that some file system treats as equal."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())

@@ -1,7 +1,7 @@
 """Format bytes, counts, durations and paths for people: at most three significant digits, with a unit.
 
-`rich.filesize` is similar, but keeps a decimal of large numbers (`160.0 MB`), and modules below the command line must
-not depend on it.
+`rich.filesize` is similar, but prints a decimal for large numbers (`160.0 MB`). Only the command line may depend on
+rich.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _DECIMAL_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def percent(fraction: float) -> str:
-    """0.343 -> "34 %". Small values have one decimal, and so have those that are nearly all: 0.9965 -> "99.6 %"."""
+    """Format a share: 0.343 -> "34 %". Values near 0 and near 1 have one decimal: 0.9965 -> "99.6 %"."""
     value = 100 * fraction
     if 99.5 <= value < 100:
         return f"{math.floor(10 * value) / 10:.1f} %"
@@ -22,18 +22,18 @@ def percent(fraction: float) -> str:
 
 
 def points(fraction: float) -> str:
-    """0.03 -> "3", 0.0451 -> "5": percentage points, rounded up."""
+    """Format a share as percentage points, rounded up: 0.03 -> "3", 0.0451 -> "5"."""
     return f"{math.ceil(round(100 * fraction, 6))}"
 
 
 def times(factor: float) -> str:
-    """1.0134 -> "1.01 times", 2.38 -> "2.4 times", 10.2 -> "10 times"."""
+    """Format a factor: 1.0134 -> "1.01 times", 2.38 -> "2.4 times", 10.2 -> "10 times"."""
     decimals = 2 if factor < 2 else 1 if factor < 9.95 else 0
     return f"{factor:.{decimals}f} times"
 
 
 def seconds(value: float) -> str:
-    """0.0021 -> "2.1 ms", 1.23 -> "1.2 s", 754 -> "12 min 34 s"."""
+    """Format a duration: 0.0021 -> "2.1 ms", 1.23 -> "1.2 s", 754 -> "12 min 34 s"."""
     if value < 0.9995:
         return f"{1000 * value:.1f} ms" if value < 0.00995 else f"{1000 * value:.0f} ms"
     if value < 59.95:
@@ -43,7 +43,7 @@ def seconds(value: float) -> str:
 
 
 def seconds_left(value: float) -> str:
-    """4.2 -> "4 s left", 754 -> "13 min left": a forecast, without false precision."""
+    """Format an estimate of the remaining time, rounded: 4.2 -> "4 s left", 754 -> "13 min left"."""
     if value < 90:
         return f"{math.ceil(value)} s left"
     hours, minutes = divmod(math.ceil(value / 60), 60)
@@ -51,12 +51,12 @@ def seconds_left(value: float) -> str:
 
 
 def stopwatch(value: float) -> str:
-    """0.04 -> "0.0 s", 1.93 -> "1.9 s", 125 -> "2 min 05 s". For a running clock."""
+    """Format the time of a running clock: 0.04 -> "0.0 s", 1.93 -> "1.9 s", 125 -> "2 min 05 s"."""
     return f"{value:.1f} s" if value < 60 else f"{int(value // 60)} min {int(value % 60):02} s"
 
 
 def size(count: float) -> str:
-    """1234567 -> "1.2 MB": bytes in powers of 1,000."""
+    """Format bytes in powers of 1,000: 1234567 -> "1.2 MB"."""
     value = float(count)
     for unit in _DECIMAL_UNITS:
         if value < 999.5 or unit == _DECIMAL_UNITS[-1]:
@@ -66,24 +66,24 @@ def size(count: float) -> str:
 
 
 def number(value: float) -> str:
-    """133009.4 -> "133,009". Small rates have one decimal: 3.21 -> "3.2"."""
+    """Format a number or rate: 133009.4 -> "133,009". Small values have one decimal: 3.21 -> "3.2"."""
     return f"{value:,.1f}" if 0 < value < 10 else f"{value:,.0f}"
 
 
 def significant(value: float | None) -> str:
-    """22374.2 -> "22,374", 0.93421 -> "0.9342": four significant digits, or all digits before the point."""
+    """Format four significant digits, or all digits before the point: 22374.2 -> "22,374", 0.93421 -> "0.9342"."""
     if value is None or math.isnan(value):
         return "unknown"
     return f"{value:,.0f}" if 1_000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def counted(count: int, noun: str) -> str:
-    """1, "epoch" -> "1 epoch"; 1200, "record" -> "1,200 records"."""
+    """Format a count with its noun: 1, "epoch" -> "1 epoch"; 1200, "record" -> "1,200 records"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def listed(items: list[str] | tuple[str, ...]) -> str:
-    """["read", "parse", "augment"] -> "read, parse and augment"."""
+    """Join words as a list: ["read", "parse", "augment"] -> "read, parse and augment"."""
     return " and ".join(filter(None, [", ".join(items[:-1]), *items[-1:]]))
 
 

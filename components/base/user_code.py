@@ -1,10 +1,9 @@
 """A user's functions, named in options as `package.module:function` or `path/to/file.py:function`.
 
-`package.module.function`, TFX's notation, works too. `user_modules` loads files, each once in a process.
+TFX's notation, `package.module.function`, works too. `user_modules` loads each file once in a process.
 
-Cache keys contain a digest of the function's sources. TFX adds none for a dotted name, so that its pipelines reuse
-cached results after the source was edited. The digest parses imports without executing them, so TensorFlow is not
-imported.
+Cache keys contain a digest of the function's sources. TFX adds none for a dotted name, so TFX reuses cached results
+after an edit. The digest parses imports without executing them, and does not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _NOT_USERS = tuple(
 
 @dataclass(frozen=True)
 class Reference:
-    """A `module:function`. `file` is the module's source, or "" if it has none, such as a built-in module."""
+    """A `module:function`. `file` is the source of the module, or "" if it has none, like built-in modules."""
 
     module: str
     function: str
@@ -100,7 +99,7 @@ def _imported(text: str, option: str) -> Any:
 def name_of(function: Any) -> str:
     """Return the name of a function or class, by which another process can import it: `module:name` or `file:name`.
 
-    Raise InfeedError if no other process could import the function: it is local, a method, or of the main script.
+    Raise InfeedError if another process cannot import it: a local function, a method, or one in the main script.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if module and is_of_project(module):
@@ -124,8 +123,8 @@ def digest(text: str, option: str) -> str:
 def translate_errors(option: str = "") -> Iterator[None]:
     """Convert an exception of a user's file in the body to an InfeedError with the file, the line and the message.
 
-    `sys.exit` counts as an exception, because it would end the run with the user's exit code. So does a
-    KeyboardInterrupt that the user's code raises. A KeyboardInterrupt of Ctrl-C is raised unchanged.
+    `sys.exit` is converted too, because it would end the run with the user's exit code. So is a KeyboardInterrupt that
+    the user's code raises. Ctrl-C stays a KeyboardInterrupt.
     """
     try:
         yield
@@ -148,7 +147,7 @@ def _place(error: BaseException) -> str | None:
     """Return the innermost place in a user's file, such as `model.py, line 7, in build_model: "x = y"`."""
     if isinstance(error, SyntaxError) and error.filename and _is_users(error.filename):
         return f"{error.filename}, line {error.lineno}: {(error.text or '').strip()!r}"
-    if converted := _autograph(error):  # the frames of the error itself are of AutoGraph's own file
+    if converted := _autograph(error):  # the frames of the error itself are in a file of AutoGraph
         frames = [traceback.FrameSummary(f.filename, f.lineno, f.function_name) for f in converted.translated_stack]
         return users_line(frames[::-1])
     return users_line(traceback.extract_tb(error.__traceback__))
@@ -162,13 +161,13 @@ def _words(error: BaseException) -> str:
 
 
 def _autograph(error: BaseException) -> Any:
-    """Return what TensorFlow's AutoGraph noted about an error in code that it converted; None for other errors."""
+    """Return AutoGraph's note about an error in converted code. None for other errors."""
     links = (error, error.__context__)
     return next(filter(None, (getattr(one, "ag_error_metadata", None) for one in links)), None)
 
 
 def users_line(frames: Sequence[Any]) -> str | None:
-    """Return the innermost frame of a user's file, such as `model.py, line 7, in build_model: "x = y"`."""
+    """Return the innermost frame in a user's file, such as `model.py, line 7, in build_model: "x = y"`."""
     for frame in reversed(frames):
         if _is_users(frame.filename):
             # TensorFlow's frames have no line.

@@ -1,8 +1,7 @@
-"""Import a user's project in isolation. Its files import each other by plain names.
+"""Isolated import of a user's project, whose files import each other by plain names.
 
-The files below one folder are modules of a package named `infeed_project_` and a digest of the folder's path. A file is
-loaded once in a process, even if several options name its functions. The project is loaded again after one of its files
-has changed.
+The files below a folder form a package named `infeed_project_` plus a digest of the folder's path. A process loads
+each file once, even if several options name its functions. If a file changes, the whole project is reloaded.
 
 Inside a project, `import helpers` finds the project's `helpers.py` before an installed `helpers`. Outside, a project's
 `rich.py` hides nothing: Keras still imports the installed `rich`.
@@ -35,7 +34,7 @@ _lock = threading.RLock()
 
 
 def import_file(file: str) -> ModuleType:
-    """Return the module of a file. The file is loaded if it is new or its project has changed."""
+    """Return the module of a file. Load the file if it is new or its project has changed."""
     path = Path(file)
     with _lock:
         home = _home(path, file)
@@ -45,7 +44,7 @@ def import_file(file: str) -> ModuleType:
         if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
             sys.meta_path.insert(0, _Finder())
         project.forget_if_changed()
-        importlib.invalidate_caches()  # so that a file written a moment ago is found
+        importlib.invalidate_caches()  # finds files written a moment ago
         return importlib.import_module(project.name_of(path))
 
 
@@ -65,8 +64,8 @@ def fingerprint(file: Path, module: str) -> str:
 def own_sources(file: Path, module: str) -> set[Path]:
     """Return the file and all files of its project that it imports, directly or indirectly, without executing them.
 
-    `file`, an absolute path, is the source of `module`, "package.module" or a path. The files lie below the folder from
-    which `module` is imported; for an installed library, they are those of its package alone.
+    `file`, an absolute path, is the source of `module`, "package.module" or a path. Only files below the import root
+    of `module` count. For an installed library, only files of the package count.
     """
     home = _home(file, module)
     folders = _folders(file, home) if module.endswith(".py") else [home]
@@ -84,11 +83,13 @@ def own_sources(file: Path, module: str) -> set[Path]:
 
 @dataclass
 class _Project:
-    """A folder that files are imported from."""
+    """A folder from which options import files."""
 
-    home: Path  # module names are relative to this folder
-    package: str  # whose folder is `home`
-    folders: list[Path] = field(default_factory=list)  # `home` and those of named files; absolute imports search first
+    home: Path  # folder that module names are relative to
+    package: str  # name of the package for `home`
+    folders: list[Path] = field(
+        default_factory=list
+    )  # `home` and the folders of named files; absolute imports search here first
     named: dict[str, Path] = field(default_factory=dict)  # files that options name, by module
     loaded: dict[str, tuple[Path, str]] = field(default_factory=dict)  # path and digest of each loaded file, by module
 
@@ -141,9 +142,9 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(SourceFileLoader):
-    """Executes a file of a project with an `import` statement that searches the project first.
+    """Loader that executes a file of a project, whose `import` statements search the project first.
 
-    Bytecode is neither read nor written, because Python considers it current if a file is edited twice within a second.
+    Bytecode is neither read nor written: if a file is edited twice within a second, Python uses stale bytecode.
     """
 
     def __init__(self, fullname: str, path: str, project: _Project) -> None:
@@ -168,7 +169,7 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> ModuleType:
-    """Implement `__import__` inside a project (https://docs.python.org/3/library/functions.html#import__)."""
+    """Replace `__import__` inside a project (https://docs.python.org/3/library/functions.html#import__)."""
     first, dot, rest = name.partition(".")
     top = project.find(first) if level == 0 else None
     if top is None:
@@ -178,7 +179,7 @@ def _import(
 
 
 def _home(file: Path, module: str) -> Path:
-    """Return the folder from which the module is imported: for a file, the first parent that is not a package."""
+    """Return the import root of a module. For a file: the first parent folder that is not a package."""
     if not module.endswith(".py"):
         return file.parents[module.count(".") + (file.name == "__init__.py")]
     home = file.parent
@@ -188,7 +189,7 @@ def _home(file: Path, module: str) -> Path:
 
 
 def _folders(file: Path, home: Path) -> list[Path]:
-    """Return where absolute imports of a named file search: beside the file, as for a script, then in `home`."""
+    """Return the folders that absolute imports of a named file search: the folder of the file, then `home`."""
     return list(dict.fromkeys([file.parent, home]))
 
 
@@ -199,7 +200,7 @@ def _digest(file: Path) -> str:
 def _imported(source: Path, home: Path, folders: Sequence[Path]) -> Iterator[Path]:
     try:
         tree = ast.parse(source.read_bytes(), str(source))
-    except SyntaxError:  # importing the file reports the error
+    except SyntaxError:  # importing the file will report the error
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -213,7 +214,7 @@ def _imported(source: Path, home: Path, folders: Sequence[Path]) -> Iterator[Pat
 
 
 def _first(bases: Sequence[Path], names: list[str]) -> list[Path]:
-    """Return the files that an import executes, below the first folder that has the module."""
+    """Return the files that an import executes, in the first folder that contains the module."""
     for base in bases:
         paths = [base.joinpath(*names[:depth]) for depth in range(1, len(names) + 1)]
         found = [one for path in paths for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]

@@ -1,7 +1,7 @@
-"""Find paths outside a data folder: those that data name, and links that lead there.
+"""Check for paths outside a data folder: paths named by the data, and links.
 
-Links are followed, as TFX, tf.data and torchvision do: who makes a link chooses where it leads. Data chosen by others,
-such as a list of pictures, may name only paths inside their folder.
+Links are followed, as in TFX, tf.data and torchvision, because the owner of the folder made them. Data from others,
+such as a list of images, may name only paths inside the folder.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ ALLOW = "allow_outside (--allow-outside)"
 
 
 class FolderBounds:
-    """The bounds of a data folder, local or of a store, for the paths that its data name."""
+    """Bounds of a data folder, local or in an object store, for the paths that its data name."""
 
     def __init__(self, root: str, *, allow: bool = False) -> None:
         self._allow = allow
         self._roots = tuple(f"{one(root).rstrip('/')}/" for one in (_absolute, _real))
 
     def outside(self, path: str) -> str:
-        """Return the absolute form of a path that is outside the folder and not allowed, or "". Links are inside."""
+        """Return the absolute form of a forbidden path outside the folder, or "". Links count as inside."""
         # Behind a link, `..` is the folder that holds the link's target.
         place = (_real if ".." in path.split("/") else _absolute)(path)
         return "" if self._allow or place.startswith(self._roots) else place
@@ -37,7 +37,7 @@ class FolderBounds:
 
 
 def count_leading_out(root: str, paths: Iterable[str]) -> int:
-    """Return how many local paths below `root` reach a file outside `root` by a link. 0 in a store."""
+    """Return how many local paths below `root` are links to files outside `root`. 0 in an object store."""
     if not _is_local(root):
         return 0
     below = f"{_real(root).rstrip('/')}/"

@@ -1,12 +1,12 @@
-"""What this machine keeps between runs, in one local folder. Anything there can be made again.
+"""Local cache between runs, in one folder. Every entry can be recreated.
 
-FOLDER/KIND-KEY.json   a small file, such as the statistics of a shard; the key is a digest of what it was made from
+FOLDER/KIND-KEY.json   a small file, such as the statistics of a shard; the key is a digest of its inputs
 FOLDER/KEY/            a folder of files, such as columns; `.KEY.lock` is held while a process writes it
-FOLDER/SPAN-KEY/       the Examples of a span, in a folder of their own
+FOLDER/SPAN-KEY/       the Examples of a span
 
-An entry appears when it is complete, and its modification time is that of its last use. Whenever an entry is written,
-entries unused for thirty days are removed, then the least recently used small files beyond a gigabyte, and the least
-recently used folders until there is room. Other content of the folder is kept.
+An entry appears when it is complete. Its modification time is its last use. Each write of an entry first evicts
+entries unused for thirty days, then the least recently used small files beyond a gigabyte, then the least recently
+used folders until there is room. Other content of the folder is kept.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ CACHE_DIR = "~/.cache/tfx-infeed"
 _log = logging.getLogger(__name__)
 _MAX_AGE_SECONDS = 30 * 24 * 3600
 _MAX_FILE_BYTES = 1 << 30  # of all small files
-_PAUSE_SECONDS = 60.0  # between two looks for old entries when small files are written
+_PAUSE_SECONDS = 60.0  # minimum seconds between searches for old entries when small files are written
 _FILE = re.compile(r"\.?(?:counted|look|sample|shapes|statistics|verified)-[\w-]+\.(?:arrow|json)(?:\.[0-9a-f]{32})?")
 _FOLDER = re.compile(r"counted-[0-9a-f]{32}|\.?\d+-[0-9a-f]{16}(?:\.unfinished)?")
 _COLUMN_FILE = re.compile(r"columns\.json|\d+\.(values|splits\.\d+)|verified-[0-9a-f]{32}\.json")
-_looked: dict[str, float] = {}  # folder -> when this process last looked for old entries
+_looked: dict[str, float] = {}  # folder -> time of the last search for old entries by this process
 
 
 def digest(lines: Iterable[str]) -> str:
-    """Return the key of an entry that was made from what these lines say: 32 hexadecimal digits."""
+    """Return the key of an entry with these inputs: a digest of 32 hexadecimal digits."""
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def kept_file(folder: str, name: str) -> bytes | None:
-    """Return the content of a small file. None if there is none, or it cannot be read."""
+    """Return the content of a small file. None if it does not exist or cannot be read."""
     path = Path(folder).expanduser() / name
     try:
         content = files.read_bytes(str(path))
@@ -56,7 +56,7 @@ def kept_file(folder: str, name: str) -> bytes | None:
 
 
 def keep_file(folder: str, name: str, content: bytes) -> None:
-    """Write a small file, if the folder can be written."""
+    """Write a small file if the folder is writable."""
     assert _FILE.fullmatch(name), f"{name} would never be removed"
     home = Path(folder).expanduser()
     with suppress(OSError, InfeedError):
@@ -68,7 +68,7 @@ def keep_file(folder: str, name: str, content: bytes) -> None:
 def kept_folder(
     folder: str, key: str, write: Callable[[Path], object], opened: Callable[[Path], T], takes: float, do: str
 ) -> T:
-    """Open the entry FOLDER/KEY. If it is missing or damaged, write it first, about `takes` bytes.
+    """Open the entry FOLDER/KEY. If it is missing or damaged, write it first. It takes about `takes` bytes.
 
     `write` fills a new folder, and `opened` raises an error if the entry is damaged. One process writes at a time.
     Raises InfeedError, with the remedy `do`, if the entry cannot be written.
@@ -121,13 +121,13 @@ def remove_old(home: Path, takes: float = 0) -> None:
 
 
 def _remove_unused(entry: Path) -> None:
-    """Remove a folder, unless another process writes it."""
+    """Remove a folder unless another process is writing it."""
     with suppress(InfeedError), alone(_lock_of(entry), doing="in use", where=str(entry), do="wait"):
         shutil.rmtree(entry, ignore_errors=True)
 
 
 def _entries(home: Path) -> Iterator[Path]:
-    """Yield our entries, and unfinished ones. Other content of the folder is not ours."""
+    """Yield the cache's entries, including unfinished ones. Skip other content of the folder."""
     with suppress(FileNotFoundError, NotADirectoryError):
         for entry in home.iterdir():
             with suppress(FileNotFoundError):
@@ -167,7 +167,7 @@ def _opened_or_none(entry: Path, opened: Callable[[Path], T]) -> T | None:
 
 
 def _remove_unfinished(entry: Path) -> None:
-    """Remove a damaged entry, and what killed writers of it left."""
+    """Remove a damaged entry and the leftovers of its killed writers."""
     for left in (entry, *entry.parent.glob(f".*.{entry.name}")):
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)
@@ -180,6 +180,6 @@ def _write(entry: Path, write: Callable[[Path], object]) -> None:
     try:
         write(unfinished)
         unfinished.rename(entry)
-    except BaseException:  # Ctrl-C as well leaves no partial entry
+    except BaseException:  # no partial entry is left, even after Ctrl-C
         shutil.rmtree(unfinished, ignore_errors=True)
         raise

@@ -22,13 +22,13 @@ from infeed.components.dataset.cache import digest, keep_file, kept_file
 from infeed.components.dataset.files import FileStat
 
 _MISSING = "the file is missing"
-_THREADS = 8  # threads mostly wait for a store
+_THREADS = 8  # threads mostly wait for the object store
 _seen: set[tuple[str, str]] = set()  # (path, mark) of the files verified in this process
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A file as written. `crc32c` is the checksum of its bytes on disk, in hex."""
+    """Expected size and checksum of a file. `crc32c` is the checksum of its bytes on disk, in hex."""
 
     path: str
     bytes: int
@@ -69,7 +69,7 @@ def verify(expected: Sequence[Expected], cache_dir: str | None = None) -> None:
 
 
 def check_size(one: Expected, size: int | None) -> None:
-    """Raise WrongFileError if a file has another size in bytes than the one that was written. None if it is missing."""
+    """Raise WrongFileError if a file has another size in bytes than the written one. A missing file has size None."""
     if size is None:
         raise WrongFileError(one.path, _MISSING)
     if size != one.bytes:
@@ -77,7 +77,7 @@ def check_size(one: Expected, size: int | None) -> None:
 
 
 def remember(written: Iterable[Expected], cache_dir: str) -> None:
-    """Record files that this process has just written as verified, so that they are not read back."""
+    """Record that files which this process has just written are verified, so that they are not read again."""
     found = {one.path: _mark(one, files.stat(one.path)) for one in written}
     for folder in {posixpath.dirname(path) for path in found}:
         keep_file(cache_dir, _marks(folder), json.dumps(found).encode())

@@ -39,7 +39,7 @@ class ColumnFile:
 
 @dataclass(frozen=True)
 class CachedColumn:
-    """A column on disk: the type, shape and number of its values, and the levels of its row splits.
+    """A column on disk: type, shape and number of values, and levels of row splits.
 
     Strings have one more level for their bytes. If `ragged` is False, rows have the fixed `shape`.
     """
@@ -103,10 +103,10 @@ def kept(
     takes: float,
     do: str = "free some space, or set cache_dir to another folder",
 ) -> T:
-    """Open the cache entry FOLDER/KEY. If it is missing or damaged, write it first, about `takes` bytes.
+    """Open the cache entry FOLDER/KEY. If it is missing or damaged, write it first. It takes about `takes` bytes.
 
     `folder` is local, and created if missing. Old entries are removed to make room. `key` is a digest of the data and
-    of its processing. `write` writes the files of the columns into a folder and returns their index, and `opened` maps
+    its processing. `write` writes the files of the columns into a folder and returns their index, and `opened` maps
     the verified files. Raises InfeedError, with the remedy `do`, if the entry cannot be written.
     """
 
@@ -133,7 +133,9 @@ class FileWriter:
         """Append items along the first axis."""
         data = values.tobytes()
         self._checksum.update(data)
-        with open(self._path, "ab") as file:  # reopened each time, because a process may not hold all files open
+        with open(
+            self._path, "ab"
+        ) as file:  # reopened each time, because a process may have too few file handles for all files
             file.write(data)
         self.bytes, self.items = self.bytes + len(data), self.items + len(values)
 
@@ -145,5 +147,5 @@ def mapped(path: str, kind: str, values: int, shape: Sequence[int] = ()) -> npt.
     """Return a memory-mapped array [values, *shape]."""
     if not values or 0 in shape:
         return np.zeros((values, *shape), kind)  # an empty file cannot be mapped
-    # Copy-on-write, because other libraries would copy a read-only array. Unmodified pages stay those of the file.
+    # Copy-on-write, because other libraries would copy a read-only array. Unmodified pages are shared with the file.
     return np.asarray(np.memmap(path, kind, mode="c", shape=(values, *shape)))

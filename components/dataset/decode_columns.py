@@ -1,8 +1,8 @@
 """Decode serialized tf.Examples to Arrow columns, all records at once: the inverse of `encode`.
 
-In each step, NumPy reads the next feature of many records: at once if it is short, else field by field. This supports
-only records in canonical form. Records with unpacked numbers, repeated features or unknown fields are valid but rare,
-and `decode` rewrites them one by one first.
+Each step reads the next feature of many records with NumPy. Short features are read at once, others field by field.
+Only records in canonical form are supported. Records with unpacked numbers, repeated features or unknown fields are
+valid but rare: `decode` first rewrites them one by one.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _Spans:
 
     @staticmethod
     def merged(parts: Sequence[_Spans]) -> _Spans:
-        """Return all ranges in the order of rows, and within a row in the order of the parts."""
+        """Return all ranges, sorted by row, and within a row by part."""
         rows = np.concatenate([part.rows for part in parts])
         order = np.argsort(rows, kind="stable")
         starts, stops = (
@@ -106,9 +106,9 @@ class _Spans:
 
 @dataclass(frozen=True)
 class _Feature:
-    """Where the features of a name lie.
+    """Positions of the features of one name.
 
-    `tag` is that of their kind if all of them are short, or NO_KIND if they have none; None if they are to be read.
+    `tag` is the tag of their kind if all are short, NO_KIND if they have no kind, and None if the tag must be read.
     """
 
     spans: _Spans
@@ -116,7 +116,7 @@ class _Feature:
 
 
 def _decode_together(block: RecordBlock, rows: Ints, wanted: Container[str] | None) -> tuple[dict[str, pa.Array], Ints]:
-    """Return the columns of these rows, and the rows that are not canonical. If any, the columns are invalid."""
+    """Return the columns of these rows, and the non-canonical rows. If there are any, the columns are invalid."""
     data = np.frombuffer(block.data, np.uint8)
     features, unknown = _features(data, _Spans(np.arange(len(rows)), block.starts[rows], block.stops[rows]))
     if len(unknown):
@@ -136,8 +136,8 @@ def _decode_together(block: RecordBlock, rows: Ints, wanted: Container[str] | No
 def _features(data: Bytes, records: _Spans) -> tuple[dict[bytes, _Feature], Ints]:
     """Return the values of each feature, and the rows that are not canonical.
 
-    Each step reads the next feature of the records that have a short one of the same name there, or of all records if
-    those are few. So a record that lacks a feature waits until the others have read theirs.
+    Each step reads the next feature of those records whose next feature is short and has the usual name. If such
+    records are few, it reads all. A record without a feature thus waits until the others have read it.
     """
     at, stops, known = _field(data, FIELD_1, records.starts, records.stops)
     known = (known & (stops == records.stops)) | (records.starts == records.stops)
@@ -164,7 +164,7 @@ def _features(data: Bytes, records: _Spans) -> tuple[dict[bytes, _Feature], Ints
 
 
 def _short_features(data: Bytes, entries: _Spans) -> _ByName:
-    """Return the short features of a name that is usual there."""
+    """Return the short features of the usual name at these positions."""
     found = _ByName()
     for layout in usual_layouts(data, entries.starts):
         same, stops = layout.find(data, entries.starts, entries.stops)

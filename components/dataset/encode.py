@@ -34,7 +34,7 @@ _CELLS = 1 << 16  # cells of columns that are encoded together
 def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.LargeBinaryArray:
     """Return one serialized tf.Example for each row of columns of the types listed in `example_types`.
 
-    With `empty_lists`, null is an empty list, as TFX's CsvExampleGen writes it, rather than a missing feature. Raises
+    With `empty_lists`, null is an empty list, as in TFX's CsvExampleGen, not a missing feature. Raises
     InfeedError if a tf.Example cannot hold a type or a value. The error names the row of the batch and the column.
     """
     lengths = np.zeros(batch.num_rows, np.int64)
@@ -49,14 +49,14 @@ def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.L
 
 
 def encode_feature(column: pa.Array, name: str) -> pa.LargeBinaryArray:
-    """Return one serialized tf.train.Feature for each row, the key that TFX hashes to split by a feature."""
+    """Return one serialized tf.train.Feature for each row. TFX hashes these bytes to split by a feature."""
     group = _Group([0], [name], [lambda head, length: head or b""], _without_dictionary(column))
     return _join(_encode_group(group, empty_lists=False))
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Concatenated columns of one type. Encoding groups makes wide tables of few rows as fast as narrow ones.
+    """Columns of one type, concatenated. Encoding whole groups makes wide tables with few rows as fast as narrow ones.
 
     `places` are the positions of the columns in the record, and `wraps` the functions that wrap their heads.
     """
@@ -67,7 +67,7 @@ class _Group:
     cells: pa.Array
 
     def locate(self, row: int) -> tuple[str, int]:
-        """Return (column, row of the batch) of a row of `cells`."""
+        """Convert a row of `cells` to (column, row of the batch)."""
         column, row = divmod(row, len(self.cells) // len(self.names))
         return self.names[column], row
 
@@ -106,7 +106,7 @@ def in_protobuf_order(names: Iterable[str]) -> list[str]:
 def _longer_names_first() -> bool:
     try:
         from google.protobuf import struct_pb2
-    except ImportError:  # without protobuf there is no other writer to match
+    except ImportError:  # without protobuf, there is no other writer whose order must match
         return False
     probe = struct_pb2.Struct(fields={"a": struct_pb2.Value(), "ab": struct_pb2.Value()})
     return bool(probe.SerializeToString(deterministic=True)[3] == len("ab"))  # [3] is the first key's length
@@ -123,7 +123,7 @@ def varint(value: int) -> bytes:
 
 
 def _entry_of(name: bytes) -> Wrap:
-    """Return a function that wraps the head of a Feature, given its total length, into that of its map entry."""
+    """Return a function that wraps the head of a Feature, given its total length, into the head of its map entry."""
     key = _FIELD_1 + varint(len(name)) + name
 
     def wrap(head: bytes | None, length: int) -> bytes:
@@ -136,7 +136,7 @@ def _entry_of(name: bytes) -> Wrap:
 
 
 def _encode_group(group: _Group, empty_lists: bool) -> list[pa.LargeBinaryArray]:
-    """Return [head, values] of all cells. Joined, they are the wire bytes of the columns."""
+    """Return [head, values] of all cells. Their concatenation is the wire bytes of the columns."""
     try:
         kind = example_types.kind_of(group.cells.type)
         values, lengths, head_of_values = _encode_values(group.cells)
@@ -174,7 +174,7 @@ def _heads(wraps: list[Wrap], lengths: Ints, head: Callable[[Wrap, int], bytes])
 
 
 def _encode_values(column: pa.Array) -> tuple[pa.LargeBinaryArray, Ints, Callable[[int], bytes]]:
-    """Return the concatenated values of each row, their length or _ABSENT, and a function that makes the prefix."""
+    """Return the concatenated values of each row, their length or _ABSENT, and a function that creates the prefix."""
     present = column.is_valid().to_numpy(zero_copy_only=False)
     if example_types.is_list(column.type):
         items = example_types.items_of(column)

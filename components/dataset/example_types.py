@@ -99,9 +99,9 @@ def item_counts(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def with_items(column: pa.Array, change: Callable[[pa.Array], pa.Array], to: pa.DataType) -> pa.Array:
-    """Return a list column as the list type `to`, with changed items. `change` returns an item for each item.
+    """Convert a list column to the list type `to`, and replace its items by `change(items)`.
 
-    A fixed size of `to` is the one of the column.
+    A fixed size in `to` must be the size of the column.
     """
     if types.is_fixed_size_list(to):
         size = to.list_size
@@ -115,10 +115,10 @@ def with_items(column: pa.Array, change: Callable[[pa.Array], pa.Array], to: pa.
 
 
 def to_float64(integers: pa.Array) -> pa.Array:
-    """Convert integers to float64. An integer between two floats becomes the odd one.
+    """Convert integers to float64, and round inexact ones to odd.
 
-    Rounding to odd leaves a trace of lost digits: float32, which tf.Examples hold, is then always inexact, so that
-    `count_rounded` counts the integer, and is the float32 nearest to the integer.
+    Rounding to odd keeps a trace of lost digits. The later conversion to float32 is then inexact, so that
+    `count_rounded` counts the integer, and it gives the float32 nearest to the integer.
     """
     wide = integers.cast(pa.int64())
     numbers = value_buffer(wide, np.int64)
@@ -138,8 +138,8 @@ def rows_of(column: pa.Array, items: npt.ArrayLike) -> npt.NDArray[np.int64]:
 def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
     """Count the values of a column that float32 changes.
 
-    Values that were written as `decimals` are rarely exact in any float type. Then rounding to the nearest does not
-    count. Changed integers, such as keys beyond 2^24, and values out of range do.
+    Decimal fractions (`decimals`) are rarely exact in any float type, so their rounding does not count. Changed
+    integers, such as keys beyond 2^24, and values out of range count.
     """
     items = items_of(column)
     items = items.dictionary_decode() if types.is_dictionary(items.type) else items
@@ -153,7 +153,7 @@ def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
         beyond = sizes < _FLOAT32.tiny
         large = sizes > _WHOLE_IN_FLOAT32
         if large.any():  # rarely
-            # Larger integers are text, and 1e30 is a measurement.
+            # Larger integers are text columns, and 1e30 is a measurement.
             whole = (sizes < INT64_MAX) & (doubles == np.rint(doubles))
             beyond |= large & (whole | (sizes > _FLOAT32.max))
         changed &= beyond

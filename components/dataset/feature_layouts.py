@@ -1,12 +1,12 @@
-"""Recognize short features of tf.Examples by their bytes.
+"""Recognition of short features in tf.Examples by their bytes.
 
 A feature that holds one value, or one packed list, is an entry of the map of features:
 
     0A e  0A k name  12 v  kind s  0A n  value
 
-`kind` is the tag of its kind. All lengths follow from those of the name and the value, so if the value is short, and
-each length one byte, all that precedes it is known but for its size. It is compared eight bytes at a time, in all
-records at once.
+`kind` is the tag of its kind. The lengths of the name and the value determine all other lengths. If the value is
+short, each length takes one byte, and only these lengths vary before the value. The prefixes of all records are
+compared at once, eight bytes at a time.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ MORE = 0x80  # continuation bit of a varint
 VALUE_HEAD = 4  # bytes of a feature before its value
 _WIDTH = 8  # bytes compared at once
 _SAMPLE = 8  # entries whose names are read
-RARE = 3  # a layout is of use if one of so many entries has it
+RARE = 3  # a layout is useful if at least one in this many entries has it
 
 
 @dataclass(frozen=True)
 class FeatureLayout:
-    """What a short feature of this name and kind looks like."""
+    """Byte layout of a short feature of one name and kind."""
 
     name: bytes
     tag: int  # of the kind, or NO_KIND
     least: int  # length `e` of the entry if the value is empty
     head: int  # bytes of the entry before the feature
-    # Offset, mask of the bytes that count, these bytes if the value is empty, and a 1 at each length.
+    # Offset, mask of the compared bytes, their values if the value is empty, and a 1 at each length.
     words: tuple[tuple[int, np.uint64, np.uint64, np.uint64], ...]
 
     @classmethod
@@ -63,10 +63,12 @@ class FeatureLayout:
         return cls(name, tag, len(rest) + len(kind), 2 + len(rest), words)
 
     def find(self, data: Bytes, starts: Ints, limits: Ints) -> tuple[Mask, Ints]:
-        """Return which of the entries that start there have this layout, and where these end."""
+        """Return which of the entries at these offsets have this layout, and where those end."""
         lengths = data[starts + 1]
         ends = starts + lengths + 2
-        sizes = lengths - np.uint64(self.least)  # of the values. A shorter entry wraps around, and is not below MORE
+        sizes = lengths - np.uint64(
+            self.least
+        )  # size of the values. A shorter entry wraps around, and is not below MORE
         found = (sizes < MORE - self.least) & (ends <= limits)
         for place, mask, wanted, ones in self.words:
             words = words_at(data, "<u8")[np.minimum(starts + place, len(data) - _WIDTH)]
@@ -75,7 +77,7 @@ class FeatureLayout:
 
 
 def usual_layouts(data: Bytes, starts: Ints) -> list[FeatureLayout]:
-    """Return the layouts of the name that short features most likely have there, judged by a sample of the entries."""
+    """Return the most likely layouts of short features of the name, judged by a sample of the entries."""
     some = starts[:: -(-len(starts) // _SAMPLE)].tolist()
     seen = [_name_and_tag(data[at : at + 2 + MORE].tobytes()) for at in some]
     [(name, count), *_] = Counter(found and found[0] for found in seen).most_common(1)
@@ -88,7 +90,7 @@ def usual_layouts(data: Bytes, starts: Ints) -> list[FeatureLayout]:
 def _name_and_tag(entry: bytes) -> tuple[bytes, int] | None:
     """Return the name and the kind of a short feature, or None for any other."""
     length, size = entry[1], entry[3]
-    rest = length - size - 4  # what the feature itself takes
+    rest = length - size - 4  # bytes of the feature itself
     if length >= MORE or len(entry) < length + 2 or rest < 0 or entry[5 + size] != rest:
         return None
     tag, *lengths = entry[6 + size : 6 + size + VALUE_HEAD]

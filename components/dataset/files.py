@@ -1,12 +1,12 @@
-"""File access for local, gs://, s3:// and hdfs:// paths, a thin layer over `pyarrow.fs`.
+"""File access for local, gs://, s3:// and hdfs:// paths, based on `pyarrow.fs`.
 
 A path is a `str`: a local path or a URI. Other modules handle paths only with `join` and `name`, so that they work on
-any store. Credentials and endpoints are found as the clients of each store find them, including AWS_ENDPOINT_URL_S3,
+any store. Credentials and endpoints come from the usual places of each store's client, including AWS_ENDPOINT_URL_S3,
 AWS_ENDPOINT_URL, and STORAGE_EMULATOR_HOST.
 
-An object store has no folders and no rename. An output is written to a temporary file of this machine first, and
-uploaded when it is complete: closing the stream of an upload would make half an object visible, and pyarrow cannot
-abort one. `rename` copies within the store and deletes.
+An object store has no folders and no rename. An output is first written to a temporary local file and uploaded when
+complete. pyarrow cannot abort an upload, so closing a stream early would publish half an object. `rename` copies
+within the store and deletes.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _ENDPOINTS = {"s3": _AWS, "minio": _AWS, "gs": ("STORAGE_EMULATOR_HOST",)}
 _PROTOCOLS = {"s3": "https", "minio": "http", "gs": "http"}  # default protocol of an endpoint
 # Kubeflow's store uses the S3 protocol. The address is the default of its launcher since 2.16 (objectstore/config.go).
 _KUBEFLOW_STORE = "http://seaweedfs.kubeflow:9000"
-_ATTEMPTS = 10  # attempts of an S3 request, with growing pauses: a throttled store needs half a minute
+_ATTEMPTS = 10  # attempts of an S3 request, with growing pauses: throttling lasts up to half a minute
 _OBJECT_STORES = {"s3", "gcs", "abfs"}
 # Files of Hadoop, Spark, Dask, Windows and macOS that are not data.
 _MARKERS = {"_metadata", "_common_metadata", "_temporary", "Thumbs.db", "desktop.ini", "__MACOSX"}
 _MARKER_PREFIXES = ("_SUCCESS", "_committed_", "_started_")
 _UPLOAD_BYTES = 8 << 20
 _COPIES = 8  # files copied in parallel
-_DEEPEST = 100  # depth of a copied folder
+_DEEPEST = 100  # maximum depth of a copied folder
 # User and password, which may contain slashes, before the host. Digits after a colon are a port.
 _PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/:@\[]*:(?!\d+(?:/|$))\S*@", re.IGNORECASE)
 _EITHER = re.compile(r"\{([^{}]*,[^{}]*)\}")
@@ -83,7 +83,7 @@ class Irregular:
 
 
 def path_text(path: str | os.PathLike[str], argument: str) -> str:
-    """Return a path as text. Raises InfeedError, which names the `argument` (`infeed.load, where`), if it is none."""
+    """Return a path as text. Raises InfeedError at `argument` (`infeed.load, where`) for other types."""
     if not isinstance(path, str | os.PathLike):
         name = argument.rpartition(" ")[2]
         what = f"{name} is of the type {type(path).__name__}"
@@ -122,7 +122,7 @@ def stat(path: str) -> FileStat:
 
 
 def version(file: FileStat) -> str:
-    """Return a text that changes with the file. For local files it also covers the inode and change time."""
+    """Return a text that changes when the file changes. For local files, it includes the inode and the change time."""
     system, inner = store_of(file.path)
     if not _is_local(system):
         return f"{file.size} {file.mtime_ns}"
@@ -132,11 +132,11 @@ def version(file: FileStat) -> str:
 
 @contextmanager
 def unchanged(file: FileStat) -> Iterator[None]:
-    """Raise InfeedError if a file changes or vanishes during the body, in place of any error of the body."""
+    """Raise InfeedError if a file changes or vanishes during the body. It replaces any error of the body."""
     _check_unchanged(file)
     try:
         yield
-    except Exception as error:  # a file that changed explains any error of its reader
+    except Exception as error:  # a change of the file explains any error of its reader
         _check_unchanged(file, error)
         raise
     _check_unchanged(file)
@@ -146,7 +146,7 @@ def _check_unchanged(file: FileStat, error: Exception | None = None) -> None:
     now = _info(file.path)
     if now.type != fs.FileType.File:
         what = "the file was removed during the run, or is not visible from this machine"
-        do = "keep the file, in a place that all workers can read, such as an object store or a network disk"
+        do = "keep the file in a place that all workers can read, such as an object store or a network disk"
     elif (now.size, now.mtime_ns or 0) != (file.size, file.mtime_ns):
         what = f"the file changed during the run: from {file.size:,} to {now.size:,} bytes"
         do = "wait until the file is complete, or read a copy, and run again"
@@ -214,7 +214,7 @@ def open_input(
     with _permission_errors(path), failed_reads(path):
         if _is_local(system):
             with _regular(inner) as handle:
-                # Reopen by the handle, because the name may now be a pipe, which would block.
+                # Reopen through the handle, because the name may now be a pipe, which would block.
                 same = f"/proc/self/fd/{handle}"
                 opened = (pa.memory_map if mapped else pa.OSFile)(same if os.path.exists(same) else inner)
         else:
@@ -241,9 +241,10 @@ def _regular(path: str) -> Iterator[int]:
 
 @contextmanager
 def open_output(path: str) -> Iterator[pa.NativeFile]:
-    """Open a binary file that becomes visible under its name when it is complete.
+    """Open a binary file for writing. It becomes visible under its name when complete.
 
-    The folder is created if missing. If the body raises an error, nothing is written, and an older file stays. Raises
+    The folder is created if missing. If the body raises an error, nothing is written, and an existing file is
+    unchanged. Raises
     InfeedError if the disk is full, permission is denied, or the store fails.
     """
     system, inner = store_of(path)
@@ -280,14 +281,14 @@ def _renamed(system: fs.FileSystem, inner: str, path: str) -> Iterator[pa.Native
             yield file
         with _permission_errors(path, _NOT_THERE):
             system.move(unfinished, inner)
-    except BaseException:  # Ctrl-C as well leaves no partial file
+    except BaseException:  # no partial file is left, even after Ctrl-C
         with suppress(OSError):
             system.delete_file(unfinished)
         raise
 
 
 def remove_unfinished(paths: Iterable[str]) -> None:
-    """Remove what writers of these files left when they were killed. A failed removal is logged."""
+    """Remove the leftovers of killed writers of these files. A failed removal is logged."""
     paths = set(paths)
     for folder in {posixpath.dirname(path) for path in paths}:
         if _is_object_store(store_of(folder)[0]):
@@ -301,12 +302,12 @@ def remove_unfinished(paths: Iterable[str]) -> None:
 
 @contextmanager
 def _uploaded(system: fs.FileSystem, inner: str) -> Iterator[pa.NativeFile]:
-    """Write to a temporary file of this machine, and upload it at the end."""
+    """Write to a local temporary file, and upload it at the end."""
     with tempfile.TemporaryDirectory(prefix="infeed-upload-") as folder:
         whole = os.path.join(folder, "whole")
         with pa.OSFile(whole, "wb") as file:
             yield file
-        # One call of C++ code, which Ctrl-C cannot interrupt. An upload that fails is not completed.
+        # A single call into C++, which Ctrl-C cannot interrupt. A failed upload leaves no object.
         fs.copy_files(whole, inner, fs.LocalFileSystem(), system, chunk_size=_UPLOAD_BYTES, use_threads=False)
 
 
@@ -352,7 +353,7 @@ def remove(path: str) -> None:
         return
     try:
         (system.delete_dir if kind == fs.FileType.Directory else system.delete_file)(inner)
-    except FileNotFoundError:  # a folder of Google's store vanishes with its content
+    except FileNotFoundError:  # a folder in Google Cloud Storage vanishes with its content
         pass
     except OSError:
         # After a removal, Arrow writes a marker object for the parent folder, which a store may refuse.
@@ -361,19 +362,19 @@ def remove(path: str) -> None:
 
 
 def remove_if_empty(folder: str) -> None:
-    """Remove the marker objects that removals left in place of an empty folder of a store, and of those above it."""
+    """Remove the marker objects that deletions leave for empty folders of an object store, including parent folders."""
     system, inner = store_of(folder)
     while _is_object_store(system) and "/" in inner:
         if system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
             return
-        with suppress(OSError):  # the marker of the folder above may be refused
+        with suppress(OSError):  # the store may reject the marker of the parent folder
             system.delete_dir(inner)
         inner = posixpath.dirname(inner)
 
 
 @contextmanager
 def temporary(path: str) -> Iterator[str]:
-    """Remove a file or a folder after the body. A failed removal is logged, and hides no error of the body."""
+    """Remove a file or a folder after the body. A failed removal is logged and does not hide an error of the body."""
     try:
         yield path
     finally:
@@ -383,7 +384,7 @@ def temporary(path: str) -> Iterator[str]:
 
 @contextmanager
 def logged_failures(path: str, do: str = "") -> Iterator[None]:
-    """Log errors of the system and of stores that the body raises, and the remedy `do`, in place of raising them."""
+    """Log errors of the operating system and of stores instead of raising them, with the remedy `do`."""
     try:
         yield
     except (OSError, InfeedError) as error:
@@ -445,7 +446,7 @@ def _copy_file(source: str, target: str) -> None:
 
 
 def endpoint_of(path: str) -> str | None:
-    """Return the address of the store that the environment sets, such as http://localhost:9000. None for its own."""
+    """Return the store's address from the environment, such as http://localhost:9000. None for the store's default."""
     scheme = path.partition("://")[0]
     there = (os.environ[name] for name in _ENDPOINTS.get(scheme, ()) if os.environ.get(name))
     return next(there, _KUBEFLOW_STORE if scheme == "minio" else None)
@@ -457,19 +458,22 @@ def absolute(path: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Replace users with passwords in URIs of a text by asterisks."""
+    """Mask users with passwords in the URIs of a text by asterisks."""
     return _PASSWORD.sub(r"\1***@", text)
 
 
 def refuse_password(path: str) -> None:
-    """Raise InfeedError if a path is a URI with a password, which logs, errors and artifacts would show."""
+    """Raise InfeedError if a path is a URI with a password, which would appear in logs, errors and artifacts."""
     if (shown := masked(path)) != path:
-        do = "leave user and password out, and give them as the store's client reads them, such as by its environment"
+        do = (
+            "remove user and password from the URI, and set them where the store's client reads them, such as in "
+            "its environment"
+        )
         raise InfeedError("the URI contains a password", where=shown, do=do)
 
 
 def tensorflow_opens(path: str) -> bool:
-    """Whether TensorFlow reads the path: a local one or gs://. TensorFlow 2.18 and later has no other file system."""
+    """Return whether TensorFlow can read the path: local or gs://. TensorFlow 2.18 and later reads no other store."""
     scheme, is_uri, _ = path.partition("://")
     return not is_uri or scheme in ("gs", "file")
 
@@ -533,7 +537,7 @@ def _info(path: str) -> fs.FileInfo:
 
 @contextmanager
 def _permission_errors(path: str, also: Set[int] = frozenset()) -> Iterator[None]:
-    """Convert permission errors, and errors with the numbers in `also`, to InfeedError."""
+    """Convert permission errors, and errors with the error numbers `also`, to InfeedError."""
     try:
         yield
     except OSError as error:
@@ -546,7 +550,7 @@ def _permission_errors(path: str, also: Set[int] = frozenset()) -> Iterator[None
 
 
 def _is_loop(folder: str, info: fs.FileInfo) -> bool:
-    """Return whether a folder in `folder` is a link to `folder` or to a folder above it, which holds no other files."""
+    """Return whether a folder in `folder` is a link to `folder` or one of its parents. Such a link adds no files."""
     if info.type != fs.FileType.Directory or not os.path.islink(path := posixpath.join(folder, info.base_name)):
         return False
     return f"{os.path.realpath(folder)}/".startswith(f"{os.path.realpath(path).rstrip('/')}/")
@@ -565,7 +569,7 @@ def _children(folder: str) -> list[fs.FileInfo]:
             missing = sorted(set(listed) - {info.base_name for info in found})
             found += [fs.FileInfo(posixpath.join(inner, one), fs.FileType.NotFound) for one in missing]
         return [info for info in found if not (listed and _is_loop(inner, info))]
-    # Arrow lists only folders with marker objects in Google's store, so list their content instead.
+    # In Google Cloud Storage, Arrow lists only folders with marker objects, so list their content instead.
     below = system.get_file_info(fs.FileSelector(inner, allow_not_found=True, recursive=True))
     names = {info.path: info.path[len(inner) + 1 :].partition("/")[0] for info in below}
     files = [info for info in below if info.path == posixpath.join(inner, names[info.path])]

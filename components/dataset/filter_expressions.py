@@ -50,10 +50,10 @@ def columns_in(node: ast.AST) -> frozenset[str]:
 
 
 class Translation:
-    """One filter for one batch, whose expression may use further columns. Without a batch, only check the syntax.
+    """Translation of one filter for one batch. Without a batch, only the syntax is checked.
 
     Attributes:
-      times: columns of the expression that the batch lacks, int64 microseconds since 1970, by name.
+      times: additional columns that the expression uses, int64 microseconds since 1970, by name.
     """
 
     def __init__(self, batch: pa.RecordBatch | None, where: str = "") -> None:
@@ -65,7 +65,7 @@ class Translation:
 
         Raises:
           UnknownError: the syntax is not supported.
-          InfeedError: a column that is compared with a time is missing, or holds none.
+          InfeedError: a column that is compared with a time is missing or contains no times.
         """
         match node:
             case ast.BoolOp(op=op, values=values):
@@ -105,7 +105,7 @@ class Translation:
     def _column(self, side: ast.expr, limits: Sequence[Limit]) -> Any:
         inner, form = _inside_time(side) or (side, ISO)
         if not (name := column_name(inner)):
-            raise UnknownError(f"`{ast.unparse(side)}` is not a column of times")
+            raise UnknownError(f"`{ast.unparse(side)}` is not a time column")
         if self._batch is None:
             return pc.field(name)
         self.times[key := f"time({name!r}, {form!r})"] = self._read(name, form, limits, self._batch)
@@ -123,7 +123,7 @@ class Translation:
 
 
 def limit_of(node: ast.expr, where: str) -> Limit | None:
-    """Read `time("2020-01-31")` or `time("01/31/2020", "%m/%d/%Y")`; None for other nodes."""
+    """Read `time("2020-01-31")` or `time("01/31/2020", "%m/%d/%Y")`. None for other nodes."""
     inner, form = _inside_time(node) or (node, ISO)
     if inner is node or not isinstance(inner, ast.Constant):
         return None
@@ -133,7 +133,7 @@ def limit_of(node: ast.expr, where: str) -> Limit | None:
 
 
 def _inside_time(node: ast.expr) -> tuple[ast.expr, str] | None:
-    """Return what `time(...)` reads, and its format; None for other nodes."""
+    """Return the argument of `time(...)` and its format. None for other nodes."""
     match node:
         case ast.Call(func=ast.Name(id="time"), args=[read], keywords=[]):
             return read, ISO

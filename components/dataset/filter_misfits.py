@@ -1,4 +1,4 @@
-"""Explain why a filter does not fit a batch: the column's type, one of its values, and a comparison that fits."""
+"""Errors of filters that do not fit a batch: the column's type, an example value, and a comparison that fits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Kind = Literal["time", "string", "number", "boolean"]
 
 
 class _Comparison(NamedTuple):
-    """Comparison of a column with a constant; `node` is the constant, or a list or tuple of them."""
+    """Comparison of a column with a constant. `node` is the constant, or a list or tuple of constants."""
 
     column: ast.expr
     op: ast.cmpop
@@ -35,7 +35,7 @@ def check_columns(body: ast.expr, batch: pa.RecordBatch, where: str) -> None:
 
 
 def misfit(body: ast.expr, batch: pa.RecordBatch, where: str, reason: str) -> InfeedError:
-    """Return the error of a filter that Arrow refuses for `reason`."""
+    """Return the error for a filter that Arrow rejects for `reason`."""
     for one in _comparisons(body):
         name = column_name(one.column) or ""
         column = batch.column(batch.schema.get_field_index(name))
@@ -66,7 +66,7 @@ _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.Gt, ast.LtE: as
 
 
 def _first_constant(node: ast.expr) -> Any:
-    """Return the constant, or the first one of a list; None if there is none."""
+    """Return the constant, or the first one of a list. None if there is none."""
     items = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
     try:
         return constant_of(items[0]) if items else None
@@ -103,7 +103,7 @@ def _fitting(one: _Comparison, kind: _Kind, type_: pa.DataType, value: Any, exam
 
 
 def _as_kind(kind: _Kind, type_: pa.DataType, value: Any, example: str) -> str:
-    """Return the constant, or failing that the example, as source text of the kind."""
+    """Return the constant as source text of the kind. If that is impossible, return the example."""
     if kind == "time":
         has_zone = getattr(type_, "tz", None) is not None
         limit = read_limit(value, ISO, "") if isinstance(value, str) else None

@@ -1,6 +1,6 @@
-"""`input_profile.json`: the cost of input in each epoch of a training. The Trainer writes it, InputReport reads it.
+"""`input_profile.json`: the cost of input in each epoch of a training, from the Trainer to InputReport.
 
-Each class is one object of the file, and its fields are the object's members in order.
+Each class is one JSON object, and its fields are the object's members in order.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from infeed.components.dataset import files
 INPUT_PROFILE = "input_profile.json"
 FORMAT = 1
 
-# A training that waits less does not wait: the gain of perfect input is within the variation between runs.
+# Below this share, the gain from perfect input is within the variation between runs, so training counts as not waiting.
 WAITS_FROM = 0.05
 # A gain below 5 % is within the variation between runs.
 WORTH_ACTING = 1.05
-# Usual limit for growing the batch at once without a new search for the learning rate.
+# Usual limit for increasing the batch at once without tuning the learning rate again.
 BATCH_GROWTH = 4
 # A larger batch must leave this many steps per epoch, or progress is measured too rarely.
 FEWEST_STEPS_PER_EPOCH = 20
@@ -63,10 +63,10 @@ class EpochProfile:
         outside: float = 0.0,
         of_callbacks: Mapping[str, float] | None = None,
     ) -> EpochProfile:
-        """Return the profile of an epoch that ends now, in the process that trained.
+        """Return the profile of an epoch that ends now. Called in the training process.
 
         `waited` are the seconds that each worker waited, by the clock in its graph. `outside` are the seconds between
-        calls of the training function, and `of_callbacks` the part of each callback in them.
+        calls of the training function. `of_callbacks` is the part of each callback.
         """
         examples = steps * batch_size
         rate = examples / seconds if seconds else 0.0
@@ -80,7 +80,7 @@ class EpochProfile:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The rate of the same training step on a constant batch in memory, the limit if input were free."""
+    """Rate of the same training step on a constant batch in memory: the limit if input were free."""
 
     steps: int
     seconds: float
@@ -88,7 +88,7 @@ class Ceiling:
     # Seconds of a step that count as waiting although the batch is ready: the cost of handing it over. The median of
     # several turns.
     floor_seconds: float = 0.0
-    floor_spread_seconds: float = 0.0  # half the interquartile range of these turns
+    floor_spread_seconds: float = 0.0  # half the interquartile range over these turns
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ class StageCost:
 
     name: str
     does: str
-    microseconds: float  # by the clock for each example, above the stage before
-    spread: float  # half of the range in which the middle half of the turns lies
-    cpu_seconds: float  # CPU seconds of this process for 1,000 examples, above the stage before
+    microseconds: float  # wall-clock microseconds per example, above the previous stage
+    spread: float  # half the interquartile range over the turns
+    cpu_seconds: float  # CPU seconds of this process per 1,000 examples, above the previous stage
     examples_per_second: float  # rate of the pipeline up to this stage
     bytes_per_example: float  # size of the stage's output
     hidden: bool  # whether the cost is at most twice its spread
@@ -107,12 +107,12 @@ class StageCost:
     # Largest growth in a turn of the pipeline up to this stage: of the process's resident memory, or of the blocks that
     # TensorFlow's allocator has handed out. None if unknown.
     memory_bytes: int | None = None
-    # Whether training does without the stage, as without a copy to the device if it runs on the host.
+    # Whether training skips the stage, such as the copy to the device if training runs on the host.
     beside: bool = False
 
     @property
     def label(self) -> str:
-        """Name of the stage for a table: in parentheses if training does without it."""
+        """Name of the stage for a table, in parentheses if training skips it."""
         return f"({self.name})" if self.beside else f"{self.name}, once" if self.once else self.name
 
     @property
@@ -122,7 +122,7 @@ class StageCost:
 
 
 def pace_setter(stages: Sequence[StageCost]) -> str:
-    """Return the name of the stage that takes most time in an epoch; empty if noise hides all stages."""
+    """Return the name of the slowest stage of an epoch. Empty if noise hides all stages."""
     visible = [one for one in stages if one.in_epochs and not one.hidden]
     return max(visible, key=lambda one: one.microseconds).name if visible else ""
 
@@ -134,11 +134,11 @@ def pipeline_rate(stages: Sequence[StageCost]) -> float:
 
 @dataclass(frozen=True)
 class Trial:
-    """A change of the feed's options, tried: the same pipeline with the change, measured beside that without."""
+    """A tried change of the feed's options: the same pipeline, measured with and without the change."""
 
     change: str  # option and value, such as `batch_size=512`
     examples_per_second: float
-    gain: float  # this rate divided by the rate without the change
+    gain: float  # rate with the change divided by the rate without it
     helps: bool  # whether the gain is above 5 % and above the noise
 
     @classmethod
@@ -151,7 +151,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Time of the steps of a training, in a bounded number of parts of consecutive steps."""
+    """Time of the training steps, in a bounded number of parts of consecutive steps."""
 
     steps: tuple[int, ...]
     seconds: tuple[float, ...]  # wall-clock time of each part, without validation
@@ -169,13 +169,13 @@ class StepSummary:
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """The input pipeline of a training in words."""
+    """Description of a training's input pipeline."""
 
-    tier: str  # where epochs after the first are read from
+    tier: str  # source of the data after the first epoch
     reason: str
     steps: tuple[StepSummary, ...]  # steps of the input pipeline, in order
-    left_out: tuple[str, ...] = ()  # skipped corrupt records, each in words. Written only if there are any.
-    advice: str = ""  # what to change in the files, in words. Written only if there is anything.
+    left_out: tuple[str, ...] = ()  # descriptions of skipped corrupt records. Written only if there are any.
+    advice: str = ""  # recommended change of the files. Written only if there is one.
 
     @property
     def step_names(self) -> tuple[str, ...]:
@@ -211,7 +211,7 @@ class InputProfile:
 
     @property
     def workers_waited(self) -> tuple[float, ...]:
-        """Seconds that each worker waited over all steady epochs. Empty for a single process."""
+        """Seconds that each worker waited over all steady epochs. Empty if there is one process."""
         columns = zip(*(epoch.workers_wait_seconds for epoch in self.steady_epochs), strict=True)
         floor = self.floor_seconds * sum(epoch.steps for epoch in self.steady_epochs)
         return tuple(max(0.0, sum(column) - floor) for column in columns)
@@ -263,7 +263,7 @@ def read_profile(path: str) -> InputProfile:
         _check(profile)
     except FileNotFoundError as error:
         do = (
-            "pass the model_run of infeed's Trainer. A custom run_fn must read its training data by "
+            "pass the model_run of infeed's Trainer. A custom run_fn must read its training data with "
             "infeed.components.datasets(fn_args, ...) or fn_args.data_accessor"
         )
         raise InfeedError(f"the model run has no {files.name(path)}", where=path, do=do) from error
@@ -278,7 +278,7 @@ def read_profile(path: str) -> InputProfile:
 def _check(profile: InputProfile) -> None:
     """Raise ValueError for impossible numbers.
 
-    Profiles are checked when read, not when made, so that a wrong measurement does not fail a finished training.
+    Profiles are checked on reading, not on creation, so that a wrong measurement does not fail a finished training.
     """
     _require(bool(profile.epochs), "epochs", "there are no epochs")
     workers = len(profile.epochs[0].workers_wait_seconds)

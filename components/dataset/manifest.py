@@ -25,7 +25,7 @@ _CRC32C = re.compile("[0-9a-f]{8}")
 
 @dataclass(frozen=True)
 class Column:
-    """A feature. `shape` is `(1,)` for one value a row, `(n,)` for n, and None for a varying number."""
+    """A feature. `shape` is `(1,)` for one value per row, `(n,)` for n values, and None for a varying number."""
 
     name: str
     type: ColumnType
@@ -154,9 +154,9 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:
-        """Parse a manifest, and check types, ranges, file names and sums of all values.
+        """Parse a manifest. Check the types, ranges, file names and sums of all values.
 
-        Raises ValueError if a value is invalid. The error names its place.
+        Raises ValueError if a value is invalid. The error names its location.
         """
         found = schema.read_json(cls, text, _check_header)
         _check_names_and_sums(found)

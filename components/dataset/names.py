@@ -30,7 +30,7 @@ def split_folder(split: str) -> str:
 
 
 def split_dir(root: str, split: str) -> str:
-    """Return the folder of one split. It holds only shards, because readers treat every file in it as data."""
+    """Return the folder of one split. It contains only shards, because readers treat every file in it as data."""
     return files.join(root, split_folder(split))
 
 
@@ -65,5 +65,5 @@ def are_shard_names(found: Collection[str]) -> bool:
 
 
 def is_file_name(name: str) -> bool:
-    """Return whether readers see a file of this name: no path, not hidden, only printable characters."""
+    """Return whether readers include a file of this name: no path, not hidden, only printable characters."""
     return bool(name) and name.isprintable() and "/" not in name and not files.is_hidden(name)

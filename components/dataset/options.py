@@ -27,8 +27,8 @@ class Balance:
     Attributes:
       label: column whose values are balanced.
       splits: splits to balance. Do not balance evaluation splits.
-      sampling: "over" repeats rows until every label is as frequent as the most frequent one. "under" drops rows until
-        every label is as rare as the rarest. `shuffle_seed` determines which rows.
+      sampling: "over" repeats rows until all labels are as frequent as the most frequent label. "under" drops rows
+          until all labels are as rare as the rarest label. `shuffle_seed` selects the rows.
     """
 
     label: str
@@ -46,30 +46,32 @@ class IngestOptions:
 
     Attributes:
       shards: bounds of the number of shards of a split.
-      compression: compression of the shards. "gzip" writes `.gz` files. "none" takes more disk and saves CPU time of
-        every reader.
-      level: compression level of gzip. 0 to 3 use isal, 4 to 9 zlib. Level 1 takes a sixteenth of the time of zlib's 6
-        and writes about a fifth larger files.
-      shuffle_seed: seed of the shuffle over the whole split. The order is equal for any number of workers. None keeps
+      compression: compression of the shards. "gzip" writes `.gz` files. "none" takes more disk space and saves CPU
+          time in every reader.
+      level: compression level of gzip. 0 to 3 use isal, 4 to 9 zlib. Level 1 is 16 times as fast as zlib's level 6,
+          and its files are about 20 % larger.
+      shuffle_seed: seed of the shuffle over the whole split. The order does not depend on the number of workers. None
+          keeps
         the order of the input.
       split_by: rule that assigns rows to splits. None uses TFX's hash of the record.
       fractions: integer columns to write as floats.
-      words: boolean columns to write as the words true and false. Other boolean columns become 1 and 0.
+      words: boolean columns to write as the texts true and false. Other boolean columns are written as 1 and 0.
       required: column that must have a value. A row with a null, NaN, infinity or empty list there is a bad row.
-      labeled: column without which a row is left out, and counted as filtered. An empty text counts as missing, too.
+      labeled: label column. Rows without a label are dropped and counted as filtered. Empty text counts as missing.
       columns: columns to write. None writes all. The filter, the splits and the balance may use other columns.
       drop: column not to write. The filter, the splits and the balance may use the column.
       filter: rows to keep, for example `fare > 0 and company in ["A", "B"]`. An expression, or
-        `package.module:function`, which maps a record batch to a boolean array. A null does not pass.
+        `package.module:function`, which maps a record batch to a boolean array. A null result drops the row.
       balance: oversampling or undersampling by label.
       on_bad_row: stop at the first bad row (fail), or write bad rows to `rejected.jsonl` (reject).
       bad_row_limit: maximum number of rejected rows.
-      compat: how to write an empty cell or a null. "tfx" writes an empty list, byte for byte like TFX's ExampleGens.
-        "none" omits the feature, as `FixedLenFeature` with a default requires.
-      block_bytes: bytes of input to hold in memory at a time.
+      compat: how to write an empty cell or a null. "tfx" writes an empty list, byte-identical to TFX's ExampleGens.
+          "none" omits the feature, which `FixedLenFeature` with a default requires.
+      block_bytes: bytes of input held in memory at a time.
       max_row_mb: maximum size of a decoded row or image in megabytes. Larger rows are errors, larger files bad rows.
-        Readers use a few times as much memory.
-      allow_outside: allow lists of images and logs of tables to name files outside their folder. Links are followed.
+        Readers need a few times this memory.
+      allow_outside: whether lists of images and table logs may name files outside their folder. Links are always
+          followed.
       statistics: whether to gather column statistics into `statistics-SPLIT.json`.
       spans: spans of the input that an ExampleGen reads. None if the input has no spans.
     """
@@ -108,7 +110,7 @@ class IngestOptions:
             raise refused(self, "shuffle_seed", "set a shuffle_seed, or leave out ByLabel, exact and balance", what)
 
     def written(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the columns to write, of an input with columns of these names."""
+        """Return the columns to write, given the names of the input's columns."""
         return tuple(name for name in self.columns or names if name not in self.drop)
 
     @property
@@ -117,11 +119,11 @@ class IngestOptions:
 
     @property
     def divides_later(self) -> bool:
-        """Whether rows are assigned to splits after all of them are counted."""
+        """Whether all rows must be counted before they are assigned to splits."""
         return isinstance(self.split_by, ByLabel) or (isinstance(self.split_by, ByRecord) and self.split_by.exact)
 
     @property
     def strata(self) -> tuple[str | None, str | None]:
-        """The columns of the stratified split and of the balance."""
+        """Columns of the stratified split and of the balance."""
         by_label = self.split_by.column if isinstance(self.split_by, ByLabel) else None
         return by_label, self.balance.label if self.balance else None

@@ -1,4 +1,4 @@
-"""Divide the records of a dataset between workers: whole files, and ranges of records of large files."""
+"""Division of a dataset's records among workers: whole files, and ranges of records in large files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.records import count_records
 
 RANGE_BYTES = 64 << 20  # on disk. Reading a range of a compressed file skips the records before it
-MapFn = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # a function like `map`, such as `Engine.map`
+MapFn = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # a function such as `map` or `Engine.map`
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ShardRange:
 
     @property
     def place(self) -> str:
-        """The file and the records, for errors."""
+        """File and records, for errors."""
         if self.start == 0 and self.stop is None:
             return self.path
         return f"{self.path}, records {self.start} to {'the end' if self.stop is None else self.stop - 1}"
@@ -37,8 +37,8 @@ class ShardRange:
 def record_ranges(folders: Iterable[str], map_fn: MapFn = map) -> list[ShardRange]:
     """Divide the files of some splits into ranges of about RANGE_BYTES, in the order of folders and file names.
 
-    The ranges depend only on the visible files, so they are the same for every engine. `map_fn` runs the counting of
-    large files without a manifest, which reads each of them once.
+    The ranges depend only on the visible files, so they are the same for every engine. `map_fn` counts large files
+    without a manifest, which reads each file once.
 
     Raises InfeedError if a large file without a manifest is truncated or corrupt, or a manifest cannot be read.
     """
@@ -61,7 +61,7 @@ def record_ranges(folders: Iterable[str], map_fn: MapFn = map) -> list[ShardRang
 
 
 def cut(split: str, path: str, size: int, records: int) -> list[ShardRange]:
-    """Divide a file into ranges of equal numbers of records. `records` is 0 if their number is unknown."""
+    """Divide a file into ranges of equal numbers of records. `records` is 0 if the number is unknown."""
     parts = max(1, min(math.ceil(size / RANGE_BYTES), records))
     bounds = [records * part // parts for part in range(parts)]
     # The last range is open, so that extra data after the last record is found.

@@ -1,7 +1,7 @@
 """Read a file of an object store sequentially in large ranges, with read-ahead.
 
-A request takes tens of milliseconds at any size, and decoders read kilobytes at a time. So the file is divided into
-blocks, and while blocks are read in order, the next ones are requested in advance.
+A request takes tens of milliseconds at any size, but decoders read kilobytes at a time. So the file is divided into
+blocks, and sequential reads request the next blocks in advance.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _threads = ThreadPoolExecutor(16, thread_name_prefix="read-ahead")
 
 
 class StoreFile(io.BufferedIOBase):
-    """A seekable binary file of an object store, read in the requested ranges. Threads may call `file.read_at`."""
+    """Seekable binary file in an object store, read in the requested ranges. Threads may call `file.read_at`."""
 
     def __init__(self, file: pa.NativeFile, path: str) -> None:
         self._file, self._path = file, path
@@ -69,7 +69,7 @@ class StoreFile(io.BufferedIOBase):
 
 
 class RangeReader(StoreFile):
-    """A file of an object store, read in large ranges with read-ahead. Reads after offset `stop` are unlikely."""
+    """Reader of a file in an object store, in large ranges with read-ahead. Reads after offset `stop` are unlikely."""
 
     def __init__(self, file: pa.NativeFile, path: str, stop: int | None = None) -> None:
         super().__init__(file, path)

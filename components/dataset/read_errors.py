@@ -1,7 +1,7 @@
 """Transient read errors: classification and retries.
 
-The client of an object store retries requests for half a minute or more. An error that outlives these retries still
-does not mean that the file is bad, so readers retry the file before the job fails.
+The client of an object store retries requests for half a minute or more. An error after these retries still does not
+mean that the file is bad. So readers retry the file before the job fails.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read the manifest of any TFRecord dataset, verify its files, and inspect its examples.
 
-A dataset has Split-* folders or, as TFDS writes it, is one folder or file whose file names contain the name of the
-split before the suffix: `mnist-train.tfrecord-00000-of-00001`.
+A dataset has Split-* folders. A flat dataset, as TFDS writes it, is one file or one folder of files, whose names
+contain the split: `mnist-train.tfrecord-00000-of-00001`.
 
 shown = infeed.inspect("data")
 shown.manifest.splits["train"].records, shown.examples[0].features["fare"].values
@@ -37,10 +37,10 @@ def manifest_of(root: str, cache_dir: str | None = None) -> Manifest:
 
 
 def manifests_of(roots: Iterable[str], cache_dir: str | None = None, map_fn: MapFn = map) -> dict[str, Manifest]:
-    """Return the manifests of TFRecord datasets of any writer, by root: folders of splits, or of flat files.
+    """Return the manifests of TFRecord datasets of any writer by root. A root has split folders or flat files.
 
-    A dataset without a manifest is counted once from its record framing. The count is cached in `cache_dir` under the
-    place, names, sizes and times of its files, and never written into the dataset. A damaged count is replaced.
+    The records of a dataset without a manifest are counted once. The count is cached in `cache_dir`, with the path,
+    names, sizes and times of the files as the key. It is never written into the dataset. A damaged count is replaced.
     `map_fn`, such as `Engine.map`, counts the files of all datasets in one call.
 
     Raises InfeedError if a root has no split or is not complete, or a file is truncated or corrupt.
@@ -99,9 +99,9 @@ def split_names(root: str) -> list[str]:
 
 
 def flat_manifest(path: str) -> tuple[str, Manifest] | None:
-    """Return the folder of flat TFRecord files and a manifest counted from their framing. None if there are none.
+    """Return the folder of flat TFRecord files and a manifest with counted records. None if there are no such files.
 
-    `path` is a TFRecord file, or a folder of TFRecord files, where other files are skipped. Raises InfeedError if a
+    `path` is a TFRecord file, or a folder of TFRecord files, whose other files are skipped. Raises InfeedError if a
     file is truncated or corrupt.
     """
     root, by_split = flat_files(path)
@@ -202,7 +202,7 @@ def _count_file(file: FileToCount) -> Shard:
 def _expected_in(folder: str) -> Mapping[str, Expected]:
     root, name = posixpath.split(folder)
     if not name.startswith(names.SPLIT_FOLDER):
-        return {}  # a manifest.json there would not be ours
+        return {}  # a manifest.json there would be from another program
     try:
         version = files.version(files.stat(files.join(root, names.MANIFEST)))
     except FileNotFoundError:
@@ -229,7 +229,7 @@ class Inspection:
 
 
 def inspect(where: str | os.PathLike[str], split: str | None = None, examples: int = 2) -> Inspection:
-    """Inspect a dataset: an output of `ingest`, an Examples artifact, a folder of TFRecord files, or one TFRecord file.
+    """Inspect a dataset: output of `ingest`, an Examples artifact, a folder of TFRecord files, or one TFRecord file.
 
     Args:
       split: split to show examples of. Defaults to the first.

@@ -18,15 +18,15 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import records
 from infeed.components.dataset.records import CRC_BYTES, HEADER_BYTES, Ints
 
-PADDING = bytes(16)  # after the last record, so that reading a field's head never leaves the buffer
-_BYTES = 4 << 20  # of a block, more if a record is larger
+PADDING = bytes(16)  # after the last record, so that reading the head of a field never leaves the buffer
+_BYTES = 4 << 20  # bytes of a block, or more for a larger record
 _RECORDS = 1 << 15
 _LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, eq=False)
 class RecordBlock:
-    """Records in one buffer, which ends with PADDING. `starts` and `stops`, int64 [n], are those of the payloads."""
+    """Records in one buffer that ends with PADDING. `starts` and `stops`, int64 [n], are the bounds of the payloads."""
 
     data: bytes
     starts: Ints
@@ -43,7 +43,7 @@ class RecordBlock:
 
     @classmethod
     def joined(cls, parts: Sequence[RecordBlock]) -> RecordBlock:
-        """Return the records of several blocks in one buffer, which holds nothing but what lies between them."""
+        """Concatenate the records of several blocks in one buffer, including the bytes between them."""
         spans = [(int(part.starts[0]), int(part.stops[-1])) for part in parts]
         shifts = np.cumsum([0, *(stop - start for start, stop in spans)])[:-1] - [start for start, _ in spans]
         return cls(
@@ -86,7 +86,7 @@ def read_blocks(path: str, start: int = 0, stop: int | None = None) -> Iterator[
 
 
 def regroup(blocks: Iterable[RecordBlock], most_rows: int, enough_bytes: int) -> Iterator[RecordBlock]:
-    """Yield the records in blocks of `most_rows`, or of fewer if these have `enough_bytes`."""
+    """Regroup the records into blocks of `most_rows`, or of fewer rows with `enough_bytes`."""
     parts: list[RecordBlock] = []
     rows = size = 0
     for block in blocks:

@@ -1,8 +1,8 @@
 """Read and write TFRecord files. Files are written atomically, and errors name the bad record.
 
 A record on disk is its length (8 bytes, little endian), the masked crc32c of the length, the payload, and the masked
-crc32c of the payload. Records are framed many at once, as arrays: bytes that depend only on the length are computed
-once for each distinct length.
+crc32c of the payload. Many records are framed at once, as arrays. Bytes that depend only on the length are computed
+once per distinct length.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ def write_records(path: str, framed: Iterable[pa.LargeBinaryArray], *, gzip_leve
 def read_records(path: str, most_bytes: int | None = None, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
     """Yield the payloads of a file, decompressed if `is_gzip`, with both checksums verified.
 
-    Records from number `start` to `stop - 1` are read, and those before without verification. A record of more than
-    `most_bytes` is an error before memory is allocated. Raises InfeedError if the file is truncated or corrupt. The
+    Records from `start` to `stop - 1` are read. Earlier records are skipped without verification. A record of more
+    than `most_bytes` is an error, raised before memory is allocated. Raises InfeedError if the file is truncated or
+    corrupt. The
     error names the file and the index of the record.
     """
     for number, payload in enumerate(scan_records(path, most_bytes, start, stop), start):
@@ -107,7 +108,7 @@ def _framed(file: BinaryIO, path: str, most_bytes: int | None) -> Iterator[tuple
     for number, length in _lengths(file, path):
         if most_bytes is not None and length > most_bytes:
             do = "write smaller records, or raise max_row_mb (--max-row-mb)"
-            raise InfeedError(f"the record has {length >> 20:,} MB", where=f"{path}, record {number}", do=do)
+            raise InfeedError(f"the record takes {length >> 20:,} MB", where=f"{path}, record {number}", do=do)
         payload, crc = read_from(file, length, path), read_from(file, CRC_BYTES, path)
         if len(crc) < CRC_BYTES:
             raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
@@ -115,10 +116,9 @@ def _framed(file: BinaryIO, path: str, most_bytes: int | None) -> Iterator[tuple
 
 
 def read_range(path: str, start: int, stop: int | None, most_bytes: int | None = None) -> Iterator[bytes]:
-    """Yield the payloads between two offsets of an uncompressed file, both starts of records; None is the end.
+    """Yield the payloads between two offsets of an uncompressed file. Both are starts of records; None is the end.
 
-    Raises InfeedError as `read_records` does, except that records are counted from `start`, and if no record starts at
-    `stop`.
+    Raises InfeedError as `read_records` does, with records counted from `start`, and if no record starts at `stop`.
     """
     place = start
     with files.open_input(path, ahead=True) as raw:
@@ -138,8 +138,8 @@ def read_range(path: str, start: int, stop: int | None, most_bytes: int | None =
 def find_record(path: str, offset: int) -> int:
     """Return the offset of the first complete record of an uncompressed file at or after an offset.
 
-    Both checksums of the record match. Inside a record that happens by chance once in 2^64 bytes, unless its payload
-    contains TFRecords.
+    Both checksums of the record match. A false match inside a payload has a chance of 2^-64 per byte, unless the
+    payload contains TFRecords.
     """
     with files.open_input(path) as file:
         size = file.size()
@@ -165,7 +165,7 @@ def is_header(data: bytes) -> bool:
 def is_gzip(path: str) -> bool:
     """Return whether a file is compressed by gzip: by its name, as in TensorFlow, or else by its first bytes.
 
-    A file that does not exist is not compressed: a feed that keeps its records may be built without it.
+    A missing file counts as uncompressed, because a feed with cached records does not need it.
     """
     if path.endswith(names.GZIP_SUFFIX):
         return True
@@ -175,15 +175,15 @@ def is_gzip(path: str) -> bool:
 
 
 def unnamed_gzip(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return a note about the files that are compressed by gzip without `.gz` in their names, if there are any."""
+    """Return a note about gzip files without `.gz` in their names. Empty if there are none."""
     found = [path for path in paths if not path.endswith(names.GZIP_SUFFIX) and is_gzip(path)]
-    others = f", and so are {len(found) - 1:,} more" if len(found) > 1 else ""
+    others = f", and {len(found) - 1:,} more" if len(found) > 1 else ""
     note = "TensorFlow's and TFX's own readers need .gz at the end of the name"
     return (f"{found[0]} is compressed by gzip{others}: {note}",) if found else ()
 
 
 def _begins_as_gzip(file: Any) -> bool:
-    """Look at the first bytes of an open file. A length may begin as gzip does, but its checksum then matches."""
+    """Return whether an open file begins as gzip does. A record length may too, but then its checksum matches."""
     head = bytes(file.read(HEADER_BYTES))
     file.seek(0)
     return head.startswith(_GZIP_MAGIC) and not is_header(head)
@@ -222,7 +222,7 @@ def data_of(array: pa.LargeBinaryArray) -> memoryview:
 
 def values_of(array: pa.LargeBinaryArray) -> Iterator[bytes]:
     """Yield the values of an array without nulls, three times faster than Arrow's scalars."""
-    # The processor's cache holds the copy of so few. That of all would take longer than to divide it.
+    # Copying all values at once would leave the processor's cache and take longer than dividing them.
     return chain.from_iterable(_values(array.slice(start, _VALUES)) for start in range(0, len(array), _VALUES))
 
 
@@ -233,7 +233,7 @@ def _values(array: pa.LargeBinaryArray) -> list[bytes]:
 
 
 def by_length(lengths: Ints, make: Callable[[int], bytes]) -> pa.LargeBinaryArray:
-    """Return `make(length)` for each row: [n], without nulls."""
+    """Return [n] results of `make(length)`, one for each row, without nulls."""
     low = int(lengths.min(initial=0))
     size = int(lengths.max(initial=0)) - low + 1
     if size > _COUNTABLE:
@@ -298,9 +298,9 @@ def _compress(framed: Iterable[pa.LargeBinaryArray], level: int | None) -> Itera
 
 
 def _pieces(arrays: Iterable[pa.LargeBinaryArray]) -> Iterator[memoryview]:
-    """Yield the bytes of arrays in pieces of `_CHUNK` bytes; the last may be shorter. Each overwrites the one before.
+    """Yield the bytes of arrays in pieces of `_CHUNK` bytes, the last maybe shorter. Each overwrites the previous one.
 
-    The output of isal depends on how its input is divided, which must not depend on how records arrive.
+    isal's output depends on the division of its input, so that division must not depend on how records arrive.
     """
     buffer, filled = memoryview(bytearray(_CHUNK)), 0
     for array in arrays:

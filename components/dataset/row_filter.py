@@ -1,8 +1,8 @@
-"""Row filters: an Arrow expression in Python syntax, or a user's function.
+"""Row filters: Arrow expressions in Python syntax, or user functions.
 
 The expression is parsed and never executed. It supports comparisons, `and`, `or`, `not`, `in`, `is None`, column names
-(`field("a/b")` for a name that is not a Python name), numbers, strings, True, False, and times: `time("2020-01-31")`
-compares with dates, timestamps, and text in ISO 8601, and `time(day, "%m/%d/%Y")` reads a column of another format.
+(`field("a/b")` for a name that is not a Python name), numbers, strings, True, False, and times. `time("2020-01-31")`
+compares with dates, timestamps, and ISO 8601 text. `time(day, "%m/%d/%Y")` reads a column in another format.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BAD_SYNTAX = (SyntaxError, RecursionError, MemoryError, UnknownError, pa.ArrowI
 
 
 def passes(batch: pa.RecordBatch, text: str) -> pa.BooleanArray:
-    """Return for each row whether it passes the filter. A null result counts as False.
+    """Return a boolean for each row: whether it passes the filter. A null result counts as False.
 
     Raises InfeedError if the filter cannot be parsed, names an unknown column, compares a column with a value of
     another type, or does not return booleans.
@@ -79,7 +79,7 @@ def _parse(text: str) -> ast.expr:
 
 
 def _in_python(text: str) -> str:
-    """Return the filter with Python's operators in place of those of SQL and C, or "" if that does not help."""
+    """Return the filter with Python's operators in place of SQL's and C's. Empty if that does not make it valid."""
 
     def python(found: re.Match[str]) -> str:
         word = found[0].lower()

@@ -114,13 +114,13 @@ def unify(
     wanted: Callable[[str], bool] = lambda name: True,
     has_values: Callable[[str, str], bool] = lambda path, name: True,
 ) -> pa.Schema:
-    """Return the flat schema that all files can be read with. Columns that a file lacks are null there.
+    """Return a flat schema for all files. If a file lacks a column, its rows are null there.
 
     Args:
       found: schemas of the files.
       wanted: whether to read the column of a flat name.
-      has_values: whether a file, given by its path, has a value in the column of a flat name. It is called only if
-        types differ. Types of files without values do not count.
+      has_values: whether the file at a path has a value in the column of a flat name. Called only if types differ.
+          Types in files without values do not count.
 
     Raises:
       InfeedError: a tf.Example cannot hold a type, a name occurs twice, or the types of two files conflict.
@@ -196,9 +196,9 @@ def _check_type(field: pa.Field, path: str) -> None:
 
 
 def common_type(found: Sequence[pa.DataType]) -> pa.DataType | None:
-    """Return a type that becomes the same list kind of a tf.Example, and holds the values of all, or None.
+    """Return the type that holds the values of all, with the same list kind of tf.Example. None if there is none.
 
-    Integers beside floats become floats, as in CSV files.
+    A mix of integers and floats becomes floats, as in CSV files.
     """
     found = [_without_dictionary(one) for one in found if not types.is_null(one)] or [pa.null()]
     if all(one == found[0] for one in found):

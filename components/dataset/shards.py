@@ -53,8 +53,8 @@ class Part:
 class Deal:
     """The assignment of records to windows. Every record belongs to exactly one window.
 
-    With `interleave`, records are dealt one by one, so that every part reaches every window and sizes differ by at most
-    one record, as a shuffle requires. Else each window has a run of the input of about equal bytes.
+    With `interleave`, records are dealt round-robin, as a shuffle requires. Then every part reaches every window, and
+    sizes differ by at most one record. Otherwise, each window is a run of the input of about equal bytes.
     """
 
     windows: int
@@ -62,10 +62,10 @@ class Deal:
     interleave: bool
 
     def bounds(self, part: Part, before: Part, windows: range) -> npt.NDArray[np.int64]:
-        """Return the start of each of some neighboring windows in a part, and the end of the last.
+        """Return the starts of neighboring windows in a part, and the end of the last.
 
-        `before` are all records before the part. The result, int64 [len(windows) + 1], counts from the first record of
-        the part.
+        `before` is the number of records before the part. The result, int64 [len(windows) + 1], counts from the first
+        record of the part.
         """
         limits = range(windows.start, windows.stop + 1)
         if self.interleave:
@@ -82,7 +82,7 @@ class Deal:
         return range(before.bytes * self.windows // self.bytes, min(stop, self.windows))
 
     def _dealt(self, records: int, limits: range) -> npt.NDArray[np.int64]:
-        """Return how many of the first `records` records go to windows before each limit, dealt one by one."""
+        """Return how many of the first `records` records go to windows below each limit, dealt round-robin."""
         rounds, left_over = divmod(records, self.windows)
         numbers = np.arange(limits.start, limits.stop, dtype=np.int64)
         before: npt.NDArray[np.int64] = rounds * numbers + np.minimum(left_over, numbers)
@@ -92,9 +92,9 @@ class Deal:
 def plan_shards(total_bytes: int, records: int, options: ShardOptions) -> ShardPlan:
     """Choose the number of shards of a split.
 
-    The rule uses the smallest number that keeps each shard at or below `target_bytes`. If shards stay at `min_bytes` or
-    more, it uses at least `readers_per_host * hosts`. The number is rounded up to a multiple of `hosts`, and is at
-    least 1 and at most the number of records.
+    The rule starts with the smallest number that keeps each shard at or below `target_bytes`. It raises the number to
+    `readers_per_host * hosts` if shards keep at least `min_bytes`. The result is a multiple of `hosts`, at least 1 and
+    at most the number of records.
     """
     by_size = math.ceil(total_bytes / options.target_bytes)
     readers = options.readers_per_host * options.hosts

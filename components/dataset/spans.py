@@ -1,4 +1,4 @@
-"""Spans: the numbered or dated parts of an input that grows, such as `span-{SPAN}/*.csv` or `{YYYY}-{MM}-{DD}.csv`.
+"""Spans: numbered or dated parts of a growing input, such as `span-{SPAN}/*.csv` or `{YYYY}-{MM}-{DD}.csv`.
 
 window = Spans("span-{SPAN}/*.csv", last=3).window("s3://bucket/taxi")
 window  # {7: "span-7/*.csv", 8: "span-8/*.csv", 9: "span-9/*.csv"}
@@ -20,18 +20,18 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 
 def has_spans(path: str) -> bool:
-    """Return whether a path has placeholders of spans."""
+    """Return whether a path has span placeholders."""
     return bool(_PLACEHOLDER.search(path))
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Spans of an input, and how many of the latest ones are read.
+    """Spans of an input, and the number of latest spans to read.
 
     Attributes:
       pattern: pattern of the files below the input's folder, with {SPAN}, or with {YYYY}, {MM} and {DD}, each once.
-      last: number of the latest spans to read; None for all.
-      cache: folder that keeps the Examples of each span.
+      last: number of latest spans to read. None for all.
+      cache: folder that caches the Examples of each span.
     """
 
     pattern: str
@@ -50,7 +50,7 @@ class Spans:
         return _PLACEHOLDER.sub("*", self.pattern)
 
     def window(self, root: str) -> dict[int, str]:
-        """Return the pattern of the files of each span to read, by number; the latest comes last.
+        """Return the file pattern of each span to read, by span number, latest last.
 
         A date counts as the number of days since 1970, as in TFX. Raises InfeedError if there is no span, or two spans
         have the same number.
@@ -71,7 +71,7 @@ class Spans:
         return {number: found[number] for number in sorted(found)[-self.last if self.last else 0 :]}
 
     def pattern_of_window(self, root: str) -> str:
-        """Return one pattern of the files of all spans to read, such as `{span-1/*.csv,span-2/*.csv}`."""
+        """Return one pattern for the files of all spans to read, such as `{span-1/*.csv,span-2/*.csv}`."""
         patterns = [*self.window(root).values()]
         return f"{{{','.join(patterns)}}}" if len(patterns) > 1 else patterns[0]
 

@@ -70,12 +70,12 @@ class Buckets:
 
 @dataclass(frozen=True)
 class ByRecord:
-    """Split by the hash of a salt and the record. Another salt divides differently, and an empty one as TFX.
+    """Split by the hash of a salt and the record. An empty salt gives the splits of TFX.
 
     Attributes:
       salt: text added to the hash.
-      exact: give each split exactly its share, for tables of at most some thousand rows. The rows are ordered by the
-        hash and then divided, so most of them are in the split of the hash. Equal records are in one split.
+      exact: give each split its exact share, for tables of up to a few thousand rows. The rows are sorted by hash and
+          then divided, so most rows stay in the split of their hash. Equal records are in one split.
     """
 
     salt: str
@@ -85,7 +85,7 @@ class ByRecord:
 
 @dataclass(frozen=True)
 class ByColumns:
-    """Split by the hash of some columns, so that groups stay together. A null is a value like any other.
+    """Split by the hash of some columns, so that groups stay together. A null counts as a value.
 
     Attributes:
       columns: columns that identify a group.
@@ -104,7 +104,7 @@ class ByColumns:
 
 @dataclass(frozen=True)
 class ByLabel:
-    """Stratified split: the rows of each value of `column` are divided by the shares, remainders to earlier splits."""
+    """Stratified split: the shares divide the rows of each value of `column`. Remainders go to earlier splits."""
 
     column: str
     how: Literal["label"] = field(default="label", kw_only=True)
@@ -112,7 +112,7 @@ class ByLabel:
 
 @dataclass(frozen=True)
 class ByTime:
-    """Split by time: the first split takes values before the first cut, the last split those from the last cut on.
+    """Split by time. The first split has the values before the first cut; the last split starts at the last cut.
 
     Attributes:
       column: dates, timestamps, numbers, or text, without nulls.
@@ -132,7 +132,7 @@ class ByTime:
 
 @dataclass(frozen=True)
 class ByName:
-    """Split by a text column that names the split of each row."""
+    """Split by a text column that contains the split of each row."""
 
     column: str
     how: Literal["name"] = field(default="name", kw_only=True)
@@ -161,7 +161,7 @@ def check_splits(buckets: Buckets, split_by: SplitBy | None) -> None:
 def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | ByTime | ByName) -> Numbers:
     """Return the index into `buckets.names` of each row.
 
-    Raises InfeedError if the column does not exist or has the wrong type, or a value belongs to no split.
+    Raises InfeedError if the column does not exist or has the wrong type, or a value matches no split.
     """
     if isinstance(split_by, ByColumns):
         where = f"split by columns {', '.join(split_by.columns)}"
@@ -183,7 +183,7 @@ def assign_by_record(
 ) -> Numbers:
     """Return the index into `buckets.names` of each row, by the rule of TFX's CsvExampleGen if `salt` is empty.
 
-    TFX hashes records that have an empty list for a null. The split follows these bytes even if other bytes are
+    TFX hashes records with an empty list for each null. The split depends on these bytes, even if other bytes are
     written. `examples` is the result of `encode_examples(batch, empty_lists=empty_lists)`.
     """
     return assign_splits(_record_keys(batch, examples, empty_lists=empty_lists, salt=salt), buckets)
@@ -192,7 +192,7 @@ def assign_by_record(
 def record_ranks(
     batch: pa.RecordBatch, examples: pa.LargeBinaryArray, buckets: Buckets, *, empty_lists: bool, salt: str = ""
 ) -> list[bytes]:
-    """Return 40 bytes for each row: its bucket, which `assign_by_record` assigns to a split, then its hash."""
+    """Return 40 bytes for each row: its bucket, which `assign_by_record` maps to a split, then its hash."""
     keys = list(_record_keys(batch, examples, empty_lists=empty_lists, salt=salt))
     numbers = _bucket_numbers(keys, buckets).astype(">u8")
     return [number.tobytes() + hashlib.sha256(key).digest() for number, key in zip(numbers, keys, strict=True)]
@@ -215,7 +215,7 @@ def _record_keys(
 def assign_by_feature(batch: pa.RecordBatch, feature: str, buckets: Buckets) -> Numbers:
     """Return the index into `buckets.names` of each row, by TFX's rule for a partition feature.
 
-    Raises InfeedError if the column does not exist, has the wrong type, or has a null, for which TFX fails too.
+    Raises InfeedError if the column does not exist, has the wrong type, or has a null. TFX fails there, too.
     """
     where = f"split by feature {feature!r}"
     column = column_of(batch, feature, where)
@@ -278,7 +278,7 @@ def _passed(values: pa.Array, limits: list[pa.Scalar], rule: ByTime, where: str)
 
 
 def _read_cut(text: str, rule: ByTime, values: pa.Array, where: str) -> Limit:
-    """Read a cut of times. Raises InfeedError with a value of the column beside the cut."""
+    """Read a cut of times. An InfeedError also shows a value of the column."""
     if limit := read_limit(text, rule.format, where):
         return limit
     examples = [shown(values, row) for row in range(min(len(values), 100))]
@@ -291,7 +291,7 @@ def _read_cut(text: str, rule: ByTime, values: pa.Array, where: str) -> Limit:
 
 
 def _parse_cut(text: str, values: pa.Array, where: str) -> pa.Scalar:
-    """Parse a cut of numbers, or of another type that is not a time."""
+    """Parse a cut for a column that does not hold times."""
     try:
         return pc.cast(pa.scalar(text), values.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -1,7 +1,7 @@
-"""Best-effort lock on a folder of an object store, which has no locks of its own.
+"""Best-effort lock on a folder of an object store. Object stores have no native locks.
 
 The lock is an object that names its owner. The owner rewrites the object every 30 seconds, so an older object belongs
-to a killed process. If two processes write the object at once, the process that reads back its own text after a second
+to a killed process. If two processes write the object at once, the one that reads back its own text after a second
 holds the lock.
 """
 
@@ -20,14 +20,14 @@ from infeed.components.base.locks import owner_of, this_process
 from infeed.components.dataset import files
 
 _log = logging.getLogger(__name__)
-_STALE = 120.0  # seconds: four renewals, with room for clocks that differ
+_STALE = 120.0  # seconds: four missed renewals, with a margin for clock differences
 
 
 @contextmanager
 def alone_on_store(
     path: str, *, where: str, do: str, renews: float = 30.0, settles: float = 1.0, wait: bool = False
 ) -> Iterator[None]:
-    """Hold the lock inside the body, and remove the lock object afterwards, unless another process has taken it over.
+    """Hold the lock during the body, and remove the lock object afterwards unless another process took it over.
 
     The lock protects the folder `where`. It is renewed every `renews` seconds, and two concurrent writers read the same
     text after `settles` seconds. If another process holds the lock, wait for it, or raise InfeedError, which names the
@@ -42,7 +42,7 @@ def alone_on_store(
 
     def renew() -> None:
         while not ended.wait(renews):
-            with suppress(OSError, InfeedError):  # retried three times before the lock is stale
+            with suppress(OSError, InfeedError):  # retried three times before the lock becomes stale
                 if _content(path) != mine:
                     _log.warning("%s: another process has taken over the lock", path)
                     return

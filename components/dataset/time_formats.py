@@ -32,7 +32,7 @@ _DAYS_WITH_NAMES = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y"
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 _USUAL = (ISO, *(day + time for day in (*_DAYS, *_DAYS_WITH_NAMES) for time in _TIMES))
 
-# What a directive of `strptime` matches. Values out of range do not match.
+# Texts that a directive of `strptime` matches. Values out of range do not match.
 _DIRECTIVES: Mapping[str, str] = {
     "Y": r"\d{4}",
     "y": r"\d{2}",
@@ -79,7 +79,7 @@ _ISO = (_value("Y"), *_optional(Piece("-"), Piece(r"0[1-9]|1[0-2]", "m"), *_DAY)
 def pieces_of(form: str) -> tuple[Piece, ...]:
     """Split "iso", or a format of `strptime` with the directives Y y m b B d j H I p M S f z a A %, into pieces.
 
-    A directive that is unknown or repeated, a format without a year, or a day without a month, is an InfeedError.
+    Raise InfeedError for an unknown or repeated directive, a format without a year, or a day without a month.
     """
     if form == ISO:
         return _ISO
@@ -99,7 +99,7 @@ def _piece(part: str, form: str) -> Piece:
         return Piece(re.sub(r"(\\\s|\s)+", r"\\s+", re.escape(part.lower())))
     if part[1:] not in _DIRECTIVES:
         do = f"use these: {' '.join('%' + name for name in _DIRECTIVES)} %%"
-        raise InfeedError(f"the format {form!r} has {part!r}", where="the format of a date", do=do)
+        raise InfeedError(f"the format {form!r} contains {part!r}", where="the format of a date", do=do)
     return _value(part[1:])
 
 

@@ -1,6 +1,6 @@
-"""Compare a column of times with limits as instants: the cuts of a split, and `time()` in a filter.
+"""Comparison of a time column with limits as instants: the cuts of a split, and `time()` in a filter.
 
-A value or a limit that is no time is an error, and so is a comparison of times with and without an offset from UTC.
+Values and limits that are not times are errors. So is a comparison of times with and without a UTC offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from infeed.components.dataset.times import Instants, is_text, parse, times_of
 
 _FINER = re.compile(r"[.,]\d{6}0*[1-9]")  # a fraction with digits below a microsecond
 _SHOWN = 3  # formats in an error
-_SAMPLE = 100  # values that narrow the formats down
+_SAMPLE = 100  # values used to narrow down the formats
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Limit:
 
 
 def read_limit(text: str, form: str, where: str) -> Limit | None:
-    """Read a limit in the format `form` or, failing that, in ISO 8601. None if the text has neither form."""
+    """Read a limit in the format `form`, or else in ISO 8601. None if neither matches."""
     for known in dict.fromkeys([form, ISO]):
         times = None if known in EPOCHS else parse(pa.array([text]), known)
         if times and times.valid[0]:
@@ -48,13 +48,13 @@ def read_limit(text: str, form: str, where: str) -> Limit | None:
 
 
 def read_column(values: pa.Array, form: str, limits: Sequence[Limit], where: str, usage: str) -> Instants:
-    """Read a column of times, see `times_of`, to compare it with limits.
+    """Read a time column to compare it with limits; see `times_of`.
 
     Args:
-      usage: how to give a format here, with {} for the format.
+      usage: how to set a format here, with {} for the format.
 
-    Raises InfeedError for a value that is no time, and if a value has an offset from UTC and a limit has none, or the
-    reverse. Nulls are not valid, and no error.
+    Raises InfeedError if a value is not a time, or only one of a value and a limit has a UTC offset. Nulls are invalid
+    but not errors.
     """
     times = times_of(values, form)
     wrong = np.flatnonzero(~times.valid & ~np.asarray(values.is_null(), bool))
@@ -74,17 +74,17 @@ def _check_offsets(values: pa.Array, times: Instants, limit: Limit, where: str) 
         have = ("no offset from UTC", "an offset from UTC")
         example = repr(shown(values, int(unlike[0]))) + ("" if is_text(values.type) else f", of type {values.type},")
         what = f"{example} has {have[not limit.has_offset]}, but {limit.text!r} has {have[limit.has_offset]}"
-        raise InfeedError(what, where=where, do=f"write both alike, such as {_rewritten(limit)!r}")
+        raise InfeedError(what, where=where, do=f"write both in the same form, such as {_rewritten(limit)!r}")
 
 
 def _rewritten(limit: Limit) -> str:
-    """Return the same moment in UTC with an offset if the limit has none, and without one if it has one."""
+    """Return the same instant in UTC, with an offset if the limit has none, or without if it has one."""
     text = str(np.datetime64(limit.micros, "us").astype("datetime64[s]"))
     return text if limit.has_offset else f"{text}Z"
 
 
 def format_advice(examples: Sequence[str], usage: str) -> str:
-    """Return how to give the format of some texts, with the usual formats that fit them."""
+    """Return advice on the format of some texts, with the usual formats that fit them."""
     fitting = [form for form in formats_of(examples) or formats_of(examples[:1]) if form != ISO]
     ways = [usage.format(repr(form)) for form in fitting[:_SHOWN] or ["%m/%d/%Y"]]
     return f"give the format of the column, such as {' or '.join(ways)}"

@@ -1,4 +1,4 @@
-"""Read times as instants: dates, timestamps, text in ISO 8601 or in a format of `strptime`, and numbers since 1970.
+"""Parsing of times as instants: dates, timestamps, text in ISO 8601 or a `strptime` format, and numbers since 1970.
 
 Splits by time and the filter's `time()` read their columns and their limits here. Formats are those of `DatePart`.
 """
@@ -21,11 +21,11 @@ _Flags = npt.NDArray[np.bool_]
 
 
 class Instants(NamedTuple):
-    """Times of a column. Text without an offset from UTC is read as UTC, and text without a time as midnight."""
+    """Times of a column. Text without a UTC offset is read as UTC, and text without a time as midnight."""
 
     micros: _Numbers  # int64 [values], microseconds since 1970-01-01T00:00 UTC; meaningless if not `valid`
-    valid: _Flags  # bool [values], False for nulls and for text that is no time
-    has_offset: _Flags  # bool [values], whether the value or the type of the column has an offset from UTC or a zone
+    valid: _Flags  # bool [values], False for nulls and for text that is not a time
+    has_offset: _Flags  # bool [values], whether the value, or the type of the column, has a UTC offset or a zone
 
 
 def is_text(type_: pa.DataType) -> bool:
@@ -82,7 +82,7 @@ def _days(held: dict[str, pa.Array]) -> tuple[_Numbers, _Flags]:
     """Return days since 1970, and whether the dates exist."""
     year = _number(held, "Y" if "Y" in held else "y", 1970)
     if "Y" not in held:
-        year = year + np.where(year >= 69, 1900, 2000)  # as POSIX says
+        year = year + np.where(year >= 69, 1900, 2000)  # as POSIX requires
     if "j" in held:
         first, after = _first_day(year, 1), _first_day(year + 1, 1)
         place = _number(held, "j", 1)
@@ -130,7 +130,7 @@ def _offset(held: dict[str, pa.Array]) -> tuple[_Numbers | int, _Flags]:
 
 
 def _number(held: dict[str, pa.Array], directive: str, default: int) -> _Numbers:
-    """Return the numbers of a group, `default` where it is empty and for a directive that the format lacks."""
+    """Return the numbers of a group. `default` if the group is empty or the format lacks the directive."""
     if directive not in held:
         return np.full(len(next(iter(held.values()))), default, np.int64)
     text = held[directive]

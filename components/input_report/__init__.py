@@ -1,1 +1,1 @@
-"""Report on the input of a training: the wait, its cause, and what to change."""
+"""Report on the input of a training run: the wait, its cause, and recommended changes."""

@@ -1,4 +1,4 @@
-"""The InputReport component and its executor: report whether training waited for input, and what to change."""
+"""The InputReport component and its executor: report whether training waited for input, and recommended changes."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class InputReportSpec(ComponentSpec):
         EXAMPLES: ChannelParameter(type=standard_artifacts.Examples, optional=True),
         TRANSFORM_GRAPH: ChannelParameter(type=standard_artifacts.TransformGraph, optional=True),
     }
-    # A type of TFX. For Kubeflow and Vertex, a custom type must be named `<module>.<Name>`, and the container imports
-    # this name before the executor. A class in a package would compile, but the container would not find it.
+    # Kubeflow and Vertex name a custom type `<module>.<Name>`, and the container imports that name before the executor.
+    # A type in a package would compile, but the container could not import it. So this is a type of TFX.
     OUTPUTS = {REPORT: ChannelParameter(type=simple_artifacts.Metrics)}
 
 
@@ -92,7 +92,7 @@ class InputReport(base_component.BaseComponent):
             max_wait_fraction=options.max_wait_fraction,
             report=types.Channel(type=simple_artifacts.Metrics),
         )
-        if "IPython" in sys.modules:  # perhaps a notebook
+        if "IPython" in sys.modules:  # may be a notebook
             from infeed.components.input_report.notebook import register
 
             register()

@@ -12,7 +12,7 @@ from infeed.components.dataset.input_profile import InputProfile
 # Consecutive trainings of one feed differed by up to three points.
 _BETWEEN_RUNS = 0.03
 _Z = 1.96  # 97.5 % quantile of the normal distribution
-_NAMED_FROM = 0.5  # the report names a callback that takes more than this share of the time between calls
+_NAMED_FROM = 0.5  # the report names a callback that takes a larger share of the time between calls
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,11 @@ class TimeShares:
     """Shares of the time of the steady epochs, 0 to 1."""
 
     waited: float  # waiting for input, above the floor
-    uncertainty: float  # half the width of the 95 % range of `waited`
-    counted: float  # waiting for input as measured, including the floor
-    handing_over: float  # the floor, which may exceed `counted` if it was measured on a busy machine
+    uncertainty: float  # half the width of the 95 % interval of `waited`
+    counted: float  # measured wait for input, including the floor
+    handing_over: (
+        float  # the floor: time to hand over a ready batch. Exceeds `counted` if it was measured on a busy machine
+    )
     outside: float  # time between calls of the training function: callbacks and Keras
     slowed: float  # extra time of steps compared with one constant batch; 0 without a ceiling
     seconds: float  # duration of these epochs
@@ -37,11 +39,11 @@ class TimeShares:
         outside = min(1.0, between / seconds)
         alone = profile.batch_size / profile.ceiling.examples_per_second if profile.ceiling else math.inf
         counted = min(1.0, sum(epoch.wait_seconds for epoch in epochs) / seconds)
-        # The epochs and the measurements of the floor are repeats. Each gives half of a 95 % range.
+        # Epochs repeat the measurement of the wait, and the floor has repeats too. Each gives half of a 95 % interval.
         repeats = [profile.waited(epoch) / epoch.seconds for epoch in epochs]
         of_epochs = _Z * statistics.stdev(repeats) / math.sqrt(len(repeats)) if len(repeats) > 1 else 0.0
         of_floor = profile.ceiling.floor_spread_seconds * steps / seconds if profile.ceiling else 0.0
-        # Both the time alone and the remaining time in training include the floor.
+        # Both the rate on constant data and the time of training include the floor.
         slowed = max(0.0, 1 - waited - outside - alone * steps / seconds)
         callbacks = Counter[str]()
         for epoch in epochs:
@@ -60,5 +62,5 @@ class TimeShares:
 
     @property
     def other(self) -> float:
-        """Share of the time outside waiting and steps."""
+        """Share of the time that is neither waiting nor steps."""
         return self.outside + self.slowed

@@ -21,9 +21,9 @@ class ReportVisualization(visualizations.ArtifactVisualization):
         if page.exists():
             content = html.escape(page.read_text(encoding="utf-8"))
             frame = f'<iframe srcdoc="{content}" style="width: 100%; height: 40em; border: 0"></iframe>'
-            display(HTML(f"<div>{frame}</div>"))  # IPython warns of a text that begins with a frame
+            display(HTML(f"<div>{frame}</div>"))  # IPython warns about text that begins with an iframe
 
 
 def register() -> None:
-    """Tell TFX how to show reports. A second call changes nothing."""
+    """Register the display of reports with TFX. Repeated calls have no effect."""
     visualizations.get_registry().register(ReportVisualization)

@@ -44,12 +44,14 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 
-MOST_WORKERS = 8  # workers whose shares the report lists one by one
-MOST_BARS = 40  # beyond this number, bars are thinner than their gaps, so the plot becomes an area
-# If the first epoch is longer by this factor, the axis cuts its bar and the title gives the number.
+MOST_WORKERS = 8  # maximum number of workers that the report lists one by one
+MOST_BARS = 40  # above this number, bars are thinner than their gaps, so the plot becomes an area
+# If the first epoch takes this many times the others, its bar is cut off and the title shows the number.
 TOWERS_FROM = 2.5
-MOST_EPOCHS = 30  # whose beginnings the timeline marks
-STEP_TOWERS_FROM = 3.0  # slower parts than this multiple of the slow ones are cut off, such as the first, which traces
+MOST_EPOCHS = 30  # maximum number of epochs that the timeline marks
+STEP_TOWERS_FROM = (
+    3.0  # bars above this multiple of the slow ones are cut off, for example the first, which includes tracing
+)
 
 
 @dataclass(frozen=True)
@@ -70,17 +72,17 @@ class Report:
         max_wait_fraction: float | None = None,
         inputs: Mapping[str, str] | None = None,
     ) -> Report:
-        """Judge the measurements in the folder `run` of a training. `datasets` may include what it was trained on."""
+        """Judge the measurements in the folder `run` of a training. `datasets` may include its training dataset."""
         profile = read_profile(files.join(run, INPUT_PROFILE))
         manifests = (Manifest.read(uri) for uri in datasets if files.exists(files.join(uri, names.MANIFEST)))
         splits = (split for manifest in manifests for split in manifest.splits.values())
-        # Training may have read other examples, for example a transformed copy.
+        # Training may have read other examples, such as a transformed copy.
         split = next((split for split in splits if split.bytes == profile.bytes), None)
         verdict = judge(profile, max_wait_fraction=max_wait_fraction, split=split)
         return cls(profile, verdict, max_wait_fraction, split, inputs or {})
 
     def write(self, root: str) -> None:
-        """Write both files into the folder `root`, each under a temporary name first."""
+        """Write both files into the folder `root`, each atomically by a rename."""
         files.write_bytes(files.join(root, "report.json"), self.to_json().encode())
         files.write_bytes(files.join(root, "report.html"), self.to_html().encode())
 
@@ -114,7 +116,7 @@ class Report:
             steps=step_plot(self.profile),
             of_stages=of_training(self.profile),
             stages=stage_plot(self.profile) if self.profile.stages else "",
-            # The facts already list the rate of a single epoch.
+            # The list of facts already shows the rate of a single epoch.
             throughput=throughput_plot(epochs, self.profile.ceiling) if len(epochs) > 1 else None,
         )
 
@@ -128,16 +130,16 @@ class Report:
         if profile.floor_seconds:
             yield "Handing over a batch", f"{1e6 * profile.floor_seconds:,.0f} µs a step, not counted as waiting"
         if profile.workers_waited:
-            yield "Waited, worker by worker", _shares(profile)
+            yield "Waited, by worker", _shares(profile)
         if verdict.wait_fraction_after_first is not None:
             yield "Waited in the first epoch", percent(profile.wait_fraction(profile.epochs[:1]))
             yield "Waited in all epochs", percent(verdict.wait_fraction)
         if verdict.outside_fraction >= TOLD_FROM:
             yield "Between calls: callbacks, Python", percent(verdict.outside_fraction)
         if verdict.slowed_fraction >= TOLD_FROM:
-            yield "Steps longer than alone", percent(verdict.slowed_fraction)
+            yield "Steps slower than on constant data", percent(verdict.slowed_fraction)
         if verdict.bottleneck:
-            yield "Sets the pace", verdict.bottleneck
+            yield "Bottleneck", verdict.bottleneck
         yield "Trained", f"{counted(len(profile.epochs), 'epoch')} of {counted(profile.steps_per_epoch, 'step')}"
         yield "Batch", counted(profile.batch_size, "record")
         yield "Strategy", f"{profile.strategy}, {counted(profile.replicas, 'replica')}"
@@ -157,7 +159,7 @@ class Report:
 
 
 def _shares(profile: InputProfile) -> str:
-    """List the share that each worker waited; for many workers, only the least and the largest."""
+    """List the wait of each worker, as a share. For many workers, list only the least and the largest."""
     lasted = sum(epoch.seconds for epoch in profile.steady_epochs)
     shares = [waited / lasted for waited in profile.workers_waited]
     if len(shares) <= MOST_WORKERS:
@@ -171,7 +173,7 @@ def waiting(profile: InputProfile) -> str:
     epochs = profile.epochs
     outside, waits = [epoch.outside_seconds for epoch in epochs], [profile.waited(epoch) for epoch in epochs]
     computed = [max(0.0, one.seconds - wait - one.outside_seconds) for one, wait in zip(epochs, waits, strict=True)]
-    parts = ((COMPUTED, computed), (OUTSIDE, outside), (WAITED, waits))  # of a bar, from the axis on
+    parts = ((COMPUTED, computed), (OUTSIDE, outside), (WAITED, waits))  # offsets from the axis
     if len(epochs) > 1:
         return _stacked(epochs, parts)
     figure, axes = new_axes(1.5)
@@ -228,7 +230,7 @@ def _stacked(epochs: Sequence[EpochProfile], parts: Sequence[tuple[str, Sequence
 
 
 def step_plot(profile: InputProfile) -> str:
-    """Plot the time of a step over the training as SVG, with a line for the step alone; empty without a timeline."""
+    """Plot the time of a step over the training as SVG, with a line for the step alone. Empty without a timeline."""
     timeline = profile.timeline
     if not timeline or len(timeline.steps) < 3:  # fewer parts are not worth a plot
         return ""

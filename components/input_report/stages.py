@@ -1,4 +1,4 @@
-"""The measured stages of an input pipeline: which one sets the pace, what to change, and a plot."""
+"""Measured stages of an input pipeline: the bottleneck, recommended changes, and a plot."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from infeed.components.dataset.input_profile import (
     pipeline_rate,
 )
 
-_KEEPS_UP_FROM = 1.25  # rate of the pipeline over that of the step; below, both compete for the CPU
+_KEEPS_UP_FROM = (
+    1.25  # the pipeline keeps up if its rate is this multiple of the step's; below, both compete for the CPU
+)
 _SHARDS = "write more shards so that more are read at a time"
 _LARGER = "increase the batch size"
-# Stage -> (advice that a trial replaces, advice that needs other data, code or machines).
+# Stage -> (advice that a trial can replace, advice that changes data, code or machines).
 _ADVICE = {
     "read": ("", f"put the files on faster storage, or {_SHARDS}"),
     "decompress": ("", f"write the dataset without compression, or {_SHARDS}"),
@@ -40,16 +42,16 @@ _ADVICE = {
 
 
 def pace(stages: Sequence[StageCost], bound_by: str, trials: Sequence[Trial] = (), of_plan: str = "") -> str:
-    """Say which stage sets the pace, `bound_by`, and what to change: first what was tried and helped.
+    """Describe the bottleneck, `bound_by`, and the changes to make, proven ones first.
 
-    `of_plan` is what the plan advises about the files, which goes before the general advice about reading.
+    `of_plan`, the plan's advice about the files, precedes general advice about reading.
     """
     rate = f"{pipeline_rate(stages):,.0f} examples a second"
     if not bound_by:
-        return f"The pipeline makes {rate}; the noise of this machine hides which stage sets the pace: measure longer."
+        return f"The pipeline makes {rate}; the noise of this machine hides the slowest stage: measure longer."
     stage = next(one for one in stages if one.name == bound_by)
     share = stage.microseconds / sum(max(0.0, one.microseconds) for one in stages if one.in_epochs)
-    said = [f"The pipeline makes {rate}; {bound_by} sets the pace, with {percent(share)} of the time."]
+    said = [f"The pipeline makes {rate}; {bound_by} is the slowest stage, with {percent(share)} of the time."]
     said += _outcomes(trials)
     tryable, other = _ADVICE.get(bound_by, ("", "" if trials else "make this stage cheaper, or run it in parallel"))
     if of_plan and step_of(bound_by) == "read":
@@ -60,7 +62,7 @@ def pace(stages: Sequence[StageCost], bound_by: str, trials: Sequence[Trial] = (
 
 
 def _outcomes(trials: Sequence[Trial]) -> list[str]:
-    """Return sentences on the changes that were tried, the best first."""
+    """Return sentences about the changes that were tried, best first."""
     said = [told(one) for one in sorted(trials, key=lambda one: -one.gain) if one.helps]
     useless = [one.change for one in trials if not one.helps]
     return [*said, f"Tried, and did not help: {listed(useless)}."] if useless else said
@@ -71,7 +73,7 @@ def told(trial: Trial) -> str:
 
 
 def of_training(profile: InputProfile) -> str:
-    """Compare the pipeline with the training step in one or two sentences; empty if the stages were not measured."""
+    """Compare the pipeline with the training step in one or two sentences. Empty if the stages were not measured."""
     if not profile.stages:
         return ""
     slowest = pace_setter(profile.stages)
@@ -84,7 +86,7 @@ def of_training(profile: InputProfile) -> str:
 
 
 def keeps_up(stages: Sequence[StageCost], step: float) -> bool:
-    """Return whether the pipeline makes clearly more examples a second than the training step takes."""
+    """Return whether the pipeline is clearly faster, in examples per second, than the training step."""
     return pipeline_rate(stages) >= _KEEPS_UP_FROM * step
 
 
@@ -97,21 +99,21 @@ def beside_step(
     *,
     waits: bool = False,
 ) -> str:
-    """Compare the pipeline with a training step that takes `step` examples a second.
+    """Compare the pipeline with a training step that processes `step` examples per second.
 
-    `waits` says whether a training has waited. The others are the arguments of `pace`.
+    `waits` is whether training waited. For the other arguments, see `pace`.
     """
     if not keeps_up(stages, step):
         return f"{pace(stages, bound_by, trials, of_plan)} The training step could take {number(step)}."
     rate = pipeline_rate(stages)
     alone = f"Alone, the pipeline makes {number(rate)} examples a second, {times(rate / step)} as many as"
-    shared = "In training, both share the CPU, and bursts are waited for."
+    shared = "In training, both share the CPU, and bursts cause waits."
     why = shared if waits else "Faster stages would gain nothing."
     return " ".join([f"{alone} the training step takes. {why}", *_outcomes(trials)])
 
 
 def step_of(stage: str) -> str:
-    """Return the step of the plan that a measured stage belongs to. Unpacking is a part of reading."""
+    """Return the step of the plan to which a measured stage belongs. Unpacking belongs to reading."""
     return "read" if stage in ("decompress", "records") else stage
 
 

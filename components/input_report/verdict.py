@@ -1,8 +1,8 @@
 """The verdict on a training: whether it waited for input, the possible gain, and advice.
 
-Waiting is the time above the floor, which is the time that the meter counts when a batch is ready (see `Ceiling`). The
-verdict, the gain, the advice and the blessing use the same share, so they never contradict each other. Each rule of
-advice is a function that returns a sentence with its gain, or None.
+The floor is the measured time for a batch that is already ready (see `Ceiling`). Waiting is the time above the floor.
+The verdict, the gain, the advice and the blessing use the same share, so they agree. Each rule of advice is a function
+that returns a sentence with its gain, or None.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ OUTSIDE_BOUND_FROM = 0.20
 OTHER_BOUND_FROM = 0.50
 # The report treats smaller shares as zero.
 TOLD_FROM = 0.005
-# If the rate on constant data exceeds the gain by this factor, the step shares its CPU with other work.
+# If the rate on constant data exceeds the gain by this factor, the step competes for the CPU with other work.
 SHARED_FROM = 1.25
-# Below this total, the wait consists mostly of the start and the end of epochs.
+# Below this total, most of the wait is the start and the end of epochs.
 NEGLIGIBLE_SECONDS = 1.0
 # The clocks agree to about 0.1 %, so speedups above 1,000 are not measurable.
 LEAST_COMPUTING_FRACTION = 0.001
 
-# JPEG images decode to about ten times their size, and compressed numbers to three or four times; ten is safe.
+# JPEG images decode to about ten times their size, and compressed numbers to three or four times. Ten is a safe bound.
 DECODED_PER_BYTE_ON_DISK = 10
 # Least cost of starting a Keras step, measured with many steps per call and a tiny model.
 STEP_START_SECONDS = 0.0002
@@ -117,7 +117,7 @@ class Verdict:
 
 
 def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Split | None = None) -> Verdict:
-    """Judge one training. Without `max_wait_fraction`, from 0 to 1, nothing is blessed.
+    """Judge one training. There is a blessing only with `max_wait_fraction`, from 0 to 1.
 
     `split` is the training split from its manifest, for advice on the number of shards.
     """
@@ -130,9 +130,9 @@ def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Spli
     if not negligible and kind != "unclear":
         most = 1 / max(1 - judged, LEAST_COMPUTING_FRACTION)
         gain = max(1.0, min(most, _ceiling_ratio(profile) or most))
-    too_short = f"Training waited {seconds(waited)} in all, which is too little to improve."
+    too_short = f"Training waited {seconds(waited)} in total, which is too little to improve."
     is_brief = kind == "overhead-bound" and shares.other * shares.seconds < NEGLIGIBLE_SECONDS
-    most_waited = shares.counted if kind == "unclear" else judged  # the time above the floor may be unknown
+    most_waited = shares.counted if kind == "unclear" else judged  # the wait above the floor may be unknown
     return Verdict(
         kind=kind,
         wait_fraction=profile.wait_fraction(profile.epochs),
@@ -209,7 +209,7 @@ def _of_overhead(shares: TimeShares) -> str:
     if shares.slowed >= COMPUTE_BOUND_BELOW:
         parts.append(f"{percent(shares.slowed)} in steps that are slower than alone, because they share the CPU")
     lost = shares.other * shares.seconds
-    little = f" That is {seconds(lost)} in all, which is too little to improve." if lost < NEGLIGIBLE_SECONDS else ""
+    little = f" That is {seconds(lost)} in total, which is too little to improve." if lost < NEGLIGIBLE_SECONDS else ""
     waits = f"it waits {percent(shares.waited)} of its time for input, but loses"
     return f"Neither input nor the training step limits training: {waits} {listed(parts)}.{little}"
 
@@ -238,14 +238,14 @@ class Situation:
     """Input of the advice rules."""
 
     profile: InputProfile
-    kind: VerdictKind  # only a training that waits for input gets advice on input
-    gain: float  # possible speedup with free input, the upper bound of every gain from better input
+    kind: VerdictKind  # only an input-bound training gets advice on input
+    gain: float  # possible speedup with free input: the upper bound of any gain from better input
     split: Split | None
     shares: TimeShares
 
 
 def advise(now: Situation) -> tuple[str, ...]:
-    """Return all advice that applies, the easiest first; empty if no change pays."""
+    """Return all advice that applies, easiest first. Empty if no change pays."""
     # A user's input function has neither tiers nor shards.
     of_the_feed = reading.ReadShards.name in now.profile.plan.step_names
     is_worth_it = now.kind in ("input-bound", "balanced") and now.gain >= WORTH_ACTING
@@ -262,7 +262,7 @@ def advise(now: Situation) -> tuple[str, ...]:
 
 
 def working_steps(profile: InputProfile) -> tuple[str, ...]:
-    """Return the steps that work on every record in every epoch: the steps after the cache, or all without a cache."""
+    """Return the steps that process every record in every epoch: those after the cache, or all if there is none."""
     names = profile.plan.step_names
     start = max(names.index(step) for step in _kept(profile)) if _serves_from_cache(profile) else 0
     return tuple(name for name in names[start:] if name not in IDLE_STEPS)
@@ -288,7 +288,7 @@ def _kept(profile: InputProfile) -> list[str]:
 
 
 def _keep_in_memory(now: Situation) -> str | None:
-    """Advise a cache if it was not tried, epochs are several, and it is small compared to the peak memory."""
+    """Advise a cache if none was tried, training has several epochs, and the data is small compared to peak memory."""
     profile, peak = now.profile, now.profile.peak_memory_bytes
     decoded = profile.bytes * DECODED_PER_BYTE_ON_DISK
     tried = any(one.change == COLUMNS for one in profile.trials)
@@ -317,7 +317,7 @@ def _speed_up_what_is_left(now: Situation) -> str | None:
 
 
 def _speed_up_input_function(now: Situation) -> str:
-    """Advise parallel input. More cores do not help a generator, which runs in one Python thread and may only sleep."""
+    """Advise parallel input. A generator runs in one Python thread and may only sleep, so more cores do not help it."""
     return (
         "Make batches in parallel; more CPU cores alone do not help. Run a Python generator in its own process "
         "(infeed.components.feed.inputs.from_process), map batches in parallel "
@@ -351,7 +351,7 @@ def _free_the_cpu(now: Situation) -> str | None:
 
 
 def _write_more_shards(now: Situation) -> str | None:
-    """Advise more shards, unless the records are cached. Each shard has only one reader."""
+    """Advise more shards unless the records are cached. A single reader reads each shard."""
     if now.split is None or _serves_from_cache(now.profile):
         return None
     have = len(now.split.shards)
@@ -359,9 +359,9 @@ def _write_more_shards(now: Situation) -> str | None:
     if possible < 2 * have:
         return None
     return (
-        f"Write the training split as {possible} shards instead of {have}, {size(now.split.bytes // possible)} each: "
-        f"only one reader reads a shard. Reading can be up to "
-        f"{times(possible / have)} as fast, and training up to {times(min(now.gain, possible / have))}."
+        f"Write the training split as {possible} shards instead of {have}, {size(now.split.bytes // possible)} "
+        f"each: each shard has a single reader. Reading can be up to {times(possible / have)} as fast, and "
+        f"training up to {times(min(now.gain, possible / have))}."
     )
 
 

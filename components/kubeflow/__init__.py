@@ -1,1 +1,1 @@
-"""A step on Kubeflow Pipelines: its entry point, and what lets TFX work with any object store of the launcher."""
+"""Steps on Kubeflow Pipelines: their entry point, and adapters that let TFX use every object store of the launcher."""

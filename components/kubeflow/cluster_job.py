@@ -1,7 +1,7 @@
-"""Runs a training job in the cluster of the step: makes it, follows it, and deletes it.
+"""Training job in the cluster of a step: create, follow and delete it.
 
-The job is deleted when it ends, when the step is stopped by SIGTERM, and by Kubernetes with the step's pod. A step that
-starts again first deletes the job of its earlier attempt.
+The step deletes the job when the job ends or SIGTERM stops the step. Kubernetes deletes it with the step's pod. A
+retried step first deletes the job of its earlier attempt.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from infeed.components.base.sigterm import stopped_by_sigterm
 from infeed.components.kubeflow.missing_machines import explain, is_news, job_names
 from infeed.components.kubeflow.training_job import APIS, INDEX_ANNOTATION, NODE, Api, Place, TrainingJob
 
-_POLL = 2.0  # seconds between two looks at the job
-_SILENCE = 20.0  # seconds without all pods until the step says why, and until it looks again
-_PATIENCE = 300.0  # seconds without an answer of the API server, which may restart
-_GONE = 300.0  # seconds until an earlier job and its pods are deleted
-_TAIL = 50  # lines of the log of a failed machine
+_POLL = 2.0  # seconds between polls of the job
+_SILENCE = 20.0  # seconds without all pods until the step reports why, and between reports
+_PATIENCE = 300.0  # seconds to wait for the API server, which may restart
+_GONE = 300.0  # seconds to wait for the deletion of an earlier job and its pods
+_TAIL = 50  # last lines of a failed machine's log
 _OF_JOBSET = "jobset.sigs.k8s.io/jobset-name"  # label of the pods; the JobSet of a TrainJob has the same name
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _log = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ _log = logging.getLogger(__name__)
 def run(options: TrainingJob, name: str, make: Callable[[Place], Mapping[str, Any]]) -> None:
     """Run a job to its end. The chief's output becomes the output of this process.
 
-    `name` is the same for all attempts of a step. `make` returns the object of the job. Raise InfeedError if the
-    client is not installed, the cluster refuses the job, or the job fails.
+    `name` is the same for all attempts of a step. `make` returns the manifest of the job. Raise InfeedError if the
+    client is not installed, the cluster rejects the job, or the job fails.
     """
     cluster = _Cluster.connect()
     job = _Job(cluster, APIS[options.kind], cluster.place(options, name))
@@ -51,7 +51,7 @@ def run(options: TrainingJob, name: str, make: Callable[[Place], Mapping[str, An
 
 @contextmanager
 def _deleted_at_the_end(job: _Job) -> Iterator[None]:
-    """Delete the job. If the body fails and the deletion is refused, raise the error of the body alone."""
+    """Delete the job after the body. If both fail, raise the error of the body."""
     failed: BaseException | None = None
     try:
         yield
@@ -71,7 +71,7 @@ def _deleted_at_the_end(job: _Job) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Cluster:
-    """The module of the Kubernetes client, and the namespace of this pod or of the kubeconfig."""
+    """Kubernetes client, and the namespace of this pod or of the kubeconfig."""
 
     client: Any
     namespace: str
@@ -89,10 +89,10 @@ class _Cluster:
             return cls(client, active["context"].get("namespace", "default"))
         except (config.ConfigException, OSError) as error:
             do = "run the step in a pod with a service account, or set KUBECONFIG"
-            raise InfeedError(f"there is no access to a Kubernetes cluster: {error}", do=do) from error
+            raise InfeedError(f"cannot access a Kubernetes cluster: {error}", do=do) from error
 
     def place(self, options: TrainingJob, name: str) -> Place:
-        """Return the place of a job: by default with the namespace and the service account of the step's pod."""
+        """Return the location of a job, by default with the namespace and the service account of the step's pod."""
         pod = os.environ.get("KFP_POD_NAME")
         if options.namespace not in (None, self.namespace) or not pod:
             return Place(name, options.namespace or self.namespace, options.service_account)
@@ -101,9 +101,9 @@ class _Cluster:
         return Place(name, self.namespace, options.service_account or found.spec.service_account_name, owner)
 
     def ask(self, request: Callable[[], Any], what: str, *, missing: bool = False) -> Any:
-        """Return the answer of the API server; with `missing`, None for an object that does not exist.
+        """Return the response of the API server. With `missing`, return None if the object does not exist.
 
-        Raise InfeedError if the server refuses the request (`what`: verb and resource), or does not answer for minutes.
+        Raise InfeedError if the server rejects the request (`what`: verb and resource) or does not respond for minutes.
         """
         until = time.monotonic() + _PATIENCE
         while True:
@@ -113,11 +113,11 @@ class _Cluster:
                 if missing and error.status == 404:
                     return None
                 if error.status not in (429, 500, 502, 503, 504) or time.monotonic() > until:
-                    raise _refused(error, what) from None  # which has the message of the client's error
+                    raise _refused(error, what) from None  # contains the message of the client's error
             except required("urllib3").exceptions.HTTPError as error:
                 if time.monotonic() > until:
                     do = "check the network of the cluster"
-                    raise InfeedError(f"the API server does not answer: {error}", where=what, do=do) from error
+                    raise InfeedError(f"the API server does not respond: {error}", where=what, do=do) from error
             time.sleep(_POLL)
 
 
@@ -130,7 +130,7 @@ def _refused(error: Any, what: str) -> InfeedError:
         said = json.loads(error.body)["message"]
     except (TypeError, ValueError, KeyError):
         said = error.reason
-    return InfeedError(f"the cluster answered {error.status}: {said}", where=what, do=do)
+    return InfeedError(f"the cluster responded with {error.status}: {said}", where=what, do=do)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class _Job:
         return self.ask("get", self.place.name, missing=True)
 
     def delete(self, *, wait: bool = True) -> None:
-        """Delete the job and its pods, if any. With `wait`, raise InfeedError if they are still there after minutes."""
+        """Delete the job and its pods, if any. With `wait`, raise InfeedError if they still exist after minutes."""
         body = self.cluster.client.V1DeleteOptions(propagation_policy="Foreground")
         self.ask("delete", self.place.name, missing=True, body=body)
         until = time.monotonic() + _GONE
@@ -154,7 +154,7 @@ class _Job:
             time.sleep(_POLL)
 
     def pods(self) -> list[Any]:
-        """Return the pods by the number of their machine."""
+        """Return the pods by machine number."""
         api, selector = self.cluster.client.CoreV1Api(), f"{_OF_JOBSET}={self.place.name}"
         found = self.cluster.ask(
             lambda: api.list_namespaced_pod(self.place.namespace, label_selector=selector), "list pods"
@@ -162,7 +162,7 @@ class _Job:
         return sorted(found.items, key=_number)
 
     def events(self) -> list[Any] | None:
-        """Return the warnings about the job and its Job; None if the cluster refuses."""
+        """Return the warnings about the job and its Job. None if the cluster denies access."""
         list_events = self.cluster.client.CoreV1Api().list_namespaced_event
         found: list[Any] = []
         for name in job_names(self.place):
@@ -171,7 +171,7 @@ class _Job:
                 found += self.cluster.ask(
                     functools.partial(list_events, self.place.namespace, field_selector=select), "list events"
                 ).items
-            except InfeedError:  # the Role may not include events
+            except InfeedError:  # the Role may not allow events
                 return None
         return found
 
@@ -193,7 +193,7 @@ class _Job:
         return found.data.decode(errors="replace").splitlines() if found else []
 
     def ask(self, verb: str, *arguments: Any, missing: bool = False, **options: Any) -> Any:
-        """Return the answer to a request about the object; with `missing`, None if it does not exist."""
+        """Return the response to a request about the object. With `missing`, return None if it does not exist."""
         request = getattr(self.cluster.client.CustomObjectsApi(), f"{verb}_namespaced_custom_object")
         resource = self.api.group, self.api.version, self.place.namespace, self.api.plural
         what = f"{verb} {self.api.plural}.{self.api.group}"
@@ -202,21 +202,21 @@ class _Job:
 
 @dataclass
 class _Follower:
-    """Prints what happens to a job until the job ends."""
+    """Follower of a job that prints its events until it ends."""
 
     job: _Job
     machines: int
     timeout: int | None
     _restarts: int = 0
     _states: dict[int, str] = field(default_factory=dict)
-    _last: str = ""  # time of the last line of the chief
+    _last: str = ""  # timestamp of the last printed line of the chief
     _looked: float = field(default_factory=time.monotonic)
-    _missing: str = ""  # why machines are missing
+    _missing: str = ""  # last printed reason for missing machines
     _explain_at: float = field(default_factory=lambda: time.monotonic() + _SILENCE)
     _lines: deque[str] = field(default_factory=lambda: deque(maxlen=4 * _TAIL))
 
     def follow(self) -> None:
-        """Return when the job has completed. Raise InfeedError if it failed, took too long, or was deleted."""
+        """Return when the job has completed. Raise InfeedError if it failed, timed out, or was deleted."""
         until = time.monotonic() + (self.timeout or float("inf"))
         while True:
             found = self.job.get()
@@ -234,7 +234,7 @@ class _Follower:
             self._report_missing(found, len(pods))
             if time.monotonic() > until:
                 do = "raise deploy.training.timeout"
-                do = f"remove the cause, or {do}" if self._missing else do
+                do = f"fix the cause, or {do}" if self._missing else do
                 raise self._failed(f"took longer than {self.timeout} s", do)
             time.sleep(_POLL)
 
@@ -262,7 +262,7 @@ class _Follower:
                     print(f"machine {number}: {line}", flush=True)
 
     def _report_missing(self, found: Mapping[str, Any], there: int) -> None:
-        """Print why machines have no pod for some seconds, and again if the reason changes."""
+        """Print why machines have had no pod for some seconds. Print again if the reason changes."""
         now = time.monotonic()
         if there >= self.machines:
             self._missing = ""
@@ -277,7 +277,7 @@ class _Follower:
         self._explain_at = now + _SILENCE
 
     def _print_chief(self, pod: str) -> None:
-        """Print the new lines of the chief: those with a later time than the last one, also after a restart."""
+        """Print the chief's lines with a later timestamp than the last printed one, even after a restart."""
         since, self._looked = int(time.monotonic() - self._looked) + 60, time.monotonic()
         recent = {"since_seconds": since} if self._last else {}
         for line in self.job.log_lines(pod, timestamps=True, **recent):
@@ -297,7 +297,7 @@ def _of_machine(found: tuple[int, str]) -> str:
 
 
 def _state(pod: Any) -> str:
-    """Return the phase of a pod, and why it waits or has ended: Pending (Unschedulable: ...), Failed (OOMKilled)."""
+    """Return the phase of a pod and its reason: Pending (Unschedulable: ...), Failed (OOMKilled)."""
     for status in pod.status.container_statuses or ():
         if status.name == NODE and status.state and (ended := status.state.terminated):
             return f"{pod.status.phase} ({ended.reason or 'ended'}, exit code {ended.exit_code})"

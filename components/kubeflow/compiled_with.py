@@ -1,4 +1,4 @@
-"""Versions of the packages that compiled a job, which its steps compare with those of their image."""
+"""Versions of the packages that compiled a job. Its steps compare them with the image."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def warn(environment: Mapping[str, str] = os.environ) -> None:
     """Log a warning for each package of another minor version than the one that compiled the job."""
     for requirement in environment.get(VARIABLE, "").split():
         package, _, recorded = requirement.partition("==")
-        installed = version_of(package)  # plain components need no TFX
+        installed = version_of(package)  # base components need no TFX
         if installed and installed.split(".")[:2] != recorded.split(".")[:2]:
             _log.warning(
-                "the job was compiled with %s %s, and this image has %s: build the image with the versions that "
-                "compile, or compile again with those of the image",
+                "the job was compiled with %s %s, but this image has %s: build the image with the compiling "
+                "versions, or compile again with the versions of the image",
                 package,
                 recorded,
                 installed,

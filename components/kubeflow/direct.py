@@ -1,6 +1,6 @@
-"""Examples that stay in the store: `deploy.reading: direct`.
+"""Examples that steps read from the object store: `deploy.reading: direct`.
 
-Kubeflow's launcher downloads every input artifact whole before a step begins, and has no option to leave one out. With
+Kubeflow's launcher downloads every input artifact whole before a step begins, and has no option to skip one. With
 this setting, an ExampleGen writes its Examples to the folder `direct` beside the artifact. The artifact holds only a
 file that names the folder, and the launcher moves that file. The steps of this package read the Examples from the
 store. For other steps, the entry point downloads them.
@@ -27,10 +27,10 @@ POINTER = "direct.txt"
 
 
 def replaced(uris: PathMap, message: Any, executor: str) -> PathMap:
-    """Return the mapping with folders in the store in place of the local paths of Examples.
+    """Replace the local paths of Examples with their folders in the store.
 
-    If the executor, an import path, is not of this package, its Examples are downloaded. Raise InfeedError if the disk
-    has no room for them.
+    If the executor, an import path, is not in this package, download its Examples. Raise InfeedError if they do not
+    fit on the disk.
     """
     paths = dict(uris.paths)
     for uri in _examples(message, "inputs", uris):
@@ -42,7 +42,7 @@ def replaced(uris: PathMap, message: Any, executor: str) -> PathMap:
                 download(place, paths[uri])
     if os.environ.get(VARIABLE) == "direct" and executor.startswith("infeed.components.example_gen."):
         for uri in _examples(message, "outputs", uris):
-            # Not a sibling whose name begins like the artifact's: the launcher would download it as well.
+            # Not a sibling with the artifact's name as its prefix: the launcher would download it as well.
             place = f"{posixpath.dirname(uri)}/direct/{files.name(uri)}"
             files.write_bytes(os.path.join(paths[uri], POINTER), place.encode())
             paths[uri] = place
@@ -50,13 +50,15 @@ def replaced(uris: PathMap, message: Any, executor: str) -> PathMap:
 
 
 def download(uri: str, path: str) -> None:
-    """Copy a folder from the store to this disk. Raise InfeedError if the disk has no room."""
+    """Copy a folder from the store to this disk. Raise InfeedError if it does not fit."""
     needed = disk.bytes_of(uri)
     os.makedirs(path, exist_ok=True)
     free = min(shutil.disk_usage(path).free, disk.limit_of() or sys.maxsize)
     if needed > free:
         do = "mount a volume at /gcs, /s3 or /minio: ephemeral_volumes of the node in deploy.resources"
-        raise InfeedError(f"the artifact takes {size(needed)}, and the disk has {size(free)} free", where=uri, do=do)
+        raise InfeedError(
+            f"the artifact takes {size(needed)}, but the disk has only {size(free)} free", where=uri, do=do
+        )
     files.copy(uri, path)
 
 

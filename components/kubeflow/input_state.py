@@ -3,7 +3,7 @@
     python -m infeed.components.kubeflow.input_state --input-base PLACE --config JSON --span FILE ...
 
 The compiler puts this step before each file-based ExampleGen. It is never cached and takes about a second. Its outputs
-are parameters of the ExampleGen, and so part of the key of its cache: unchanged files are a hit, changed ones a miss.
+are parameters of the ExampleGen and thus part of its cache key, so changed files miss the cache.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _PLACEHOLDERS = ("{SPAN", "{YYYY}", "{MM}", "{DD}", "{VERSION")
 
 
 class InputState(NamedTuple):
-    """What TFX's driver would find out about an input."""
+    """Span and fingerprint of an input, as TFX's driver computes them."""
 
     input_config: str  # the Input proto as JSON, with span and version filled into the patterns
     input_fingerprint: str  # digest of names, sizes and times of the files
-    span: int  # 0 without spans
+    span: int  # 0 if there are no spans
 
 
 OUTPUTS = InputState._fields
@@ -45,7 +45,7 @@ def state_of(input_base: str, input_config: str, range_config: str = "") -> Inpu
 
 
 def fingerprint(input_base: str, patterns: Iterable[str]) -> str:
-    """Return a digest of the names, sizes and times of change of all files that match the patterns."""
+    """Return a digest of the names, sizes and modification times of all files that match the patterns."""
     digest = hashlib.sha256()
     for pattern in patterns:
         digest.update(f"{pattern}\n".encode())
@@ -55,7 +55,7 @@ def fingerprint(input_base: str, patterns: Iterable[str]) -> str:
 
 
 def _with_span(input_base: str, input_config: str, range_config: str) -> tuple[int, str]:
-    """Return the span and the input config with the patterns of this span, by TFX's own rules."""
+    """Return the span, and the input config with the patterns of this span, by TFX's rules."""
     from tfx.components.example_gen.input_processor import FileBasedInputProcessor
     from tfx.proto import example_gen_pb2, range_config_pb2
     from tfx.utils import proto_utils

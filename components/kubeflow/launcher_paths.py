@@ -14,11 +14,11 @@ from typing import Any
 
 FOLDERS: Mapping[str, str] = {"gs": "gcs", "minio": "minio", "s3": "s3"}
 ROOT_VARIABLE = "INFEED_LAUNCHER_ROOT"
-"""Environment variable for the parent folder of `/gcs`, `/minio` and `/s3`, which a rehearsal sets."""
+"""Environment variable for the parent folder of `/gcs`, `/minio` and `/s3`. A rehearsal sets it."""
 
 
 def local_path(uri: str, root: str | None = None) -> str | None:
-    """Return the local path of an artifact; None if the launcher does not know the scheme of its URI.
+    """Return the local path of an artifact. None if the launcher does not support the scheme of its URI.
 
     `root` is the parent of the folders: by default `INFEED_LAUNCHER_ROOT`, and then `/`.
     """
@@ -29,7 +29,7 @@ def local_path(uri: str, root: str | None = None) -> str | None:
 
 
 def artifacts(message: Any, kind: str, *, later: bool = False) -> Iterator[Any]:
-    """Yield the artifacts of the inputs or outputs of a step; with `later`, without the first of each list."""
+    """Yield the artifacts of the inputs or outputs of a step. With `later`, skip the first of each list."""
     for found in message.get(kind, {}).get("artifacts", {}).values():
         yield from found.get("artifacts", [])[int(later) :]
 
@@ -42,16 +42,16 @@ class PathMap:
 
     @classmethod
     def of(cls, uris: Iterable[str]) -> PathMap:
-        """Map every URI that the launcher knows."""
+        """Map every URI whose scheme the launcher supports."""
         found = {uri: local_path(uri) for uri in uris}
         return cls({uri: path for uri, path in found.items() if path is not None})
 
     def to_local(self, value: Any) -> Any:
-        """Return JSON data with local paths in place of the URIs, and of places below them."""
+        """Replace the URIs in JSON data, and paths below them, with local paths."""
         return _replaced(value, self.paths)
 
     def to_uris(self, value: Any) -> Any:
-        """Return JSON data with URIs in place of the local paths, and of places below them."""
+        """Replace the local paths in JSON data, and paths below them, with URIs."""
         return _replaced(value, {path: uri for uri, path in self.paths.items()})
 
 

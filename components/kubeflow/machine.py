@@ -1,9 +1,9 @@
-"""Entry point of a machine of a training job: plays Kubeflow's launcher for the step that this machine runs.
+"""Entry point of a machine of a training job: does the work of Kubeflow's launcher for its step.
 
     python -m infeed.components.kubeflow.machine --executor_class_path NAME --json_serialized_invocation_args MESSAGE
 
-The launcher has put the inputs on the disk of the step's pod, which the machines do not see. Each machine downloads
-them itself. The chief uploads the outputs.
+The launcher downloads inputs to the disk of the step's pod, which other machines cannot access. So each machine
+downloads the inputs, and the chief uploads the outputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from infeed.components.kubeflow import message, step
 from infeed.components.kubeflow.launcher_paths import artifacts
 from infeed.components.kubeflow.training_job import INDEX
 
-_STARTS = 3600.0  # seconds until all machines have a name: the cluster may have to add nodes
+_STARTS = 3600.0  # seconds until the names of all machines resolve: the cluster may have to add nodes
 _LOOK = 2.0
 _PLACE_OF_MODEL = "Format-Serving"  # tfx.utils.path_utils
 _log = logging.getLogger(__name__)
@@ -43,12 +43,14 @@ def main(arguments: Sequence[str]) -> None:
             files.copy(artifact["uri"], path)
     outputs = {one["uri"]: uris.paths[one["uri"]] for one in artifacts(received, "outputs") if one["uri"] in uris.paths}
     is_chief = os.environ.get(INDEX, "0") == "0"
-    # Only the chief exports, but TFX's executor raises on a machine whose disk has no place of a model.
+    # Only the chief exports a model, but TFX's executor raises if the model's folder is missing on any machine.
     for path in outputs.values() if not is_chief else ():
         os.makedirs(os.path.join(path, _PLACE_OF_MODEL), exist_ok=True)
     wait_for_names(os.environ)
     with tempfile.TemporaryDirectory() as scratch:
-        received["outputs"]["outputFile"] = os.path.join(scratch, "output.json")  # the step writes Kubeflow's
+        received["outputs"]["outputFile"] = os.path.join(
+            scratch, "output.json"
+        )  # the step writes Kubeflow's output file
         step.main([*arguments[:place], json.dumps(received), *arguments[place + 1 :]])
     for uri, path in outputs.items() if is_chief else ():
         _log.info("uploading %s", uri)
@@ -58,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
 def wait_for_names(environ: Mapping[str, str]) -> None:
     """Wait until the names of all machines in TF_CONFIG resolve. Raise InfeedError if one does not within an hour.
 
-    A pod gets a name when Kubernetes has scheduled it.
+    Kubernetes names a pod once it is scheduled.
     """
     until = time.monotonic() + _STARTS
     for address in json.loads(environ["TF_CONFIG"])["cluster"]["worker"]:

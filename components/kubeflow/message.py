@@ -1,8 +1,8 @@
-"""Messages between Kubeflow's launcher and a step of TFX: the ExecutorInput as it arrives, the ExecutorOutput as taken.
+"""Messages between Kubeflow's launcher and a TFX step: fixes for the ExecutorInput and the ExecutorOutput.
 
-The driver adds an output of its own. ML Metadata loses the types of inputs, and wraps lists and objects. The launcher
-refuses numbers and nulls that protobuf's JSON does not have. All of this was seen with Kubeflow Pipelines 2.5.0, 2.17.0
-and later; TFX's own entry point stops there (https://github.com/tensorflow/tfx/issues/7768).
+The driver adds an output. ML Metadata loses the types of inputs and wraps lists and objects. The launcher rejects
+nulls, NaN and infinities. Observed with Kubeflow Pipelines 2.5.0, 2.17.0 and later. TFX's own entry point fails there
+(https://github.com/tensorflow/tfx/issues/7768).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WRAPPERS = ("list", "struct")  # ML Metadata keeps a list or an object as a str
 
 
 def read(arguments: Sequence[str]) -> tuple[Any, int]:
-    """Return the ExecutorInput as the component declares it, and its place in the command line."""
+    """Return the ExecutorInput as the component declares it, and its index in the command line."""
     place = arguments.index(ARGUMENT) + 1
     message = json.loads(arguments[place])
     return {
@@ -35,7 +35,7 @@ def accepted(output: Any) -> str:
 
 
 def _declared_types(arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the type of each input artifact that TFX's compiler has written into the command line, by name."""
+    """Return the type of each input artifact by name, which TFX's compiler wrote into the command line."""
     if _INPUTS not in arguments:
         return {}
     declared = json.loads(arguments[arguments.index(_INPUTS) + 1])

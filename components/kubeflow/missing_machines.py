@@ -1,4 +1,4 @@
-"""Explains why machines of a training job have no pod: the job is suspended, or Kubernetes refuses the pods."""
+"""Explanations of missing machines: the training job is suspended, or Kubernetes rejects its pods."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _POD = re.compile(r'pods "[^"]*"')
 
 
 def job_names(place: Place) -> tuple[str, ...]:
-    """Return the names of the objects that make pods: the JobSet or TrainJob, and the Job of the machines."""
+    """Return the names of the objects that create pods: the JobSet or TrainJob, and the Job of the machines."""
     return place.name, f"{place.name}-{NODE}-0"
 
 
 def explain(api: Api, place: Place, found: Mapping[str, Any], events: Iterable[Any] | None) -> str:
-    """Return why machines are missing, and the command that shows more.
+    """Return why machines are missing, and a command that shows details.
 
-    `found` is the object of the job. `events` are the warnings about `job_names`; None if the step may not list them.
+    `found` is the job object. `events` are the warnings about `job_names`, or None if the step may not list events.
     """
     conditions = (one for one in found.get("status", {}).get("conditions", ()) if one["status"] == "True")
     reasons = [f"{one['type']}: {one.get('message', '')}" for one in conditions]
@@ -32,12 +32,12 @@ def explain(api: Api, place: Place, found: Mapping[str, Any], events: Iterable[A
 
 
 def is_news(why: str, before: str) -> bool:
-    """Report whether an explanation differs from one before in more than the name of a pod, which is new each time."""
+    """Report whether two explanations differ in more than the pod name, which changes with each pod."""
     return _POD.sub("", why) != _POD.sub("", before)
 
 
 def _newest(events: Iterable[Any], created: str | None) -> list[str]:
-    """Return the newest warning about each object. Older ones may be about the job of an earlier attempt."""
+    """Return the newest warning about each object. Older warnings may be about an earlier attempt."""
     begin = datetime.fromisoformat(created.replace("Z", "+00:00")) if created else None
     newest: dict[str, str] = {}
     for event in sorted((each for each in events if _time(each)), key=_time):

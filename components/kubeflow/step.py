@@ -3,11 +3,10 @@
     python -m infeed.components.kubeflow.step [--in-place] [--job JSON] --executor_class_path NAME
         --json_serialized_invocation_args '{{$}}' ...
 
-TFX's own entry point opens the URIs of artifacts. That fails on `s3://` and `minio://`, which TensorFlow cannot open,
-and on `gs://` reads everything twice. This one hands the launcher's local paths to TFX, and puts the URIs back into the
-output of the step, so that the metadata hold no local path. The nodes of TFX work like the nodes of this package.
-
-With `--job`, the step runs on machines of its own, as a job of the cluster. This process only follows the job.
+TFX's own entry point opens the URIs of artifacts. TensorFlow cannot open `s3://` and `minio://`, and would read
+`gs://` files twice. This entry point gives TFX the launcher's local paths, and restores the URIs in the output, so
+that no local path reaches the metadata. TFX's own nodes work too. With `--job`, the step runs as a separate job in the
+cluster, and this process only follows the job.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ _log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run TFX's entry point with local paths in the project's folder, in this pod or on the machines of a job.
+    """Run TFX's entry point with local paths, in the project's folder, in this pod or as a job.
 
-    The artifacts keep their URIs with `--in-place`, for platforms without a launcher, and if a Beam option names a
-    cluster's runner, because workers do not see the disk of the pod. `--in-place` or `--job` comes first.
+    With `--in-place`, for platforms without a launcher, artifacts keep their URIs. They also do if a Beam option names
+    a cluster runner, because its workers cannot access the pod's disk. `--in-place` or `--job` comes first.
     """
     arguments = [word for word in arguments if not word.startswith(project_archive.OPTION)]
     if arguments[0] == "--job":
@@ -67,14 +66,14 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def path_map(arguments: Sequence[str], received: Any) -> PathMap:
-    """Return the local paths of the artifacts. Empty if a Beam option names a cluster's runner."""
+    """Return the local paths of the artifacts. Empty if a Beam option names a cluster runner."""
     if Named.of(arguments).is_cluster:
         return PathMap({})
     return PathMap.of(artifact["uri"] for kind in ("inputs", "outputs") for artifact in artifacts(received, kind))
 
 
 def _run_job(job: Any, arguments: Sequence[str]) -> None:
-    """Run the step on the machines of `job`. Its name depends on the outputs, which all attempts of a step share."""
+    """Run the step as the job `job`. The job's name depends on the outputs, which all attempts share."""
     logging.basicConfig(level=logging.INFO)
     received, _ = message.read(arguments)
     outputs = [artifact["uri"] for artifact in artifacts(received, "outputs")]
@@ -83,16 +82,16 @@ def _run_job(job: Any, arguments: Sequence[str]) -> None:
     command, pod = ["python", "-m", "infeed.components.kubeflow.machine", *arguments], job["pod"]
     if place := os.environ.get(project_archive.VARIABLE):
         pod["spec"]["containers"][0].setdefault("env", []).append({"name": project_archive.VARIABLE, "value": place})
-    for path in PathMap.of(outputs).paths.values():  # the launcher uploads them; they stay empty here
+    for path in PathMap.of(outputs).paths.values():  # the launcher uploads these, which stay empty in this pod
         os.makedirs(path, exist_ok=True)
     cluster_job.run(options, name, lambda place: job_object(options, pod, place, command))
 
 
 def _make_room(received: Any, uris: PathMap) -> None:
-    """Create what the launcher leaves out: later artifacts of an input, and folders of artifacts without files."""
+    """Create what the launcher omits: later artifacts of an input, and folders of artifacts without files."""
     for artifact in artifacts(received, "inputs", later=True):
         path = uris.paths.get(artifact["uri"])
-        if path and not os.path.exists(path):  # the launcher downloads the first artifact of each input
+        if path and not os.path.exists(path):  # the launcher downloads only the first artifact of each input
             _log.info("downloading %s", artifact["uri"])
             direct.download(artifact["uri"], path)
     for path in uris.paths.values():
@@ -100,7 +99,7 @@ def _make_room(received: Any, uris: PathMap) -> None:
 
 
 def _run_tfx(arguments: Sequence[str]) -> None:
-    """Run TFX's entry point as `python -m` does; it ends by SystemExit."""
+    """Run TFX's entry point as `python -m` does. It ends with SystemExit."""
     sys.argv = [_TFX, *arguments]
     try:
         runpy.run_module(_TFX, run_name="__main__", alter_sys=True)
@@ -110,7 +109,7 @@ def _run_tfx(arguments: Sequence[str]) -> None:
 
 
 def _finish_output(path: str, uris: PathMap, shown: Mapping[str, Any]) -> None:
-    """Put the URIs back into the ExecutorOutput, from which the launcher uploads, and add artifacts of Kubeflow's."""
+    """Restore the URIs in the ExecutorOutput, from which the launcher uploads, and add artifacts for Kubeflow."""
     output = json.loads(files.read_bytes(path))
     whole = {**output, "artifacts": {**output.get("artifacts", {}), **shown}}
     files.write_bytes(path, message.accepted(uris.to_uris(whole)).encode())

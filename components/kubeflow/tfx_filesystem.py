@@ -1,7 +1,7 @@
 """File system for TFX's `fileio` in stores that TensorFlow cannot open: `s3://` and `minio://`.
 
-TensorFlow 2.18 and later has no S3. TFX's own components, for example Pusher, open paths through a registry, where this
-plugin serves the schemes by pyarrow, with the client and the environment variables of `dataset.files`.
+TensorFlow 2.18 and later has no S3 support. TFX components such as Pusher open paths through a registry. This plugin
+registers the schemes with pyarrow's client and the environment variables of `dataset.files`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def register() -> None:
 
 
 class StoreFilesystem(filesystem.Filesystem):
-    """TFX file system over pyarrow's. An object appears once its writer closes."""
+    """TFX file system based on pyarrow. An object appears when its writer closes."""
 
     SUPPORTED_SCHEMES = ["s3://", "minio://"]
 

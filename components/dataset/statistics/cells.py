@@ -1,4 +1,4 @@
-"""The cells of a column in the form that statistics need: a length for each row, and the values concatenated.
+"""Cells of a column in the form that statistics need: a length for each row, and the concatenated values.
 
 In JSON, values are packed as little-endian bytes in base64, which is exact and smaller than decimal numbers.
 """
@@ -83,7 +83,7 @@ class Cells:
             lengths, counts = self.lengths[rows], np.maximum(self.lengths, 0)
             places = item_places((np.cumsum(counts) - counts)[rows], counts[rows])
         if isinstance(self.values, np.ndarray):
-            return Cells(self.kind, lengths, self.values.take(places), _NO_INTS)  # twice as fast as [places]
+            return Cells(self.kind, lengths, self.values.take(places), _NO_INTS)  # twice as fast as an index [places]
         return Cells(self.kind, lengths, self.values.take(pa.array(places)), self.byte_lengths.take(places))
 
 
@@ -131,7 +131,7 @@ def _is_utf8(value: bytes | memoryview, whole: bool = True) -> bool:
     return True
 
 
-_HEAD = 64  # bytes to try first, because a decoder's error copies its whole input
+_HEAD = 64  # bytes to try first, because the error of a decoder copies the whole input
 _NO_INTS = np.empty(0, np.int64)
 
 
@@ -144,7 +144,7 @@ def unpack(text: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Decode numbers from text. Raises ValueError if the text is not base64, or its length does not fit the type."""
     wanted = np.dtype(dtype)
     try:
-        data = binascii.a2b_base64(text)  # it skips other characters, so the length tells whether there are any
+        data = binascii.a2b_base64(text)  # a2b_base64 skips invalid characters, so only the length reveals them
     except binascii.Error as error:
         raise ValueError(f"cannot decode packed numbers: {error}") from None
     if len(text) != 4 * math.ceil(len(data) / 3):
@@ -155,7 +155,7 @@ def unpack(text: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def pack_values(values: Values) -> list[str]:
-    """Encode the values of a column as one text, or for bytes as two: lengths and concatenated values."""
+    """Encode the values of a column as one text. Bytes take two texts: lengths and concatenated values."""
     if isinstance(values, np.ndarray):
         return [pack(values)]
     lengths = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -173,7 +173,7 @@ def unpack_values(texts: tuple[str, ...], kind: ColumnType) -> Values:
     if kind != "bytes":
         return unpack(texts[0], DTYPES[kind])
     lengths, data = unpack(texts[0], np.int64), unpack(texts[1], np.uint8)
-    # Check each length, so that a forged one cannot overflow the sum.
+    # Check each length, so that forged lengths cannot overflow the sum.
     if ((lengths < 0) | (lengths > len(data))).any() or int(lengths.sum()) != len(data):
         raise ValueError("packed values do not match their lengths")
     return from_lengths(data.tobytes(), lengths)

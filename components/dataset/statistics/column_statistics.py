@@ -31,7 +31,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Lengths:
-    """Statistics of lengths: of the number of values of rows, or of the number of bytes of values.
+    """Statistics of lengths: numbers of values per row, or numbers of bytes per value.
 
     Attributes:
       minimum, maximum: 0 if there are none.
@@ -129,7 +129,7 @@ class ColumnStatistics:
 
     @classmethod
     def none(cls, name: str, kind: ColumnType, rows: int = 0) -> ColumnStatistics:
-        """Return the statistics of rows that all lack the feature."""
+        """Return the statistics of rows without the feature."""
         return cls(name, kind, rows, rows, counts=ValueCounts.none(kind))
 
     def __add__(self, other: ColumnStatistics) -> ColumnStatistics:
@@ -170,7 +170,7 @@ class ColumnStatistics:
 
     @property
     def variance(self) -> float | None:
-        """Mean of the squares less the square of the mean, computed exactly. None if there are no numbers."""
+        """Mean of the squares minus the square of the mean, computed exactly. None if there are no numbers."""
         if not self.finite:
             return None
         mean = self.total.fraction / self.finite
@@ -283,7 +283,7 @@ def _of_numbers(values: Any) -> dict[str, Any]:
     if not len(values):
         return found
     if values.dtype == np.float32:
-        ascending = np.sort(values)  # NaN goes last
+        ascending = np.sort(values)  # NaN is sorted last
         if not (np.isfinite(ascending[0]) and np.isfinite(ascending[-1])):
             found = {
                 "nans": int(np.count_nonzero(np.isnan(values))),
@@ -324,7 +324,7 @@ def _of_bytes(cells: Cells) -> dict[str, Any]:
 
 
 def _counted_ints(values: Ints, low: int, high: int) -> tuple[Ints, Ints]:
-    """Return the distinct values between the smallest and the largest, ascending, and their counts."""
+    """Return the distinct values, ascending, and their counts, by counting the range from smallest to largest."""
     if low == high:
         return np.array([low]), np.array([len(values)])
     if high - low > min(_COUNTABLE, _SPARSE * len(values)):
@@ -345,7 +345,7 @@ def _extreme(choose: Callable[..., float], one: float | None, other: float | Non
 
 
 _COUNTABLE = 1 << 16  # up to this range, counting integers is ten times faster than sorting
-_SPARSE = 16  # with a range of so many times their number, it is not
+_SPARSE = 16  # counting pays only if the range is less than this many times the number of values
 _DIGITS = 4_000  # digits of a stored sum. Python refuses to parse more
 _SUMMED = [
     one.name for one in dataclasses.fields(ColumnStatistics) if one.name not in ("name", "type", "minimum", "maximum")

@@ -43,7 +43,7 @@ class Distribution:
     """The numbers of a column.
 
     Attributes:
-      values: float64 [n], ascending and distinct, possibly with infinities at the ends.
+      values: float64 [n], ascending and distinct, possibly with infinities at either end.
       upto: int64 [n], number of values at or below each.
       nans: number of NaNs, which are not in `values`.
     """
@@ -69,7 +69,7 @@ class Distribution:
 
     @property
     def total(self) -> int:
-        """Number of values, without NaNs."""
+        """Number of values, excluding NaNs."""
         return int(self.upto[-1]) if len(self.upto) else 0
 
     @property
@@ -128,12 +128,12 @@ def _steps(sketch: QuantileSketch, least: float | None, largest: float | None) -
     inner = sketch.at(np.arange(1, CAPACITY) / CAPACITY)
     values = np.unique([least, *inner, largest])
     upto = np.asarray(sketch.ranks(values.tolist()))
-    upto[0], upto[-1] = max(1, upto[0]), sketch.total  # a sketch may have lost its extremes
+    upto[0], upto[-1] = max(1, upto[0]), sketch.total  # the sketch may have lost its extremes
     return values, np.diff(upto, prepend=0)
 
 
 def standard_histogram(numbers: Distribution, buckets: int = BUCKETS) -> Histogram:
-    """Return buckets of equal width from the smallest to the largest finite number, and one for each infinity."""
+    """Return buckets of equal width over the finite numbers, and one bucket for each infinity."""
     finite = numbers.finite
     if not len(finite):
         return _with_infinities(numbers, ())
@@ -188,8 +188,8 @@ def jensen_shannon(first: Histogram, second: Histogram) -> float | None:
     """Return the Jensen-Shannon divergence to base 2: 0 for equal shares, 1 for disjoint histograms.
 
     JSD(P, Q) = (KL(P, M) + KL(Q, M)) / 2 with M = (P + Q) / 2 (Lin, "Divergence measures based on the Shannon entropy",
-    1991). Both histograms are divided at the bounds of both, assuming that the numbers of a bucket are spread evenly. A
-    bucket of a single value stays one, and so does NaN. TFDV drops NaN if the bounds differ, and counts it twice if
+    1991). Both histograms are divided at the bounds of both, assuming that the numbers of a bucket are spread evenly.
+    Single-value buckets and NaN stay points. TFDV drops NaN if the bounds differ, and counts it twice if
     both have it. Returns None if one histogram has no buckets.
     """
     if not (first.buckets and second.buckets):

@@ -2,13 +2,14 @@
 
 Both can be merged over parts of the rows in any order.
 
-Sums are exact, so they are bit-identical however the values are divided. A float32 is a multiple of 2^-149 and its
+Sums are exact, so they do not depend on how the values are divided. A float32 is a multiple of 2^-149 and its
 square of 2^-298, so a sum is an integer in these units, and merging adds two Python integers. NumPy does the work:
 values are binned by exponent, and fewer than 2^29 of their 24-bit significands add up exactly in float64.
 
 Quantiles are kept in sorted runs of at most 2,048 weighted values. A longer run is cut into 2,048 parts of equal
-weight, each represented by its middle value. The error of a rank is at most half a part, and is tracked. Runs of equal
-height are joined in pairs, like the bits of a counter, so that n runs are cut log2(n) times (Munro and Paterson,
+weight, each represented by its middle value. The rank error is at most half a part, and is tracked. Runs of equal
+height are merged in pairs, like the bits of a counter, so each value is cut log2(n) times for n runs (Munro and
+Paterson,
 "Selection and sorting with limited storage", 1980). The sketch is deterministic: equal runs in equal order give equal
 sketches. With at most 2,048 distinct values it is exact, and independent of the order.
 """
@@ -102,7 +103,7 @@ def sums_of_floats(values: Floats) -> tuple[ExactSum, ExactSum]:
 
 
 def _as_ints(values: Floats) -> tuple[Ints, int] | None:
-    """Return values * 2^scale as integers, and the scale. None if the smallest and the largest are too far apart."""
+    """Return values * 2^scale as integers, and the scale. None if their magnitudes differ too much."""
     sizes = np.abs(values)
     smallest = sizes.min(initial=np.inf, where=sizes > 0)
     if np.isinf(smallest):
@@ -130,7 +131,7 @@ def _binned(exponents: Ints, parts: Ints, power: int) -> int:
 
 
 def _sums(values: Ints, add: Callable[[npt.NDArray[Any]], Any]) -> tuple[Any, Any]:
-    """Return the sums of values and of squares that `add` makes: integers of Python, or arrays of them."""
+    """Add up the sums of values and of squares that `add` returns: Python integers or arrays of them."""
 
     def exact(of: npt.NDArray[Any]) -> Any:
         half = of.dtype.type(_HALF)
@@ -204,7 +205,7 @@ class QuantileSketch:
         for run in sorted((*self.runs, *other.runs), key=lambda run: run.height):
             while (before := by_height.pop(run.height, None)) is not None:
                 run = _join([before, run])
-                # A join without a cut keeps its height, which is free now.
+                # a merge without a cut keeps its height, which is free now
             by_height[run.height] = run
         return QuantileSketch(tuple(by_height[height] for height in sorted(by_height, reverse=True)))
 
@@ -239,7 +240,7 @@ class QuantileSketch:
         return found
 
     def collapse(self) -> QuantileSketch:
-        """Merge into one run, as stored in a file, at the cost of half a part of additional error."""
+        """Merge into one run, as files store it. This adds half a part to the error."""
         return QuantileSketch((self._whole().cut(),)) if len(self.runs) > 1 else self
 
     def plain(self) -> list[dict[str, Any]]:

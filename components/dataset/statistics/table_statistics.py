@@ -1,4 +1,4 @@
-"""Statistics of all columns of some rows: gathered block by block in bounded memory, merged, stored, and looked up.
+"""Statistics of all columns: gathered block by block in bounded memory, merged, stored, and looked up.
 
 `tables_of` returns the statistics of any dataset: from beside its manifest, from a cache, or by reading the data.
 """
@@ -73,7 +73,7 @@ class TableStatistics:
           ValueError: a column has two types.
         """
         if not self.rows and not self.columns and not self.untyped:
-            return other  # as a merge would, which costs half a millisecond a column
+            return other  # a merge gives the same, but takes half a millisecond per column
         known = {**self.columns, **other.columns}
         columns = {name: self._column(one) + other._column(one) for name, one in known.items()}
         return TableStatistics(self.rows + other.rows, columns, self.untyped | other.untyped)
@@ -159,7 +159,7 @@ class _Stored:
 
 def _check_format(given: object) -> None:
     if isinstance(given, dict) and given.get("format") != FORMAT:
-        raise ValueError(f"format is {given.get('format')!r}, but this version reads {FORMAT}")
+        raise ValueError(f"format is {given.get('format')!r}, but this version reads format {FORMAT}")
 
 
 class Gatherer:
@@ -238,8 +238,8 @@ def tables_of(
     checksum, and never written into the dataset.
 
     Args:
-      places: (folder of a dataset, split). Datasets may be any TFRecords of tf.Examples, see `manifests_of`.
-      cache_dir: cache of statistics and counts of datasets without them.
+      places: (folder of a dataset, split). Datasets are any TFRecords of tf.Examples; see `manifests_of`.
+      cache_dir: cache for the statistics and counts of datasets that have none.
       map_fn: counts and reads the shards of all splits, such as `Engine.map`. It is called once, and once more if
         large files are divided. Defaults to one thread of this process for each core.
 
@@ -267,7 +267,7 @@ _Counting = Callable[[FileToCount], Shard]
 def _count_and_describe(
     map_fn: MapFn, folders: frozenset[str], cache: str, count: _Counting, files_to_count: Iterable[FileToCount]
 ) -> Iterator[Shard]:
-    """Count like `map`. Small files of the folders are described in the same pass, which a cluster starts once."""
+    """Count like `map`. Small files are described in the same pass, because starting a cluster is slow."""
     for shard, found in map_fn(functools.partial(_count_file, folders, cache, count), files_to_count):
         if found is not None:
             keep_statistics(found, _key_of_shard(shard), cache)
@@ -322,7 +322,7 @@ def _stored(root: str, split: str, shards: Split) -> TableStatistics | None:
 
 @dataclass(frozen=True)
 class _Unread:
-    """A split without statistics.
+    """A split without stored statistics.
 
     Attributes:
       kept: cached statistics of each shard's file. None for a shard to read.
@@ -406,6 +406,6 @@ def _read_range(part: ShardRange) -> TableStatistics:
 
 
 def _untyped(block: RecordBlock) -> dict[str, None]:
-    """Return the features of the first record without a type, which is how columns without values are written."""
+    """Return the features of the first record without a type. Columns without values are written this way."""
     [first] = block.payloads(np.zeros(1, np.int64))
     return {name: None for name, feature in decode_example(first).features.items() if feature.type is None}

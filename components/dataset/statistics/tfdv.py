@@ -79,7 +79,7 @@ class ProtoOptions:
       num_quantiles_histogram_buckets: buckets of equal count.
       images: columns of encoded images, whose values are measured and not counted.
       categories: integer columns that name categories and are counted like text.
-      absent: whether to describe columns that no row has, as TFDV does for columns of a schema.
+      absent: whether to describe columns without any row, as TFDV does for columns of a schema.
     """
 
     num_top_values: int = 20
@@ -154,7 +154,7 @@ def _numbers(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.
         found.min, found.max = float(numbers.values[0]), float(numbers.values[-1])
         found.median = float(numbers.at([0.5])[0])
     standard = standard_histogram(numbers, options.num_histogram_buckets)
-    if numbers.total and not len(numbers.finite):  # TFDV's form if every number is infinite
+    if numbers.total and not len(numbers.finite):  # TFDV's form if all numbers are infinite
         standard = Histogram((Bucket(math.inf, -math.inf, numbers.total),), numbers.nans)
     found.histograms.append(_histogram(standard, statistics_pb2.Histogram.STANDARD))
     quantiles = quantile_histogram(numbers, options.num_quantiles_histogram_buckets)
@@ -197,7 +197,7 @@ def distinct(column: ColumnStatistics) -> int:
 
 
 def label_of(value: object) -> str:
-    """Return TFDV's label of a value: text as it is, `__BYTES_VALUE__` for other bytes, and numbers as in Python."""
+    """Return TFDV's label of a value: text unchanged, `__BYTES_VALUE__` for other bytes, and numbers as in Python."""
     if not isinstance(value, bytes):
         return str(value)
     try:
@@ -208,7 +208,7 @@ def label_of(value: object) -> str:
 
 @dataclass(frozen=True)
 class StatisticsRequest:
-    """The statistics that a StatisticsGen was asked for.
+    """Statistics that a StatisticsGen requests.
 
     Attributes:
       columns: names of the columns to describe. None for all.
@@ -245,13 +245,13 @@ class StatisticsRequest:
     def describe(
         self, columns: Mapping[str, ColumnStatistics], rows: int, *, absent: bool = False
     ) -> statistics_pb2.DatasetFeatureStatisticsList:
-        """Return the proto of the chosen columns; with `absent`, also of columns that no row has."""
+        """Return the proto of the chosen columns. With `absent`, include columns without any row."""
         chosen = [column for name, column in columns.items() if self.columns is None or name in self.columns]
         return to_proto(chosen, rows, dataclasses.replace(self.proto, absent=absent))
 
 
 def _unsupported_options(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options that we do not support. Unknown options count unless they are off."""
+    """Yield the unsupported options. Unknown options count unless they are off."""
     known = {*_SHAPES, *_WITHOUT_EFFECT, _SCHEMA, _ALLOWED, "epsilon"}
     for name, value in given.items():
         usual = (_NEEDED[name],) if name in _NEEDED else (None, False)

@@ -1,7 +1,8 @@
 """Counts of the values of a column: exact up to 10,000 distinct values, and approximate beyond.
 
 Beyond that bound, counts are lower bounds. The 1,000 most frequent values are kept. Their counts are reduced by the
-count of the next value, which is added to the error (Misra and Gries, "Finding repeated elements", 1982; merged as in
+count of the next most frequent value, which is added to the error (Misra and Gries, "Finding repeated elements", 1982;
+merged as in
 Agarwal et al., "Mergeable summaries", 2012). The true count of a value is between its count and its count plus `error`,
 which is at most a 1,000th of all values. A value that is not kept occurs at most `error` times. The number of distinct
 values is then estimated from the 1,024 smallest hashes (Bar-Yossef et al., "Counting distinct elements in a data
@@ -39,7 +40,7 @@ MAX_DISTINCT = 10_000
 FREQUENT = 1_000  # values kept if there are more distinct values
 _HASHES = 1_024
 _RANGE = 2.0**64  # range of a hash
-_HASHED_BYTES = 1 << 20  # bytes hashed at a time. Each takes some 30 bytes of memory
+_HASHED_BYTES = 1 << 20  # bytes hashed at a time. Each takes about 30 bytes of memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class ValueCounts:
       values: int64, float32 or bytes [n], ascending.
       counts: int64 [n], at least 1.
       total: number of counted values, including values that are not kept.
-      error: maximum amount by which a count is too small. 0 if counts are exact.
+      error: maximum undercount of a value. 0 if counts are exact.
       hashes: uint64, the smallest hashes of all distinct values, ascending. None if counts are exact.
       uncounted: number of bytes values too long to be counted.
     """
@@ -97,11 +98,11 @@ class ValueCounts:
 
     @property
     def others(self) -> int:
-        """Number of values without a count: rare ones, and those too long to be counted."""
+        """Number of values without a count: rare values, and values too long to be counted."""
         return self.total - int(self.counts.sum()) + self.uncounted
 
     def items(self) -> Iterator[tuple[Any, int]]:
-        """Yield (value, count), the most frequent first, and equally frequent larger values first as in tft."""
+        """Yield (value, count), most frequent first. Ties go to the larger value, as in tft."""
         order = np.lexsort((np.arange(len(self.counts)), self.counts))[::-1]
         values = self.values.tolist() if isinstance(self.values, np.ndarray) else list(values_of(self.values))
         return zip((values[place] for place in order.tolist()), self.counts[order].tolist(), strict=True)
@@ -212,7 +213,7 @@ def hashed(values: Values) -> Hashes:
 def _hashed_bytes(data: npt.NDArray[np.uint8], lengths: Ints) -> Hashes:
     """Sum the bytes times a weight of their position modulo 2^64, and mix the sum with the length."""
     weights = _mixed(np.arange(1, MAX_BYTES + 1, dtype=np.uint64))
-    if (lengths == lengths[0]).all():  # as for most keys
+    if (lengths == lengths[0]).all():  # true for most keys
         rows = data.reshape(len(lengths), -1).astype(np.uint64) + np.uint64(1)
         return _mixed((rows * weights[: lengths[0]]).sum(axis=1) ^ lengths.view(np.uint64))
     starts = np.cumsum(lengths) - lengths
