@@ -1,1 +1,1 @@
-"""The engine that feeds training: plan, build, augment, meter. TensorFlow, no TFX."""
+"""Input pipeline of training: plan, build, augment, meter. Imports TensorFlow, not TFX."""

@@ -1,10 +1,10 @@
-"""Random changes to whole batches of images: crop, shift with reflected edges, flip, rotate, light, cut out.
+"""Random augmentation of whole image batches: crop, shift with reflected edges, flip, rotate, brightness, cutout.
 
-One affine map combines all movements, so every image is resampled once. A second map changes brightness and contrast.
-XLA compiles both, which takes a third of the time of single operations.
+One affine map combines all movements, so each image is resampled once. A second map changes brightness and contrast.
+XLA compiles both, which is three times as fast as separate operations.
 
-The random numbers of an image depend only on the seed and on the image's position in the training order. A run can
-therefore be repeated, resumed and shared by workers without changing an image.
+The random numbers of an image depend only on the seed and on the image's position in the training order. So images do
+not change if a run is repeated, resumed or shared among workers.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def augment(
 ) -> tf.Tensor:
     """Augment and normalize uint8 [batch, height, width, channels] to float32 of the same shape.
 
-    `seed` is int64 [2]: the seed of the run, and the number of this step since training began. `workers` is the worker
-    that makes these images of the global batch. All batches have one size.
+    `seed` is int64 [2]: the seed of the run, and the number of this step since training began. `workers` identifies
+    the worker that prepares this part of the global batch. All batches have the same size.
     """
     numbers = draw_batch(tf.shape(images, tf.int64)[0], seed, workers)
     change = _change(options, scale, compiled=not why_not_compiled(images.shape))
@@ -38,19 +38,19 @@ def augment(
 
 
 def draw_batch(size: tf.Tensor, seed: tf.Tensor, workers: WorkerContext) -> Draws:
-    """Draw the random numbers of the `size` images of a batch; `seed` and `workers` as for `augment`."""
+    """Draw the random numbers of the `size` images of a batch. For `seed` and `workers`, see `augment`."""
     return draw(seed[0], (seed[1] * workers.count + workers.index) * size, size)
 
 
 def how(shapes: Iterable[Sequence[int | None]]) -> str:
-    """Describe for the plan whether XLA compiles the changes to images of these shapes."""
+    """Describe for the plan whether XLA compiles the augmentation of images of these shapes."""
     reasons = {reason for shape in shapes if (reason := why_not_compiled(tf.TensorShape(shape)))}
     return f"not compiled: {'; '.join(sorted(reasons))}" if reasons else "compiled by XLA"
 
 
 def why_not_compiled(shape: tf.TensorShape) -> str:
-    """Return why XLA does not compile the changes to images of this shape; empty if it does."""
-    return _why_not_here() if shape.is_fully_defined() else f"XLA wants fixed shapes and these images are {shape}"
+    """Return why XLA does not compile the augmentation of images of this shape. Empty if it does."""
+    return _why_not_here() if shape.is_fully_defined() else f"XLA requires fixed shapes, but the images are {shape}"
 
 
 class Draws(NamedTuple):
@@ -101,7 +101,7 @@ def affine(height: tf.Tensor, width: tf.Tensor, options: Augment, draws: Draws) 
 
 
 def window(options: Augment, draws: Draws) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the shares of width and height that the crop keeps, [batch] each, at most 1."""
+    """Return the shares of width and height that the crop keeps, [batch] each, in 0 to 1."""
     area = options.crop + draws.area * (1 - options.crop)
     aspect = tf.exp(_either_way(draws.aspect) * math.log(options.stretch))
     return tf.minimum(tf.sqrt(area * aspect), 1.0), tf.minimum(tf.sqrt(area / aspect), 1.0)
@@ -119,9 +119,9 @@ def cutout_mask(height: tf.Tensor, width: tf.Tensor, side: int, draws: Draws) ->
 def warp(images: tf.Tensor, maps: tf.Tensor, *, whole: bool = False) -> tf.Tensor:
     """Resample [batch, height, width, channels] by maps [batch, 6] to float32: bilinear, with reflected edges.
 
-    A map (a0, a1, a2, b0, b1, b2) takes the output pixel (x, y) from the input at (a0 x + a1 y + a2, b0 x + b1 y + b2).
-    If every map takes `whole` pixels to whole pixels, no interpolation is needed. Beyond the edge, the image continues
-    as its mirror image with edge pixels twice: `reflect` in SciPy, `symmetric` in NumPy, `BORDER_REFLECT` in OpenCV.
+    The output pixel (x, y) of a map (a0, a1, a2, b0, b1, b2) is the input at (a0 x + a1 y + a2, b0 x + b1 y + b2).
+    With `whole`, all maps move by whole pixels, so no interpolation is needed. Beyond an edge, the image is mirrored,
+    edge pixels included: `reflect` in SciPy, `symmetric` in NumPy, `BORDER_REFLECT` in OpenCV.
     """
     height, width = tf.shape(images)[1], tf.shape(images)[2]
     x, y = sources(maps, height, width)
@@ -134,7 +134,7 @@ def warp(images: tf.Tensor, maps: tf.Tensor, *, whole: bool = False) -> tf.Tenso
 
     if whole:
         return at(left, top)
-    # Beyond the last pixel lies the last pixel again.
+    # The neighbor of the last pixel is the last pixel again.
     right = tf.minimum(left + 1, tf.cast(width - 1, tf.float32))
     bottom = tf.minimum(top + 1, tf.cast(height - 1, tf.float32))
     to_right, to_bottom = (x - left)[..., tf.newaxis], (y - top)[..., tf.newaxis]
@@ -144,20 +144,20 @@ def warp(images: tf.Tensor, maps: tf.Tensor, *, whole: bool = False) -> tf.Tenso
 
 
 class PixelRow:
-    """A batch as one long row of pixels: gathering from that is much cheaper than by batch, row and column."""
+    """Batch as one long row of pixels. Gathering from it is much cheaper than by batch, row and column."""
 
     def __init__(self, images: tf.Tensor) -> None:
         batch, height, self.width, channels = tf.unstack(tf.shape(images))
         self.row = tf.reshape(images, [-1, channels])
-        self.first = tf.range(batch)[:, tf.newaxis, tf.newaxis] * (height * self.width)  # of each picture
+        self.first = tf.range(batch)[:, tf.newaxis, tf.newaxis] * (height * self.width)  # index of each image
 
     def at(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        """Whole coordinates, float32 [batch, height, width] -> pixels [batch, height, width, channels]."""
+        """Gather the pixels [batch, height, width, channels] at integer coordinates, float32 [batch, height, width]."""
         return tf.gather(self.row, self.first + tf.cast(y, tf.int32) * self.width + tf.cast(x, tf.int32))
 
 
 def sources(maps: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return where each output pixel comes from, also beyond the edges: x and y, float32 [batch, height, width]."""
+    """Return the source x and y of each output pixel, float32 [batch, height, width], possibly outside the image."""
     x = tf.range(width)[tf.newaxis, tf.newaxis, :]
     y = tf.range(height)[tf.newaxis, :, tf.newaxis]
     x, y = tf.cast(x, tf.float32), tf.cast(y, tf.float32)
@@ -169,7 +169,7 @@ def reflected(coordinates: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
     """Reflect coordinates into 0 to size - 1.
 
     Pixel i covers i - 1/2 to i + 1/2, so the mirrors are at -1/2 and size - 1/2, and the image repeats every 2 size
-    pixels. Within half a pixel of the edge, both neighbors are the edge pixel, hence the clip.
+    pixels. Within half a pixel of an edge, both neighbors are the edge pixel, so the result is clipped.
     """
     side = tf.cast(size, tf.float32)
     place = coordinates + 0.5
@@ -181,7 +181,7 @@ def reflected(coordinates: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[tf.Tensor, Draws], tf.Tensor]:
     """Return a function that moves pixels, then changes their values. The cache compiles each shape only once.
 
-    There are two compiled functions, because in one XLA moves every pixel twice, once for the mean of the contrast.
+    Two functions are compiled. In a single one, XLA would move every pixel twice, once for the mean of the contrast.
     """
 
     def move(images: tf.Tensor, draws: Draws) -> tf.Tensor:
@@ -197,7 +197,7 @@ def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[
             mean = tf.reduce_mean(pixels, axis=[1, 2], keepdims=True)
             pixels = tf.clip_by_value(pixels * factor + (mean * (1 - factor) + added), 0, 255)
         pixels = normalise(pixels, scale)
-        if options.cutout:  # last: 0 is the mean of normalized pixels
+        if options.cutout:  # last, because 0 is the mean of normalized pixels
             height, width = tf.shape(pixels)[1], tf.shape(pixels)[2]
             pixels = tf.where(cutout_mask(height, width, options.cutout, draws), 0.0, pixels)
         return pixels
@@ -209,7 +209,7 @@ def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[
 
 @cache
 def _why_not_here() -> str:
-    """Return why XLA is missing: TensorFlow may lack XLA, or its compiler for this processor."""
+    """Return why XLA is unavailable: TensorFlow may lack XLA, or its compiler for this processor."""
     try:
         with tf.init_scope(), tf.device("cpu:0"):
             tf.function(tf.negative, jit_compile=True, autograph=False)(tf.zeros([]))
@@ -219,12 +219,12 @@ def _why_not_here() -> str:
 
 
 def _either_way(numbers: tf.Tensor) -> tf.Tensor:
-    """0 to 1 -> -1 to 1."""
+    """Map 0 to 1 to -1 to 1."""
     return numbers * 2 - 1
 
 
 def _shift(numbers: tf.Tensor, options: Augment) -> tf.Tensor:
-    """0 to 1 -> whole pixels, -shift to shift."""
+    """Map 0 to 1 to integer shifts from -shift to shift."""
     return tf.floor(numbers * (2 * options.shift + 1)) - options.shift
 
 

@@ -1,4 +1,4 @@
-"""Augmentation of whole batches: images, with the masks and boxes of their objects, moved by one warp.
+"""Augmentation of whole batches: one warp moves images together with the masks and boxes of their objects.
 
 All features of an example share its random numbers, so the images, masks and boxes of a row move together.
 """
@@ -19,7 +19,9 @@ from infeed.components.feed.options import SINGLE_WORKER, Augment, Normalise, Wo
 from infeed.components.feed.user_maps import Ragged
 
 _PIXELS = Normalise()
-_PIXELS_FROM = 4.0  # a share so large is none, though boxes may reach beyond their images
+_PIXELS_FROM = (
+    4.0  # Box coordinates this large must be pixels, not shares, although boxes may extend beyond their images.
+)
 
 
 def augment_batch(
@@ -35,22 +37,22 @@ def augment_batch(
 ) -> dict[str, Any]:
     """Augment and normalize the images of a batch, and move their masks and boxes by the same warp.
 
-    Masks keep their type: each pixel takes the nearest class, and its values do not change. Boxes stay parallel to the
-    image, and are cut at its edges. A box that leaves the image becomes [0, 0, 0, 0], so that the other features of
-    objects still match. Boxes without an area, which pad a row, do not change.
+    Masks keep their type: each pixel takes the class of the nearest pixel. Boxes stay axis-aligned and are clipped at
+    the edges. A box outside the image becomes [0, 0, 0, 0], so that other features of the objects still match by
+    position. Boxes with no area, which are padding, do not change.
 
     Args:
-      features: tensors or NumPy arrays by name, [batch, ...]; features without a role stay as they are.
-      seed: int64 [2]: the seed of the run, and the number of this step. The seed of `infeed.load(...).map` will do.
+      features: tensors or NumPy arrays by name, [batch, ...]; other features are unchanged.
+      seed: int64 [2]: the seed of the run, and the number of this step. The seed of `infeed.load(...).map` is suitable.
       images: names of images, uint8 [batch, height, width, channels].
-      masks: names of masks, [batch, height, width] or [batch, height, width, channels], whole numbers.
+      masks: names of masks, [batch, height, width] or [batch, height, width, channels], integers.
       boxes: names of boxes, float32 [batch, n, 4], or lists of 4 n numbers: ymin, xmin, ymax, xmax as shares of height
-        and width. Ragged and sparse tensors will do.
+        and width. May be ragged or sparse.
       normalise: normalization of the images.
-      workers: the worker that has this part of a global batch.
+      workers: the worker that prepares this part of the global batch.
 
     Returns:
-      The same names; arrays become arrays, and tensors tensors.
+      All features by name. Arrays stay arrays, and tensors stay tensors.
 
     Raises:
       InfeedError: a feature is missing, or its shape or type does not fit its role.
@@ -87,7 +89,7 @@ def check_roles(
 ) -> None:
     """Raise InfeedError if a mask or a box cannot follow the images.
 
-    `specs` are the type and shape, [batch, ...], of each feature; None for the shape of a ragged or sparse one.
+    `specs` are the type and shape [batch, ...] of each feature. Ragged and sparse features have shape None.
     """
     for option, names in (("images", images), ("masks", masks), ("boxes", boxes)):
         if unknown := [name for name in names if name not in specs]:
@@ -97,20 +99,18 @@ def check_roles(
         spec = specs[name]
         if spec is None or spec.dtype in (tf.string, tf.bool) or spec.shape.rank not in (3, 4):
             found = f"{spec.dtype.name} {spec.shape[1:]}" if spec is not None else "of varying length"
-            do = (
-                "give whole numbers [height, width] or [height, width, channels], as DecodeImage(method='nearest') does"
-            )
+            do = "use integers [height, width] or [height, width, channels], as DecodeImage(method='nearest') returns"
             raise InfeedError(f"mask {name!r} is {found}", where="option masks", do=do)
         if options.mask_fill is not None and options.mask_fill > spec.dtype.max:
-            do = f"use a class that {spec.dtype.name} holds, or masks of uint8"
-            what = f"mask {name!r} is {spec.dtype.name}, and mask_fill is {options.mask_fill}"
+            do = f"use a class that fits into {spec.dtype.name}, or masks of uint8"
+            what = f"mask {name!r} is {spec.dtype.name}, but mask_fill is {options.mask_fill}"
             raise InfeedError(what, where="option mask_fill", do=do)
     for name in boxes:
         spec = specs[name]
         if spec is not None and not (
             spec.dtype.is_floating and spec.shape.rank in (2, 3) and (spec.shape[-1] or 4) % 4 == 0
         ):
-            do = "give float32 [n, 4]: ymin, xmin, ymax, xmax of each box as shares of height and width"
+            do = "use float32 [n, 4]: ymin, xmin, ymax, xmax of each box as shares of height and width"
             raise InfeedError(f"boxes {name!r} are {spec.dtype.name} {spec.shape[1:]}", where="option boxes", do=do)
     if options.moves and (masks or boxes):
         _check_sizes({name: specs[name] for name in (*images, *masks)}, images)
@@ -118,19 +118,19 @@ def check_roles(
 
 def _check_sizes(specs: Mapping[str, tf.TensorSpec | None], images: Sequence[str]) -> None:
     if not images:
-        do = "name the images that masks and boxes belong to"
-        raise InfeedError("there are masks or boxes, and no image", where="option images", do=do)
+        do = "set images to the images that the masks and boxes belong to"
+        raise InfeedError("there are masks or boxes, but no image", where="option images", do=do)
     sizes = {name: spec.shape[1:3] for name, spec in specs.items() if spec is not None}
     for name, size in sizes.items():
         if not size.is_compatible_with(sizes[images[0]]):
             what = f"{name!r} is {size} pixels, and {images[0]!r} is {sizes[images[0]]}"
-            do = "give images and masks that move together one height and width"
+            do = "give images and masks that move together the same height and width"
             raise InfeedError(what, where="options images and masks", do=do)
 
 
 @cache
 def _mask_mover(options: Augment, *, compiled: bool) -> Callable[[tf.Tensor, Draws], tf.Tensor]:
-    """Return a function that moves masks [batch, height, width, channels] like `augment.warp`, to the nearest pixel."""
+    """Return a function that warps masks [batch, height, width, channels] like `augment.warp`, to the nearest pixel."""
 
     def move(masks: tf.Tensor, draws: Draws) -> tf.Tensor:
         height, width = tf.shape(masks)[1], tf.shape(masks)[2]
@@ -146,7 +146,7 @@ def _mask_mover(options: Augment, *, compiled: bool) -> Callable[[tf.Tensor, Dra
 
 
 def _is_inside(coordinates: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Return whether coordinates lie on a pixel: pixel i covers i - 1/2 to i + 1/2."""
+    """Return whether coordinates are on a pixel: pixel i covers i - 1/2 to i + 1/2."""
     return (coordinates >= -0.5) & (coordinates < tf.cast(size, tf.float32) - 0.5)
 
 
@@ -165,7 +165,7 @@ def move_boxes(boxes: Any, maps: tf.Tensor, height: tf.Tensor, width: tf.Tensor)
 def _moved_values(
     values: tf.Tensor, rows: tf.Tensor, maps: tf.Tensor, height: tf.Tensor, width: tf.Tensor
 ) -> tf.Tensor:
-    """Move boxes whose numbers lie in one row: [4 n], with the row of the batch of each number."""
+    """Move boxes whose numbers are concatenated: [4 n], with the batch row of each number."""
     counts = tf.math.bincount(tf.cast(rows, tf.int32))
     complaint = "a row of boxes has a number of values that is not a multiple of 4"
     with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(counts % 4 == 0), [complaint])]):
@@ -174,12 +174,12 @@ def _moved_values(
 
 
 def _moved(boxes: tf.Tensor, maps: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    """Move boxes [..., 4] by maps [..., 6]: the box round the four moved corners, cut at the edges.
+    """Move boxes [..., 4] by maps [..., 6]. The result is the bounding box of the moved corners, clipped at the edges.
 
-    A map takes output pixels from input pixels, so corners move by its inverse.
+    A map gives the source of each output pixel, so corners move by its inverse.
     """
     size = tf.cast(tf.stack([height, width, height, width]), tf.float32)
-    complaint = "boxes are shares of height and width, and these seem to be pixels:"
+    complaint = "boxes must be shares of height and width, but these seem to be pixels:"
     with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(boxes < _PIXELS_FROM), [complaint, boxes])]):
         boxes = tf.identity(boxes)
     top, left, bottom, right = tf.unstack(boxes * size - 0.5, axis=-1)
@@ -195,7 +195,7 @@ def _moved(boxes: tf.Tensor, maps: tf.Tensor, height: tf.Tensor, width: tf.Tenso
 
 
 def _has_area(boxes: tf.Tensor) -> tf.Tensor:
-    """[..., 4] -> bool [..., 1]."""
+    """Return whether boxes [..., 4] have an area: bool [..., 1]."""
     return tf.reduce_all(boxes[..., 2:] > boxes[..., :2], axis=-1, keepdims=True)
 
 
@@ -206,7 +206,7 @@ def _tensor(value: Any) -> Any:
 
 
 def _like(given: Any, tensor: Any) -> Any:
-    """Return a tensor as an array where an array was given."""
+    """Convert a tensor to an array if the input was an array."""
     if isinstance(given, Ragged):
         return Ragged(tensor.values.numpy(), given.row_splits)
     return tensor.numpy() if isinstance(given, np.ndarray) else tensor

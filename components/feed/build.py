@@ -1,4 +1,4 @@
-"""From files to a `tf.data.Dataset`: measure the records, make the plan, and build it."""
+"""From files to a `tf.data.Dataset`: measure the records, plan, and build."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MEASURED_RECORDS = 256
 
 @dataclass(frozen=True)
 class Feed:
-    """A plan and the functions that carry it out."""
+    """A plan and the functions that execute it."""
 
     plan: InputPlan
     make: Callable[[WorkerContext, int], Batches]  # (worker, number of the first step) -> batches
@@ -44,7 +44,7 @@ class Feed:
     replan: Callable[[FeedOptions], InputPlan] | None = None
 
     def with_stages(self, *stages: Stage[Any, Made]) -> Feed:
-        """Return this feed with more stages in its plan; other code applies them to the batches."""
+        """Return this feed with further stages in its plan. Other code applies them to the batches."""
         return replace(self, plan=replace(self.plan, stages=(*self.plan.stages, *stages)))
 
     def dataset(self, *, workers: WorkerContext = SINGLE_WORKER, start_step: int = 0) -> tf.data.Dataset:
@@ -57,7 +57,7 @@ class Feed:
         return made.dataset() if isinstance(made, RowBatches) else made
 
     def batches(self, *, workers: WorkerContext = SINGLE_WORKER, start_step: int = 0) -> Batches:
-        """Return the batches as the plan makes them: `RowBatches` if steps gather their own rows, else a dataset."""
+        """Return the batches of the plan: `RowBatches` if steps gather their own rows, else a dataset."""
         with corrupt_record_context(self.plan.shards):
             return self.make(workers, start_step)
 
@@ -70,8 +70,8 @@ def plan_feed(
 ) -> Feed:
     """Plan the feed of the files that match TFX's patterns.
 
-    `spec` maps the number of records, measured sizes, and corrupt records left out to a FeedSpec. Raises InfeedError if
-    the files hold no record, or too many corrupt records.
+    `spec` creates a FeedSpec from the number of records, measured sizes, and skipped corrupt records. Raises
+    InfeedError if the files hold no records, or too many corrupt ones.
     """
     shards, corrupt = shard_files(patterns, options.cache_dir), tuple[Corrupt, ...]()
     if options.skip_corrupt:
@@ -90,7 +90,7 @@ def plan_feed(
 
 
 def measure_records(shards: Sequence[ShardFile], functions: BatchFunctions) -> RecordSizes:
-    """Parse and transform up to 256 records, and measure their sizes."""
+    """Parse and transform up to 256 records to measure their sizes."""
     records = list(itertools.islice(read_records(shards[0].path), _MEASURED_RECORDS))
     made = mapped(
         tf.data.Dataset.from_tensor_slices(records).batch(_MEASURED_RECORDS),
@@ -111,11 +111,11 @@ def measure_records(shards: Sequence[ShardFile], functions: BatchFunctions) -> R
 def build(
     plan: InputPlan, functions: BatchFunctions, *, workers: WorkerContext = SINGLE_WORKER, start_step: int = 0
 ) -> Batches:
-    """Build the batches. Training plans give endless full batches; evaluation plans give every record once, in order.
+    """Build the batches. Training has endless full batches. Evaluation has every record once, in order.
 
     The tiers `columns` and `disk` read and decode the whole split before this function returns. In training,
     `start_step` is the number of the first batch; the batches equal those of an uninterrupted training. Raises
-    InfeedError if the workers cannot share a batch evenly, or a worker has nothing to read.
+    InfeedError if the workers cannot share a batch evenly, or a worker has no records.
     """
     context = context_of(plan, functions, workers, start_step)
     made: Made = None
@@ -123,8 +123,8 @@ def build(
         made = stage.apply(made, context)
     if isinstance(made, RowBatches):
         return made
-    assert isinstance(made, tf.data.Dataset), "every list of stages in plan.py ends with one that makes batches"
-    # A plan that keeps rows has no operations worth rewriting, and a rewrite copies the columns.
+    assert isinstance(made, tf.data.Dataset), "every list of stages in plan.py ends with a stage that returns batches"
+    # A plan with rows in memory has no operations worth rewriting, and a rewrite would copy the columns.
     return made.with_options(reading_options(streams=not plan.holds_rows))
 
 
@@ -143,7 +143,7 @@ def context_of(
 
 
 def bytes_of(tensor: tf.Tensor) -> float:
-    """Return the bytes of the values of a tensor; text counts its length."""
+    """Return the bytes of the values of a tensor. For text, the lengths are counted."""
     if tensor.dtype == tf.string:
         return float(tf.reduce_sum(tf.strings.length(tensor)))
     return float(tf.size(tensor) * tensor.dtype.size)

@@ -1,6 +1,6 @@
-"""What of a split fits where: its sizes beside what this machine may use, and what follows from that, with reasons.
+"""Decisions on where a split fits: its sizes, the limits of this machine, and the resulting choices with reasons.
 
-What is available, the cgroup says where it has limits, else the machine itself.
+Limits come from the cgroup, or else from the machine.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Tier = Literal["device", "columns", "disk", "stream"]
 
 # The stream reads a whole window before its first batch, so a larger window delays the first step by seconds.
 _MAX_SHUFFLE = 100_000
-# Windows in memory at a time: one in use, one ready, and the records of the next.
+# Windows in memory at the same time: the current one, the next one, and the records of the one after.
 _WINDOWS = 3
-# Rows and bytes per call, at most. Smaller calls cost more than their rows; larger calls waste memory.
+# Maximum rows and bytes per call. Smaller calls have too much overhead; larger calls waste memory.
 _CALL_ROWS = 4096
 _CALL_BYTES = 4 << 20
-# A decoded split of at most this size is kept even for a single epoch: it is cheap, and the shuffle is exact.
+# A decoded split up to this size is kept even for a single epoch: it is cheap, and the shuffle is exact.
 _CHEAP_BYTES = 64 << 20
-# Adjacent rows read from disk as one block. Blocks of this size make seeks cheap.
+# Bytes of adjacent rows that are read from disk as one block. At this size, seeks are cheap.
 _BLOCK_BYTES = 1 << 20
 _UNKNOWN = "the devices do not report their memory"
 
@@ -49,11 +49,11 @@ class Machine:
 
     @classmethod
     def here(cls, cgroup: Path = machine.CGROUP, cache_dir: str | None = None, devices: Sequence[str] = ()) -> Machine:
-        """Read the limits of this process. `cache_dir` is the folder for columns on disk; None for no disk."""
+        """Read the limits of this process. `cache_dir` is the folder for columns on disk. None disables it."""
         disk = 0
         if cache_dir:
             folder = Path(cache_dir).expanduser()
-            # Our own entries count as free, so that cached columns do not change the next plan.
+            # Existing cache entries count as free space, so that cached columns do not change the next plan.
             disk = size_on_disk(cache_dir)
             while not folder.exists():
                 folder = folder.parent
@@ -65,7 +65,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class RecordSizes:
-    """Bytes per record, measured on the first records of a split (see `build.measure_records`)."""
+    """Bytes per record, measured on the first records of a split; see `build.measure_records`."""
 
     record_bytes: float
     feature_bytes: float
@@ -82,9 +82,9 @@ class RecordSizes:
 
 @dataclass(frozen=True)
 class Window:
-    """Rows shuffled together if the split does not fit in memory: `blocks` blocks of `block` adjacent rows.
+    """Rows that are shuffled together if the split exceeds memory: `blocks` blocks of `block` adjacent rows.
 
-    A block is a whole number of batches, so only the last window of an epoch can end in a short batch.
+    A block holds full batches, so only the last window of an epoch can end with a short batch.
     """
 
     block: int
@@ -97,7 +97,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The size of a split against the limits of the machine."""
+    """Size of a split, compared with the limits of the machine."""
 
     records: int
     sizes: RecordSizes
@@ -105,7 +105,7 @@ class Capacity:
     machine: Machine
     epochs: int | None = None  # how often training reads the split, if known
     devices: tuple[str, ...] = ()  # names of the devices whose steps can gather their own rows
-    host_only: str = ""  # why steps cannot gather the rows of this split on their device; empty if they can
+    host_only: str = ""  # why steps cannot gather the rows of this split on their device. Empty if they can
 
     @property
     def memory(self) -> float:
@@ -124,8 +124,8 @@ class Capacity:
 
     @property
     def device_memory(self) -> float | None:
-        """Bytes that the feed may use on each training device; None if the device does not report its memory."""
-        if not accelerators(self.devices):  # CPU devices share the memory, and each holds a copy
+        """Bytes that the feed may use on each training device. None if the device does not report its memory."""
+        if not accelerators(self.devices):  # CPU devices share memory, and each holds a copy
             return self.memory / max(1, len(self.devices))
         free = self.machine.device_bytes
         return None if free is None else free * self.options.device_fraction
@@ -133,7 +133,7 @@ class Capacity:
     def tier(self) -> tuple[Tier, str]:
         """Return the tier and the reason for it.
 
-        Raises InfeedError if the user requests the tier `device`, and the devices cannot hold the columns.
+        Raises InfeedError if the user requests the tier `device`, but the devices cannot hold the columns.
         """
         takes = f"{self.records:,} records take {size(self.kept)} {'decoded' if self.sizes.can_keep else 'serialized'}"
         memory, disk = f"{size(self.memory)} of memory is available", f"{size(self.disk)} of disk is available"
@@ -143,7 +143,7 @@ class Capacity:
         if self.options.tier == "device":
             if not_there:
                 do = "use the tier columns, or auto"
-                raise InfeedError(f"tier is 'device', and {not_there}; {takes}", where="FeedOptions.tier", do=do)
+                raise InfeedError(f"tier is 'device', but {not_there}; {takes}", where="FeedOptions.tier", do=do)
             return "device", f"set by FeedOptions.tier; {takes}, and {on_devices}"
         if self.options.tier != "auto":
             return self.options.tier, f"set by FeedOptions.tier; {takes}, {memory} and {disk}"
@@ -168,7 +168,7 @@ class Capacity:
         return readers, "set by FeedOptions.readers" if self.options.readers else "one reader for each core"
 
     def cache(self) -> tuple[bool, str]:
-        """Return whether `stream` keeps the serialized records, and the reason."""
+        """Return whether `stream` caches the serialized records, and the reason."""
         serialized = self.records * self.sizes.record_bytes
         if self.options.cache_records is not None:
             return self.options.cache_records, "set by FeedOptions.cache_records"
@@ -200,17 +200,17 @@ class Capacity:
         return max(1, int(min(_CALL_ROWS, _CALL_BYTES / max(1, self.sizes.feature_bytes))))
 
     def batches_a_call(self) -> int:
-        """Return the number of training batches to make in one call."""
+        """Return the number of training batches to prepare in one call."""
         return max(1, self.rows_a_call() // self.options.batch_size) if self.sizes.can_split else 1
 
 
 def accelerators(devices: Sequence[str]) -> tuple[str, ...]:
-    """Return the devices that have memory of their own."""
+    """Return the devices that have their own memory."""
     return tuple(one for one in devices if "CPU" not in one)
 
 
 def _free_device_bytes(devices: Sequence[str]) -> int | None:
-    """Return the least free memory of the devices, as TensorFlow reports it for GPUs."""
+    """Return the smallest free memory of the devices, as TensorFlow reports it for GPUs."""
     if not devices or not tensorflow_seam.DEVICE_MEMORY.usable():
         return None
     import tensorflow as tf
@@ -219,7 +219,7 @@ def _free_device_bytes(devices: Sequence[str]) -> int | None:
         limits = {short_name(name): limit for name, limit in tensorflow_seam.memory_limits().items()}
         names = [short_name(one) for one in devices]
         return min(int(limits[one] - tf.config.experimental.get_memory_info(one)["current"]) for one in names)
-    except (KeyError, ValueError, tf.errors.OpError):  # a device without a reported limit, or a partitioned one
+    except (KeyError, ValueError, tf.errors.OpError):  # a device that reports no limit, or a partitioned device
         return None
 
 

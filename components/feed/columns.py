@@ -1,7 +1,8 @@
-"""Columns of a split: decode the split once, then gather every batch by row number.
+"""Columns of a split, decoded once. Batches are gathered from them by row number.
 
-A full shuffle permutes only row numbers, which costs a few bytes per row. A batch is one vectorized gather per column.
-Columns are in memory (this module) or in files (`disk`). The rows of a batch depend only on (seed, epoch, step,
+A full shuffle only permutes row numbers, so it costs a few bytes per row. A batch takes one vectorized gather per
+column. Columns are in memory (this module) or in files (`disk`). The rows of a batch depend only on (seed, epoch,
+step,
 worker), so any batch is reproducible.
 """
 
@@ -18,20 +19,23 @@ from infeed.components.feed.options import GlobalBatch
 from infeed.components.feed.sampling import Group, sample
 
 Batch = Any  # nested tensors, [batch, ...] each
-_POOL = 100  # batches whose rows are sorted by length together, as torchtext's BucketIterator does
+_POOL = 100  # batches in a pool of rows that are sorted by length, as in torchtext's BucketIterator
 Take = Callable[[tf.Tensor], Any]  # row numbers, int64 [batch] -> the values of one column, [batch, ...]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of features in columns. Dense features of one type and width share a column, so that one call gathers all.
+    """Layout of features in columns. Dense features of one type and width share a column.
+
+    One call then gathers all of them. `packs` and `others` are positions in the flattened spec.
+
 
     `packs` and `others` are positions in the flattened spec.
     """
 
     spec: Any  # nested specs of the features, [batch, ...] each
-    packs: tuple[tuple[int, ...], ...]  # of the dense features that share a column
-    others: tuple[int, ...]  # of the features with separate columns
+    packs: tuple[tuple[int, ...], ...]  # positions of the dense features that share a column
+    others: tuple[int, ...]  # positions of the features with separate columns
 
     @classmethod
     def of(cls, spec: Any) -> Layout:
@@ -49,21 +53,21 @@ class Layout:
         tensors = tf.nest.flatten(batch)
         columns = [tf.concat([_packed(tensors[place]) for place in pack], axis=1) for pack in self.packs]
         for one in (tensors[place] for place in self.others):
-            if isinstance(one, tf.RaggedTensor):  # a column may hold more values than int32 can count
+            if isinstance(one, tf.RaggedTensor):  # a column may hold more values than int32 can index
                 columns.append(one.with_row_splits_dtype(tf.int64))
-            else:  # ragged rows of positions and of values, because a sparse tensor cannot be gathered
+            else:  # ragged rows of positions and of values, because sparse tensors cannot be gathered
                 parts, rows, count = (one.indices[:, 1:], one.values), one.indices[:, 0], one.dense_shape[0]
                 columns += [tf.RaggedTensor.from_value_rowids(part, rows, count) for part in parts]
         return tuple(columns)
 
     def batch_of(self, columns: Sequence[Any], size: int | None = None) -> Batch:
-        """Convert columns back to a batch of `size` rows; None if the size is unknown."""
+        """Convert columns back to a batch of `size` rows. None is an unknown size."""
         specs, rest = tf.nest.flatten(self.spec), iter(columns)
         taken: dict[int, Any] = {}
         for pack in self.packs:
             packed = next(rest)  # [batch, width]
             parts, rows = [packed], packed.shape[0] or tf.shape(packed)[0]
-            if len(pack) > 1:  # `tf.split` copies with strides, and costs a third more
+            if len(pack) > 1:  # `tf.split` copies with strides, which costs a third more
                 parts = tf.unstack(tf.reshape(packed, [rows, len(pack), _width(specs[pack[0]])]), axis=1)
             for place, part in zip(pack, parts, strict=True):
                 shape = specs[place].shape
@@ -92,24 +96,24 @@ class Columns:
 
 @dataclass(frozen=True)
 class HeldColumn:
-    """A column in memory. `values` are a dense tensor [rows, width] or a ragged one [rows, ...]."""
+    """Column in memory. `values` is a dense tensor [rows, width] or a ragged one [rows, ...]."""
 
     values: Any
 
     def __call__(self, rows: tf.Tensor) -> Any:
         if isinstance(self.values, tf.RaggedTensor):
             return tf.gather(self.values, rows)
-        # For a thousand short rows, `tf.gather` starts threads that wait longer than they copy.
+        # For a thousand short rows, `tf.gather` starts threads that wait longer than they work.
         return tf.gather_nd(self.values, rows[:, tf.newaxis])
 
 
 def can_split(spec: Any) -> bool:
-    """Return whether one call can make several batches. The width of sparse and padded batches depends on the batch."""
+    """Return whether one call can prepare several batches. The width of sparse and padded batches varies by batch."""
     return all(isinstance(one, tf.RaggedTensorSpec) or is_static(one) for one in tf.nest.flatten(spec))
 
 
 def can_keep(spec: Any) -> bool:
-    """Return whether rows can be kept decoded. The padding of a dense feature without a fixed shape is unknown."""
+    """Return whether decoded rows can be kept. The padding of a dense feature without a fixed shape is unknown."""
     return all(not isinstance(one, tf.TensorSpec) or is_static(one) for one in tf.nest.flatten(spec))
 
 
@@ -138,7 +142,7 @@ def pad_batch(batch: Batch, size: int) -> Batch:
 
 
 def load_columns(batches: tf.data.Dataset) -> Columns:
-    """Read all `batches` of nested tensors into memory; the last batch may be short."""
+    """Read all `batches` of nested tensors into memory. The last batch may be short."""
     layout = Layout.of(batches.element_spec)
     parts = list(mapped(batches, layout.columns_of))
     with tf.device("cpu:0"):  # input stays on the host; GPU memory is for the model
@@ -155,14 +159,14 @@ def training_rows(
     groups: Sequence[Group] = (),
     lengths: tf.Tensor | None = None,
 ) -> tf.data.Dataset:
-    """Return row numbers of endless full batches, from step `start_step` on: int64 [batch.part].
+    """Return the row numbers of endless full batches, starting at step `start_step`: int64 [batch.part].
 
-    Each epoch is a new permutation, and omits the rows that do not fill its last batch. If the split is smaller than a
-    batch, rows repeat. The parts of all workers, concatenated, are the batch of a single worker.
+    Each epoch is a new permutation. It omits the rows that do not fill its last batch. If the split is smaller than a
+    batch, rows repeat. The concatenated parts of all workers equal the batch of a single worker.
 
     With `groups`, an epoch has the same number of batches, and `sampling.sample` chooses its rows.
 
-    With `lengths`, int64 [rows], an epoch has the same rows, and those of a batch have similar lengths.
+    With `lengths`, int64 [rows], an epoch has the same rows, but rows of a batch have similar lengths.
     """
     steps, windows = batch.steps(rows), -(-rows // window.rows) if window else 1
     orders = _orders(rows, batch, start_step // steps * windows, window, groups, lengths)
@@ -174,7 +178,7 @@ def training_calls(
 ) -> tf.data.Dataset:
     """Return the row numbers of `training_rows` for all steps of a call: int64 [steps, batch].
 
-    Every epoch begins with a new call, as does the training at `start_step`. The last call of an epoch is shorter if
+    Every epoch begins with a new call. So does training at `start_step`. The last call of an epoch is shorter if
     `steps_per_call` does not divide the steps.
     """
     epoch, done = divmod(start_step, batch.steps(rows))
@@ -195,7 +199,7 @@ def _orders(
     groups: Sequence[Group],
     lengths: tf.Tensor | None = None,
 ) -> tf.data.Dataset:
-    """Yield the worker's row numbers of each epoch or window, int64 [steps, batch], from number `first` on."""
+    """Yield the worker's row numbers of each epoch or window, int64 [steps, batch], starting at number `first`."""
     part, workers = batch.part, batch.workers
     windows = -(-rows // window.rows) if window else 1
 
@@ -209,18 +213,18 @@ def _orders(
         # `_rows_of_window` uses seeds 0 and 1 of the epoch.
         order = tf.random.experimental.stateless_shuffle(some, _derive(epoch, 2 + number))
         if not groups:
-            order = tf.tile(order, [-(-batch.size // rows)])  # once, unless a batch is larger than the split
+            order = tf.tile(order, [-(-batch.size // rows)])  # a single copy, unless a batch is larger than the split
         # Drop the rows that do not fill a batch, so that all batches have one shape.
         order = order[: tf.size(order) // batch.size * batch.size]
         if lengths is not None:
             order = _by_length(order, lengths, batch.size, _derive(epoch, 2 + windows + number))
         return tf.reshape(order, [-1, workers.count, part])[:, workers.index]
 
-    return tf.data.Dataset.counter(first).map(batches_of).prefetch(1)  # compute the next order during this one
+    return tf.data.Dataset.counter(first).map(batches_of).prefetch(1)  # compute the next order while this one is in use
 
 
 def _by_length(order: tf.Tensor, lengths: tf.Tensor, size: int, seed: tf.Tensor) -> tf.Tensor:
-    """Sort the rows of each pool of batches by length, then shuffle the batches: int64 [batches * size] each."""
+    """Sort the rows of each pool of batches by length, then shuffle its batches: int64 [batches * size] each."""
     pool = tf.range(tf.size(order, tf.int64), dtype=tf.int64) // (size * _POOL)
     places = tf.argsort(pool * (tf.reduce_max(lengths) + 1) + tf.gather(lengths, order), stable=True)
     batches = tf.reshape(tf.gather(order, places), [-1, size])
@@ -230,7 +234,7 @@ def _by_length(order: tf.Tensor, lengths: tf.Tensor, size: int, seed: tf.Tensor)
 def row_lengths(feature: Any) -> tf.Tensor:
     """Return the number of values in each row of a feature [batch, ...], int64 [batch].
 
-    In a dense tensor, zeros and empty texts at the end of a row are padding.
+    In a dense tensor, zeros and empty strings at the end of a row count as padding.
     """
     if isinstance(feature, tf.RaggedTensor):
         return tf.cast(feature.row_lengths(), tf.int64)
@@ -249,16 +253,16 @@ def endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def reading_options(*, streams: bool) -> tf.data.Options:
-    """Return the tf.data options of the feed. `streams` means that each epoch reads files.
+    """Return the tf.data options of the feed. `streams` is whether each epoch reads files.
 
-    Else TensorFlow neither rewrites the graph, which would copy every column in it, nor tunes it, for the reason of
+    If not, rewrites are off, because they copy every column in the graph. Tuning is off as well, for the reason in
     `seams.tensorflow.untuned`.
     """
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = streams
     options.autotune.enabled = streams
     options.deterministic = True
-    # The feed shards the records. A second sharding by TensorFlow would drop records.
+    # The feed shards the records itself. Sharding again by TensorFlow would drop records.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return options
 
@@ -266,8 +270,8 @@ def reading_options(*, streams: bool) -> tf.data.Options:
 def _rows_of_window(rows: int, window: Window, epoch: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
     """Return the rows of one window of a permutation of all blocks, int64 [rows].
 
-    Blocks begin at a random row in each epoch and wrap around. The short remaining block comes last, so all windows
-    before it are full, and chance decides which rows an epoch omits.
+    Blocks begin at a random row in each epoch and wrap around. The short remaining block comes last, so all earlier
+    windows are full. The omitted rows are random.
     """
     begin = tf.random.stateless_uniform([], _derive(epoch, 0), 0, rows, tf.int64)
     whole = tf.random.experimental.stateless_shuffle(tf.range(rows // window.block, dtype=tf.int64), _derive(epoch, 1))
@@ -278,12 +282,12 @@ def _rows_of_window(rows: int, window: Window, epoch: tf.Tensor, number: tf.Tens
 
 
 def _derive(epoch: tf.Tensor, stream: tf.Tensor | int) -> tf.Tensor:
-    """Derive a seed for one use from (seed, epoch)."""
+    """Derive a seed from (seed, epoch) for one purpose."""
     return tf.random.experimental.stateless_fold_in(epoch, tf.cast(stream, tf.int64))
 
 
 def evaluation_rows(rows: int, batch: GlobalBatch) -> tf.data.Dataset:
-    """Return row numbers in order, int64 [batch]; the last batch may be short, or empty on some workers."""
+    """Return row numbers in order, int64 [batch]. The last batch may be short, or empty on some workers."""
     index, count = batch.workers.index, batch.workers.count
 
     def part(start: tf.Tensor) -> tf.Tensor:
@@ -296,23 +300,23 @@ def evaluation_rows(rows: int, batch: GlobalBatch) -> tf.data.Dataset:
 def mapped(
     dataset: tf.data.Dataset, function: Callable[..., Any], *, calls: int | None = tf.data.AUTOTUNE
 ) -> tf.data.Dataset:
-    """Apply a function without AutoGraph, which costs more than tracing.
+    """Apply a function without AutoGraph, which takes longer than tracing.
 
-    If `calls` is None, the thread that takes the elements applies the function.
+    If `calls` is None, the consuming thread runs the function.
     """
     return dataset.map(tf.autograph.experimental.do_not_convert(function), num_parallel_calls=calls)
 
 
 def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Batch]) -> tf.data.Dataset:
-    """Set the width of each sparse feature of batches in the spec, if it is the same in all batches.
+    """Set the width of each sparse feature in the spec of batches if it is the same in all batches.
 
-    `decode` makes a batch of serialized records, string [batch]. The width of a feature in an empty batch is its fixed
-    width. A width of 0 means that the longest row determines the width.
+    `decode` decodes serialized records, string [batch]. An empty batch shows the fixed width of a feature. Width 0
+    means that the longest row determines the width.
     """
     sparse = (one for one in tf.nest.flatten(batches.element_spec) if isinstance(one, tf.SparseTensorSpec))
     if all(one.shape[1:].is_fully_defined() for one in sparse):
         return batches
-    with tf.init_scope():  # a function may build the dataset for another process
+    with tf.init_scope():  # a function that builds the dataset may be traced for another process
         empty = next(iter(mapped(tf.data.Dataset.from_tensors(tf.zeros([0], tf.string)), decode)))
         shapes = [
             one.dense_shape.numpy().tolist() if isinstance(one, tf.SparseTensor) else None
@@ -322,7 +326,7 @@ def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Ba
     def sized(*batch: Any) -> Batch:
         tensors = tf.nest.flatten(batch)
         for place, shape in enumerate(shapes):
-            if shape:  # which has 0 rows, as well as a width of 0 where the longest row determines it
+            if shape:  # an empty batch has 0 rows, and width 0 if the longest row determines the width
                 one = tensors[place]
                 wide = [tf.constant(size, tf.int64) if size else one.dense_shape[i] for i, size in enumerate(shape)]
                 tensors[place] = tf.SparseTensor(one.indices, one.values, tf.stack(wide))
@@ -332,12 +336,12 @@ def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Ba
 
 
 def is_static(spec: Any) -> bool:
-    """Return whether rows are dense and have a fixed shape."""
+    """Return whether rows are dense with a fixed shape."""
     return isinstance(spec, tf.TensorSpec) and spec.shape[1:].is_fully_defined()
 
 
 def is_static_number(spec: Any) -> bool:
-    """Return whether a device with fixed shapes, such as a TPU, accepts the rows."""
+    """Return whether devices that require fixed shapes, such as TPUs, accept the rows."""
     return is_static(spec) and spec.dtype != tf.string
 
 
@@ -346,14 +350,14 @@ def _width(spec: tf.TensorSpec) -> int:
 
 
 def _packed(tensor: tf.Tensor) -> tf.Tensor:
-    """[batch, ...] -> [batch, width]."""
+    """Reshape [batch, ...] to [batch, width]."""
     if tensor.shape.rank == 2:
         return tensor
     return tf.reshape(tensor, [tf.shape(tensor)[0], tensor.shape[1:].num_elements()])
 
 
 def _ragged(tensor: tf.RaggedTensor, shape: tf.TensorShape, size: int | None = None) -> tf.RaggedTensor:
-    """Restore the static shape that a gather loses: the number of rows, and uniform row lengths."""
+    """Restore the static shape that a gather loses: number of rows, and uniform row lengths."""
     within = tensor.values
     if isinstance(within, tf.RaggedTensor):
         within = _ragged(within, shape[1:])
@@ -364,7 +368,7 @@ def _ragged(tensor: tf.RaggedTensor, shape: tf.TensorShape, size: int | None = N
 
 
 def _sparse(positions: tf.RaggedTensor, values: tf.RaggedTensor, shape: tf.TensorShape) -> tf.SparseTensor:
-    """Build a sparse tensor with the widths of `shape`, or as wide as the values need."""
+    """Build a sparse tensor with the widths in `shape`, or as wide as the longest row."""
     within = positions.values  # [values, rank - 1]
     indices = tf.concat([positions.value_rowids()[:, tf.newaxis], within], axis=1)
     extent = tf.reduce_max(tf.pad(within + 1, [[1, 0], [0, 0]]), axis=0)  # 0 without values

@@ -1,7 +1,7 @@
 """Columns in files, as tensors: write batches to `dataset.column_files`, and gather rows from the mapped files.
 
-Tensors use the memory of the mapped files without a copy. A gather runs no Python, and the memory belongs to the page
-cache, which the kernel can reclaim.
+Tensors share the memory of the mapped files. A gather runs no Python. The memory belongs to the page cache, so the
+kernel can reclaim it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMAT = 4
 
 
 def cache_columns(batches: tf.data.Dataset, folder: str, key: str, expected_bytes: float) -> Columns:
-    """Return the columns in FOLDER/KEY. If the entry is missing, read all `batches` and write the entry first.
+    """Return the columns in FOLDER/KEY. If the entry is missing, first read all `batches` and write it.
 
     The last batch may be short. The local folder is created if missing, and old entries are deleted if space is needed.
     `key` identifies the data and its processing. Raises InfeedError if the entry cannot be written.
@@ -45,7 +45,7 @@ def cache_columns(batches: tf.data.Dataset, folder: str, key: str, expected_byte
         columns = tuple(MappedColumn(f"{entry}/{number}", kept) for number, kept in enumerate(index.columns))
         return Columns(index.rows, layout, columns)
 
-    do = "free some space, name another folder in FeedOptions.cache_dir, or use tier='stream'"
+    do = "free some space, set FeedOptions.cache_dir to another folder, or use tier='stream'"
     return column_files.kept(folder, key, write, opened, expected_bytes, do)
 
 
@@ -76,7 +76,7 @@ class _Writer:
 
 
 def _flattened(column: Any) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[Any]]:
-    """Return the lengths of each level and the concatenated values; strings are rows of bytes."""
+    """Return the lengths of each level and the concatenated values. Strings count as rows of bytes."""
     ragged = isinstance(column, tf.RaggedTensor)
     lengths = [counts.numpy() for counts in column.nested_row_lengths()] if ragged else []
     values = (column.flat_values if ragged else column).numpy()
@@ -90,7 +90,7 @@ def _flattened(column: Any) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[An
 
 
 class MappedColumn:
-    """A column in mapped files."""
+    """Column in memory-mapped files."""
 
     def __init__(self, stem: str, kept: CachedColumn) -> None:
         kind = "uint8" if kept.type in ("string", "bool") else kept.type
@@ -104,7 +104,7 @@ class MappedColumn:
         taken = tf.gather(self._column, rows)
         if self._kept.type != "string":
             return tf.cast(taken, tf.bool) if self._kept.type == "bool" else taken
-        # TensorFlow has no operation that cuts bytes into strings, but a serialized uint8 tensor ends with its bytes.
+        # TensorFlow cannot cut bytes into strings, but a serialized uint8 tensor ends with its bytes.
         splits, serialized = taken.nested_row_splits[-1], tf.io.serialize_tensor(taken.flat_values)
         begin = tf.cast(tf.strings.length(serialized) - tf.size(taken.flat_values), tf.int64)
         strings = tf.strings.substr(serialized, begin + splits[:-1], splits[1:] - splits[:-1])

@@ -3,8 +3,8 @@
 The feed reads Examples. An input function replaces this reader by a Python generator, a tf.data pipeline or a data
 service.
 
-Functions import TensorFlow when they need it. The generator process of `from_process` imports this module and should
-start quickly.
+Functions import TensorFlow on demand, because the process of `from_process` imports this module and should start
+quickly.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class InputSpec:
       transform_graph: path of the TransformGraph artifact.
       training: True for training, False for evaluation.
       batch_size: examples in a batch of this worker, which is its part of the global batch.
-      workers: this worker, and the number of workers. No two workers should return the same example.
+      workers: this worker, and the number of workers. Workers should return distinct examples.
       seed: seed for random operations.
       hparams: the user's hyperparameters, as passed to the model function.
       signature: TypeSpecs of the model's input: ({name: [batch, ...]}, label [batch]).
@@ -56,11 +56,11 @@ class Input:
     """Result of an input function. A plain dataset is short for `Input(dataset)`.
 
     Attributes:
-      batches: dataset of (features, label) or (features, label, weight), [batch, ...] each, which training repeats. Or
-        a function that takes a step number and returns endless batches from that step on.
-      steps_per_epoch: global batches in a training epoch; None uses the cardinality of the dataset.
-      repeatable: whether the dataset gives the same batches in the same order on each pass. If True, a resumed training
-        reads and skips the batches that it has already used. If False, it continues with the first batch.
+      batches: dataset of (features, label) or (features, label, weight), [batch, ...] each. Training repeats the
+          dataset. Or a function that maps a step number to endless batches from that step on.
+      steps_per_epoch: global batches per training epoch. None uses the cardinality of the dataset.
+      repeatable: whether each pass gives the same batches in the same order. If True, a resumed training reads and
+          skips used batches. If False, it restarts at the first batch.
       close: function to call when training ends or fails.
     """
 
@@ -95,7 +95,7 @@ def from_generator(batches: Callable[[], Iterable[Any]], signature: Any, *, ahea
 def from_process(
     function: str, signature: Any, *, ahead: int = 8, arguments: Mapping[str, Any] | None = None
 ) -> tf.data.Dataset:
-    """Return the batches of a generator that runs in its own process, so that its Python code does not slow training.
+    """Return batches from a generator in a separate process, so that its Python code does not slow down training.
 
     Args:
       function: `package.module:function` or `path/file.py:function`. `function(**arguments)` yields whole batches of
@@ -128,8 +128,8 @@ def items_of(function: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
             yield item[1]
     except EOFError:
         process.join()
-        what = f"the generator's process ended with exit code {process.exitcode}"
-        do = "see its traceback above; a negative code is a signal, and -9 often means that memory ran out"
+        what = f"the generator's process exited with code {process.exitcode}"
+        do = "see its traceback above. A negative code is a signal: -9 often means out of memory"
         raise InfeedError(what, where=function, do=do) from None
     finally:
         process.kill()

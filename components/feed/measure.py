@@ -1,9 +1,9 @@
-"""Measure an input pipeline stage by stage, without a model: cut it after each stage, and compare the cuts.
+"""Measurement of an input pipeline without a model: run it up to each stage, and compare.
 
-Cuts of one pipeline run for the same number of examples, all cuts in turn, several times. The cost of a stage is the
-difference between its cut and the cut before, as the median over the turns. If the difference is at most twice its
-spread, the noise of the machine hides the stage. Memory is measured apart from the turns, and twice, because the C
-library may still hold the memory of another cut.
+A cut is the pipeline up to a stage. All cuts run in turn, several times, for the same number of examples. The cost of
+a stage is the difference between its cut and the previous one, as the median over the turns. If the difference is at
+most twice its spread, the noise of the machine hides the stage. Memory is measured separately and twice, because the C
+library may still hold memory of another cut.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from infeed.components.feed.stages.columns import CacheColumns, CacheRecords, Lo
 from infeed.components.feed.stages.reading import ListShards, PermuteShards, SampleSplits, ShuffleWindows, VerifyFiles
 from infeed.components.seams.tensorflow import inputs_of, mapped_graph, untuned
 
-Clock = Callable[[], tuple[float, float]]  # seconds of the clock, CPU seconds of this process
+Clock = Callable[[], tuple[float, float]]  # wall-clock seconds, CPU seconds of this process
 HAND_OVER, COPY = "hand-over", "copy to "  # the name of the device follows
 _ONCE = (VerifyFiles, ListShards, PermuteShards, PrefetchToDevice)
 _KEEPING = (LoadColumns, CacheColumns, CacheRecords)
 TURNS = 7
-_FEWEST_TURNS = 3  # that show a spread
+_FEWEST_TURNS = 3  # turns required to estimate a spread
 _OF_MEMORY = 2  # turns
-_MOST_WAITS, _WAIT_SECONDS, _SETTLED_BYTES = 50, 0.01, 1 << 20  # memory has settled if a wait frees fewer bytes
-_MOST_BYTES = 64 << 20  # of files whose rows a measurement keeps in memory once more
+_MOST_WAITS, _WAIT_SECONDS, _SETTLED_BYTES = 50, 0.01, 1 << 20  # memory has settled once a wait frees fewer bytes
+_MOST_BYTES = 64 << 20  # maximum bytes of files whose rows a measurement holds in memory a second time
 _WINDOW = 10_000  # records
 _HOST = "CPU:0"
-_CHUNKS, _MOST_OF_A_CHUNK = 16, 64  # chunks of a turn, at least, and examples of a chunk, at most
-_UNTIMED = 3  # elements before a turn of the calibration
+_CHUNKS, _MOST_OF_A_CHUNK = 16, 64  # minimum chunks per turn, maximum examples per chunk
+_UNTIMED = 3  # untimed elements before a turn of the calibration
 
 
 def clock() -> tuple[float, float]:
-    """Return the time by the clock and the CPU time of this process, in seconds."""
+    """Return wall-clock time and CPU time of this process, in seconds."""
     return time.perf_counter(), time.process_time()
 
 
@@ -59,26 +59,28 @@ class Cut:
     name: str
     does: str
     dataset: tf.data.Dataset  # endless output of the stage
-    is_batched: bool = True  # whether the first dimension of an element counts examples; else an element is one example
-    is_first: bool = False  # whether no earlier cut is part of this one
-    hands_over: bool = False  # whether all tensors of an element reach the loop
+    is_batched: bool = (
+        True  # whether the first dimension of an element counts examples. If not, an element is one example
+    )
+    is_first: bool = False  # whether no earlier cut is a prefix of this one
+    hands_over: bool = False  # whether the loop receives all tensors of an element
     counts: bool = False  # whether the last tensor of an element is its number of examples
-    device: str = ""  # device to which the loop copies each element; empty for none
+    device: str = ""  # device to which the loop copies each element. Empty for none
     once: bool = False  # whether the stage runs once, because a later stage keeps its output
-    beside: bool = False  # whether training does without the stage
-    rival: bool = False  # whether this is another pipeline, measured beside the others
+    beside: bool = False  # whether training skips the stage
+    rival: bool = False  # whether this is another pipeline that is measured for comparison
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Costs of all stages, in order, and the stage that sets the pace; empty if none stands out."""
+    """Costs of all stages, in order, and the slowest stage. Empty if none stands out."""
 
     stages: tuple[StageCost, ...]
     bound_by: str
 
 
 def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
-    """Return the cuts of a plan. Stages that keep rows run now, and cuts after them cost what an epoch costs."""
+    """Return the cuts of a plan. Stages that keep rows run now, so later cuts cost what an epoch costs."""
     context = context_of(plan, functions)
     paths, records = [one.path for one in plan.shards], [one.records for one in plan.shards]
     files = tf.data.Dataset.from_tensor_slices((paths, tf.constant(records, tf.int64)))
@@ -93,7 +95,7 @@ def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
             is_first = True
         elif not isinstance(stage, _ONCE):
             name = stage.name
-            if name == "read":  # the stage also unpacks, which is its larger part
+            if name == "read":  # the stage also decompresses, which takes most of its time
                 name = "decompress" if is_gzip(plan.shards[0].path) else "records"
             dataset = _dataset_of(made).with_options(reading_options(streams=not plan.holds_rows))
             cuts.append(Cut(name, stage.does, dataset, is_first=is_first))
@@ -102,10 +104,10 @@ def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
 
 
 def short_plan(plan: InputPlan, most_bytes: float = _MOST_BYTES) -> InputPlan | None:
-    """Return a plan with the same stages that takes seconds to measure; None if there is none.
+    """Return a plan with the same stages that takes only seconds to measure. None if that is impossible.
 
-    Windows get smaller. A plan that keeps rows in memory reads only its first files, of `most_bytes` in all: their rows
-    stand in memory twice.
+    Its windows are smaller. If the plan keeps rows in memory, it reads only the first files, up to `most_bytes`,
+    because the measurement holds their rows twice.
     """
     stages = tuple(
         replace(one, window=min(one.window, _WINDOW)) if isinstance(one, ShuffleWindows | SampleSplits) else one
@@ -135,14 +137,14 @@ def dataset_cuts(dataset: tf.data.Dataset) -> list[Cut]:
 
 
 def rival_cut(cuts: Sequence[Cut]) -> Cut:
-    """Return another pipeline, given by its cuts, as a whole, to measure beside other cuts."""
+    """Combine the cuts of another pipeline into one cut, to measure it next to other cuts."""
     return replace(next(one for one in reversed(cuts) if not one.beside), is_first=True, rival=True)
 
 
 def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, now: Clock = clock) -> Measured:
-    """Measure the cuts for about `seconds` in all, and longer only if five starts of each take longer.
+    """Measure the cuts for about `seconds` in total, or longer if five starts of each take longer.
 
-    Each cut runs `turns` times, at most.
+    Each cut runs at most `turns` times.
     """
     begin, _ = now()
     loops = [_Loop(cut) for cut in cuts]
@@ -154,7 +156,7 @@ def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, n
             break
         for place, loop in enumerate(loops):
             taken[place].append(loop.turn(counts[place], now))
-    # After all turns, because what gives memory back to the system makes the next turn slower.
+    # After all turns, because returning memory to the system slows down the next turn.
     for _ in range(_OF_MEMORY):
         for place, loop in enumerate(loops):
             loop.grow(counts[place])
@@ -166,9 +168,9 @@ def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, n
 
 
 def _counts(loops: Sequence[_Loop], seconds: float, now: Clock) -> list[int]:
-    """Return the examples of a turn of each loop: for cuts of one pipeline, those that its slowest makes in `seconds`.
+    """Return the examples per turn of each loop. The slowest cut of a pipeline needs `seconds` for them.
 
-    Cuts before rows are kept in memory are a pipeline of their own, since they make far fewer examples in a second.
+    Cuts before the rows are kept in memory count as a separate pipeline, because they are far slower.
     """
     counts = [loop.calibrate(seconds, now) for loop in loops]
     starts = [*(place for place, loop in enumerate(loops) if loop.cut.is_first or not place), len(loops)]
@@ -176,14 +178,14 @@ def _counts(loops: Sequence[_Loop], seconds: float, now: Clock) -> list[int]:
 
 
 def _ends(first: float, done: int, now: Clock) -> float:
-    """Return the time at which a round ends that takes as long as each of `done` rounds since `first`."""
+    """Return when a round ends if it takes as long as the average of the `done` rounds since `first`."""
     return now()[0] + (now()[0] - first) / done
 
 
 def examples_of_a_turn(cut: Cut, seconds: float) -> int:
-    """Return the number of examples that a cut makes in about `seconds`.
+    """Return the number of examples that a cut yields in about `seconds`.
 
-    A turn has to take several elements of every stage. Else the cost of a whole window or call counts for few examples.
+    A turn must take several elements of every stage. Otherwise, few examples bear the cost of a whole window or call.
     """
     return _Loop(cut).calibrate(seconds, clock)
 
@@ -204,7 +206,7 @@ class _Loop:
                     rows += self._rows(one) if cut.hands_over else one
             return rows
 
-        # Seconds are too few for TensorFlow's tuner to find its numbers of parallel calls.
+        # TensorFlow's tuner needs more than seconds to choose its numbers of parallel calls.
         self._take, self._dataset = take, untuned(dataset)
 
     def calibrate(self, seconds: float, now: Clock) -> int:
@@ -217,30 +219,30 @@ class _Loop:
         return max(1, round(rows * min(1.0, seconds / passed)))
 
     def turn(self, count: int, now: Clock) -> tuple[float, float]:
-        """Return the seconds and the CPU seconds of an example, over `count` examples of a new iterator."""
+        """Return wall-clock and CPU seconds per example, over `count` examples of a new iterator."""
         if not self.bytes_per_example:
             element = next(iter(self.cut.dataset))
             size = sum(map(bytes_of, tf.nest.flatten(element, expand_composites=True)))
             self.bytes_per_example = size / max(1, int(self._rows(element)))
         dataset, chunk = self._dataset, min(_MOST_OF_A_CHUNK, count // _CHUNKS)
         if chunk > 1 and not (self.cut.is_batched or self.cut.hands_over or self.cut.counts):
-            # The loop takes longer for an element than many a stage for an example, so it takes examples by the chunk.
-            chunks = self.cut.dataset.window(chunk, drop_remainder=True)  # which copies nothing
+            # The loop's cost per element exceeds that of many stages per example, so it takes examples in chunks.
+            chunks = self.cut.dataset.window(chunk, drop_remainder=True)  # windows copy nothing
             dataset = untuned(mapped(chunks, lambda *_: tf.constant(chunk, tf.int64), calls=None))
         iterator = iter(dataset)
-        self._take(iterator, tf.constant(1, tf.int64))  # opens files and prepares graphs, once a training
+        self._take(iterator, tf.constant(1, tf.int64))  # opens files and prepares graphs, once per training
         begin, cpu = now()
         rows = int(self._take(iterator, tf.constant(count, tf.int64)))
         end, cpu_end = now()
         return (end - begin) / rows, (cpu_end - cpu) / rows
 
     def grow(self, count: int) -> None:
-        """Measure the memory that `count` examples of a new iterator need, if the system tells.
+        """Measure the memory that `count` examples of a new iterator need, if the system reports it.
 
-        The memory of the process counts, and that of TensorFlow's allocator, which keeps large blocks.
+        Both the process and TensorFlow's allocator, which keeps large blocks, are measured.
         """
         resident, held, peak = _settled_memory(), 0, 0
-        with suppress(ValueError):  # an allocator that does not count
+        with suppress(ValueError):  # this allocator does not report its use
             tf.config.experimental.reset_memory_stats(_HOST)
             held = tf.config.experimental.get_memory_info(_HOST)["current"]
         self._take(iter(self._dataset), tf.constant(count, tf.int64))
@@ -250,11 +252,11 @@ class _Loop:
             self.grown = max(0, self.grown or 0, peak - held, machine.peak_memory() - resident)
 
     def _copies(self, element: Any) -> list[tf.Tensor]:
-        """Copy an element to the device of the cut; text stays on the host."""
+        """Copy an element to the device of the cut. Text stays on the host."""
         if not self.cut.device:
             return []
         tensors = tf.nest.flatten(element, expand_composites=True)
-        with tf.device(self.cut.device):  # not an identity, which is no copy on the host, and which a rewrite removes
+        with tf.device(self.cut.device):  # not tf.identity, which copies nothing on the host and may be optimized away
             return [tf.raw_ops.DeepCopy(x=one) for one in tensors if one.dtype != tf.string]
 
     def _rows(self, element: Any) -> tf.Tensor:
@@ -271,7 +273,7 @@ class _Loop:
 
 
 def _settled_memory() -> int | None:
-    """Reset the peak after TensorFlow has freed the memory of former iterators, which happens in the background."""
+    """Reset the peak once TensorFlow has freed the memory of former iterators in the background."""
     resident = machine.reset_peak_memory()
     for _ in range(_MOST_WAITS):
         time.sleep(_WAIT_SECONDS)
@@ -302,7 +304,7 @@ def _cost(loop: _Loop, taken: Sequence[tuple[float, float]], before: Sequence[tu
 
 
 def _dataset_of(made: Any) -> tf.data.Dataset:
-    """Return the endless elements of what a stage returned."""
+    """Convert the output of a stage to a dataset of endless elements."""
     if isinstance(made, RowBatches):
         return made.dataset()
     if isinstance(made, list):
@@ -317,20 +319,20 @@ def _endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def _handing_over(last: Cut) -> list[Cut]:
-    """Return the cuts that end in the loop: it takes each batch, and copies it to the device of the step."""
-    does = "hands every tensor of a batch to the loop that trains"
+    """Return the cuts that end in the loop: receive each batch, and copy it to the device of the step."""
+    does = "passes every tensor of a batch to the training loop"
     handed = Cut(HAND_OVER, does, last.dataset, last.is_batched, hands_over=True)
     if all(spec.dtype == tf.string for spec in tf.nest.flatten(last.dataset.element_spec, expand_composites=True)):
         return [handed]
     (device, *_) = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     on_host = device.device_type == "CPU"
     name = short_name(device.name)
-    does = f"copies each batch to {name}" + (", which training on the host does without" if on_host else "")
+    does = f"copies each batch to {name}" + (", which training on the host skips" if on_host else "")
     return [handed, replace(handed, name=f"{COPY}{name}", does=does, device=device.name, beside=on_host)]
 
 
 def _chain(dataset: Any) -> Iterator[Any]:
-    """Yield a dataset and those that it is made of, as long as their elements are examples or batches."""
+    """Yield a dataset and its inputs, as long as their elements are examples or batches."""
     while True:
         name, inputs = type(dataset).__name__, inputs_of(dataset)
         if "Options" not in name:

@@ -1,4 +1,4 @@
-"""In-graph measurement of the time that training waits for batches: `Meter` for our loop, `Tap` for any loop.
+"""In-graph measurement of the time that training waits for batches: `Meter` for our loop, `Tap` for other loops.
 
 The clock is read before and after the iterator returns a batch. Control dependencies tie both readings to the batch, so
 the measurement works in eager steps, in loops inside a `tf.function`, and under a distribution strategy.
@@ -28,7 +28,9 @@ class Meter:
         with tf.control_dependencies([asked]):
             batch = next(iterator)
         strategy = tf.distribute.get_strategy()
-        local = [strategy.experimental_local_results(one) for one in tf.nest.flatten(batch)]  # of every local replica
+        local = [
+            strategy.experimental_local_results(one) for one in tf.nest.flatten(batch)
+        ]  # the batch of every local replica
         with tf.control_dependencies(tf.nest.flatten(local, expand_composites=True)):
             arrived = tf.timestamp()
         self.waited.scatter_nd_add([[0]], [arrived - asked])
@@ -47,11 +49,11 @@ class Meter:
 class Tap:
     """Measurement inside a dataset, for a user's loop: the time from the request to the arrival of each batch.
 
-    The measurement is right if the loop itself requests the batches. A later `prefetch` requests batches instead of the
-    loop, and so does the prefetch that TensorFlow adds for several devices. The measurement is then wrong.
+    The loop itself must request the batches. After a `prefetch`, including the one that TensorFlow adds for several
+    devices, the measurement is wrong.
     """
 
-    _EPOCHS = 10_000  # later epochs count toward the last one
+    _EPOCHS = 10_000  # epochs after this many count toward the last one
 
     def __init__(self, steps_per_epoch: int) -> None:
         self._steps = steps_per_epoch
@@ -63,17 +65,17 @@ class Tap:
             )
 
     def measured(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Return the same batches, measured."""
+        """Return the same batches, with measurement."""
         asked = tf.data.Dataset.counter().map(lambda _: tf.timestamp())
         tapped = tf.data.Dataset.zip((asked, dataset)).map(self._note)  # zip reads its inputs in this order
         options = tf.data.Options()
-        # A prefetch that TensorFlow injects would request batches instead of the loop.
+        # A prefetch that TensorFlow injects would request batches in place of the loop.
         options.experimental_optimization.inject_prefetch = False
         return tapped.with_options(options)
 
     @property
     def epochs(self) -> list[tuple[int, float, float]]:
-        """Batches, seconds and seconds waited of each epoch.
+        """Batches, seconds, and waited seconds of each epoch.
 
         The clock stops when the last batch arrives. The duration of the last step is the mean of the others.
         """

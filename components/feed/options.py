@@ -1,4 +1,4 @@
-"""Options of the feed. `plan` decides every option that keeps its default, and gives a reason."""
+"""Options of the feed. `plan` chooses every option with its default value, and gives a reason."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ MapKind = Literal["tensorflow", "numpy"]
 
 @dataclass(frozen=True)
 class MapFunction:
-    """A user's function on a dict of features, which the feed calls on each example or batch.
+    """A user's function on a dict of features. The feed calls it on each example or batch.
 
     Attributes:
       function: `package.module:function` or `path/file.py:function`, called as `function(features)`, or as
-        `function(features, seed)` if it has a parameter `seed`. In Python also a function at the top level of a module.
+        `function(features, seed)` if it has a parameter `seed`. In Python, a top-level function of a module is also
+        accepted.
       kind: `tensorflow` compiles the function into the graph. `numpy` calls it on arrays in other processes.
       processes: number of processes that call a NumPy function.
-      evaluation: whether evaluation batches go through the function as well. Serving never calls the function.
+      evaluation: whether to apply the function to evaluation batches, too. Serving never calls it.
     """
 
     function: str | Callable[..., Any]
@@ -54,13 +55,13 @@ class FeedOptions:
     Attributes:
       batch_size: number of examples in a global batch, over all replicas.
       seed: seed of shuffling and augmentation. The same seed gives the same run.
-      tier: where the split is kept. `columns` decodes it once into memory. `disk` decodes it into files. `stream`
-        reads it again in each epoch. `device` copies the training columns to the accelerators, where each step gathers
-        its own rows. `auto` chooses the first tier in which the decoded split fits: `device` only if accelerators
-        train, and `stream` for a single epoch of a large split.
-      cache_records: whether `stream` keeps the serialized records in memory; None keeps them if they fit.
-      shuffle_records: records that `stream` shuffles together; None adapts to the split and the memory.
-      readers: shards read in parallel; None means one per CPU core, at most one per shard.
+      tier: where the split is kept. `columns` decodes it once into memory. `disk` decodes it once into files. `stream`
+          reads it again in each epoch. `device` copies the training columns to the accelerators, where each step
+          gathers its rows. `auto` chooses the first tier that fits the decoded split: `device` only on accelerators,
+          and `stream` for a single epoch of a large split.
+      cache_records: whether `stream` caches the serialized records in memory. None caches them if they fit.
+      shuffle_records: records that `stream` shuffles together. None adapts to the split and the memory.
+      readers: shards read in parallel. None uses one per CPU core, at most one per shard.
       memory_fraction: share of the memory of the machine or the cgroup for columns, records and windows. A third leaves
         room for the model, TensorFlow's buffers and the page cache.
       device_fraction: share of an accelerator's free memory for the columns of `device`. A quarter leaves room for the
@@ -72,13 +73,13 @@ class FeedOptions:
       skip_corrupt: number of corrupt records to skip, at most. The feed then scans all files before training. 0 stops
         at the first corrupt record.
       mix: share of each training split by name. With several datasets, `shards.dataset_names` names them, for example
-        by the id of the component that wrote them. Shares need not add up to 1.
-      class_shares: share of each class in training by name, or `equal`. Classes without a share are not used.
-      bucket_by: transformed feature whose rows have different lengths. Each training batch then has rows of similar
-        length, so that less is padded.
-      weight: transformed feature that holds the example weight in the loss. The model does not get this feature.
-      static_shapes: whether to pad the last evaluation batch with rows of weight 0, so that all batches have one shape;
-        None pads under the strategy `tpu`.
+        by the id of the component that wrote them. Shares are relative weights and need not add up to 1.
+      class_shares: share of each class in training by name, or `equal`. Classes without a share are excluded.
+      bucket_by: transformed feature with rows of varying length. Each training batch then has rows of similar length,
+          which reduces padding.
+      weight: transformed feature that holds the weight of each example in the loss. It is not an input of the model.
+      static_shapes: whether to pad the last evaluation batch with rows of weight 0, so that all batches have one
+          shape. None pads only under the strategy `tpu`.
       map_examples: function on the features of each example, {name: [...]}; its name is short for
         `MapFunction(name)`.
       map_batches: function on the features of each batch, {name: [batch, ...]}, after `map_examples`.
@@ -113,17 +114,17 @@ class FeedOptions:
         if self.class_shares != "equal":
             self._check_weights("class_shares")
         if self.mix and self.class_shares:
-            raise refused(self, "class_shares", "choose one of them", "mix and class_shares are both given")
+            raise refused(self, "class_shares", "choose one of them", "mix and class_shares are both set")
         for name in ("memory_fraction", "device_fraction", "disk_fraction"):
             require(0 < getattr(self, name) < 1, self, name, "use a share between 0 and 1")
 
     def batch(self, workers: WorkerContext | None = None) -> GlobalBatch:
-        """Return the batch of these options; None stands for a single worker."""
+        """Return the batch of these options. None is a single worker."""
         return GlobalBatch(self.batch_size, self.seed, workers or SINGLE_WORKER)
 
     @property
     def maps(self) -> dict[str, MapFunction]:
-        """The user's functions on features by option, in the order of their calls."""
+        """User functions on features by option, in call order."""
         given = {"map_examples": self.map_examples, "map_batches": self.map_batches}
         return {option: one for option, one in given.items() if isinstance(one, MapFunction)}
 
@@ -133,26 +134,26 @@ class FeedOptions:
         if weights:
             are_shares = all(weight >= 0 and math.isfinite(weight) for weight in weights.values())
             is_any = any(weights.values())
-            require(are_shares and is_any, self, name, "use shares of at least 0, with one above 0")
+            require(are_shares and is_any, self, name, "use shares of at least 0, at least one above 0")
 
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """Index of this worker, and the number of workers. Each worker makes its part of every global batch."""
+    """Index of this worker, and number of workers. Each worker prepares its part of every global batch."""
 
     index: int = 0
     count: int = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
-            what = f"worker index is {self.index} of {self.count} workers"
+            what = f"worker index is {self.index}, but there are {self.count} workers"
             raise InfeedError(what, where="WorkerContext", do="number the workers from 0 to count - 1")
 
 
 def share_of_batch(batch_size: int, count: int, of: str, where: str = "FeedOptions.batch_size") -> int:
-    """Return how many examples of a global batch each worker, replica or machine gets.
+    """Return the number of examples of a global batch for each worker, replica or machine.
 
-    `of` names them in the error, such as "replicas". Raises InfeedError if they cannot share a batch equally.
+    `of` is their name in the error, such as "replicas". Raises InfeedError if they cannot share a batch equally.
     """
     if batch_size % count:
         what = f"batch_size is {batch_size}, which {count} {of} cannot share equally"
@@ -166,10 +167,10 @@ SINGLE_WORKER = WorkerContext()
 
 @dataclass(frozen=True)
 class GlobalBatch:
-    """A global batch, which the workers share equally."""
+    """Global batch, which the workers share equally."""
 
     size: int  # number of examples, over all workers
-    seed: int = 0  # seed of the order of the examples, and of augmentation
+    seed: int = 0  # seed of example order and augmentation
     workers: WorkerContext = SINGLE_WORKER  # this worker, and the number of workers
 
     @property
@@ -178,7 +179,7 @@ class GlobalBatch:
         return share_of_batch(self.size, self.workers.count, "workers")
 
     def steps(self, rows: int) -> int:
-        """Return the number of full batches of an epoch, at least 1."""
+        """Return the number of full batches in an epoch, at least 1."""
         return max(1, rows // self.size)
 
 
@@ -205,15 +206,16 @@ class Augment:
       shift: maximum shift in pixels, in each direction. Edges are reflected.
       flip: `horizontal` mirrors half of the images left to right.
       rotate: maximum rotation in degrees, in both directions; bilinear, with reflected edges.
-      crop: minimum share of the image area in a random crop. The crop is resized to the image size (Szegedy 2015,
+      crop: minimum share of the image area that a random crop keeps. The crop is resized to the image size (Szegedy
+          2015,
         `RandomResizedCrop`).
       stretch: maximum change of the crop's aspect ratio, as a factor; 4/3 is usual.
-      cutout: side in pixels of one random square per image that is set to the mean. It may cross the border.
+      cutout: side in pixels of one random square per image that is set to the mean. It may extend beyond the border.
       brightness: maximum change of brightness, as a share of the full range.
       contrast: maximum change of contrast: the deviation from the mean of each image and channel is multiplied by
         1 - contrast to 1 + contrast. After both changes, pixels are clipped to 0 to 255.
-      mask_fill: value of mask pixels from beyond the edges, 0 to 255, such as the class that the loss ignores. None
-        reflects masks as their images.
+      mask_fill: value of mask pixels from outside the image, 0 to 255, such as the class that the loss ignores. None
+          reflects masks like their images.
     """
 
     shift: int = 0
@@ -251,8 +253,8 @@ class Augment:
             f"shifts by up to {self.shift} px with reflected edges" if self.shift else "",
             "mirrors half of them" if self.flip == "horizontal" else "",
             f"rotates by up to {self.rotate:g} degrees" if self.rotate else "",
-            f"crops to no less than {self.crop:.0%} of the area and resizes" if self.crop < 1 else "",
-            f"stretches by up to {self.stretch:.3g}" if self.stretch > 1 else "",
+            f"crops to at least {self.crop:.0%} of the area and resizes" if self.crop < 1 else "",
+            f"stretches by a factor of up to {self.stretch:.3g}" if self.stretch > 1 else "",
             f"changes brightness by up to {self.brightness:.0%}" if self.brightness else "",
             f"changes contrast by up to {self.contrast:.0%}" if self.contrast else "",
             f"cuts out {self.cutout} x {self.cutout} px" if self.cutout else "",

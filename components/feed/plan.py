@@ -1,7 +1,7 @@
-"""The plan that turns a split into batches: `plan` decides, and `InputPlan` holds the decisions and their reasons.
+"""Plan from a split to batches: `plan` decides, and `InputPlan` holds the decisions and their reasons.
 
 `InputPlan.stages` lists every stage that reads, decodes, shuffles, caches, augments, batches or prefetches, in order.
-`build` applies exactly these stages. The end of this file has one list for each way to read. Planning needs no
+`build` applies exactly these stages. The end of this file lists the stages of each way to read. Planning needs no
 TensorFlow.
 """
 
@@ -50,20 +50,20 @@ from infeed.components.feed.stages.reading import (
     VerifyFiles,
 )
 
-Stages: TypeAlias = tuple[Stage[Any, Made], ...]  # each stage takes the output of the stage before
+Stages: TypeAlias = tuple[Stage[Any, Made], ...]  # each stage takes the output of the previous stage
 
-_PADDED = "a feature is padded to the longest of each batch, so batches are decoded one by one"
+_PADDED = "a feature is padded to the longest row of each batch, so batches are decoded one by one"
 
 
 @dataclass(frozen=True)
 class FeedSpec:
-    """The data to feed: training data (endless, shuffled, augmented) or evaluation data (complete, in order, once)."""
+    """Data to feed: training data (endless, shuffled, augmented) or evaluation data (complete, in order, once)."""
 
     training: bool
     sizes: RecordSizes
     augmentation: str = ""
     normalization: str = ""
-    left_out: tuple[str, ...] = ()  # descriptions of the corrupt records that the shards no longer hold
+    left_out: tuple[str, ...] = ()  # descriptions of the corrupt records that were removed from the shards
     class_names: tuple[str, ...] = ()  # names of the label's classes, by index
     epochs: int | None = None  # how often training reads the split, if known
     static_shapes: bool = False  # whether all batches must have the same shape
@@ -73,7 +73,7 @@ class FeedSpec:
 
 @dataclass(frozen=True)
 class InputPlan:
-    """The decisions of a plan. In training, `steps_per_epoch` counts only full batches."""
+    """Decisions of a plan. In training, `steps_per_epoch` counts only full batches."""
 
     tier: Tier | Literal["input_fn"]  # "input_fn" for batches from a user's function
     reason: str
@@ -110,7 +110,7 @@ class InputPlan:
 
     @property
     def advice(self) -> str:
-        """What to change in the files; empty for nothing."""
+        """Recommended change of the files. Empty for none."""
         reading = (one for one in self.stages if isinstance(one, InterleaveShards | ReadShards))
         return next((one.advice for one in reading), "")
 
@@ -118,8 +118,8 @@ class InputPlan:
 def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, machine: Machine) -> InputPlan:
     """Plan how to read one split.
 
-    Raises InfeedError if the split is empty, the tier cannot sample by share, or the devices cannot hold the columns
-    that the tier `device` requires.
+    Raises InfeedError if the split is empty, the tier does not support sampling by share, or the columns of the tier
+    `device` do not fit on the devices.
     """
     records = sum(shard.records for shard in shards)
     if not records:
@@ -143,13 +143,13 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
 
 
 def _why_host_only(spec: FeedSpec, options: FeedOptions) -> str:
-    """Return why steps cannot gather the rows of this split; empty if they can."""
+    """Return why steps cannot gather the rows of this split. Empty if they can."""
     if not spec.devices:
         return "the training loop takes batches, not row numbers"
     if not spec.sizes.is_numeric:
         return "a feature is text, ragged or sparse"
     if spec.augmentation or spec.normalization:
-        return "the host augments and normalizes the pictures"
+        return "the host augments and normalizes the images"
     if options.bucket_by:
         return "the host groups rows by the length of a feature"
     if any(one.kind == "numpy" for one in options.maps.values()):
@@ -160,7 +160,7 @@ def _why_host_only(spec: FeedSpec, options: FeedOptions) -> str:
 
 
 def _source(tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: Capacity) -> Stages:
-    """The stages from files to batches of transformed features."""
+    """Return the stages from files to batches of transformed features."""
     weights = sampling_weights(shards, spec.class_names, capacity.options) if spec.training else None
     if tier != "stream":
         return _kept(tier, shards, spec, capacity, weights)
@@ -169,17 +169,17 @@ def _source(tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: C
             VerifyFiles(capacity.options.cache_dir),
             ListShards(len(shards), "evaluation data is complete and never shuffled"),
             _read_in_order(shards, capacity),
-            BatchRecords(capacity.options.batch_size, "the last short batch is kept: every record counts once"),
+            BatchRecords(capacity.options.batch_size, "the last, short batch is kept: every record counts once"),
             ParseExamples(),
             TransformFeatures(),
         )
     if weights and weights.by == "class":
-        what = "the tier stream cannot sample by class: it knows the class of a record only after decoding"
-        do = "use the tier columns or disk, or weigh with class_weight"
+        what = "the tier stream cannot sample by class, because the class of a record is known only after decoding"
+        do = "use the tier columns or disk, or weight classes with class_weight"
         raise InfeedError(what, where=weights.option, do=do)
     cached, reason = capacity.cache()
     if capacity.options.bucket_by and not cached:
-        what = "the tier stream cannot group by length: it knows the length of a row only after decoding"
+        what = "the tier stream cannot group by length, because the length of a row is known only after decoding"
         do = "use the tier columns or disk, or cache_records if the records fit in memory"
         raise InfeedError(what, where="FeedOptions.bucket_by", do=do)
     if not cached:
@@ -209,7 +209,7 @@ def _kept(
         gather = GatherShuffled(options.batch_size, capacity.batches_a_call(), window, weights, options.bucket_by)
     return (
         VerifyFiles(options.cache_dir),
-        ListShards(len(shards), "the order is computed from row numbers below"),
+        ListShards(len(shards), "stages below compute the order from row numbers"),
         _read_in_order(shards, capacity),
         *((BatchRecords(capacity.rows_a_call(), vectorized), *decode) if decoded else ()),
         CacheColumns(options.cache_dir, capacity.kept, decoded) if tier == "disk" else in_memory,
@@ -221,7 +221,7 @@ def _kept(
 def _in_step(tier: Tier, spec: FeedSpec, capacity: Capacity) -> bool:
     """Return whether each step gathers its own rows.
 
-    Steps gather rows on devices that hold them. On CPUs they gather small batches that need no slow processing.
+    They do on devices that hold the columns. On CPUs, they do for small batches without slow processing.
     """
     if tier == "device":
         return True
@@ -243,7 +243,7 @@ def _streamed(shards: Sequence[ShardFile], capacity: Capacity, weights: Sampling
         InterleaveShards(readers, why, advice=uneven(shards, readers)),
         *((SampleSplits(window, weights),) if weights else (ShuffleWindows(window, reason), Repeat())),
         ReadAhead(),
-        # The shuffle moves single records; parsing is fastest on many.
+        # The shuffle moves single records, but parsing is fastest on many.
         BatchRecords(capacity.options.batch_size * batches, static, drop_remainder=True, batches=batches),
         ParseExamples(),
         TransformFeatures(),

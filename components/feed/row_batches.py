@@ -1,8 +1,9 @@
 """Batches that each training step gathers from rows in host memory or on its own device.
 
-For a small step, handing over a batch of twenty features costs more than the computation. The feed therefore hands over
-only row numbers, for several steps in one element. The graph gathers the rows of all these steps at once, and each step
-takes its part. The host computes the row numbers with `columns.training_rows`, so the batches equal those of a dataset.
+For a small step, passing a batch of twenty features to the step costs more than the computation. The feed therefore
+passes only row numbers, for several steps in one element. The graph gathers the rows of all these steps at once, and
+each step takes its slice. The host computes the row numbers with `columns.training_rows`, so the batches equal those
+of a dataset.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import tensorflow as tf
 from infeed.components.base import machine
 from infeed.components.feed.columns import Batch, Columns, HeldColumn, endless, mapped, reading_options
 
-_CALLS_AHEAD = 2  # the numbers of a call take microseconds
-_AT_ONCE_BYTES = 4 << 20  # rows gathered at once: they stay in the processor's cache for the steps
+_CALLS_AHEAD = 2  # computing the numbers of a call takes microseconds
+_AT_ONCE_BYTES = 4 << 20  # bytes of rows gathered at once. They stay in the processor's cache until the steps use them
 
 
 class CallRows(NamedTuple):
-    """Row numbers of several steps, int64 [steps, batch], and the number of the first step of them, int64 []."""
+    """Row numbers of several steps, int64 [steps, batch], and the number of the first of these steps, int64 []."""
 
     numbers: tf.Tensor
     first: tf.Tensor
@@ -32,12 +33,12 @@ class CallRows(NamedTuple):
 class RowBatches:
     """Endless training batches that each step gathers by row number."""
 
-    columns: Columns  # all rows of the split; every feature is dense
+    columns: Columns  # all rows of the split. Every feature is dense
     # Steps per call -> row numbers of each call, int64 [steps, batch of this worker]. The last call of an epoch is
     # shorter if the steps do not divide evenly.
     calls: Callable[[int], tf.data.Dataset]
     start_step: int = 0  # number of the first step
-    # Functions (number of the step, batch) -> batch, applied to each gathered batch in order.
+    # Functions (step number, batch) -> batch, applied to each gathered batch in order.
     finish: tuple[Callable[[tf.Tensor, Batch], Batch], ...] = ()
 
     def map(self, function: Callable[..., Batch]) -> RowBatches:
@@ -49,7 +50,7 @@ class RowBatches:
         return replace(self, finish=(*self.finish, function))
 
     def on_devices(self, devices: Sequence[str]) -> RowBatches:
-        """Copy the columns to each device; a step gathers from the copy on its device."""
+        """Copy the columns to each device. Each step gathers from the copy on its device."""
         placed = []
         for values in (column.values for column in self.columns.columns if isinstance(column, HeldColumn)):
             copies = {}
@@ -60,7 +61,7 @@ class RowBatches:
         return replace(self, columns=replace(self.columns, columns=tuple(placed)))
 
     def handed(self, steps: int) -> tf.data.Dataset:
-        """Return endless `CallRows` for calls of `steps` steps. An element covers all steps of a call, or a divisor."""
+        """Return endless `CallRows` for calls of `steps` steps. The steps of an element are a divisor of `steps`."""
         specs = tf.nest.flatten(self.columns.layout.spec)
         row_bytes = sum(spec.dtype.size * spec.shape[1:].num_elements() for spec in specs)
         most = max(1, _AT_ONCE_BYTES // (self._batch_size * row_bytes))
@@ -76,12 +77,12 @@ class RowBatches:
         return tuple(tf.reshape(one, [-1, numbers.shape[1], one.shape[1]]) for one in gathered)
 
     def batch_of(self, gathered: Sequence[tf.Tensor], step: tf.Tensor, first: tf.Tensor | int = 0) -> Batch:
-        """Return the batch of one step from the output of `gather`; `first` is the number of the first step."""
+        """Return the batch of one step from the output of `gather`. `first` is the number of the first step."""
         size, number = gathered[0].shape[1], first + tf.cast(step, tf.int64)
         return self._finished(self.columns.layout.batch_of([one[step] for one in gathered], size), number)
 
     def take(self, numbers: tf.Tensor, step: tf.Tensor | int = 0) -> Batch:
-        """Return the batch of the given rows, int64 [batch], in the step of this number."""
+        """Return the batch of these rows, int64 [batch], in the step with this number."""
         return self._finished(self.columns.take(numbers), step)
 
     def dataset(self) -> tf.data.Dataset:
@@ -96,7 +97,7 @@ class RowBatches:
         specs: list[Any] = []
 
         @tf.autograph.experimental.do_not_convert
-        def trace(numbers: tf.Tensor) -> None:  # a dataset would copy columns from a device to the host
+        def trace(numbers: tf.Tensor) -> None:  # a dataset would copy the columns from the device to the host
             batch = self.take(numbers)
             specs.append(tf.nest.map_structure(tf.type_spec_from_value, batch))
 
@@ -132,7 +133,7 @@ class PlacedColumn:
         # A strategy traces the step of each replica on its device. Without a strategy, any copy works.
         here = _place(tf.identity(rows).device)
         copy = self.copies.get(here, next(iter(self.copies.values())))
-        with tf.device(copy.device):  # else TensorFlow may copy the column to the device of the rows
+        with tf.device(copy.device):  # otherwise TensorFlow may copy the column to the device of the rows
             return tf.gather(copy, rows)
 
 

@@ -1,7 +1,7 @@
 """Rows sampled by weight, to mix datasets or balance classes exactly and reproducibly.
 
 Rows form groups, one per split or class. An epoch takes rows of each group in proportion to the group's weight. Each
-epoch continues in the group where the last epoch stopped, so no row repeats before all rows of its group were used.
+epoch continues in a group where the previous epoch stopped, so no row repeats before all rows of its group were used.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class Group:
 def sampling_weights(
     shards: Sequence[ShardFile], class_names: Sequence[str], options: FeedOptions
 ) -> SamplingWeights | None:
-    """Return the weights that the options set; None if they set none.
+    """Return the weights that the options set. None if they set none.
 
     Raises InfeedError if a name does not exist, or a training split has no share.
     """
     splits = tuple(dict.fromkeys(shard.split for shard in shards))
     if options.mix:
-        _check_names(options.mix, splits, "FeedOptions.mix", "splits that are trained on")
+        _check_names(options.mix, splits, "FeedOptions.mix", "training splits")
         missing = [split for split in splits if split not in options.mix]
         if missing:
-            what = f"mix gives no share to the split {missing[0]!r}"
-            raise InfeedError(what, where="FeedOptions.mix", do="give it one; 0 leaves it out")
+            what = f"mix has no share for the split {missing[0]!r}"
+            raise InfeedError(what, where="FeedOptions.mix", do="add a share for it, or 0 to exclude it")
         return SamplingWeights("split", splits, tuple(float(options.mix[split]) for split in splits))
     if not options.class_shares:
         return None
@@ -74,7 +74,7 @@ def sampling_weights(
 
 
 def group_rows(keys: npt.NDArray[np.int64], weights: SamplingWeights) -> list[Group]:
-    """Group the rows by key: the index of each row's split or class in `weights.names`, int64 [rows].
+    """Group the rows by key, int64 [rows]: the index of the row's split or class in `weights.names`.
 
     Rows with weight 0 are never sampled. Raises InfeedError if a key has a weight but no rows.
     """
@@ -83,7 +83,7 @@ def group_rows(keys: npt.NDArray[np.int64], weights: SamplingWeights) -> list[Gr
         rows = np.flatnonzero(keys == key)
         if weight and not len(rows):
             what = f"{name!r} has a share of {weight:g}, but no record"
-            raise InfeedError(what, where=weights.option, do="leave it out, or give it the share 0")
+            raise InfeedError(what, where=weights.option, do="leave it out, or set its share to 0")
         if weight:
             groups.append(Group(rows, weight))
     return groups
@@ -99,7 +99,7 @@ def apportion(weights: Sequence[float], total: int) -> list[int]:
 
 
 def sample(groups: Sequence[Group], total: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
-    """Return the rows of an epoch, int64 [total], group after group."""
+    """Return the rows of an epoch, int64 [total], one group after another."""
     import tensorflow as tf
 
     counts = apportion([group.weight for group in groups], total)
@@ -113,9 +113,9 @@ def sample(groups: Sequence[Group], total: int, seed: int, epoch: tf.Tensor) -> 
 
 
 def _sample_group(rows: tf.Tensor, count: int, seed: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
-    """Take the next `count` rows, from `epoch * count` on, of an endless series of permutations of `rows`.
+    """Return `count` rows, starting at `epoch * count`, of an endless series of permutations of `rows`.
 
-    The result is shuffled later, so a permutation that is taken completely keeps its original order.
+    The result is shuffled later, so a complete permutation is returned in its original order.
     """
     import tensorflow as tf
 
@@ -132,7 +132,7 @@ def _sample_group(rows: tf.Tensor, count: int, seed: tf.Tensor, epoch: tf.Tensor
 
 def _check_names(asked: Mapping[str, float], names: Sequence[str], where: str, kind: str) -> None:
     if not names:
-        raise InfeedError(f"there are no {kind} known by name", where=where, do="train on a label with a vocabulary")
+        raise InfeedError(f"{kind} have no names", where=where, do="train on a label that has a vocabulary")
     for name in asked:
         if name not in names:
-            raise InfeedError(f"there is no {name!r}", where=where, do=f"name one of the {kind}: {', '.join(names)}")
+            raise InfeedError(f"there is no {name!r}", where=where, do=f"use one of the {kind}: {', '.join(names)}")

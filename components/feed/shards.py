@@ -1,4 +1,4 @@
-"""The shards of a split: their record counts, their corrupt records, and the worker that reads each.
+"""Shards of a split: record counts, corrupt records, and the assignment to workers.
 
 Record counts come from the manifest. Without a manifest, the feed counts the records once. TensorFlow reports a corrupt
 record by a byte offset without the file, and cannot read the rest of the file. This module names the record in the
@@ -25,7 +25,7 @@ from infeed.components.feed.options import WorkerContext
 
 _RUN_NUMBER = re.compile(r"_-?\d+$")
 _WRITE_RECORDS = 1024
-_UNEVEN = 1.25  # times the records of a reader's share
+_UNEVEN = 1.25  # a shard is uneven from this multiple of a reader's share of records
 # The copies exist only while this process runs, so speed matters more than size.
 _FAST_GZIP = 1
 
@@ -42,7 +42,7 @@ class ShardFile:
 
     @property
     def identity(self) -> tuple[str, int, int, str]:
-        """Values that identify the content, wherever the file is."""
+        """Values that identify the content, independent of the file's path."""
         return posixpath.basename(self.path), self.records, self.bytes, self.crc32c
 
     @property
@@ -51,15 +51,15 @@ class ShardFile:
 
 
 def uneven(shards: Sequence[ShardFile], readers: int) -> str:
-    """Return what to do about a shard that keeps one reader busy after all others have ended; empty if there is none.
+    """Return advice on a shard that keeps one reader busy after all others have finished. Empty if there is none.
 
-    The records of a shard are read one after the other, so no number of readers is faster than the largest shard.
+    A shard is read sequentially, so the largest shard limits the speed, whatever the number of readers.
     """
     largest, records = max(shards, key=lambda one: one.records), sum(one.records for one in shards)
     if len(shards) < 2 or largest.records < _UNEVEN * records / min(readers, len(shards)):
         return ""
     share = f"{posixpath.basename(largest.path)} has {percent(largest.records / records)} of the records"
-    do = "write the dataset again in shards of one size, as infeed ingest does"
+    do = "write the dataset again in shards of equal size, as infeed ingest does"
     return f"{do}: {share}, and one reader reads it alone"
 
 
@@ -76,10 +76,10 @@ class RecordRange:
 def worker_ranges(
     shards: Sequence[ShardFile], workers: WorkerContext, *, evenly: bool = False
 ) -> tuple[RecordRange, ...]:
-    """Return the ranges that one worker reads: whole files if they divide evenly, else a part of all records.
+    """Return the ranges that one worker reads: whole files if these divide evenly, else an equal share of all records.
 
     The workers share all records without overlap. If `evenly`, their shares differ by at most one record. Raises
-    InfeedError if a worker has nothing to read.
+    InfeedError if a worker has no records.
     """
     if workers.count == 1 or (len(shards) % workers.count == 0 and not evenly):
         return tuple(
@@ -103,8 +103,8 @@ def shard_files(patterns: Sequence[str], cache_dir: str | None = None) -> tuple[
     """Return the non-empty shards that match TFX's file patterns (`.../Split-train/*`), in a stable order.
 
     `ShardFile.split` is the name of the split. For one split of several datasets, it is the name of the dataset (see
-    `dataset_names`). For several splits of several datasets, it is `dataset/split`. `cache_dir` keeps the record counts
-    of datasets without a manifest. Raises InfeedError if the files that match hold no record.
+    `dataset_names`). For several splits of several datasets, it is `dataset/split`. `cache_dir` caches the record
+    counts of datasets without a manifest. Raises InfeedError if the matching files hold no records.
     """
     folders = [posixpath.dirname(pattern) for pattern in patterns]
     called = _names_of(folders)
@@ -123,15 +123,15 @@ def shard_files(patterns: Sequence[str], cache_dir: str | None = None) -> tuple[
         shards += [shard for shard in found if shard.records]
     if not shards:
         do = "check that the split exists and is not empty: `split_names` of the Examples artifact lists them"
-        raise InfeedError("there is no record to read", where=", ".join(patterns), do=do)
+        raise InfeedError("there are no records to read", where=", ".join(patterns), do=do)
     return tuple(shards)
 
 
 def dataset_names(roots: Sequence[str]) -> dict[str, str]:
-    """Name datasets by the first part of their paths in which all differ, else by the whole path.
+    """Name datasets by the first component of their paths in which all differ, or else by the whole path.
 
-    TFX puts the id of the component that wrote a dataset into the path, and Vertex AI adds a run number. The name omits
-    the run number if the rest differs: `Clicks_-123/examples` and `Views_456/examples` become Clicks and Views.
+    In TFX, the path contains the id of the component that wrote the dataset. Vertex AI adds a run number, which the
+    name omits if the rest differs: `Clicks_-123/examples` and `Views_456/examples` become Clicks and Views.
     """
     for parts in zip(*(root.split("/") for root in roots), strict=False):
         for names in ([_RUN_NUMBER.sub("", part) for part in parts], parts):
@@ -141,7 +141,7 @@ def dataset_names(roots: Sequence[str]) -> dict[str, str]:
 
 
 def _names_of(folders: Sequence[str]) -> dict[str, str]:
-    """Name each split folder so that all names differ."""
+    """Name each split folder so that all names are distinct."""
     places = {folder: (posixpath.dirname(folder), _split_of(folder)) for folder in folders}
     roots = list(dict.fromkeys(root for root, _ in places.values()))
     splits = {split for _, split in places.values()}
@@ -186,7 +186,7 @@ def corrupt_record_context(shards: Sequence[ShardFile]) -> Iterator[None]:
             _name_first(shard, error)
         raise
     except tf.errors.OpError as error:
-        if ours := InfeedError.told_in(error.message):  # a dataset that calls Python gives its error as text
+        if ours := InfeedError.told_in(error.message):  # a dataset that calls Python returns its error as text
             raise ours from error
         raise
 
@@ -208,12 +208,12 @@ def check_files(shards: Sequence[ShardFile], cache_dir: str) -> None:
 def _name_first(shard: ShardFile, error: Exception) -> None:
     for corrupt in corrupt_records(shard):
         where = f"{corrupt.file}, record {corrupt.first}"
-        do = "write the dataset again, or leave such records out with FeedOptions(skip_corrupt=...)"
+        do = "write the dataset again, or skip such records with FeedOptions(skip_corrupt=...)"
         raise InfeedError(f"corrupt record: {corrupt.reason}", where=where, do=do) from error
 
 
 def without_corrupt(shards: Sequence[ShardFile], limit: int) -> tuple[tuple[ShardFile, ...], tuple[Corrupt, ...]]:
-    """Scan all files, and replace files that hold corrupt records by copies without these records.
+    """Scan all files, and replace files that hold corrupt records by copies without them.
 
     The copies are deleted when this process exits. Raises InfeedError if more than `limit` records are corrupt, or all
     of them.
@@ -263,4 +263,4 @@ def _until_unreadable(scanned: Iterator[bytes | None]) -> Iterator[bytes | None]
     try:
         yield from scanned
     except InfeedError:
-        return  # `corrupt_records` has counted the rest
+        return  # `corrupt_records` has reported the rest

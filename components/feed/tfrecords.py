@@ -1,4 +1,4 @@
-"""TFRecord files in stores that TensorFlow cannot open, read by pyarrow, as tf.data datasets."""
+"""tf.data datasets of TFRecord files in stores that TensorFlow cannot open. pyarrow reads the files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _UNKNOWN = -1
 
 
 def stored_blocks(path: Any, start: Any = 0, stop: Any = _UNKNOWN, records: Any = _UNKNOWN) -> tf.data.Dataset:
-    """Return records `start` to `stop - 1` of a file in blocks of any length, string [block], with checksums verified.
+    """Return records `start` to `stop - 1` of a file in blocks of any length, string [block], with verified checksums.
 
     The dataset calls Python, so only this process can compute it. All arguments may be tensors: `stop` is -1 for the
-    end of the file, and `records`, which the range must have, is -1 if unknown.
+    end of the file. `records`, the expected number of records, is -1 if unknown.
     """
     import tensorflow as tf
 

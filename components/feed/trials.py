@@ -1,4 +1,4 @@
-"""Try changes of a feed's options: measure the feed with each change beside the feed as it is."""
+"""Trials of changes to a feed's options: measure the feed with and without each change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from infeed.components.feed.plan import InputPlan
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.feed.stages.reading import InterleaveShards, ReadShards, ShuffleWindows
 
-_GROWTH = 4  # of readers, and of the window that gets smaller
+_GROWTH = 4  # factor for readers, and for smaller windows
 _READING = ("read", "decompress", "records")
 _DECODING = (*_READING, "shuffle", "batch", "parse", "transform")
 _CALLING = ("batch", "cut", "gather", "prefetch", HAND_OVER)
@@ -38,15 +38,15 @@ def try_changes(
     seconds: float,
     turns: int = TURNS,
 ) -> tuple[Trial, ...]:
-    """Measure the changes that may make the slowest stage cheaper, about `seconds` for each pipeline.
+    """Measure changes that may speed up the slowest stage, about `seconds` for each pipeline.
 
-    `stages` and `base` are the measured costs of the feed as it is, and its whole pipeline. `replan` plans the same
+    `stages` and `base` are the measured costs of the unchanged feed, and its whole pipeline. `replan` plans the same
     split with other options.
     """
     cuts = list[tuple[str, Cut]]()
     for change, changed in changes_for(pace_setter(stages), options, replan):
         planned = replan(changed)
-        # Rows that are kept are read now, in the time of a measurement.
+        # Rows to keep are read now, within the time of the measurement.
         most = pipeline_rate(stages) * seconds * planned.bytes / planned.records
         if short := short_plan(planned, most):
             cuts.append((change, rival_cut(plan_cuts(short, functions))))
@@ -59,7 +59,7 @@ def try_changes(
 def changes_for(
     stage: str, options: FeedOptions, replan: Callable[[FeedOptions], InputPlan]
 ) -> Iterator[tuple[str, FeedOptions]]:
-    """Yield the changes that may make a stage cheaper, each with its name."""
+    """Yield (name, change) for each change that may speed up a stage."""
     plan = replan(options)
     if stage in _DECODING and plan.tier == "stream":
         kept = replan(replace(options, tier="auto", cache_records=None))

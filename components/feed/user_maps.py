@@ -1,7 +1,7 @@
-"""A user's functions on features, as the stages `map_examples` and `map_batches` call them.
+"""User functions on features, called by the stages `map_examples` and `map_batches`.
 
 TensorFlow functions become part of the graph. NumPy functions run in a few processes, which import the user's module
-and no TensorFlow; a batch travels there and back through a pipe. The seed of a call depends only on the seed of the
+but not TensorFlow. Batches pass through pipes. The seed of a call depends only on the seed of the
 run, the option, and the number of the example or batch, so a resumed training repeats it.
 """
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 Ints = npt.NDArray[np.int64]
-# In place of an epoch, so that no seed of the order is used again.
+# Used in place of an epoch, so that no seed of the order is reused.
 SEED_USES = {"map_examples": -2, "map_batches": -3}
-SEED_MASK = (1 << 63) - 1  # NumPy's generators take no negative numbers
+SEED_MASK = (1 << 63) - 1  # NumPy's generators reject negative numbers
 
 
 class Ragged(NamedTuple):
     """Concatenated values of rows of different lengths. Row i is `values[row_splits[i] : row_splits[i + 1]]`.
 
-    JAX and PyTorch treat this NamedTuple as two arrays.
+    In JAX and PyTorch, this NamedTuple is a pair of arrays.
     """
 
     values: Any
@@ -51,51 +51,52 @@ class Ragged(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """The function that a stage calls."""
+    """Function that a stage calls."""
 
     option: str  # `map_examples` or `map_batches`
     given: MapFunction  # the option's value
-    digest: str  # of the user's files; a worker imports the function again after a change
+    digest: str  # digest of the user's files. A worker imports the function again after a change
 
     @classmethod
     def of(cls, option: str, given: MapFunction) -> Target:
-        """Return the target of an option. Raises InfeedError if there is no such function."""
+        """Return the target of an option. Raises InfeedError if the function does not exist."""
         return cls(option, given, user_code.digest(given.name, option))
 
     @property
     def where(self) -> str:
-        """The option and the function, for errors."""
+        """Option and function, for errors."""
         return f"FeedOptions.{self.option}, {self.given.name}"
 
 
-# Graphs of the functions, to explain failed operations. At exit, TensorFlow complains about graphs that are kept.
+# Graphs of the functions, to explain failed operations. Weak, because TensorFlow logs errors about live graphs at exit.
 _TRACED: weakref.WeakKeyDictionary[Any, Target] = weakref.WeakKeyDictionary()
 
 
 def call_numpy(target: Target, features: Mapping[str, Any], seeds: Ints) -> dict[str, Any]:
-    """Call a NumPy function in one of its processes, on features by name: arrays [batch, ...], or Ragged ones.
+    """Call a NumPy function in one of its processes, on features by name: arrays [batch, ...] or Ragged.
 
-    `seeds` are int64 [2] of a batch, [batch, 2] of examples. Raises InfeedError if the function failed, or its process
+    `seeds` are int64 [2] for a batch, [batch, 2] for examples. Raises InfeedError if the function failed, or its
+    process
     was killed.
     """
     try:
         return _pool(target.given.processes).submit(_call, target, features, seeds).result()
     except BrokenProcessPool:
         _pool.cache_clear()
-        do = "check the memory: the kernel may have killed it"
-        raise InfeedError("a process of the function ended", where=target.where, do=do) from None
+        do = "check the memory: the kernel may have killed the process"
+        raise InfeedError("a process of the function exited", where=target.where, do=do) from None
 
 
 @functools.cache
 def _pool(processes: int) -> ProcessPoolExecutor:
     import multiprocessing
 
-    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))  # after a fork, TensorFlow may hang
+    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))  # TensorFlow may hang after a fork
 
 
 @functools.cache
 def load(target: Target) -> tuple[Callable[..., Any], bool]:
-    """Import the function, and return it with whether it takes a seed."""
+    """Import the function. Return it, and whether it takes a seed."""
     function = user_code.load(target.given.name, target.option)
     own = getattr(function, "__wrapped__", function)
     return own, takes_seed(own)
@@ -127,7 +128,7 @@ def _call(target: Target, features: Mapping[str, Any], seeds: Ints) -> dict[str,
 
 
 def checked_dict(made: Any, where: str) -> dict[str, Any]:
-    """Return what a user's function returned, if it is a dict of features."""
+    """Return the result of a user's function if it is a dict of features."""
     if not (isinstance(made, dict) and made and all(isinstance(name, str) for name in made)):
         raise InfeedError(f"the function returned {type(made).__name__}", where=where, do="return a dict of features")
     return made
@@ -140,7 +141,7 @@ def rows_of(features: Mapping[str, Any]) -> int:
 
 
 def _stacked(rows: Sequence[dict[str, Any]], features: Mapping[str, Any]) -> dict[str, Any]:
-    """Join the features of examples: rows of different lengths as Ragged, if they were so before."""
+    """Join the features of examples. Rows of different lengths become Ragged if they were before."""
     made = {}
     for name in rows[0]:
         values = [np.asarray(row[name]) for row in rows]
@@ -149,13 +150,13 @@ def _stacked(rows: Sequence[dict[str, Any]], features: Mapping[str, Any]) -> dic
         elif len(shapes := {value.shape for value in values}) == 1:
             made[name] = np.stack(values)
         else:
-            what = f"feature {name!r} has several shapes: {sorted(shapes)}"
-            raise InfeedError(what, where="map_examples", do="return one shape")
+            what = f"feature {name!r} has different shapes: {sorted(shapes)}"
+            raise InfeedError(what, where="map_examples", do="return the same shape for every example")
     return made
 
 
 def _as_fed(value: Any, before: Any) -> Any:
-    """Convert a result to an array. Floats take the precision of the feature, because NumPy computes in float64."""
+    """Convert a result to an array. Floats get the precision of the feature, because NumPy computes in float64."""
     if isinstance(value, Ragged):
         return Ragged(_as_fed(value.values, getattr(before, "values", None)), np.asarray(value.row_splits, np.int64))
     array = np.asarray(value)
@@ -169,7 +170,7 @@ class _Like(NamedTuple):
     """Type and shape of a feature in every batch."""
 
     dtype: np.dtype[Any]
-    shape: tuple[int, ...] | None  # of a row; None for rows of different lengths
+    shape: tuple[int, ...] | None  # shape of a row. None for rows of different lengths
 
     @classmethod
     def of(cls, value: Any) -> _Like:
@@ -180,10 +181,10 @@ class _Like(NamedTuple):
 
 
 class NumpyMap:
-    """A NumPy function in a dataset. Every batch has the types and shapes that the function returns for a sample.
+    """NumPy function in a dataset. Every batch has the types and shapes that the function returns for a sample.
 
-    `sample` are features of a real batch, tensors [batch, ...]. Raises InfeedError if NumPy has no array for a feature,
-    or the function fails.
+    `sample` are features of a real batch, tensors [batch, ...]. Raises InfeedError if a feature has no NumPy
+    equivalent, or the function fails.
     """
 
     def __init__(self, target: Target, sample: Mapping[str, Any]) -> None:
@@ -191,7 +192,7 @@ class NumpyMap:
 
         for name, spec in _spec(sample).items():
             if not (isinstance(spec, tf.TensorSpec) or getattr(spec, "ragged_rank", 0) == 1):
-                what = f"NumPy has no array for feature {name!r}: {spec}"
+                what = f"feature {name!r} has no NumPy equivalent: {spec}"
                 raise InfeedError(what, where=target.where, do="use kind: tensorflow")
         self._target = target
         sample = {
@@ -232,7 +233,7 @@ class NumpyMap:
         for name in sorted(spec):
             is_dense = not hasattr(spec[name], "ragged_rank")
             given[name] = next(rest) if is_dense else Ragged(next(rest), next(rest))
-        if not rows_of(given):  # a worker's part of the last batch of evaluation
+        if not rows_of(given):  # a worker's part of the last evaluation batch
             return [np.zeros((0, *(one.shape or ())), one.dtype) for one in self.like.values()]
         try:
             made = call_numpy(self._target, given, seeds)
@@ -251,15 +252,15 @@ class NumpyMap:
             raise InfeedError(f"batches differ in the features {missing}", where=where, do=do)
         for name, like in self.like.items():
             if (now := _Like.of(made[name])) != like:
-                what = f"feature {name!r} is {now}, and was {like} in the first batch"
-                raise InfeedError(what, where=where, do="return one type and shape for every batch")
+                what = f"feature {name!r} is {now}, but was {like} in the first batch"
+                raise InfeedError(what, where=where, do="return the same types and shapes for every batch")
             if rows_of({name: made[name]}) != rows:
-                what = f"feature {name!r} has {rows_of({name: made[name]})} rows, and the batch has {rows}"
-                raise InfeedError(what, where=where, do="return a row for each row")
+                what = f"feature {name!r} has {rows_of({name: made[name]})} rows, but the batch has {rows}"
+                raise InfeedError(what, where=where, do="return one row for each row of the batch")
 
 
 class TensorFlowMap:
-    """A TensorFlow function in a graph."""
+    """TensorFlow function in a graph."""
 
     def __init__(self, target: Target) -> None:
         import tensorflow as tf
@@ -297,17 +298,17 @@ def _spec(features: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_rows(name: str, value: Any, rows: int | None, target: Target) -> Any:
-    """Set the static number of rows of a feature. Raises InfeedError if the feature has another number of rows."""
+    """Set the static number of rows of a feature. Raises InfeedError if the feature has another number."""
     import tensorflow as tf
 
     if not value.shape[:1].is_compatible_with([rows]):
-        what = f"feature {name!r} has {value.shape[0] if value.shape.rank else 'no'} rows, and the batch has {rows}"
-        raise InfeedError(what, where=target.where, do="return a row for each row")
+        what = f"feature {name!r} has {value.shape[0] if value.shape.rank else 'no'} rows, but the batch has {rows}"
+        raise InfeedError(what, where=target.where, do="return one row for each row of the batch")
     return tf.ensure_shape(value, [rows, *value.shape[1:]]) if isinstance(value, tf.Tensor) else value
 
 
 def _row_signature(spec: Any) -> Any:
-    """Return the type of a row for a loop that stacks rows; rows of different lengths become ragged."""
+    """Return the type of a row for a loop that stacks rows. Rows of different lengths become ragged."""
     import tensorflow as tf
 
     if isinstance(spec, tf.TensorSpec) and spec.shape.rank and not spec.shape.is_fully_defined():
@@ -334,7 +335,7 @@ def map_error_context() -> Iterator[None]:
             operation = tensorflow_seam.failed_operation(text, graph)
             if operation is not None and (place := user_code.users_line(operation.traceback)):
                 what = f"the function failed on the data: {tensorflow_seam.message_of(text)}"
-                do = "correct the data, or have the function replace such values first"
+                do = "correct the data, or replace such values in the function"
                 raise InfeedError(what, where=f"{place}, {target.where}", do=do) from error
         raise
 

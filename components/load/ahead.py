@@ -1,7 +1,7 @@
-"""Work ahead of a loop: threads make items in order, before the loop asks for them.
+"""Threads that prepare items in order, before the loop requests them.
 
-NumPy, Arrow, decoders of pictures and copies to a device release the GIL, so threads suffice. A thread never waits for
-the loop, so an iterator that the loop leaves ends its threads.
+NumPy, Arrow, image decoders and copies to a device release the GIL, so threads suffice. A thread never waits for the
+loop, so threads end when the loop abandons the iterator.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _END: Any = object()
 def in_order(items: Iterable[T], make: Callable[[T], R], threads: int, ahead: int) -> Iterator[R]:
     """Call `make` for each item in `threads` threads, and yield the results in the order of the items.
 
-    While the loop works, up to `ahead` results are made or ready. The loop's thread reads `items`. The error of the
-    earliest item is raised in its place.
+    Up to `ahead` results are prepared in advance. The loop's thread reads `items`. The error of an item is raised in
+    its place.
     """
     waiting: deque[Future[R]] = deque()
     failed: Exception | None = None
@@ -31,7 +31,7 @@ def in_order(items: Iterable[T], make: Callable[[T], R], threads: int, ahead: in
         while True:
             try:
                 item = next(source, _END)
-            except Exception as error:  # raised in its place, after the results of the items before it
+            except Exception as error:  # raised in its place, after the results of earlier items
                 failed, item = error, _END
             if item is _END:
                 break
@@ -47,7 +47,7 @@ def in_order(items: Iterable[T], make: Callable[[T], R], threads: int, ahead: in
 
 
 def in_background(items: Iterator[T], ahead: int) -> Iterator[T]:
-    """Read `items` in one thread, up to `ahead` of them before the loop asks. With 0, the loop's thread reads them."""
+    """Read `items` in one thread, up to `ahead` items in advance. With 0, the loop's thread reads them."""
     if not ahead:
         return items
     read = in_order(itertools.repeat(items), lambda some: next(some, _END), 1, ahead)

@@ -1,7 +1,7 @@
-"""Repeatable passes over an order: what the clients of `infeed.load` iterate over.
+"""Repeatable passes over an order, which clients of `infeed.load` iterate over.
 
-A client such as Lightning, Accelerate or Keras asks for an iterator once an epoch. Each iterator continues with the
-next epoch, so that a shuffled order differs from epoch to epoch.
+Clients such as Lightning, Accelerate and Keras request an iterator once per epoch. Each iterator continues with the
+next epoch, so that the shuffled order changes.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ T = TypeVar("T")
 
 
 class Batches(Generic[T]):
-    """Batches that can be iterated again: each `iter()` continues with the epoch after the last one.
+    """Re-iterable batches. Each `iter()` continues with the next epoch.
 
-    With `epochs=n`, one iteration reads n epochs. Without, a shuffled order never ends, and has no length.
-    `next(batches)` reads on where the last `next` ended, and a loop after it continues there.
+    With `epochs=n`, one iteration reads n epochs. Otherwise, a shuffled order is endless and has no length.
+    `next(batches)` continues after the previous `next`, and so does a later loop.
     """
 
     def __init__(self, order: BatchOrder, read: Callable[[BatchOrder], Iterator[T]]) -> None:
         self.order, self._read = order, read
-        # The next pass begins at this step of training, and counts its epochs from this epoch on.
+        # The next pass begins at this training step, and counts its epochs from this epoch.
         self._epoch = 0 if order.epochs is not None else order.start_step // order.steps_per_epoch
         self._step = order.start_step
-        self._begun = False  # whether a pass has moved the step beyond its first batch, and has not ended
-        self._restored = False  # whether the step is that of a state
-        self._drawn: Iterator[T] | None = None  # the pass of `next`
+        self._begun = False  # whether a pass has begun but not ended
+        self._restored = False  # whether the step comes from a saved state
+        self._drawn: Iterator[T] | None = None  # the pass that `next` reads
 
     def __iter__(self) -> Iterator[T]:
         drawn, self._drawn = self._drawn, None
@@ -51,7 +51,7 @@ class Batches(Generic[T]):
     def __len__(self) -> int:
         """Return the number of batches of the next iteration. Raises TypeError if it is endless.
 
-        After `load_state_dict`, the batches that were read before count as well: PyTorch's trainers count from there.
+        After `load_state_dict`, earlier batches count, too, as trainers for PyTorch expect.
         """
         epoch, step = self._next_position()
         return len(self._pass_at(epoch, epoch * self.order.steps_per_epoch if self._restored else step))
@@ -59,21 +59,21 @@ class Batches(Generic[T]):
     def set_epoch(self, epoch: int) -> None:
         """Begin the next iteration with this epoch, counted from 0.
 
-        A resumed training that calls this with the epoch in which it stopped continues within that epoch.
+        If a resumed training sets the epoch in which it stopped, it continues within that epoch.
         """
         if self._begun or epoch != self._epoch:
             self._epoch, self._step, self._begun = epoch, epoch * self.order.steps_per_epoch, False
         self._drawn = None
 
     def state_dict(self) -> dict[str, int]:
-        """Return the position after the last batch that was read, for `load_state_dict`."""
+        """Return the position after the last read batch, for `load_state_dict`."""
         return {"epoch": self._epoch, "step": self._step, **self._identity}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Continue at a position of `state_dict`. Raises InfeedError if it is that of another order."""
+        """Continue at a position from `state_dict`. Raises InfeedError if it belongs to another order."""
         for name, value in self._identity.items():
             if state.get(name) != value:
-                what = f"the state has {name}={state.get(name)}, and this order has {name}={value}"
+                what = f"the state has {name}={state.get(name)}, but this order has {name}={value}"
                 raise InfeedError(what, where="load_state_dict", do="load the data with the options of the saved state")
         self._epoch, self._step, self._begun, self._drawn = state["epoch"], state["step"], False, None
         self._restored = True
@@ -98,12 +98,12 @@ class Batches(Generic[T]):
 
     def _pass_at(self, epoch: int, step: int) -> BatchOrder:
         order = self.order
-        if not order.shuffled:  # each epoch is the same, and is all of a pass
+        if not order.shuffled:  # all epochs are equal, and a pass reads a whole one
             return replace(order, start_step=step % order.steps_per_epoch)
         return replace(order, start_step=step, epochs=order.epochs and epoch + order.epochs)
 
     def _counted(self, order: BatchOrder, step: int) -> Iterator[T]:
-        """Yield the batches of a pass that begins at `step` of training, and keep the position after each."""
+        """Yield the batches of a pass that begins at training step `step`, and record the position after each."""
         end = None if order.is_endless else step + len(order)
         for after, batch in enumerate(self._read(order), step + 1):
             self._step, self._begun, self._restored = after, after != end, False
@@ -113,7 +113,7 @@ class Batches(Generic[T]):
 
 
 class BatchSampler(Batches[list[int]]):
-    """Row numbers of each batch, as a batch sampler of PyTorch: a list of whole numbers for each batch."""
+    """Batch sampler of PyTorch: lists of row numbers, one list per batch."""
 
     def __init__(self, order: BatchOrder) -> None:
         super().__init__(order, _lists)
@@ -130,7 +130,7 @@ class BatchSampler(Batches[list[int]]):
 
     @property
     def sampler(self) -> BatchSampler:
-        """This sampler, for clients such as Accelerate that set the epoch of a batch sampler's sampler."""
+        """This sampler, for clients such as Accelerate that set the epoch on a batch sampler's `sampler`."""
         return self
 
 

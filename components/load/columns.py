@@ -30,9 +30,9 @@ from infeed.components.load.spill import FeatureCounts, Kind, SpilledFeature, co
 Ints = npt.NDArray[np.int64]
 _TYPES: dict[Kind, ColumnType] = {"bytes": "bytes", "float32": "float", "int64": "int"}
 _log = logging.getLogger(__name__)
-_ROWS = 1 << 16  # rows packed at a time
-_ITEMS = 1 << 20  # items copied at a time
-_ROWS_A_CALL, _BYTES_A_CALL = 4096, 8 << 20  # limits of one take; smaller calls cost more than their rows
+_ROWS = 1 << 16  # rows packed at once
+_ITEMS = 1 << 20  # items copied at once
+_ROWS_A_CALL, _BYTES_A_CALL = 4096, 8 << 20  # limits of one take. Smaller calls have too much overhead
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class FeatureSpec:
     """Type and shape of a feature."""
 
     type: Kind
-    # Shape of a row: `()` for one value, `(n,)` for n values, None for a varying number, delivered as `Ragged`.
+    # Shape of a row: `()` for one value, `(n,)` for n values, None for a varying number, returned as `Ragged`.
     shape: tuple[Count, ...] | None
     nulls: Count = 0  # number of rows without a value
 
@@ -51,7 +51,7 @@ class FeatureSpec:
 
 @dataclass(frozen=True)
 class PlacedFeature:
-    """Location of a feature: the number of its column, and the first place in a packed column.
+    """Location of a feature: the number of its column, and its first position in a packed column.
 
     If `is_optional`, a row has one value or none. Missing float32 values are NaN; other types are stored as lists.
     """
@@ -63,7 +63,7 @@ class PlacedFeature:
 
     @property
     def pick(self) -> tuple[Any, ...]:
-        """Index of the feature in its column's values, [batch, width]; empty for the whole column."""
+        """Index of the feature in its column's values, [batch, width]. Empty for the whole column."""
         shape = self.spec.shape
         if shape is None:
             return ()
@@ -71,7 +71,7 @@ class PlacedFeature:
 
 
 class Features:
-    """Features of all rows of a split, by name. After pickling, another process opens the same files."""
+    """Features of all rows of a split, by name. After unpickling, another process opens the same files."""
 
     def __init__(self, entry: str, index: ColumnIndex) -> None:
         self.entry, self._index = entry, index
@@ -101,7 +101,7 @@ class Features:
         return sum(file.bytes for column in self._index.columns for file in column.files)
 
     def batches_a_call(self, batch: int) -> int:
-        """Return how many batches of `batch` rows to take in one call."""
+        """Return the number of batches of `batch` rows to take in one call."""
         rows = min(_ROWS_A_CALL, _BYTES_A_CALL * self.rows // max(1, self.bytes))
         return max(1, rows // batch)
 
@@ -180,7 +180,7 @@ def dataset_columns(
             counted[name].add_missing(rows)
         before += rows
     columns = {}
-    for name, feature in counted.items():  # as ingest: a missing value does not change the shape of single values
+    for name, feature in counted.items():  # as in ingest, a missing value does not change the shape of single values
         fixed = feature.most and (feature.least == feature.most or feature.most == 1)
         columns[name] = Column(name, _TYPES[feature.kind], (feature.most,) if fixed else None, feature.nulls)
     return columns
@@ -191,7 +191,7 @@ def _other_splits(found: SplitFiles, wanted: Sequence[str] | None) -> Iterator[t
         try:
             features, held = count_features([file.path for file in others], wanted)
         except InfeedError as error:
-            _log.warning("split %r is not readable, so columns that only this split has are omitted: %s", split, error)
+            _log.warning("cannot read split %r, so columns that only this split has are omitted: %s", split, error)
             continue
         yield features, sum(held)
 
@@ -199,7 +199,7 @@ def _other_splits(found: SplitFiles, wanted: Sequence[str] | None) -> Iterator[t
 def add_missing_features(
     features: dict[str, SpilledFeature], columns: Mapping[str, Column], records: int, folder: Path
 ) -> None:
-    """Add the columns that no record of the split holds, without a value in each of its `records` rows."""
+    """Add the columns that no record of the split holds, without values in its `records` rows."""
     kinds = {column: kind for kind, column in _TYPES.items()}
     for name in sorted(columns.keys() - features.keys()):
         features[name] = SpilledFeature(kinds[columns[name].type], stem=f"{folder}/{len(features)}")
@@ -211,8 +211,8 @@ def pack_columns(
 ) -> ColumnIndex:
     """Write the columns of an entry.
 
-    `records` is the number of records in each file. `declared` are the columns of the whole dataset, which apply to all
-    its splits.
+    `records` is the number of records in each file. `declared` are the columns of the whole dataset, which all splits
+    have.
     """
     found = {name: _spec_of(features[name], declared.get(name)) for name in sorted(features)}
     specs = {name: spec for name, (spec, _) in found.items()}
@@ -238,7 +238,7 @@ def pack_columns(
 
 
 def _spec_of(feature: SpilledFeature, declared: Column | None) -> tuple[FeatureSpec, bool]:
-    """Return the spec of a feature, which the dataset declares, and whether each row has one value or none."""
+    """Return the spec of a feature, which the dataset declares, and whether each row has at most one value."""
     varies = feature.least < feature.most or not feature.most
     is_single = feature.most <= 1
     if declared is not None:
@@ -267,7 +267,7 @@ def _rows_of(feature: SpilledFeature, width: int) -> Iterator[npt.NDArray[Any]]:
 
 
 def _write_alone(feature: SpilledFeature, spec: FeatureSpec, stem: str) -> CachedColumn:
-    """Write a feature with a separate column: lists or bytes."""
+    """Write a feature as a separate column: lists or bytes."""
     is_text = feature.kind == "bytes"
     values = FileWriter(f"{stem}.values")
     for begin in range(0, len(feature.data), _ITEMS):

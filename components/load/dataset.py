@@ -1,11 +1,11 @@
-"""`infeed.load`: TFRecords of tf.Examples for any training loop. The only requirement is NumPy.
+"""`infeed.load`: TFRecords of tf.Examples for any training loop. It requires no framework.
 
     data = infeed.load("data", split="train", batch_size=256)
     for batch in data.numpy(epochs=3):
         step(batch["fare"], batch["tips"])
 
-The first call decodes the records into memory-mapped columns that stay on this machine. Batches are gathered from the
-columns by row number.
+The first call decodes the records into memory-mapped columns, which are cached on this machine. Batches are gathered
+from the columns by row number.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _FORMAT = 3
 _NUMPY = NumpyArrays()
-_SPARE = 2  # batches beyond one per thread that may be ready, so that a slow batch holds no thread up
+_SPARE = 2  # extra batches that may be ready, so that a slow batch does not block other threads
 _SHOWN = 8  # maximum number of names in a message
 
 
@@ -70,7 +70,7 @@ def load(
       batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir: as in LoadOptions.
 
     Raises:
-      InfeedError: an option is wrong, the dataset, split or column does not exist, a file is damaged, or a record is
+      InfeedError: an option is invalid, the dataset, split or column does not exist, a file is damaged, or a record is
         not a tf.Example.
     """
     place = files.path_text(where, "infeed.load, where")
@@ -84,9 +84,9 @@ def load(
 
 
 class LoadedDataset:
-    """Split with random access to rows, and batches for each framework. `load` returns this class.
+    """Split with random access to rows, and batches for each framework. Returned by `load`.
 
-    The class is a map-style dataset of PyTorch and a random-access data source of Grain. After pickling, other
+    The class is a map-style dataset of PyTorch and a random-access data source of Grain. After unpickling, other
     processes map the same files.
     """
 
@@ -105,7 +105,7 @@ class LoadedDataset:
         return self._features.rows
 
     def __getitem__(self, rows: int | slice | Sequence[int] | npt.NDArray[Any]) -> dict[str, Any]:
-        """Return one row, {name: value}, or a batch of several rows, {name: [rows, ...]}, in the given order.
+        """Return one row, {name: value}, or a batch of rows, {name: [rows, ...]}, in the given order.
 
         Raises IndexError if a row does not exist. Raises TypeError if `rows` does not hold row numbers.
         """
@@ -122,20 +122,19 @@ class LoadedDataset:
         return f"<infeed.load of split {self._found.split!r} in {self._found.place}: {len(self):,} rows>"
 
     def map(self, function: str | Callable[..., Any], threads: int = 1) -> LoadedDataset:
-        """Return this dataset with a NumPy function that is called on each batch of `numpy`, `torch` and `jax`.
+        """Return this dataset with a NumPy function applied to each batch of `numpy`, `torch` and `jax`.
 
-        `data[rows]`, `schema` and `packed_columns` are those of the stored columns.
+        The function does not affect `data[rows]`, `schema` and `packed_columns`.
 
         Args:
-          function: function or its name, `package.module:function` or `path/file.py:function`, called as
-            `function(batch)`, or as `function(batch, seed)` if it has a parameter `seed`. `batch` is {name: array}, the
-            label included. The seed, int64 [2], is that of FeedOptions.map_batches for the same step.
-          threads: number of threads that gather and map batches ahead of the loop, in order. The function has to allow
-            calls at the same time if this is more than 1. Several maps share the threads, of which the largest number
-            counts.
+          function: the function, or its name `package.module:function` or `path/file.py:function`, called as
+            `function(batch)`, or as `function(batch, seed)` if it has a parameter `seed`. `batch` is {name: array}
+            with the label. The seed, int64 [2], equals that of FeedOptions.map_batches for the same step.
+          threads: number of threads that gather and map batches ahead of the loop, in order. With more than 1, the
+              function must be thread-safe. Several maps share one pool with the largest of their numbers.
 
         Raises:
-          InfeedError: there is no such function, or `threads` is not a positive whole number.
+          InfeedError: the function does not exist, or `threads` is not a positive integer.
         """
         made = BatchMap.of(function, threads)
         return LoadedDataset(self._found, self._features, self._options, (*self._maps, made))
@@ -180,13 +179,13 @@ class LoadedDataset:
         return self._order().steps_per_epoch
 
     def rows(self, epochs: int | None = None) -> BatchSampler:
-        """Return the row numbers of each batch, as a batch sampler of PyTorch: lists of whole numbers.
+        """Return the row numbers of each batch as a batch sampler for PyTorch: lists of integers.
 
-        The sampler can be iterated again: each iteration continues with the next epoch, and `set_epoch` chooses one.
+        The sampler is re-iterable. Each iteration continues with the next epoch; `set_epoch` selects one.
 
         Args:
-          epochs: number of epochs in an iteration; those of the first one count from the beginning of training. None
-            repeats forever, or reads one epoch without shuffling.
+          epochs: number of epochs in an iteration. The first iteration counts them from the beginning of training.
+              None repeats forever, or reads one epoch if `shuffle` is False.
 
         Raises:
           InfeedError: no batch remains after `start_step`.
@@ -202,20 +201,20 @@ class LoadedDataset:
     ) -> Batches[Any]:
         """Return batches of NumPy arrays: {name: [batch, ...]}.
 
-        The batches can be iterated again: each iteration continues with the next epoch. Rows of different lengths come
-        as `Ragged`, and bytes as object arrays. If this process has imported Keras 3, the batches are also a
+        The batches are re-iterable. Each iteration continues with the next epoch. Rows of different lengths become
+        `Ragged`, and bytes become object arrays. If this process has imported Keras 3, the batches are also a
         `keras.utils.PyDataset`.
 
         Args:
-          label: feature to separate as the label. Batches are then (features, label), as for Keras's `fit`.
+          label: feature to return separately. Batches are then (features, label), as Keras's `fit` expects.
           epochs: as for `rows`.
-          ahead: number of batches that a thread makes before the loop asks for them. With 0, the loop's thread makes
-            each batch, except what the threads of `map` make.
+          ahead: number of batches that a thread prepares in advance. With 0, the loop's thread prepares each batch,
+              apart from the work of the threads of `map`.
           pack: whether to join features with a fixed number of values into one array per type (float32, int64, bytes):
             {type: [batch, places]}. `packed_columns` names the places.
 
         Raises:
-          InfeedError: the label does not exist, `ahead` is not a whole number from 0 on, or no batch remains after
+          InfeedError: the label does not exist, `ahead` is not an integer of 0 or more, or no batch remains after
             `start_step`.
         """
         whole_number(ahead, 0, "infeed.load(...).numpy, ahead")
@@ -233,16 +232,16 @@ class LoadedDataset:
         *,
         pack: bool = False,
     ) -> Batches[Any]:
-        """Return batches of contiguous PyTorch tensors; bytes stay object arrays.
+        """Return batches of contiguous PyTorch tensors. Bytes stay object arrays.
 
-        A batch travels to a CUDA device from pinned memory in one copy, on a stream of the feed. The tensors of the
+        A batch is copied to a CUDA device from pinned memory in one copy, on a separate stream. The tensors of the
         batch share that memory on the device.
 
         Args:
           label, epochs, pack: as for `numpy`.
           device: device of the tensors; None for the CPU.
-          ahead: number of batches that a thread makes and sends before the loop asks for them; by default 2 for a
-            CUDA device, and else 0.
+          ahead: number of batches that a thread prepares and copies in advance. Defaults to 2 for a CUDA device, and
+              otherwise to 0.
 
         Raises:
           InfeedError: as for `numpy`.
@@ -259,18 +258,18 @@ class LoadedDataset:
         *,
         pack: bool = False,
     ) -> Batches[Any]:
-        """Return batches of JAX arrays, which a thread copies to the device ahead of use.
+        """Return batches of JAX arrays. A thread copies them to the device in advance.
 
-        Many arrays of one type and shape travel to a single device as one array, which the device splits.
+        Many arrays of one type and shape are copied to a single device as one array, which the device splits.
 
         Args:
           label, epochs, pack: as for `numpy`.
-          device: JAX device or sharding; None for the default device. An array that the sharding cannot divide, such as
-            that of a short last batch, is copied to each device.
-          ahead: number of batches to make and copy ahead; with 0, the loop's thread does so.
+          device: JAX device or sharding. None is the default device. An array that the sharding cannot divide, such as
+              a short last batch, is copied to each device.
+          ahead: number of batches to prepare and copy in advance. With 0, the loop's thread does so.
 
         Raises:
-          InfeedError: as for `numpy`; or an integer does not fit in 32 bits and JAX has no 64-bit integers.
+          InfeedError: as for `numpy`, or if an integer exceeds 32 bits and JAX's 64-bit types are disabled.
         """
         recipe, convert = self._packed_or_not(label, pack), to_jax(device, ahead)
         return self._converted(convert, label, epochs, recipe)
@@ -280,25 +279,27 @@ class LoadedDataset:
 
         Args:
           label, epochs: as for `numpy`. With an endless dataset, pass `steps_per_epoch=data.steps_per_epoch` to `fit`.
-          pack: as for `numpy`. Handing over twenty tensors costs several times as much as one tensor.
+          pack: as for `numpy`. Passing twenty tensors costs several times as much as passing one.
         """
         self._check(label)
         if self._maps:
             do = "map the dataset with TensorFlow: data.tf().map(function)"
-            what = "the map calls Python, and the threads of tf.data call none"
+            what = "the mapped function is Python, which the threads of tf.data do not call"
             raise InfeedError(what, where="infeed.load(...).map(...).tf()", do=do)
         self._delivery.warn_of_empty_text(self._found.place)
         return to_tensorflow(self._features, self._order(epochs), self._delivery.recipe(pack=pack, label=label), label)
 
     def _taken(self, rows: Any) -> dict[str, Any]:
-        """Return the rows of these numbers from 0 on. Negative numbers count from the end."""
+        """Return the rows with these numbers, counted from 0. Negative numbers count from the end."""
         numbers = np.asarray(rows)
-        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):  # a mask would become rows 0 and 1
+        if numbers.ndim != 1 or (
+            numbers.size and numbers.dtype.kind not in "iu"
+        ):  # NumPy would convert a mask to rows 0 and 1
             raise TypeError(f"{rows!r} are no numbers of rows: give 7, [7, 0] or 2:9; a column is data[7]['name']")
         numbers = numbers.astype(np.int64, copy=False)
         if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):
             wrong = numbers[(numbers < -len(self)) | (numbers >= len(self))][0]
-            raise IndexError(f"row {wrong} of {len(self):,} rows")
+            raise IndexError(f"row {wrong} is out of range: there are {len(self):,} rows")
         numbers = np.where(numbers < 0, numbers + len(self), numbers)
         return self._recipe.batch(next(self._features.take(numbers)), _NUMPY)
 
@@ -308,12 +309,12 @@ class LoadedDataset:
     def _packed_or_not(self, label: str | None, pack: bool) -> Recipe:
         self._check(label)
         if pack and self._maps:
-            raise InfeedError("a mapped batch has features by name", where="pack", do="leave pack out, or the map")
+            raise InfeedError("mapped batches have features by name", where="pack", do="leave out pack or the map")
         return self._delivery.recipe(pack=pack, label=label)
 
     @property
     def _threads(self) -> int:
-        """Number of threads that make batches; with 1, the thread that asks for them."""
+        """Number of threads that prepare batches. With 1, the consuming thread does."""
         return max((one.threads for one in self._maps), default=1)
 
     def _converted(self, convert: Convert, label: str | None, epochs: int | None, recipe: Recipe) -> Batches[Any]:
@@ -321,7 +322,7 @@ class LoadedDataset:
         return Batches(self._order(epochs), lambda order: convert(read(order)))
 
     def _batches(self, order: BatchOrder, label: str | None, recipe: Recipe, ahead: int) -> Iterator[Any]:
-        """Return the batches of an order. The threads of the maps make them; without such threads, the caller's."""
+        """Return the batches of an order. The threads of the maps prepare them, or the caller if there are none."""
         threads = self._threads
         orders_ahead = min(1, ahead + threads - 1)
         if threads == 1:
@@ -358,7 +359,7 @@ def _row(batch: Mapping[str, Any], number: int) -> dict[str, Any]:
 
 
 def _features(found: SplitFiles, options: LoadOptions) -> Features:
-    """Return the columns of the split; decode the records first if the cache has no entry."""
+    """Return the columns of the split. Decode the records first if they are not cached."""
     declared = {column.name: column for column in found.schema}
     for name in options.columns or ():
         if declared and name not in declared:
@@ -383,8 +384,8 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
             first = next(decoded_blocks(paths), None)
             raise _no_column(name, first.columns if first else {}, found.place)
     if not (features and sum(records)):
-        what = "there is no record to read" if not sum(records) else "no record holds a value"
-        do = "check what wrote it, or choose another split"
+        what = "there are no records to read" if not sum(records) else "no record has a value"
+        do = "check the writer of the records, or choose another split"
         raise InfeedError(what, where=f"{found.place}, split {found.split}", do=do)
     index = pack_columns(features, records, columns, folder)
     shutil.rmtree(spills)
@@ -393,5 +394,5 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
 
 def _no_column(name: str, known: Mapping[str, Any], place: str) -> InfeedError:
     shown = ", ".join(sorted(known)[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
-    do = f"name one of {shown or 'the features of the records'}"
+    do = f"use one of {shown or 'the features of the records'}"
     return InfeedError(f"there is no column {name!r}", where=place, do=do)

@@ -1,6 +1,6 @@
-"""Content of a batch: how missing values are filled, and which features share an array.
+"""Content of a batch: values for missing cells, and features that share an array.
 
-NumPy and TensorFlow deliver the same values through their own `Arrays`.
+NumPy and TensorFlow return the same values through different `Arrays`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Delivery:
     def of(cls, placed: Mapping[str, PlacedFeature], rule: Rule | Mapping[str, Any], place: str) -> Delivery:
         """Choose the fill values. `rule` is LoadOptions.on_missing.
 
-        Raises InfeedError if a value for a column does not fit, or if `rule` is "error" and a value is missing.
+        Raises InfeedError if a fill value does not fit its column, or `rule` is "error" and a value is missing.
         """
         if not isinstance(rule, str):
             given = {name: _fill(name, value, placed) for name, value in rule.items()}
@@ -68,7 +68,7 @@ class Delivery:
             for name, one in placed.items():
                 if one.is_optional and one.spec.nulls:
                     what = f"{counted(one.spec.nulls, 'cell')} of column {name!r} are missing"
-                    do = f"choose a value: on_missing={{{name!r}: ...}}, or leave the column out"
+                    do = f"choose a value with on_missing={{{name!r}: ...}}, or leave out the column"
                     raise InfeedError(what, where=place, do=do)
         if rule == "ragged":
             return cls(placed)
@@ -85,22 +85,24 @@ class Delivery:
         }
 
     def warn(self, place: str) -> None:
-        """Log the columns of single numbers that are ragged because some are missing."""
+        """Log the columns of single values that are ragged because some values are missing."""
         ragged = [name for name, one in self.placed.items() if one.is_optional and self.schema[name].shape is None]
         if ragged:
             names = ", ".join(map(repr, ragged))
-            do = f"fill the missing cells, for example with on_missing={{{ragged[0]!r}: -1}}"
-            _log.warning("%s: cells of %s are missing, so each comes as Ragged; %s", place, names, do)
+            do = f"to fill the missing cells, set for example on_missing={{{ragged[0]!r}: -1}}"
+            _log.warning("%s: columns %s have missing cells, so they are Ragged; %s", place, names, do)
 
     def warn_of_empty_text(self, place: str) -> None:
-        """Log the columns whose missing values TensorFlow cannot mark."""
+        """Log the columns whose missing values TensorFlow cannot represent."""
         marked = [name for name, fill in self.fills.items() if fill is None]
         if marked:
-            names, do = ", ".join(map(repr, marked)), f"on_missing={{{marked[0]!r}: ...}} chooses another"
-            _log.warning("%s: TensorFlow has no None, so missing cells of %s are empty texts; %s", place, names, do)
+            names, do = ", ".join(map(repr, marked)), f"on_missing={{{marked[0]!r}: ...}} sets another value"
+            _log.warning(
+                "%s: TensorFlow has no None, so missing cells of %s become empty strings; %s", place, names, do
+            )
 
     def packed_columns(self, label: str | None = None) -> dict[str, tuple[str, ...]]:
-        """Return the column name of each place in the packed arrays, by type. A row of n values has n places."""
+        """Return the column name of each position in the packed arrays, by type. A row of n values has n positions."""
         groups: dict[str, list[str]] = {}
         schema = self.schema
         for name in sorted(self.placed, key=lambda name: (self.placed[name].column, self.placed[name].place)):
@@ -119,12 +121,12 @@ class Delivery:
         sliced = {name for group in names.values() for name in group} - named
         alone = {name: one for name, one in self.placed.items() if name not in sliced}
         if taken := packed.keys() & (alone.keys() - named):
-            what = f"the ragged column {min(taken)!r} has the name of a packed array"
-            raise InfeedError(what, where="pack", do="leave it out: columns=[...], or write it under another name")
+            what = f"the ragged column {min(taken)!r} has the same name as a packed array"
+            raise InfeedError(what, where="pack", do="exclude it with columns=[...], or rename it in the dataset")
         return Recipe(alone, {name: fill for name, fill in self.fills.items() if name in alone}, packed)
 
     def _parts(self, names: Iterable[str]) -> Iterable[str | PlaceRange]:
-        """Return the features to join; adjacent features of one column become a single slice."""
+        """Return the features to join. Adjacent features of one column become a single slice."""
         parts: list[str | PlaceRange] = []
         for name in dict.fromkeys(names):
             one = self.placed[name]
@@ -139,7 +141,7 @@ class Delivery:
 
 
 class PlaceRange(NamedTuple):
-    """Adjacent places of a stored column: [batch, stop - start]."""
+    """Adjacent positions of a stored column: [batch, stop - start]."""
 
     column: int
     start: int
@@ -183,14 +185,16 @@ class Recipe:
 def _fill(name: str, value: Any, placed: Mapping[str, PlacedFeature]) -> Any:
     """Convert a fill value to the type of the column.
 
-    Raises InfeedError if the column does not exist or holds lists, or the value has another type.
+    Raises InfeedError if the column does not exist or holds lists, or the value has the wrong type.
     """
     where = f"infeed.load, on_missing[{name!r}]"
     if name not in placed:
-        raise InfeedError(f"there is no column {name!r}", where=where, do=f"name one of {', '.join(sorted(placed))}")
+        raise InfeedError(f"there is no column {name!r}", where=where, do=f"use one of {', '.join(sorted(placed))}")
     one = placed[name]
     if not (one.is_optional or one.spec.shape == ()):
-        raise InfeedError(f"column {name!r} holds lists", where=where, do="leave it out: an empty list is a value")
+        raise InfeedError(
+            f"column {name!r} holds lists", where=where, do="leave it out: an empty list is a valid value"
+        )
     if one.spec.type == "bytes" and isinstance(value, str | bytes):
         return value.encode() if isinstance(value, str) else value
     is_number = isinstance(value, Real) and not isinstance(value, bool)
@@ -199,5 +203,5 @@ def _fill(name: str, value: Any, placed: Mapping[str, PlacedFeature]) -> Any:
     is_whole = is_number and math.isfinite(value) and value == int(value)
     if one.spec.type == "int64" and is_whole and _INT64.min <= value <= _INT64.max:
         return int(value)
-    do = {"bytes": "give text or bytes", "float32": "give a number", "int64": "give a whole number of 64 bits"}
+    do = {"bytes": "use text or bytes", "float32": "use a number", "int64": "use an integer of 64 bits"}
     raise InfeedError(f"{value!r} does not fit into {one.spec.type}", where=where, do=do[one.spec.type])

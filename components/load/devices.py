@@ -1,7 +1,7 @@
-"""Copies of NumPy batches to accelerators: many small arrays travel as few large ones.
+"""Copies of NumPy batches to accelerators: many small arrays are copied as few large ones.
 
-Handing over twenty columns one by one costs more than gathering them. So arrays of one type and shape are stacked,
-copied together, and separated on the device.
+Copying twenty columns one by one costs more than gathering them. So arrays of one type and shape are stacked, copied
+together, and split on the device.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.feed.user_maps import Ragged
 
 _INT32 = np.iinfo(np.int32)
-_WIDE = 8  # bytes of a number that JAX cuts to 32 bits unless it is allowed 64
-_MANY = 4  # arrays from which one stack is cheaper for JAX than a copy of each
-_ALIGNED = 256  # bytes between the beginnings of two stacks; kernels read aligned blocks
+_WIDE = 8  # bytes of a number that JAX truncates to 32 bits unless 64 are enabled
+_MANY = 4  # number of arrays from which a stack is cheaper for JAX than separate copies
+_ALIGNED = 256  # alignment of stacks in bytes, because kernels read aligned blocks
 
 
 def mapped(batch: Any, convert: Callable[[Any, str], Any], name: str = "the label") -> Any:
-    """Convert each array of a batch by `convert(array, name)`, except object arrays."""
+    """Apply `convert(array, name)` to each array of a batch, except object arrays."""
     if isinstance(batch, dict):
         return {name: mapped(values, convert, name) for name, values in batch.items()}
     if isinstance(batch, Ragged):
@@ -36,7 +36,7 @@ def mapped(batch: Any, convert: Callable[[Any, str], Any], name: str = "the labe
 
 @dataclass
 class Stack:
-    """Arrays of one type and shape, their names, and their numbers in the batch."""
+    """Arrays of one type and shape, their names, and their positions in the batch."""
 
     arrays: list[Any] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ def stacks_of(batch: Any) -> list[Stack]:
 
 
 def rebuilt(batch: Any, stacks: Iterable[Stack], made: Iterable[Sequence[Any]]) -> Any:
-    """Return the batch with what was `made` of the arrays of each stack."""
+    """Return the batch with the converted arrays of each stack."""
     found: dict[int, Any] = {}
     for stack, arrays in zip(stacks, made, strict=True):
         found.update(zip(stack.numbers, arrays, strict=True))
@@ -75,17 +75,17 @@ def rebuilt(batch: Any, stacks: Iterable[Stack], made: Iterable[Sequence[Any]]) 
 
 
 class SentBatch(NamedTuple):
-    """A batch of tensors whose copy to the device has begun."""
+    """Batch of tensors whose copy to the device has begun."""
 
     batch: Any
-    memory: Any  # tensor of bytes that holds all of them
+    memory: Any  # byte tensor that holds all of them
     copied: Any  # CUDA event
 
 
 class CudaCopies:
-    """Copies of batches to a CUDA device on a stream beside that of the training step.
+    """Copies of batches to a CUDA device, on a separate stream from the training step.
 
-    `send` may run in another thread than the loop.
+    `send` may run in a different thread from the loop.
     """
 
     def __init__(self, torch: Any, device: Any) -> None:
@@ -94,13 +94,13 @@ class CudaCopies:
         self._stream = torch.cuda.Stream(self._device)
 
     def send(self, batch: Any) -> SentBatch:
-        """Begin to copy a batch, all arrays at once."""
+        """Start copying a batch, all arrays at once."""
         stacks, places, total = stacks_of(batch), list[slice](), 0
         for stack in stacks:
             places.append(slice(total, total + stack.bytes))
             total += -(-stack.bytes // _ALIGNED) * _ALIGNED
         with self._torch.cuda.stream(self._stream):  # also sets the device of this thread
-            # PyTorch gives pinned memory to another batch only after its copy has ended.
+            # PyTorch reuses pinned memory only after its copy has finished.
             pinned = self._torch.empty(total, dtype=self._torch.uint8, pin_memory=True)
             for stack, place in zip(stacks, places, strict=True):
                 out = pinned.numpy()[place].view(stack.arrays[0].dtype).reshape(stack.shape)
@@ -112,38 +112,40 @@ class CudaCopies:
         return SentBatch(rebuilt(batch, stacks, views), memory, copied)
 
     def receive(self, sent: SentBatch) -> Any:
-        """Return a batch for the current stream of this thread, which waits for the copy."""
+        """Return a batch for the current stream of this thread. The stream waits for the copy."""
         current = self._torch.cuda.current_stream(self._device)
         current.wait_event(sent.copied)
-        sent.memory.record_stream(current)  # the memory belongs to the other stream, and may be in use on this one
+        sent.memory.record_stream(
+            current
+        )  # the memory was allocated on the other stream, and may be in use on this one
         return sent.batch
 
     def _views(self, memory: Any, stack: Stack) -> Sequence[Any]:
         dtype = self._torch.from_numpy(np.empty(0, stack.arrays[0].dtype)).dtype
-        # Autograd takes `data` for tensors of their own: a change of one in place does not concern the others.
+        # For autograd, `data` are independent tensors: an in-place change of one does not affect the others.
         return [view.data for view in memory.view(dtype).view(stack.shape).unbind()]
 
 
 class JaxCopies:
-    """Copies of batches to a device or sharding of JAX; None for its default device.
+    """Copies of batches to a JAX device or sharding. None is the default device.
 
-    uint64 and float64, which only a map makes, keep their 64 bits: JAX itself would cut them without a word. An array
-    that the sharding cannot divide, such as that of a short last batch, is copied to each of its devices.
+    uint64 and float64, which only a map can produce, keep 64 bits. JAX itself would truncate them silently. An array
+    that the sharding cannot divide, such as a short last batch, is copied to each device.
     """
 
     def __init__(self, jax: Any, device: Any) -> None:
         self._jax, self._device = jax, device
-        # A `with` statement of the calling thread may set these, and `send` may run in another thread.
+        # The calling thread may set these in a `with` statement, and `send` may run in another thread.
         self._default, self._narrow = jax.config.jax_default_device, not jax.config.jax_enable_x64
         sharding = device if isinstance(device, jax.sharding.Sharding) else None
         self._is_single = sharding is None or len(sharding.device_set) == 1
-        # Over several processes, a copy compares the arrays of all, which must not meet the collectives of a step.
+        # With several processes, a copy compares their arrays. That must not interleave with the collectives of a step.
         self.is_local = sharding is None or sharding.is_fully_addressable
 
     def send(self, batch: Any) -> Any:
-        """Begin to copy a batch.
+        """Start copying a batch.
 
-        Raises InfeedError if an int64 does not fit into 32 bits, the only size that JAX has.
+        Raises InfeedError if an int64 exceeds 32 bits and JAX's 64-bit types are disabled.
         """
         stacks = stacks_of(batch)
         with self._jax.default_device(self._default):
@@ -171,13 +173,13 @@ class JaxCopies:
 
 @functools.cache
 def _split(jax: Any) -> Callable[[Any], Sequence[Any]]:
-    """Return a function that separates stacked arrays on their device."""
+    """Return a function that splits stacked arrays on their device."""
     compiled: Callable[[Any], Sequence[Any]] = jax.jit(lambda stacked: tuple(stacked))
     return compiled
 
 
 def _fitting(jax: Any, device: Any, shape: tuple[int, ...]) -> Any:
-    """Return the sharding, or the one that copies the array to all of its devices if `shape` cannot be divided."""
+    """Return the sharding, or if it cannot divide `shape`, one that copies the array to all of its devices."""
     if not isinstance(device, jax.sharding.NamedSharding):
         return device
     try:
@@ -188,12 +190,12 @@ def _fitting(jax: Any, device: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _as_int32(arrays: Any, names: Sequence[str]) -> Any:
-    """Narrow int64 [names, ...], the only whole numbers of tf.Examples. JAX itself would cut numbers without a word."""
+    """Narrow int64 [names, ...], the only integers of tf.Examples. JAX itself would truncate them silently."""
     narrow = arrays.astype(np.int32)
     wrong = np.argwhere(narrow != arrays)[:1]
     if len(wrong):
         value, name = arrays[tuple(wrong[0])], names[wrong[0][0]]
         what = f"{value} of {name!r} does not fit into 32 bits, and JAX has no larger integers"
-        do = "set jax_enable_x64, or leave the column out: columns=[...]"
+        do = "set jax_enable_x64, or exclude the column with columns=[...]"
         raise InfeedError(what, where=f"infeed.load(...).jax(), {name}", do=do)
     return narrow

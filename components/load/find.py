@@ -1,4 +1,4 @@
-"""Find the files of one split, in any of these layouts.
+"""Search for the files of one split, in any of these layouts.
 
 data/                                      Split-train/, Split-eval/: infeed datasets and TFX Examples artifacts
 mnist/                                     mnist-train.tfrecord-00000-of-00002: names of TFDS and others
@@ -40,7 +40,7 @@ class SplitFiles:
 
     @property
     def identity(self) -> list[list[str]]:
-        """Plain values that differ if the content of a file differs."""
+        """Plain values that change if the content of a file changes."""
         others = [[file.path, files.version(file)] for beside in self.others.values() for file in beside]
         if self.expected:
             return [*([files.name(one.path), str(one.bytes), one.crc32c] for one in self.expected), *others]
@@ -52,10 +52,10 @@ class SplitFiles:
 
 
 def find_split(where: str, split: str | None = None) -> SplitFiles:
-    """Find the files of one split, by default of `train`, or of the only split.
+    """Find the files of one split. Defaults to `train` or the only split.
 
     `where` is the folder of a dataset or of a split, a flat folder of TFRecords, a single file, or a pattern. Raises
-    InfeedError if the dataset or the split does not exist, or the file names show that a file is missing.
+    InfeedError if the dataset or the split does not exist, or the file names show that files are missing.
     """
     place, folder = where.rstrip("/") or where, files.name(where.rstrip("/"))
     if folder.startswith(names.SPLIT_FOLDER) and files.is_folder(place):
@@ -72,7 +72,7 @@ def find_split(where: str, split: str | None = None) -> SplitFiles:
         by_split = _by_split(place)
         name = _choose(by_split, split, place)
         found = SplitFiles(place, name, tuple(by_split[name]), others=_others(by_split, name))
-        if files.is_folder(place):  # a file or a pattern may select some of the files
+        if files.is_folder(place):  # a file or a pattern may select only some of the files
             _check_numbers(found)
     if not found.expected:
         _check_beginnings(found)
@@ -87,24 +87,24 @@ def _others(by_split: Mapping[str, Sequence[FileStat]], name: str) -> dict[str, 
 def _by_split(place: str) -> Mapping[str, list[FileStat]]:
     if not files.exists(place):
         if not _GLOB.search(place):
-            raise InfeedError("there is no such folder or file", where=place, do="name one that holds TFRecords")
+            raise InfeedError("there is no such folder or file", where=place, do="use the path of TFRecords")
         return _matching(place)
     if files.is_folder(place) and names.folder_splits(place):
         return _folders(place)
     by_split = flat_files(place)[1]
     if not by_split:
         do = (
-            "name a folder with Split-* folders, or with files such as data-train.tfrecord-00000-of-00002, or a "
-            "pattern; infeed.ingest makes one of other files"
+            "use a folder with Split-* folders, or with files such as data-train.tfrecord-00000-of-00002, or "
+            "a pattern. infeed.ingest converts other files"
         )
-        raise InfeedError("no TFRecord file is there", where=place, do=do)
+        raise InfeedError("there are no TFRecord files", where=place, do=do)
     return by_split
 
 
 def _folders(root: str) -> Mapping[str, list[FileStat]]:
     if files.exists(files.join(root, names.UNFINISHED)):
-        do = "wait for its writer, or write it again if that was killed"
-        raise InfeedError("a dataset that is not finished", where=root, do=do)
+        do = "wait for its writer, or write it again if the writer was killed"
+        raise InfeedError("the dataset is not complete", where=root, do=do)
     return {split: files.glob(names.split_dir(root, split), "*") for split in names.folder_splits(root)}
 
 
@@ -118,7 +118,7 @@ def _matching(pattern: str) -> Mapping[str, list[FileStat]]:
         last = _ENDS.sub("", files.name(file.path)).rpartition("-")[2]
         by_split.setdefault("all" if not last or last.isdigit() else last, []).append(file)
     if not by_split:
-        raise InfeedError("no file matches the pattern", where=pattern, do="check its folder and its letters")
+        raise InfeedError("no file matches the pattern", where=pattern, do="check the folder and the spelling")
     return by_split
 
 
@@ -127,20 +127,20 @@ def _choose(splits: Mapping[str, object], asked: str | None, place: str) -> str:
     name = asked or default
     if name is None or name not in splits:
         what = f"there is no split {asked!r}" if asked else f"there are {len(splits)} splits"
-        raise InfeedError(what, where=place, do=f"choose by split= one of {', '.join(sorted(splits))}")
+        raise InfeedError(what, where=place, do=f"set split= to one of {', '.join(sorted(splits))}")
     return name
 
 
 def _check_numbers(found: SplitFiles) -> None:
-    """Raise InfeedError if files are missing by the counts in their names, for example after an interrupted copy."""
+    """Raise InfeedError if the counts in the file names show missing files, for example after an interrupted copy."""
     numbered = [_NUMBERED.match(files.name(file.path)) for file in found.files]
     groups = defaultdict[tuple[str, str], set[str]](set)
     for name in filter(None, numbered):
         groups[name["stem"], name["count"]].add(name["number"])
     for (stem, count), numbers in groups.items():
         if len(numbers) < int(count):
-            what = f"there are {len(numbers):,} files of {int(count):,} that are called {stem}*-of-{count}"
-            do = "copy or write the others too, or name those that are there by a pattern"
+            what = f"only {len(numbers):,} of {int(count):,} files {stem}*-of-{count} exist"
+            do = "copy or write the others too, or select the existing ones by a pattern"
             raise InfeedError(what, where=f"{found.place}, split {found.split}", do=do)
 
 
@@ -151,5 +151,8 @@ def _check_beginnings(found: SplitFiles) -> None:
             with files.open_input(file.path) as opened:
                 head = bytes(opened.read(HEADER_BYTES))
             if not is_header(head):
-                what, do = "it does not begin as a TFRecord file does", "name TFRecords alone, or write the file again"
+                what, do = (
+                    "the file does not begin like a TFRecord file",
+                    "select only TFRecords, or write the file again",
+                )
                 raise InfeedError(what, where=file.path, do=do)

@@ -1,6 +1,6 @@
 """Conversion of NumPy batches to PyTorch, JAX and TensorFlow, without a copy if possible.
 
-A batch is {name: array} or ({name: array}, label). PyTorch and JAX have no type for bytes, which stay object arrays.
+A batch is {name: array} or ({name: array}, label). PyTorch and JAX have no type for bytes, so bytes stay object arrays.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from infeed.components.load.spill import Kind
 if TYPE_CHECKING:
     import tensorflow as tf
 
-_CALLS_AHEAD = 2  # calls gathered ahead of use
-_AHEAD = 2  # batches sent to a CUDA device ahead of use
+_CALLS_AHEAD = 2  # calls gathered in advance
+_AHEAD = 2  # batches copied to a CUDA device in advance
 
 
 def _unchanged(batch: Any) -> Any:
@@ -33,7 +33,7 @@ def _unchanged(batch: Any) -> Any:
 
 @dataclass(frozen=True)
 class Convert:
-    """Conversion of batches. With `ahead`, a thread reads and sends as many batches before the loop receives them."""
+    """Conversion of batches. With `ahead`, a thread reads and copies this many batches in advance."""
 
     send: Callable[[Any], Any]
     ahead: int
@@ -44,9 +44,9 @@ class Convert:
 
 
 def to_torch(device: Any = None, ahead: int | None = None) -> Convert:
-    """Convert batches to contiguous tensors, which share the arrays' memory if possible, or to copies on `device`.
+    """Convert batches to contiguous tensors on `device`, or else to tensors that share the arrays' memory if possible.
 
-    Raises InfeedError if `ahead` is not a whole number from 0 on.
+    Raises InfeedError if `ahead` is not an integer of 0 or more.
     """
     torch = required("torch")
     on = torch.device("cpu" if device is None else device)
@@ -66,11 +66,11 @@ def to_torch(device: Any = None, ahead: int | None = None) -> Convert:
 
 
 def to_jax(device: Any = None, ahead: int = 2) -> Convert:
-    """Convert batches to arrays on a device or sharding of JAX, sent `ahead` batches in advance.
+    """Convert batches to arrays on a JAX device or sharding, copied `ahead` batches in advance.
 
-    With a sharding over several processes, the loop's thread sends the batches.
+    If the sharding covers several processes, the loop's thread copies the batches.
 
-    Raises InfeedError if `ahead` is not a whole number from 0 on.
+    Raises InfeedError if `ahead` is not an integer of 0 or more.
     """
     jax = required("jax")
     whole_number(ahead, 0, "infeed.load(...).jax, ahead")
@@ -79,7 +79,7 @@ def to_jax(device: Any = None, ahead: int = 2) -> Convert:
 
 
 def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: str | None) -> tf.data.Dataset:
-    """Return the batches of `order` as a dataset. TensorFlow's threads gather them from the files without Python."""
+    """Return the batches of `order` as a dataset. TensorFlow's threads gather them from the files, without Python."""
     required("tensorflow")
     import tensorflow as tf
 
@@ -100,7 +100,7 @@ def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: 
     options.experimental_optimization.apply_default_optimizations = False  # a rewrite would copy the columns
     several = features.batches_a_call(order.batch.part)
     if several > 1 and order.shuffled and recipe.is_dense:  # without a shuffle, the last batch may be short
-        # For small batches, passing each from thread to thread costs more than the gather, so pass several at a time.
+        # For small batches, passing each between threads costs more than gathering, so pass several at once.
         calls = columns.training_calls(order.rows, order.batch, several, start_step=order.start_step)
         calls = calls.map(tf.autograph.experimental.do_not_convert(gather_several))
         batches = _ended(columns, calls.prefetch(_CALLS_AHEAD).unbatch(), order)
@@ -115,7 +115,7 @@ def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: 
 
 @dataclass(frozen=True)
 class TensorFlowArrays:
-    """Operations on TensorFlow's tensors. TensorFlow has no None, so a missing text is the empty string.
+    """Operations on TensorFlow tensors. TensorFlow has no None, so a missing text is an empty string.
 
     `rows` is the number of rows of a batch; None if the last batch may be short.
     """
@@ -138,6 +138,6 @@ class TensorFlowArrays:
 
 
 def _ended(columns: Any, batches: tf.data.Dataset, order: BatchOrder) -> tf.data.Dataset:
-    """Set the cardinality of the batches from the order, because Keras needs it."""
+    """Set the cardinality of the batches from the order. Keras requires it."""
     endless = columns.endless(batches)
     return endless if order.epochs is None else endless.take(len(order))

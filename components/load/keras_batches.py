@@ -1,6 +1,6 @@
-"""NumPy batches as a `keras.utils.PyDataset`, which Keras takes on every backend.
+"""NumPy batches as a `keras.utils.PyDataset`, which Keras accepts on every backend.
 
-Keras takes no other Python object that can be iterated again.
+Keras accepts no other re-iterable Python object.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 from infeed.components.load.batches import Batches
 from infeed.components.load.order import BatchOrder, Ints
 
-_SHAPES_FROM = 2  # on TensorFlow, Keras reads this many batches to learn their shapes, then begins anew
+_SHAPES_FROM = 2  # on TensorFlow, Keras reads this many batches to determine their shapes, then starts over
 
 
 def numpy_batches(
     order: BatchOrder, read: Callable[[BatchOrder], Iterator[Any]], take: Callable[[BatchOrder, int, Ints], Any]
 ) -> Batches[Any]:
-    """Return batches of `read`, as a PyDataset if this process has imported Keras 3.
+    """Return the batches of `read`, as a PyDataset if this process has imported Keras 3.
 
     Args:
       take: returns one batch of an order by its step and its rows.
@@ -30,7 +30,7 @@ def numpy_batches(
 
 def _class_of(dataset: type[Any]) -> type[Any]:
     class KerasBatches(Batches[Any], dataset):
-        """Batches that Keras counts, and asks for by number."""
+        """Batches with a length, which Keras requests by number."""
 
         def __init__(
             self,
@@ -41,13 +41,13 @@ def _class_of(dataset: type[Any]) -> type[Any]:
             dataset.__init__(self)
             Batches.__init__(self, order, read)
             self._take = take
-            self._pass: tuple[BatchOrder, list[Ints]] | None = None  # a pass with an end, and the rows of its batches
-            self._asked = 0  # batches of the pass that Keras has asked for
+            self._pass: tuple[BatchOrder, list[Ints]] | None = None  # a finite pass, and the rows of its batches
+            self._asked = 0  # number of batches of the pass that Keras has requested
             self._first: list[Any] = []
 
         @property
         def num_batches(self) -> int | None:
-            """Number of batches in an iteration; None if it is endless."""
+            """Number of batches in an iteration. None if it is endless."""
             return None if self.order.is_endless else len(self)
 
         def __getitem__(self, number: int) -> Any:
@@ -55,7 +55,7 @@ def _class_of(dataset: type[Any]) -> type[Any]:
             return self._following(number) if self.order.is_endless else self._numbered(number)
 
         def on_epoch_end(self) -> None:
-            """Begin the next pass, if Keras has read this one."""
+            """Begin the next pass if Keras has read this one."""
             if self._pass is not None and self._asked >= len(self._pass[1]):
                 order, _ = self._pass
                 self._step, self._pass, self._asked = self._step + len(order), None, 0

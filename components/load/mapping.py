@@ -19,7 +19,7 @@ _WHERE = "infeed.load(...).map"
 
 @dataclass(frozen=True)
 class BatchMap:
-    """A function on batches, whether it takes a seed, and the number of threads that call it."""
+    """Function on batches, whether it takes a seed, and the number of threads that call it."""
 
     function: Callable[..., Any]
     seeded: bool
@@ -27,9 +27,9 @@ class BatchMap:
 
     @classmethod
     def of(cls, function: str | Callable[..., Any], threads: int = 1) -> BatchMap:
-        """Import a function that is given by name.
+        """Import a function if it is given by name.
 
-        Raises InfeedError if there is no such function, or `threads` is not a positive whole number.
+        Raises InfeedError if the function does not exist, or `threads` is not a positive integer.
         """
         whole_number(threads, 1, f"{_WHERE}, threads")
         loaded = user_code.load(function, _WHERE) if isinstance(function, str) else function
@@ -43,7 +43,7 @@ class BatchMap:
     def __call__(self, batch: dict[str, Any], order: BatchOrder, step: int) -> dict[str, Any]:
         """Call the function on the batch of a step.
 
-        Raises InfeedError if the function failed, or returned no features or another number of rows.
+        Raises InfeedError if the function failed, or returned no features or a different number of rows.
         """
         where, rows = f"{_WHERE}, step {step}", rows_of(batch)
         named = {"seed": seed_of(order, step)} if self.seeded else {}
@@ -55,8 +55,8 @@ class BatchMap:
         made = checked_dict(given, where)
         for name, value in made.items():
             if (found := rows_of({name: value})) != rows:
-                what = f"feature {name!r} has {found} rows, and the batch has {rows}"
-                raise InfeedError(what, where=where, do="return a row for each row")
+                what = f"feature {name!r} has {found} rows, but the batch has {rows}"
+                raise InfeedError(what, where=where, do="return one row for each row of the batch")
         return made
 
 

@@ -21,7 +21,7 @@ from infeed.components.load.order import BatchOrder
 
 @contextmanager
 def arguments() -> Iterator[None]:
-    """Report errors of an option at the argument of `infeed.load` that set the option."""
+    """Report errors of an option at the argument of `infeed.load` that sets it."""
     try:
         yield
     except OptionError as error:
@@ -30,10 +30,10 @@ def arguments() -> Iterator[None]:
 
 
 def whole_number(value: Any, least: int, where: str) -> None:
-    """Raise InfeedError unless an argument is a whole number of at least `least`."""
+    """Raise InfeedError unless an argument is an integer of at least `least`."""
     if type(value) is not int or value < least:
         name = where.rpartition(" ")[2]
-        raise InfeedError(f"{name} is {value!r}", where=where, do=f"use a whole number of at least {least}")
+        raise InfeedError(f"{name} is {value!r}", where=where, do=f"use an integer of at least {least}")
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,19 @@ class LoadOptions:
     """Options of `infeed.load`.
 
     Attributes:
-      batch_size: records in a global batch, over all workers.
+      batch_size: number of records in a global batch, over all workers.
       seed: seed of the shuffle. The same seed gives the same batches.
       shuffle: whether each epoch is a new permutation of all records, in whole batches. An epoch omits the records that
-        do not fill its last batch. If False, the records come once and in order, and the last batch may be short.
-      workers: (index, count) of this worker. Each worker makes its part of every global batch.
-      columns: names of the features to read; None for all.
+        do not fill its last batch. If False, the records are read once, in order, and the last batch may be short.
+      workers: (index, count) of this worker. Each worker reads its part of every global batch.
+      columns: names of the features to read. None for all.
       start_step: number of the first batch, counted from the beginning of training.
-      on_missing: handling of missing values in columns of single values. "mark": floats become NaN, text becomes None
-        (in TensorFlow an empty string), and integer columns become Ragged. "fill": 0 and the empty string. "ragged":
+      on_missing: handling of missing values in columns of single values. "mark": NaN in float columns, None in text
+          columns (in TensorFlow an empty string), and integer columns become Ragged. "fill": 0 and the empty string.
+          "ragged":
         text and integer columns become Ragged. "error": raise an error. {column: value}: use this value; other columns
         behave as with "mark".
-      cache_dir: local folder for the decoded columns, which later calls reuse.
+      cache_dir: local folder that caches the decoded columns for later calls.
     """
 
     batch_size: int = 128
@@ -68,20 +69,20 @@ class LoadOptions:
         for name, least in (("batch_size", 1), ("seed", None), ("start_step", 0)):
             value = getattr(self, name)
             is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            require(is_whole, self, name, "use a whole number")
-            object.__setattr__(self, name, int(value))  # a step may come from NumPy
+            require(is_whole, self, name, "use an integer")
+            object.__setattr__(self, name, int(value))  # a step may be a NumPy integer
             if least is not None:
                 at_least(self, least, name)
         require(isinstance(self.shuffle, bool), self, "shuffle", "use True or False")
-        require(-(1 << 63) <= self.seed < 1 << 63, self, "seed", "use a number of 64 bits")
+        require(-(1 << 63) <= self.seed < 1 << 63, self, "seed", "use an integer of 64 bits")
         as_tuples(self, "columns")
         names = self.columns
         are_names = isinstance(names, tuple) and names and all(isinstance(name, str) for name in names)
-        require(names is None or are_names, self, "columns", 'name features in a list, for example ["fare", "tips"]')
+        require(names is None or are_names, self, "columns", 'list the features, for example ["fare", "tips"]')
         is_rule = isinstance(self.on_missing, Mapping) or self.on_missing in get_args(Rule)
         do = f"use one of {', '.join(get_args(Rule))}, or {{column: value}}"
         require(is_rule, self, "on_missing", do)
-        require(isinstance(self.cache_dir, str | os.PathLike), self, "cache_dir", "name a local folder")
+        require(isinstance(self.cache_dir, str | os.PathLike), self, "cache_dir", "use a local folder")
         object.__setattr__(self, "cache_dir", os.fspath(self.cache_dir))
         if not isinstance(self.workers, WorkerContext):
             is_pair = isinstance(self.workers, tuple | list) and len(self.workers) == 2
@@ -94,7 +95,7 @@ class LoadOptions:
 
     def order(self, rows: int, epochs: int | None = None) -> BatchOrder:
         """Return the row numbers of this worker's batches."""
-        assert isinstance(self.workers, WorkerContext), "made by `__post_init__`"
+        assert isinstance(self.workers, WorkerContext), "created by `__post_init__`"
         batch = GlobalBatch(self.batch_size, self.seed, self.workers)
         with arguments():
             with about(self, "batch_size"):
@@ -104,7 +105,7 @@ class LoadOptions:
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """Plan of the batches. The printed plan has a line for each decision and its reason.
+    """Plan of the batches. When printed, each decision and its reason is a line.
 
     Attributes:
       column_bytes: size of the columns in `folder`.
@@ -127,7 +128,11 @@ class LoadPlan:
     threads: int = 1
 
     def describe(self) -> str:
-        order = f"a new order of all rows each epoch, by seed {self.seed}" if self.shuffle else "the order of the files"
+        order = (
+            f"a new permutation of all rows in each epoch, by seed {self.seed}"
+            if self.shuffle
+            else "the order of the files"
+        )
         short = "whole batches" if self.shuffle else "the last batch may be short"
         return "\n".join(
             [
@@ -135,9 +140,9 @@ class LoadPlan:
                 f"{counted(self.files, 'file')}, {size(self.file_bytes)}",
                 f"1. decode  reads {counted(self.features, 'feature')} of every record, once: batches are gathered "
                 "from columns",
-                f"2. keep    holds them in {size(self.column_bytes)} of files in {self.folder}, mapped into memory: "
-                "nothing is decoded twice, and memory that others need is given back",
-                f"3. order   makes {order}, in {short}: any step of any worker can be made anew",
+                f"2. keep    holds them in {size(self.column_bytes)} of files in {self.folder}, mapped into "
+                "memory: nothing is decoded twice, and the system can reclaim the memory",
+                f"3. order makes {order}, in {short}: any step of any worker can be recomputed",
                 f"4. gather  takes {self.batch_size:,} rows at a time, {self.steps_per_epoch:,} batches an epoch: one "
                 "call for all numbers of a type, and for several small batches",
                 *self._mapped(),
@@ -146,7 +151,7 @@ class LoadPlan:
 
     def _mapped(self) -> Iterator[str]:
         if self.maps:
-            ahead = f"on {self.threads} threads, ahead of the loop and in order"
+            ahead = f"on {self.threads} threads, in advance and in order"
             yield f"5. map     calls {', '.join(self.maps)} {'between steps' if self.threads == 1 else ahead}"
 
     def __str__(self) -> str:

@@ -1,13 +1,13 @@
 """Row numbers of each batch: the order of the feed, computed in NumPy.
 
-The rows of a batch depend only on (seed, epoch, step, worker). All readers of a dataset get the same batches, from any
-start step and with any number of workers.
+The rows of a batch depend only on (seed, epoch, step, worker). All readers of a dataset get the same batches, for any
+start step and any number of workers.
 
-The shuffle equals the feed's permutations without TensorFlow. `tf.random.experimental.stateless_shuffle` is the
-Fisher-Yates shuffle from the first place on: it swaps place `i` with place `i + draw % (n - i)`. The draws come from
+The shuffle reproduces the feed's permutations without TensorFlow. `tf.random.experimental.stateless_shuffle` is a
+forward Fisher-Yates shuffle: it swaps position `i` with position `i + draw % (n - i)`. The draws come from
 Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", with 4 words of 32 bits and 10 rounds). This
-module makes thousands of swaps at once. To get the result of sequential swaps, it traces each place back through the
-earlier swaps that touched it.
+module performs thousands of swaps at once. To get the result of sequential swaps, it traces each position back through
+the earlier swaps that touched it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from infeed.components.feed.options import GlobalBatch
 from infeed.components.load.ahead import in_background
 
 Ints = npt.NDArray[np.int64]
-_ORDER = 2  # the feed folds this number into the seed of an epoch to get the seed of its order
+_ORDER = 2  # the feed folds this number into the seed of an epoch to derive the seed of its order
 Words = npt.NDArray[np.uint32]
 Seed = tuple[int, int]
 _ROUNDS = 10
@@ -33,18 +33,18 @@ _WEYL = np.array([[0x9E3779B9], [0xBB67AE85]], np.uint64)  # added to the key af
 _SCRAMBLE = 0x3EC8F720, 0x02461E29  # key with which TensorFlow derives keys
 _HALF, _LOW = np.uint64(32), np.uint64((1 << 32) - 1)
 _WORDS = 4  # words of one block
-# One call swaps at most a fourth of the remaining places; more swaps would touch each other's places.
+# One call swaps at most a quarter of the remaining positions, because more swaps would collide often.
 _SHARE = 4
-_MOST = 1 << 15  # swaps in one call, at most, so that they stay in the processor's cache
-_FEW = 1 << 11  # at most this many remaining places are swapped in a single call
+_MOST = 1 << 15  # maximum swaps in one call, so that they stay in the processor's cache
+_FEW = 1 << 11  # up to this many remaining positions are swapped in a single call
 
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """Row numbers of every batch of a worker, from step `start_step` on. Iteration yields int64 [batch]."""
+    """Row numbers of every batch of a worker, starting at step `start_step`. Iteration yields int64 [batch]."""
 
     rows: int
-    # The global batch, and this worker. The parts of all workers, concatenated, are the global batch.
+    # The global batch and this worker. The concatenated parts of all workers are the global batch.
     batch: GlobalBatch
     # Whether each epoch has a new order of whole batches. If False, the rows come once and in order, and the last batch
     # may be short.
@@ -55,7 +55,7 @@ class BatchOrder:
     epochs: int | None = None
 
     def __post_init__(self) -> None:
-        require(self.epochs is None or type(self.epochs) is int, self, "epochs", "use a whole number")
+        require(self.epochs is None or type(self.epochs) is int, self, "epochs", "use an integer")
         at_least(self, 1, "epochs")
         if (end := self._end) is not None and self.start_step >= end:
             single = end == self.steps_per_epoch
@@ -65,7 +65,7 @@ class BatchOrder:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Number of global batches: only full batches with a shuffle, else all batches."""
+        """Number of global batches. With a shuffle, only full batches count."""
         return self.batch.steps(self.rows) if self.shuffled else -(-self.rows // self.batch.size)
 
     def __len__(self) -> int:
@@ -102,7 +102,9 @@ class BatchOrder:
         """Return the row numbers of an epoch, int64 [steps, batch]."""
         order = np.arange(self.rows)
         shuffle(order, fold_in((self.batch.seed, epoch), _ORDER))
-        order = np.tile(order, -(-self.batch.size // self.rows))  # once, unless a batch is larger than the split
+        order = np.tile(
+            order, -(-self.batch.size // self.rows)
+        )  # a single copy, unless a batch is larger than the split
         full = order[: self.steps_per_epoch * self.batch.size]
         steps: Ints = full.reshape(self.steps_per_epoch, self.batch.workers.count, -1)[:, self.batch.workers.index]
         return steps
@@ -120,48 +122,48 @@ class BatchOrder:
 
     @property
     def _end(self) -> int | None:
-        """The step after the last one."""
+        """End of the steps, exclusive."""
         if not self.shuffled:
             return self.steps_per_epoch
         return None if self.epochs is None else self.epochs * self.steps_per_epoch
 
 
 def fold_in(seed: Seed, data: int) -> Seed:
-    """Derive a seed for each `data`, like `tf.random.experimental.stateless_fold_in` of int64."""
+    """Derive a seed for each value of `data`, like `tf.random.experimental.stateless_fold_in` for int64."""
     low, high = (int(word) for word in _Draws(seed).take(2))
     return low | high << 32, data
 
 
 def shuffle(values: Ints, seed: Seed) -> None:
-    """Shuffle the values, [n], in place, like `tf.random.experimental.stateless_shuffle`."""
+    """Shuffle values, [n], in place, like `tf.random.experimental.stateless_shuffle`."""
     count, draws = len(values), _Draws(seed)
-    toucher, first = np.empty(count, np.int64), 0  # scratch space, and the first place that is not yet drawn
+    toucher, first = np.empty(count, np.int64), 0  # scratch space, and the first position that is not yet drawn
     while (left := count - first) > 1:
         size = left - 1 if left <= _FEW else min(left // _SHARE, _MOST)
         choices = np.arange(left, left - size, -1, dtype=np.uint32)
         others = (draws.take(size, min(left, _MOST)) % choices).astype(np.int64)
         others += np.arange(first, first + size)
-        # Swap the values at `first + i` and `others[i]`, for each i in turn. `others` lie at or after their own places.
+        # Swap the values at `first + i` and `others[i]`, for each i in turn. No `others[i]` is before `first + i`.
         own = slice(first, first + size)
-        found = values[own].copy()  # value at the own place of swap i
+        found = values[own].copy()  # value at the left position of swap i
         touched, roots = _touched_before(others, first)
         found[touched] = values.take(roots + first)
         later, earlier = _same_other(others, toucher)
         taken = values.take(others)
-        taken[later] = found.take(earlier)  # the earlier swap has moved its value there
-        values[others] = found  # of equal indices the last one wins
+        taken[later] = found.take(earlier)  # an earlier swap has moved its value there
+        values[others] = found  # for equal indices, the last one wins
         values[own] = taken
         first += size
 
 
 def _touched_before(others: Ints, first: int) -> tuple[Ints, Ints]:
-    """Return the swaps whose own place an earlier swap touched, and for each the swap whose value is now there."""
+    """Return the swaps whose left position an earlier swap touched, and for each the swap whose value is now there."""
     inside = np.flatnonzero(others < first + len(others))
     own = others.take(inside) - first
     is_other = own != inside
     touching, touched = inside[is_other], own[is_other]
     source = np.arange(len(others))
-    source[touched] = touching  # of equal indices the last one wins; its own place may have been touched before
+    source[touched] = touching  # for equal indices, the last one wins. Its left position may have been touched before
     left = touched
     while len(left):
         before = source.take(left)
@@ -173,9 +175,9 @@ def _touched_before(others: Ints, first: int) -> tuple[Ints, Ints]:
 
 
 def _same_other(others: Ints, toucher: Ints) -> tuple[Ints, Ints]:
-    """Return pairs of swaps with the same other place: the later swap and the swap before it."""
+    """Return pairs of swaps with the same right position: the later swap and the one before it."""
     numbers = np.arange(len(others))
-    toucher[others] = numbers  # of equal indices the last one wins
+    toucher[others] = numbers  # for equal indices, the last one wins
     rest = np.flatnonzero(toucher.take(others) != numbers)
     later, earlier = [rest[:0]], [rest[:0]]
     while len(rest):
@@ -199,7 +201,7 @@ class _Draws:
         self._block, self._left = 0, np.empty(0, np.uint32)
 
     def take(self, count: int, at_once: int = 0) -> Words:
-        """Return the next `count` words, uint32. If words are missing, compute at least `at_once`."""
+        """Return the next `count` words, uint32. If too few are left, compute at least `at_once`."""
         missing = count - len(self._left)
         make = max(missing, at_once) if missing > 0 else 0
         blocks = np.arange(self._block, self._block - (-make // _WORDS), dtype=np.uint64)

@@ -1,11 +1,11 @@
-"""Spill the values of each feature from TFRecord files to flat files, before the shapes are known.
+"""Spilling of feature values from TFRecord files to flat files, before their shapes are known.
 
 FOLDER/0.values     concatenated values of feature 0 in all records: float32, int64, or bytes
 FOLDER/0.counts     number of values in each record, int64
 FOLDER/0.sizes      length of each bytes value, int64
 
 All cores decode records, and the output keeps their order. NumPy and Arrow release the GIL while they work on a block,
-so threads suffice, and share the memory of the blocks.
+so threads suffice and share memory.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from infeed.components.load.ahead import in_order
 Kind = Literal["bytes", "float32", "int64"]
 _KINDS: dict[pa.DataType, Kind] = {pa.float32(): "float32", pa.int64(): "int64", pa.large_binary(): "bytes"}
 REMEDY = "write tf.Examples, with one type for each feature"
-_MOST_THREADS = 8  # a single thread reads and writes, and more decoders would wait for it
+_MOST_THREADS = 8  # a single thread reads and writes, so more decoders would wait for it
 _WORD = 8  # bytes compared at once; no head of a tf.Example is longer
 _ONES = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
 
 
 @dataclass
 class FeatureCounts:
-    """Type of a feature, fewest and most values of a record, and the number of records without a value (`nulls`)."""
+    """Type of a feature, minimum and maximum number of values, and number of records without a value (`nulls`)."""
 
     kind: Kind
     rows: int = 0
@@ -75,7 +75,7 @@ class FeatureCounts:
 
 @dataclass
 class SpilledFeature(FeatureCounts):
-    """Feature with its values in files whose paths begin with `stem`."""
+    """Feature whose values are in files with the path prefix `stem`."""
 
     stem: str = ""
 
@@ -106,7 +106,7 @@ class SpilledFeature(FeatureCounts):
 
     @property
     def data(self) -> npt.NDArray[Any]:
-        """Concatenated values; for bytes, uint8."""
+        """Concatenated values. For bytes, uint8."""
         if self.kind != "bytes":
             return mapped(f"{self.stem}.values", self.kind, self.values)
         size = Path(f"{self.stem}.values").stat().st_size if self.values else 0
@@ -123,7 +123,8 @@ def spill_records(
 ) -> tuple[dict[str, SpilledFeature], list[int]]:
     """Read all records once, and return the features sorted by name and the number of records in each file.
 
-    `wanted` are the names of the features, None for all; `threads` is as in `decoded_blocks`. Raises InfeedError if a
+    `wanted` are the names of the features, or None for all. For `threads`, see `decoded_blocks`. Raises InfeedError if
+    a
     file is corrupt, a record is not a tf.Example, or a feature changes its type.
     """
     return _read_features(paths, lambda number, kind: SpilledFeature(kind, stem=f"{folder}/{number}"), wanted, threads)
@@ -154,7 +155,7 @@ def _read_features(
                 features[name].add_missing(sum(held))
             if features[name].kind != kind:
                 number = next(number for number, one in enumerate(column) if one.is_valid)
-                what = f"feature {name!r} is {kind}, and {features[name].kind} in the records before"
+                what = f"feature {name!r} is {kind}, but {features[name].kind} in earlier records"
                 raise InfeedError(what, where=f"{paths[block.file]}, record {block.first + number}", do=REMEDY)
             features[name].add(column)
         for name in features.keys() - block.columns.keys():
@@ -164,7 +165,7 @@ def _read_features(
 
 
 class DecodedBlock(NamedTuple):
-    """Adjacent records of a file from number `first` on. `columns` are lists, [records], by feature name."""
+    """Adjacent records of a file, starting at number `first`. `columns` are lists, [records], by feature name."""
 
     file: int
     first: int
@@ -173,9 +174,9 @@ class DecodedBlock(NamedTuple):
 
 
 def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator[DecodedBlock]:
-    """Decode all records of the files in order. Memory holds one block for each thread and one more.
+    """Decode all records of the files in order. One block per thread, plus one, is in memory.
 
-    `threads` is the number of threads; None uses one per core, up to a bound. Raises InfeedError if a file is corrupt,
+    `threads` is the number of threads. None uses one per core, up to a limit. Raises InfeedError if a file is corrupt,
     a record is not a tf.Example, or a feature has two types.
     """
 
@@ -200,7 +201,7 @@ def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator
 
 
 def _check_examples(block: RecordBlock) -> None:
-    """Raise ValueError for a record that is not a tf.Example, for example a SequenceExample."""
+    """Raise ValueError for a record that is not a tf.Example, such as a SequenceExample."""
     # Fast path: one field that spans the record. Other valid encodings are rare.
     lengths, which = np.unique(block.stops - block.starts, return_inverse=True)
     heads = [_head(length) for length in lengths.tolist()]
@@ -229,9 +230,13 @@ def _first_bad_record(block: list[bytes], what: str) -> tuple[int, str]:
         except ValueError as error:
             return number, str(error)
         if not is_example(record, sequence=False):
-            has = "it is a SequenceExample" if found.features or found.steps else "it has no features, but other fields"
+            has = (
+                "the record is a SequenceExample"
+                if found.features or found.steps
+                else "the record has no features, but other fields"
+            )
             return number, f"not a serialized tf.Example: {has}"
         for name, feature in found.features.items():
             if feature.type and kinds.setdefault(name, feature.type) != feature.type:
-                return number, f"feature {name!r} is {feature.type}, and {kinds[name]} in the records before"
+                return number, f"feature {name!r} is {feature.type}, but {kinds[name]} in earlier records"
     return 0, what

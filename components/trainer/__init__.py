@@ -1,1 +1,1 @@
-"""Features -> saved model."""
+"""Training of a model on features, and export for serving."""

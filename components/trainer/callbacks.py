@@ -1,4 +1,4 @@
-"""The callbacks of a training: the user's own, TensorBoard, early stopping, and a trace of chosen steps."""
+"""Callbacks of a training: user callbacks, TensorBoard, early stopping, and a trace of chosen steps."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CallbackSpec:
-    """What a callbacks function is given.
+    """Argument of a callbacks function.
 
     Attributes:
-      folder: the model run's, for logs; the worker that is not the chief gets a scratch folder.
-      chief: whether this process is the one whose model is kept. Every worker has to stop at the same step, so stop
-        training only for reasons that all of them see, such as metrics.
-      hparams: as the model function gets them.
+      folder: folder of the model run, for logs. Workers other than the chief get a temporary folder.
+      chief: whether this process exports the model. All workers must stop at the same step, so stop training only for
+          reasons that all workers share, such as metrics.
+      hparams: hyperparameters, as in ModelSpec.
     """
 
     folder: str
@@ -35,13 +35,13 @@ class CallbackSpec:
 
 
 def make_callbacks(options: TrainOptions, spec: CallbackSpec) -> list[keras.callbacks.Callback]:
-    """Return all callbacks, the user's first; raise InfeedError unless these are Keras callbacks."""
+    """Return all callbacks, the user's first. Raise InfeedError unless the user's are Keras callbacks."""
     callbacks: list[keras.callbacks.Callback] = []
     if function := options.callbacks_fn:
         callbacks += user_code.load(function, "callbacks_fn")(spec)
         for callback in callbacks:
             if not isinstance(callback, keras.callbacks.Callback):
-                what = f"the function returned a {type(callback).__name__} among its callbacks"
+                what = f"the function returned a {type(callback).__name__} among the callbacks"
                 raise InfeedError(what, where=function, do="return a list of keras.callbacks.Callback objects")
     if spec.chief:
         callbacks.append(TensorBoard(spec.folder, write_graph=False))
@@ -54,7 +54,10 @@ def make_callbacks(options: TrainOptions, spec: CallbackSpec) -> list[keras.call
 
 
 class TensorBoard(keras.callbacks.TensorBoard):
-    """Keras' callback. If logs cannot be written, it warns once and stops writing them; training goes on."""
+    """Keras' TensorBoard callback.
+
+    If logs cannot be written, it warns once and stops logging, and training continues.
+    """
 
     given_up = False
 
@@ -68,7 +71,7 @@ def _or_give_up(hook: Callable[..., None]) -> Callable[..., None]:
             hook(self, *args, **named)
         except (tf.errors.OpError, OSError) as error:
             self.given_up = True
-            _log.warning("no more logs for TensorBoard, which cannot be written to %s: %s", self.log_dir, error)
+            _log.warning("stopped logging to TensorBoard, because writing to %s failed: %s", self.log_dir, error)
 
     return tried
 
@@ -79,9 +82,9 @@ for _name in ("set_model", "on_train_begin", "on_train_end", "on_epoch_begin", "
 
 
 class ProfileSteps(keras.callbacks.Callback):
-    """Writes a TensorFlow profiler trace of steps `first` to `last`, counted from 1, where TensorBoard finds it.
+    """Callback that writes a TensorFlow profiler trace of steps `first` to `last`, counted from 1, for TensorBoard.
 
-    Calls are traced whole: of a call of 16 steps that holds one of the chosen steps, all 16 are in the trace.
+    Whole calls are traced. If a call of 16 steps includes a chosen step, the trace has all 16 steps.
     """
 
     def __init__(self, folder: str, first: int, last: int) -> None:
@@ -94,7 +97,7 @@ class ProfileSteps(keras.callbacks.Callback):
         self._steps_before_epoch = epoch * self.params["steps"]
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        first = self._steps_before_epoch + batch + 1  # of this call
+        first = self._steps_before_epoch + batch + 1  # steps of this call
         if not self._running and first + int(self.model.steps_per_execution) > self._first and first <= self._last:
             tf.profiler.experimental.start(self._folder)
             self._running = True

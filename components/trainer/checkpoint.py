@@ -1,4 +1,4 @@
-"""Resume a killed training with the next batch.
+"""Checkpoints that resume a killed training with the next batch.
 
 A checkpoint holds the complete state of the training: the variables of model, optimizer and metrics, random states, the
 number of steps, and attributes of callbacks, such as EarlyStopping's best weights. Input needs no state, because a
@@ -28,25 +28,25 @@ from infeed.components.trainer.distribution import all_reduce_mean
 from infeed.components.trainer.steps import Progress
 
 _STEP, _MEMORY = map(tensorflow_seam.name_in_checkpoint, ("step", "memory"))
-_FINISHED = "finished"  # in the memory, beside what callbacks remember
+_FINISHED = "finished"  # stored with the state of the callbacks
 _NAME = "ckpt"
 _INDEX = re.compile(rf"{_NAME}-(\d+)\.index")
-# Not of the disk but of another process of the training, which is then over.
+# Errors of another process of the training, not of the disk. The training is then over.
 _LOST = (tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError, tf.errors.UnavailableError)
-_KEPT = 2  # the newest, and the one before while the newest is written
-_PAUSE = 100  # times what writing took, at least: a large model is saved less often than asked, and stalls under 1 %
+_KEPT = 2  # the newest, and the previous one while the newest is written
+_PAUSE = 100  # minimum pause, as a multiple of the writing time, so that stalls take less than 1 %
 _ARRAY = "__array__"
 _log = logging.getLogger(__name__)
 
 
 def checkpoint_folder(base: str, *what_is_trained: Any) -> str:
-    """Return the folder under `base` for this training. A change of data or options gives another folder."""
+    """Return the folder under `base` for this training. Other data or options use another folder."""
     described = json.dumps(what_is_trained, sort_keys=True, default=str)
     return os.path.join(base, hashlib.sha256(described.encode()).hexdigest()[:16])
 
 
 def saved_step(folder: str) -> int:
-    """Return the step of the newest sound checkpoint; 0 if there is none."""
+    """Return the step of the newest intact checkpoint, or 0 if there is none."""
     newest = newest_checkpoint(folder)
     return int(tf.train.load_variable(newest, _STEP)) if newest else 0
 
@@ -61,8 +61,8 @@ def newest_checkpoint(folder: str) -> str | None:
             reader = tf.train.load_checkpoint(prefix)
             for name in {_STEP, _MEMORY, *reader.get_variable_to_shape_map()}:
                 reader.get_tensor(name)  # which verifies its checksum
-        except Exception as error:  # TensorFlow raises what it may here: IndexError where a file is cut
-            _log.warning("the checkpoint %s is damaged and passed over: %s", prefix, _first_line(error))
+        except Exception as error:  # TensorFlow may raise anything here, such as IndexError for a truncated file
+            _log.warning("skipping the damaged checkpoint %s: %s", prefix, _first_line(error))
         else:
             return prefix
     return None
@@ -70,15 +70,15 @@ def newest_checkpoint(folder: str) -> str | None:
 
 @contextmanager
 def export_error_context(model: str, checkpoints: str) -> Iterator[None]:
-    """Remove a half-written export, and raise InfeedError that explains how to export again."""
+    """Remove an incomplete export, and raise an InfeedError that explains how to export again."""
     try:
         yield
     except (tf.errors.OpError, OSError) as error:
         with suppress(tf.errors.OpError, OSError):
             remove(model)
         step = saved_step(checkpoints)
-        do = "make room, or change the permissions, and run the same again"
-        kept = f"; {step:,} steps of training are kept in {checkpoints}, and it goes on from there" if step else ""
+        do = "free some space, or change the permissions, and run again"
+        kept = f"; {step:,} steps of training are saved in {checkpoints}, and training resumes there" if step else ""
         raise InfeedError(f"the model cannot be exported: {_first_line(error)}", where=model, do=do + kept) from error
 
 
@@ -91,24 +91,24 @@ def remove(path: str) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """Return what the system reports, without the operation of TensorFlow that failed."""
+    """Return the system's message, without the failed TensorFlow operation."""
     return tensorflow_seam.reason_of(str(error.message if isinstance(error, tf.errors.OpError) else error))
 
 
 class Checkpoints(keras.callbacks.Callback):
     """Callback that writes checkpoints during `fit`, and restores the newest one before the first step.
 
-    It has to be the last callback, because it saves and restores the state of the others.
+    It must be the last callback, because it saves and restores the state of the others.
 
     Args:
-      read_from: folder of earlier checkpoints; the same for all workers.
-      write_to: `read_from` for the chief, a scratch folder for other workers, because all must save.
+      read_from: folder of earlier checkpoints, the same for all workers.
+      write_to: `read_from` for the chief, a temporary folder for other workers, because all must save.
       seconds: minimum time between two checkpoints. The first one is written after the first call, so that a folder
         without write permission is reported at once.
       saved: called after each checkpoint.
 
     Attributes:
-      start_step, finished: step of the newest checkpoint, 0 if there is none, and whether training ended with it.
+      start_step, finished: step of the newest checkpoint, or 0, and whether training ended with it.
     """
 
     def __init__(
@@ -140,13 +140,13 @@ class Checkpoints(keras.callbacks.Callback):
         # Weights, random states, and variables of optimizer and metrics, each once.
         found = [*self.model.variables, *self.model.optimizer.variables, *self.model.metrics_variables]
         variables = [variable.value for variable in {id(variable): variable for variable in found}.values()]
-        with tf.device("cpu:0"):  # no accelerator holds a string
+        with tf.device("cpu:0"):  # accelerators cannot hold strings
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
             self._memory = tf.Variable(b"", dtype=tf.string, trainable=False)
         self._saved = tf.train.Checkpoint(variables=[*variables, *self._more], step=self._step, memory=self._memory)
         self._manager = tf.train.CheckpointManager(self._saved, self._write_to, _KEPT, checkpoint_name=_NAME)
         self._from_here()
-        if self.finished:  # so no step follows, before which it would be restored
+        if self.finished:  # no further step follows, so restore now
             self._restore()
 
     def on_train_end(self, logs: Any = None) -> None:
@@ -156,7 +156,7 @@ class Checkpoints(keras.callbacks.Callback):
             _log.error("none of %d checkpoints could be written to %s", self._failed, self._write_to)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self._progress.to_skip:  # Keras goes through the calls of a broken epoch that are made already
+        if self._progress.to_skip:  # Keras repeats the calls of an interrupted epoch that are already done
             return
         if self._newest:
             self._restore()
@@ -168,7 +168,7 @@ class Checkpoints(keras.callbacks.Callback):
         self._due, self._pause = self._progress.done + self._progress.per_call, 0.0
 
     def _save_if_time(self) -> None:
-        """Save now, or set the step of the next check. All workers have to save at the same step."""
+        """Save now, or set the step of the next check. All workers must save at the same step."""
         step, since = self._last
         passed = self._agreed_since(since)
         rate, left = (self._progress.done - step) / passed, self._pause - passed
@@ -187,10 +187,10 @@ class Checkpoints(keras.callbacks.Callback):
         remembered: dict[str, Any] = {}
         for i, one in enumerate(self._remembering()):
             public = {name: value for name, value in vars(one).items() if not name.startswith("_")}
-            public.pop("params", None)  # which Keras sets
+            public.pop("params", None)  # Keras sets `params`
             remembered[str(i)] = {name: value for name, value in public.items() if plain(value)}
         self._memory.assign(pack({**remembered, _FINISHED: finished}))
-        number = self._progress.done + finished  # in the place of no earlier one
+        number = self._progress.done + finished  # a new number, so that no earlier checkpoint is overwritten
         try:
             self._manager.save(checkpoint_number=number)
             self._on_saved()
@@ -200,26 +200,26 @@ class Checkpoints(keras.callbacks.Callback):
                 raise
             self._failed += 1
             self._clear(number)
-            words = "the checkpoint after step %d cannot be written to %s, and training goes on without it: %s"
+            words = "training continues without the checkpoint after step %d, which cannot be written to %s: %s"
             _log.warning(words, self._progress.done, self._write_to, _first_line(error))
 
     def _clear(self, number: int) -> None:
-        """Remove an incomplete checkpoint, which would take the space of the next one."""
+        """Remove an incomplete checkpoint, to free its space for the next one."""
         with suppress(tf.errors.OpError, OSError):
             for name in tf.io.gfile.listdir(self._write_to):
                 if name.startswith((f"{_NAME}-{number}.", f"{_NAME}-{number}_temp")):
                     remove(os.path.join(self._write_to, name))
 
     def _restore(self) -> None:
-        assert self._newest, "there is a checkpoint to go on from"
+        assert self._newest, "cannot find the checkpoint to resume from"
         try:
             self._saved.restore(self._newest).assert_consumed()
             memory = unpack(self._memory.numpy())
             told = [(one, memory[str(i)]) for i, one in enumerate(self._remembering())]
         except (AssertionError, ValueError, KeyError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
             folder = os.path.dirname(self._newest)
-            what = f"the checkpoint is of another training, or of another version: {_first_line(error)}"
-            do = f"remove {folder} to train from the beginning, or go on with the version that wrote it"
+            what = f"the checkpoint belongs to another training or another version: {_first_line(error)}"
+            do = f"remove {folder} to train from the beginning, or resume with the version that wrote it"
             raise InfeedError(what, where=self._newest, do=do) from error
         self._newest = None
         for one, remembered in told:
@@ -228,11 +228,11 @@ class Checkpoints(keras.callbacks.Callback):
         self._from_here()
 
     def _remembering(self) -> list[Any]:
-        return [*self._callbacks, self.model.history]  # Keras puts its History callback there
+        return [*self._callbacks, self.model.history]  # Keras stores its History callback on the model
 
 
 def plain(value: Any) -> bool:
-    """Report whether `pack` can store a value."""
+    """Return whether `pack` can store a value."""
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and plain(one) for key, one in value.items())
     if isinstance(value, list | tuple):
@@ -243,7 +243,7 @@ def plain(value: Any) -> bool:
 
 
 def pack(values: Mapping[str, Any]) -> bytes:
-    """Pack nested plain values into bytes without pickle: JSON, with the arrays beside it."""
+    """Pack nested plain values into bytes without pickle: JSON, and the arrays separately."""
     arrays: list[Any] = []
 
     def apart(value: Any) -> Any:
@@ -262,7 +262,7 @@ def pack(values: Mapping[str, Any]) -> bytes:
 
 def unpack(packed: bytes) -> Any:
     """Unpack the values of `pack`. Scalars of NumPy or TensorFlow become Python scalars."""
-    with np.load(io.BytesIO(packed)) as file:  # NumPy refuses pickled objects unless told otherwise
+    with np.load(io.BytesIO(packed)) as file:  # NumPy rejects pickled objects by default
 
         def together(value: dict[str, Any]) -> Any:
             if _ARRAY not in value:

@@ -1,7 +1,7 @@
-"""Checkpoints in a store that TensorFlow cannot open: written to this machine, and copied to the store after each save.
+"""Checkpoints in a store that TensorFlow cannot open: written locally, and copied to the store after each save.
 
-TensorFlow 2.18 and later opens neither `s3://` nor `minio://`. A retried step runs on another machine, so the
-checkpoints have to leave this one.
+TensorFlow 2.18 and later opens neither `s3://` nor `minio://`. A retried step runs on another machine, so checkpoints
+must leave this one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CheckpointMirror:
 
     @classmethod
     def of(cls, folder: str) -> CheckpointMirror | None:
-        """Copy the checkpoints of `folder` to this machine, where they stay until this process ends.
+        """Copy the checkpoints of `folder` to this machine, until this process exits.
 
         Return None if TensorFlow can open the folder.
         """
@@ -40,10 +40,10 @@ class CheckpointMirror:
         return mirror
 
     def upload(self) -> None:
-        """Copy new files to the store, the index of a checkpoint last, and remove the files that are gone here.
+        """Copy new files to the store, the index of a checkpoint last, and delete files that no longer exist locally.
 
-        A checkpoint without its index does not count, so a killed upload leaves the one before. If the store fails, the
-        error is an OSError.
+        A checkpoint without its index does not count, so after a killed upload the previous one is used. Raises
+        OSError if the store fails.
         """
         here = {file.name for file in os.scandir(self.local) if file.is_file()}
         try:
@@ -53,7 +53,7 @@ class CheckpointMirror:
                 files.copy(os.path.join(self.local, name), files.join(self.remote, name))
             for name in sorted(there - here, key=_is_index, reverse=True):
                 files.remove(files.join(self.remote, name))
-        except InfeedError as error:  # training goes on without a checkpoint after an OSError
+        except InfeedError as error:  # after an OSError, training continues without a checkpoint
             raise OSError(str(error)) from error
 
     def remove(self) -> None:

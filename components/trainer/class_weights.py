@@ -32,7 +32,7 @@ from infeed.components.trainer.options import TrainOptions
 
 Ints = npt.NDArray[np.int64]
 _OPTION = "option class_weight"
-_BY_NAME = "give a weight for each class by its name: class_weight={'rare': 5.0}"
+_BY_NAME = "set a weight for each class by name: class_weight={'rare': 5.0}"
 _MOST_CLASSES = 1 << 16
 _log = logging.getLogger(__name__)
 
@@ -45,13 +45,13 @@ def class_weights(options: TrainOptions, graph: Graph, patterns: Sequence[str]) 
     named, classes = options.class_weight, graph.classes
     if named != "balanced":
         if unknown := sorted(set(named) - set(classes)):
-            by_index = "number classes in a Transform: Label(...)"
-            do = f"name one of the classes: {', '.join(classes)}" if classes else by_index
+            by_index = "number the classes in Transform with Label(...)"
+            do = f"use one of the classes: {', '.join(classes)}" if classes else by_index
             raise InfeedError(f"there is no class {unknown[0]!r}", where=_OPTION, do=do)
         return tuple(named.get(name, 1.0) for name in classes) if named else ()
     weights = balanced(rows_of_classes(options, graph, patterns), classes)
     told = ", ".join(f"{name} {weight:.4g}" for name, weight in zip(classes or range(10), weights[:10], strict=False))
-    _log.info("weights of classes: %s%s", told, ", ..." if len(weights) > 10 else "")
+    _log.info("class weights: %s%s", told, ", ..." if len(weights) > 10 else "")
     return weights
 
 

@@ -30,8 +30,8 @@ _VERTEX_POOLS = {"workerpool0": "chief", "workerpool1": "worker", "workerpool2":
 def adopt_cluster_spec(environ: MutableMapping[str, str] = os.environ) -> None:
     """Set TF_CONFIG from the CLUSTER_SPEC, valid JSON, that Vertex AI sets on each machine of a job.
 
-    CLUSTER_SPEC overrides an existing TF_CONFIG, because Google's may name the first machine `master`, a task that
-    TensorFlow 2 does not support.
+    CLUSTER_SPEC overrides an existing TF_CONFIG. Google's TF_CONFIG may use the task `master`, which TensorFlow 2 does
+    not support.
     """
     if environ.get("CLUSTER_SPEC"):
         environ["TF_CONFIG"] = json.dumps(tf_config(_config(environ, "CLUSTER_SPEC")))
@@ -47,7 +47,10 @@ def tf_config(cluster_spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cluster_here(environ: Mapping[str, str] = os.environ) -> tuple[dict[str, list[str]], tuple[str, int]]:
-    """Return the addresses of each task type, and this process's; raise InfeedError if TF_CONFIG is no valid JSON."""
+    """Return the addresses of each task type, and this process's task.
+
+    Raise InfeedError if TF_CONFIG is not valid JSON.
+    """
     config = _config(environ, "TF_CONFIG")
     task = config.get("task", {})
     return config.get("cluster", {}), (task.get("type", ""), int(task.get("index", 0)))
@@ -80,7 +83,7 @@ class OutputDirs:
 
 @contextmanager
 def chief_writes(places: OutputDirs, workers: WorkerContext) -> Iterator[OutputDirs]:
-    """Yield `places` on the chief and temporary folders on other workers: all must save, but one copy is kept."""
+    """Yield `places` on the chief, and temporary folders on other workers, which must save, too."""
     if workers.index == 0:
         yield places
         return
@@ -90,11 +93,11 @@ def chief_writes(places: OutputDirs, workers: WorkerContext) -> Iterator[OutputD
 
 @contextmanager
 def lost_process_context() -> Iterator[None]:
-    """Raise InfeedError if another process of the training is lost."""
+    """Raise InfeedError if another process of the training is lost during the body."""
     try:
         yield
     except tf.errors.UnavailableError as error:
-        what = f"a process of the training is gone: {str(error).splitlines()[0]}"
+        what = f"lost a process of the training: {str(error).splitlines()[0]}"
         do = "start all processes again together; training resumes from the last checkpoint"
         raise InfeedError(what, where="cluster of TF_CONFIG", do=do) from error
 

@@ -1,4 +1,4 @@
-"""Trainer: TFX's Trainer, argument for argument, with the engine in it and a short way to train."""
+"""Trainer component: the arguments of TFX's Trainer, our input pipeline, and training from a model function."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ RUN_FN = "infeed.components.trainer.run_fn.run_fn"
 class Trainer(TfxTrainer):
     """Trains a model and exports it for serving.
 
-    With `options` the package trains the Keras 3 model of a model function. With `module_file` or `run_fn` the user's
-    own `run_fn(fn_args)` trains, as under TFX's Trainer; what it reads by `fn_args.data_accessor`, or by
-    `infeed.components.datasets`, comes from the same engine and is measured.
+    With `options`, the component trains the Keras 3 model of a model function. With `module_file` or `run_fn`, the
+    user's `run_fn(fn_args)` trains, as in TFX's Trainer. Data that it reads by `fn_args.data_accessor` or
+    `infeed.components.datasets` comes from our input pipeline, and the wait is measured.
 
-    Outputs, as those of TFX's Trainer: `model`, and `model_run` with `input_profile.json` and TensorBoard logs.
+    Outputs are those of TFX's Trainer: `model`, and `model_run` with `input_profile.json` and TensorBoard logs.
 
     Args:
-      examples: raw Examples, or ones that a Transform component materialised; the channel says which, and so can
-        `options.examples_are`.
-      transformed_examples: TFX's older name for `examples` that Transform gave.
-      transform_graph: what a Transform component gave; without one the raw Examples are the features.
-      schema: of the Examples; needed where there is no transform graph, which carries its own.
-      base_model: a model to start from; one that an earlier Trainer of this kind exported, unless `run_fn` loads it.
-      hyperparameters: what a Tuner found best; they come on top of `options.hparams`.
+      examples: raw Examples, or transformed ones of a Transform component. Detected from the channel, or set by
+          `options.examples_are`.
+      transformed_examples: TFX's older name for transformed `examples`.
+      transform_graph: output of a Transform component. Without it, the raw Examples are the features.
+      schema: schema of the Examples. Required without a transform graph.
+      base_model: model to start from. Must be exported by an earlier infeed Trainer, unless `run_fn` loads it.
+      hyperparameters: output of a Tuner. Overrides `options.hparams`.
       module_file: file that defines `run_fn(fn_args)`.
-      run_fn: the same function by its dotted path.
-      train_args: splits to train on, and `num_steps` to end after exactly so many steps.
-      eval_args: splits to evaluate on, and `num_steps` to look at only so many batches.
-      custom_config: handed to `run_fn` as `fn_args.custom_config`.
-      custom_executor_spec: in place of our own executor.
-      statistics: of the Examples, as TFX 1.21 takes them: `fn_args.num_examples`.
-      options: how to train, where no `run_fn` does.
-      epochs, batch_size, strategy: win over the options of that name, and may be a RuntimeParameter.
-      custom_job: trains in a Vertex AI custom job instead of in the step itself: its `display_name` and `job_spec`, by
-        the names of the CustomJob proto, and the `project` and `region` that it runs in.
+      run_fn: dotted path of the same function.
+      train_args: splits to train on, and `num_steps`, the exact number of steps.
+      eval_args: splits to evaluate on, and `num_steps`, the number of batches.
+      custom_config: passed to `run_fn` as `fn_args.custom_config`.
+      custom_executor_spec: executor that replaces the default executor.
+      statistics: statistics of the Examples, for `fn_args.num_examples`. Requires TFX 1.21.
+      options: training options, if there is no `run_fn`.
+      epochs, batch_size, strategy: override the options of these names. Each may be a RuntimeParameter.
+      custom_job: Vertex AI custom job to train in, instead of the step itself: `display_name` and `job_spec`, as in
+          the CustomJob proto, and `project` and `region`.
 
     Raises:
-      InfeedError: not exactly one of `options`, `module_file` and `run_fn`; arguments that do not go together; or a
-        function that the options name does not exist.
+      InfeedError: not exactly one of `options`, `module_file` and `run_fn` is set, arguments conflict, or a function
+          in the options does not exist.
     """
 
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(TrainerExecutor)
@@ -84,21 +84,21 @@ class Trainer(TfxTrainer):
             "Trainer",
             {"options": options, "module_file": module_file, "run_fn": run_fn},
             "how to train",
-            "options (a model function), module_file and run_fn (a run_fn of your own)",
+            "options (a model function), module_file and run_fn (your own run_fn)",
         )
         if anew and (custom_executor_spec or not options):
             raise InfeedError(
                 f"{', '.join(anew)} can be set anew only where our own executor trains by options",
                 where="Trainer",
-                do=f"hand a run_fn of yours custom_config={{{', '.join(f'{name!r}: ...' for name in anew)}}}; "
-                "for another executor set them in options",
+                do=f"for your own run_fn, use custom_config={{{', '.join(f'{name!r}: ...' for name in anew)}}}; "
+                "for another executor, set them in options",
             )
         added: dict[str, Any] = {}
         if options:
             run_fn = RUN_FN
             added |= config_of(options, examples or transformed_examples)
         if custom_job:
-            from infeed.components.trainer import vertex_executor  # brings Vertex AI's client library
+            from infeed.components.trainer import vertex_executor  # imports Vertex AI's client library
 
             custom_executor_spec = vertex_executor.spec_of(custom_job, custom_executor_spec)
             added |= vertex_executor.custom_config(custom_job)
@@ -117,7 +117,7 @@ class Trainer(TfxTrainer):
             custom_executor_spec=custom_executor_spec,
             **_if_known(statistics),
         )
-        # Not in the component spec: TFX's constructor makes that itself, of the parameters that it knows.
+        # Not in the component spec: TFX's constructor creates it from the parameters that it knows.
         self.spec.exec_properties.update(anew)
         if isinstance(run_fn, str) and not options and not custom_executor_spec:
             self.spec.exec_properties[SOURCE_DIGEST] = user_code.digest(run_fn, "run_fn")
@@ -125,21 +125,23 @@ class Trainer(TfxTrainer):
 
 def _plain(custom_config: dict[str, Any] | RuntimeParameter | None) -> dict[str, Any]:
     if isinstance(custom_config, RuntimeParameter):
-        what = f"custom_config is the runtime parameter {custom_config.name!r}, and something has to be added to it"
+        what = (
+            f"custom_config is the runtime parameter {custom_config.name!r}, but the component must add entries to it"
+        )
         do = "give custom_config as a dict; epochs, batch_size and strategy may be runtime parameters"
         raise InfeedError(what, where="Trainer", do=do)
     if CUSTOM_CONFIG_KEY in (custom_config or {}):
-        what = f"custom_config has the key {CUSTOM_CONFIG_KEY!r}, under which the options travel"
-        do = "give them as options=TrainOptions(...), or call your entry something else"
+        what = f"custom_config has the key {CUSTOM_CONFIG_KEY!r}, which is reserved for the options"
+        do = "use options=TrainOptions(...), or rename your entry"
         raise InfeedError(what, where="Trainer", do=do)
     return dict(custom_config or {})
 
 
 def _if_known(statistics: types.BaseChannel | None) -> dict[str, Any]:
-    """Return the argument, if it is given; raise InfeedError if the installed TFX is too old for it."""
+    """Return the argument if it is set. Raise InfeedError if the installed TFX does not support it."""
     if statistics is None:
         return {}
     if "statistics" not in inspect.signature(TfxTrainer.__init__).parameters:
         do = "leave it out, or use TFX 1.21"
-        raise InfeedError("the Trainer of the installed TFX takes no statistics", where="Trainer", do=do)
+        raise InfeedError("the Trainer of the installed TFX has no argument statistics", where="Trainer", do=do)
     return {"statistics": statistics}

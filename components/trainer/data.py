@@ -1,4 +1,4 @@
-"""The datasets of one training: the feed engine, given the transform graph's functions."""
+"""Datasets of one training: the feed with the functions of the transform graph."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.trainer.packing import Packing
 
-_SHOWN = 8  # feature names in a message, at most
-Labeled = tuple[Any, ...]  # ({name: [batch, ...]}, label [batch, ...]), and weight float32 [batch] where there is one
+_SHOWN = 8  # maximum number of feature names in a message
+Labeled = tuple[Any, ...]  # ({name: [batch, ...]}, label [batch, ...]), and optionally weight float32 [batch]
 
 
 def make_feed(
@@ -39,16 +39,17 @@ def make_feed(
     devices: tuple[str, ...] = (),
     packed: bool = False,
 ) -> Feed:
-    """Plans the reading of TFX's file patterns.
+    """Plan the feed of the files that match TFX's patterns.
 
     Args:
-      num_steps: of the training, where that is not a number of epochs.
-      runs: how often the whole training is gone through: what a search decodes once serves all of its trials.
-      devices: names of those whose steps take row numbers; none where the loop takes batches alone.
-      packed: batches hold features as `packing_of` says, and a user's function may return only those that are served.
+      num_steps: number of training steps. None if training is a number of epochs.
+      runs: number of trainings on the same data. All trials of a search share the decoded data.
+      devices: names of the devices whose steps take row numbers. Empty if the loop takes only batches.
+      packed: whether batches hold packed features; see `packing_of`. A user's function may then return only serving
+          features.
 
     Raises:
-      InfeedError: there is no record to read, or too many are corrupt.
+      InfeedError: there are no records, or too many are corrupt.
     """
     _check_objects(graph, options)
     images = image_names(graph.transformed_spec, options)
@@ -79,7 +80,7 @@ def make_feed(
 
 
 def normalise_images(features: dict[str, Any], options: TrainOptions) -> dict[str, Any]:
-    """The deterministic end of the feed, the same in training, evaluation and serving."""
+    """Normalize images deterministically, the same in training, evaluation and serving."""
     if options.normalise is None:
         return features
     images = image_names(features, options)
@@ -87,12 +88,15 @@ def normalise_images(features: dict[str, Any], options: TrainOptions) -> dict[st
 
 
 def image_names(features: Collection[str], options: TrainOptions) -> list[str]:
-    """Which of the features hold pixels."""
+    """Return the names of the features that hold pixels."""
     return [name for name in options.images if name in features]
 
 
 def packing_of(graph: Graph, options: TrainOptions) -> Packing:
-    """The features that the batches of `make_feed` hold together; none for a user's function, which wants names."""
+    """Return the features that the batches of `make_feed` hold packed.
+
+    None for a user's function, which needs names.
+    """
     if options.feed.maps:
         return Packing()
     images = image_names(graph.transformed_spec, options)
@@ -100,9 +104,10 @@ def packing_of(graph: Graph, options: TrainOptions) -> Packing:
 
 
 def label_of(feature: Any, options: TrainOptions) -> tf.Tensor:
-    """[batch], of [batch] or [batch, 1]; a label that is missing from a raw example is marked as Transform marks it.
+    """Return the label as [batch], given [batch] or [batch, 1].
 
-    A label of several numbers a row keeps its shape, [batch, ...].
+    A missing label of a raw example is marked as in Transform.
+    A label of several numbers per row keeps its shape, [batch, ...].
     """
     if options.label in options.masks:
         return feature
@@ -115,12 +120,12 @@ def label_of(feature: Any, options: TrainOptions) -> tf.Tensor:
 
 
 def mask_type(dtype: tf.DType) -> tf.DType:
-    """Return the type of a mask in batches; a transform graph returns the classes of pixels as float32."""
+    """Return the type of a mask in batches. A transform graph returns the classes of pixels as float32."""
     return tf.uint8 if dtype.is_floating else dtype
 
 
 def _asserted(value: tf.Tensor, holds: tf.Tensor, *complaint: Any) -> tf.Tensor:
-    """Return the value, whose computation fails with the complaint unless `holds`."""
+    """Return the value. Its computation fails with the message `complaint` unless `holds`."""
     with tf.control_dependencies([tf.debugging.Assert(holds, list(complaint))]):
         return tf.identity(value)
 
@@ -129,7 +134,7 @@ def _as_mask(feature: tf.Tensor) -> tf.Tensor:
     if not feature.dtype.is_floating:
         return feature
     fits = tf.reduce_all((feature >= 0) & (feature <= tf.uint8.max))
-    sound = _asserted(feature, fits, "a mask holds classes from 0 to 255, and this one:", feature)
+    sound = _asserted(feature, fits, "masks must hold classes from 0 to 255, but one contains:", feature)
     return tf.cast(sound, mask_type(feature.dtype))
 
 
@@ -151,15 +156,15 @@ def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: 
         packed = packing.pack(features)
         if not training:
             return _usable_rows(packed, label, *weight)
-        # Neither -1 nor NaN may reach a loss.
-        wrong = f"a training record has no label {graph.label}, or a class that Transform did not see; take it out"
+        # Neither -1 nor NaN may reach the loss.
+        wrong = f"a training record has no label {graph.label}, or a class that Transform has not seen: remove it"
         label = _asserted(label, tf.reduce_all(_is_usable(label)), wrong)
         return packed, label, *weight
 
     def normalise_batch(batch: Labeled) -> Labeled:
         return normalise_images(batch[0], options), *batch[1:]
 
-    # The key names the work of `parse` and `transform`: the graph, and the options that they look at.
+    # The key identifies the work of `parse` and `transform`: the graph, and the options that they use.
     pixels = [*options.images, *(("mask", name) for name in options.masks)]
     looked_at = graph.not_inputs, pixels, options.examples_are, options.task, sorted(parsing_spec.items())
     named = *looked_at, training, graph.fingerprint, sorted(packing.packs)
@@ -169,7 +174,7 @@ def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: 
 
 
 def check_served(names: Collection[str], served: Collection[str], where: str) -> None:
-    """Raise InfeedError for a feature of batches that serving does not compute."""
+    """Raise InfeedError if batches contain a feature that serving does not compute."""
     if unknown := sorted(set(names) - set(served)):
         shown = ", ".join(sorted(served)[:_SHOWN]) + (", ..." if len(served) > _SHOWN else "")
         what = f"batches contain feature {unknown[0]!r}, which the serving signature cannot compute"
@@ -177,25 +182,25 @@ def check_served(names: Collection[str], served: Collection[str], where: str) ->
 
 
 def check_servable(before: Mapping[str, Any], after: Mapping[str, Any], where: str) -> None:
-    """Raise InfeedError for a feature that the serving signature lacks, or has in another type or shape."""
+    """Raise InfeedError if the serving signature lacks a feature, or has it with another type or shape."""
     check_served(after, before, where)
     for name, value in after.items():
         was, now = (tf.type_spec_from_value(one) for one in (before[name], value))
         if was.dtype != now.dtype or not was.shape.is_compatible_with(now.shape):
-            what = f"feature {name!r} is {now.dtype.name} {now.shape}, and {was.dtype.name} {was.shape} in serving"
+            what = f"feature {name!r} is {now.dtype.name} {now.shape}, but {was.dtype.name} {was.shape} in serving"
             raise InfeedError(what, where=where, do="return the type and shape that Transform returns")
 
 
 def _weight(feature: tf.Tensor) -> tf.Tensor:
-    """float32 [batch]"""
+    """Return the weights, float32 [batch]. Negative weights and NaN are errors."""
     weight = tf.cast(tf.reshape(feature, [-1]), tf.float32)
     is_sound = tf.reduce_all(tf.math.is_finite(weight) & (weight >= 0))
-    complaint = "an example's weight is below 0 or no number; FeedOptions.weight names the feature"
+    complaint = "an example's weight is negative or not a number; FeedOptions.weight names the feature"
     return _asserted(weight, is_sound, complaint)
 
 
 def _usable_rows(features: dict[str, Any], label: tf.Tensor, *weight: tf.Tensor) -> Labeled:
-    """Leaves out evaluation records whose class the loss does not know. Evaluator counts them, as wrong."""
+    """Drop evaluation records whose class is unknown to the loss. Evaluator counts them as wrong."""
     rows = tf.where(_is_usable(label))[:, 0]
     for name, value in features.items():
         if isinstance(value, tf.SparseTensor):
@@ -206,9 +211,10 @@ def _usable_rows(features: dict[str, Any], label: tf.Tensor, *weight: tf.Tensor)
 
 
 def _is_usable(label: tf.Tensor) -> tf.Tensor:
-    """bool [batch]; Transform marks a missing label, or an unknown class, with NaN or -1.
+    """Return whether each label is usable, bool [batch].
 
-    In a label of several whole numbers, such as a mask, -1 may be a class that the loss ignores.
+    Transform marks missing labels and unknown classes with NaN or -1.
+    In a label of several integers, such as a mask, -1 may be a class that the loss ignores.
     """
     if label.shape.rank == 1:
         return tf.math.is_finite(label) if label.dtype.is_floating else label >= 0
@@ -218,8 +224,8 @@ def _is_usable(label: tf.Tensor) -> tf.Tensor:
 
 def _augment(batch: Labeled, number: tf.Tensor, workers: WorkerContext, options: TrainOptions) -> Labeled:
     change, scale = options.augment, options.normalise
-    assert change is not None, "the plan augments only where the options say how"
-    assert scale is not None, "TrainOptions takes no augment without normalise"
+    assert change is not None, "the plan augments only if the options define it"
+    assert scale is not None, "TrainOptions requires normalise with augment"
     seed = tf.stack([tf.constant(options.feed.seed, tf.int64), number])
     features, label, *weight = batch
     changed = augment_batch(
@@ -242,6 +248,6 @@ def _check_objects(graph: Graph, options: TrainOptions) -> None:
         name: tf.TensorSpec([None, *spec.shape], spec.dtype) if isinstance(spec, tf.io.FixedLenFeature) else None
         for name, spec in graph.transformed_spec.items()
     }
-    is_theirs = bool(options.feed.maps)  # a user's function may make features of other names
+    is_theirs = bool(options.feed.maps)  # a user's function may return features with other names
     masks, boxes = ([name for name in of if name in specs or not is_theirs] for of in (options.masks, options.boxes))
     check_roles(specs, options.augment or Augment(), image_names(specs, options), masks, boxes)

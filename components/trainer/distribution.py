@@ -1,6 +1,6 @@
-"""Strategies and devices: make and check strategies, distribute batches, and exchange values between workers.
+"""Strategies and devices: create and check strategies, distribute batches, and exchange values between workers.
 
-`cluster` reads the cluster and the role of this process before.
+`cluster` first reads the cluster and the role of this process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TALK_WITHIN_A_STEP = ("mirrored", "multi_worker_mirrored")
 
 
 def make_strategy(name: str, workers: WorkerContext = SINGLE_WORKER) -> tf.distribute.Strategy:
-    """Make the strategy of that name on this machine. Call it before TensorFlow runs anything.
+    """Create the strategy with this name. Must be called before TensorFlow runs an operation.
 
     `auto` is `multi_worker_mirrored` if TF_CONFIG names several workers, else `mirrored` if there are several GPUs (or
     no GPU and several logical CPUs, as in tests), else `one_device`. `one_device` is TensorFlow's default strategy: the
@@ -37,7 +37,7 @@ def make_strategy(name: str, workers: WorkerContext = SINGLE_WORKER) -> tf.distr
     """
     check_strategy(name)
     if workers.count > 1 and name not in ("auto", *_OF_SEVERAL_PROCESSES):
-        what = f"strategy {name!r} trains in one process, and TF_CONFIG names {workers.count} workers"
+        what = f"strategy {name!r} trains in one process, but TF_CONFIG names {workers.count} workers"
         do = "use multi_worker_mirrored or auto, or start one process without TF_CONFIG"
         raise InfeedError(what, where="option strategy", do=do)
     if name == "tpu":
@@ -68,18 +68,18 @@ def check_batch_size(batch_size: int, strategy: tf.distribute.Strategy) -> None:
 
 
 def check_xla(xla: bool | None, strategy: tf.distribute.Strategy) -> None:
-    """Raise InfeedError if XLA is requested and the step has to communicate with other replicas."""
+    """Raise InfeedError if XLA is requested but the step must communicate with other replicas."""
     if xla and strategy_name(strategy) in _TALK_WITHIN_A_STEP:
         do = "use it with one_device, or leave it out"
-        raise InfeedError(f"xla is asked for under the strategy {strategy_name(strategy)}", where="option xla", do=do)
+        raise InfeedError(f"xla is set with the strategy {strategy_name(strategy)}", where="option xla", do=do)
 
 
 def check_for_tpu(inputs: dict[str, Any]) -> None:
-    """Raise InfeedError unless a TPU can take the features [batch, ...]: dense numbers of a static shape."""
+    """Raise InfeedError unless TPUs accept the features [batch, ...]: dense numbers of a static shape."""
     for name, spec in inputs.items():
         if not is_static_number(spec):
-            do = "let Transform make numbers of a fixed shape of it: look words up in a vocabulary, pad lists"
-            raise InfeedError(f"a TPU cannot take the feature {name!r}: {spec}", where="strategy tpu", do=do)
+            do = "convert it to numbers of a fixed shape in Transform: apply a vocabulary to text, pad lists"
+            raise InfeedError(f"a TPU does not accept the feature {name!r}: {spec}", where="strategy tpu", do=do)
 
 
 def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, batch_size: int) -> Any:
@@ -114,9 +114,9 @@ def accelerators(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
 def distributing(strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
     """Return the strategy that distributes the batches.
 
-    It is the strategy that trains, except for TensorFlow's default strategy, which leaves batches on the host.
-    `prefetch_to_device` has two limits: Keras asks such a dataset for its cardinality, which fails on a GPU, and ragged
-    text does not stay on the host.
+    It is the training strategy, unless that is TensorFlow's default strategy, which leaves batches on the host.
+    `prefetch_to_device` is not used: Keras reads its cardinality, which fails on a GPU, and ragged text does not stay
+    on the host.
     """
     given = accelerators(strategy)
     if strategy_name(strategy) == "one_device":
@@ -165,14 +165,14 @@ def gather_seconds(measured: Sequence[float], strategy: tf.distribute.Strategy) 
     replicas = strategy.num_replicas_in_sync
     if replicas == 1:
         return list(measured)
-    here = len(strategy.extended.worker_devices)  # raises under TensorFlow's default strategy
+    here = len(strategy.extended.worker_devices)  # fails under TensorFlow's default strategy
     if replicas == here:
         return list(measured)
     (own,) = measured
     return [one / 1e6 for one in all_gather(round(1e6 * own), strategy)[::here]]
 
 
-@functools.cache  # traced once: it is called in every epoch
+@functools.cache  # traced once, because it is called in every epoch
 def _gathering(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
     @tf.function
     def gathered(value: tf.Tensor) -> tf.Tensor:
@@ -189,7 +189,7 @@ def barrier(strategy: tf.distribute.Strategy) -> None:
 def _tpu() -> tf.distribute.Strategy:
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect("local")
-    except (TypeError, ValueError, tf.errors.OpError) as error:  # a TensorFlow without TPU support gives a TypeError
-        do = "run on a TPU VM with a TensorFlow that was built for it, or use the strategy auto"
+    except (TypeError, ValueError, tf.errors.OpError) as error:  # TensorFlow without TPU support raises TypeError
+        do = "run on a TPU VM with a TensorFlow built for TPUs, or use the strategy auto"
         raise InfeedError("there is no TPU", where="strategy tpu", do=do) from error
     return tf.distribute.TPUStrategy(resolver)

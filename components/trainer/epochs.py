@@ -17,12 +17,12 @@ from infeed.components.feed.meter import Meter, Tap
 from infeed.components.trainer.distribution import gather_seconds
 from infeed.components.trainer.steps import Progress
 
-_MOST_PARTS = 200  # of the timeline
-_LEAST_PART_SECONDS = 0.02  # reading the meter takes some 50 microseconds
+_MOST_PARTS = 200  # maximum parts of the timeline
+_LEAST_PART_SECONDS = 0.02  # reading the meter takes about 50 microseconds
 
 
 def tapped_epochs(tap: Tap, batch_size: int) -> tuple[EpochProfile, ...]:
-    """Return the epochs that a dataset has measured of itself."""
+    """Return the epochs that the `Tap` of a dataset has measured."""
     return tuple(
         EpochProfile.measured(epoch, steps, seconds, [waited], batch_size)
         for epoch, (steps, seconds, waited) in enumerate(tap.epochs)
@@ -31,10 +31,10 @@ def tapped_epochs(tap: Tap, batch_size: int) -> tuple[EpochProfile, ...]:
 
 
 class RecordEpochs(keras.callbacks.Callback):
-    """Callback that keeps an `EpochProfile` for each epoch, from its first step to its last callback, no validation.
+    """Callback that records an `EpochProfile` for each epoch, from first step to last callback, without validation.
 
-    Every worker needs this callback, because the workers exchange their waits at the end of each epoch. The time
-    between calls of the training function passes in callbacks and in Keras; `among` measures each callback.
+    Every worker needs this callback, because the workers exchange their waits at the end of each epoch. Callbacks and
+    Keras take the time between calls of the training function. `among` measures each callback.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class RecordEpochs(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self._strategy = strategy or tf.distribute.get_strategy()
-        # Plain values: they are part of a checkpoint.
+        # Plain values, because they are part of a checkpoint.
         self.records: list[dict[str, Any]] = []
         self.seconds = self.outside = 0.0
         self.of_callbacks: dict[str, float] = {}
-        self.parts: list[list[float]] = []  # of the timeline: steps, seconds, seconds waited
+        self.parts: list[list[float]] = []  # parts of the timeline: steps, seconds, seconds waited
         self.open_part = [0.0, 0.0, 0.0]  # part that still grows
-        self.noted = [0.0, 0.0, 0.0]  # of this epoch, in the timeline already
+        self.noted = [0.0, 0.0, 0.0]  # numbers of this epoch that are already in the timeline
         self._meter, self._progress, self._batch_size = meter, progress, batch_size
         self._last = 0.0
 
@@ -58,13 +58,13 @@ class RecordEpochs(keras.callbacks.Callback):
 
     @property
     def timeline(self) -> Timeline | None:
-        """The steps of all epochs; None without a step."""
+        """Steps of all epochs. None without a step."""
         parts = [one for one in (*self.parts, self.open_part) if one[0]]
         steps, seconds, waits = zip(*parts, strict=True) if parts else ((), (), ())
         return Timeline(tuple(map(int, steps)), tuple(seconds), tuple(waits)) if parts else None
 
     def among(self, callbacks: Sequence[keras.callbacks.Callback]) -> list[keras.callbacks.Callback]:
-        """Return this callback and the others in their order, each followed by a mark that takes its time."""
+        """Return this callback and the others in their order, each followed by a callback that records its time."""
         marked: list[keras.callbacks.Callback] = [self]
         for callback in callbacks:
             ended = partial(self._ends_callback, type(callback).__name__)
@@ -72,7 +72,7 @@ class RecordEpochs(keras.callbacks.Callback):
         return marked
 
     def starts_call(self) -> None:
-        """Note that the training function is called: what passed since the last callback was no training."""
+        """Record that a call of the training function begins. The time since the last callback is not training."""
         self.outside += self._lap()
 
     def _ends_callback(self, name: str, batch: int, logs: Any = None) -> None:
@@ -105,12 +105,15 @@ class RecordEpochs(keras.callbacks.Callback):
         self.records.append(asdict(record))
 
     def _note(self, steps: int) -> None:
-        """Add what passed up to a step of this epoch to the timeline. If it gets long, its parts merge in pairs."""
+        """Add the time up to a step of this epoch to the timeline.
+
+        If the timeline gets long, merge its parts in pairs.
+        """
         now = [float(steps), self.seconds, max(self._meter.seconds)]
         self.open_part = [part + new - old for part, new, old in zip(self.open_part, now, self.noted, strict=True)]
         self.noted = now
         if self.open_part[0] < max(1.0, sum(one[0] for one in self.parts) / max(1, len(self.parts))):
-            return  # after a merge, new parts get as long as the merged ones
+            return  # after a merge, new parts grow to the length of merged ones
         self.parts.append(self.open_part)
         self.open_part = [0.0, 0.0, 0.0]
         if len(self.parts) > _MOST_PARTS:
@@ -118,7 +121,7 @@ class RecordEpochs(keras.callbacks.Callback):
             self.parts = [[a + b for a, b in zip(one, other, strict=True)] for one, other in pairs]
 
     def _lap(self) -> float:
-        """Return the seconds since the last call, which are part of the epoch's."""
+        """Return the seconds since the last call, and add them to the epoch."""
         now = time.perf_counter()
         took, self._last = now - self._last, now
         self.seconds += took

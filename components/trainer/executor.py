@@ -1,4 +1,4 @@
-"""Executor of the Trainer: it passes the options on, and feeds a `run_fn` of the user's own by our engine."""
+"""Executor of the Trainer: passes the options to `run_fn`, and feeds a user's `run_fn` from our input pipeline."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from infeed.components.seams import keras as keras_seam
 from infeed.components.seams import tfx as tfx_seam
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, OVERRIDES, TrainOptions
 
-SOURCE_DIGEST = "source_digest"  # of the user's own run_fn: a part of the execution's cache key, and nothing else
+SOURCE_DIGEST = "source_digest"  # digest of the user's run_fn, only for the cache key of the execution
 
 
 class TrainerExecutor(GenericExecutor):
-    """Executor that calls `run_fn`: the user's own, or ours. Exec properties of `OVERRIDES` win over the options."""
+    """Executor that calls `run_fn`: the user's, or ours. Exec properties in `OVERRIDES` override the options."""
 
     def Do(
         self, input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: dict[str, Any]
     ) -> None:
-        """Run as TFX calls it. Everything that it logs and passes on is what training really gets."""
-        project_archive.enter()  # on a machine of a custom job, which no entry point of ours starts
+        """Run the executor for TFX. It logs and passes on exactly what training uses."""
+        project_archive.enter()  # for a machine of a custom job, which does not start through our entry point
         fed: list[tuple[Any, str]] = []
 
         def feed(fn_args: Any) -> None:
@@ -37,14 +37,14 @@ class TrainerExecutor(GenericExecutor):
                 return
             payload, _ = tfxio_utils.resolve_payload_format_and_data_view_uri(input_dict["examples"])
             if payload == example_gen_pb2.FORMAT_TF_EXAMPLE:
-                # Not before: the user's module decides how TensorFlow and Keras are imported.
+                # Not earlier: the user's module decides how TensorFlow and Keras are imported.
                 from infeed.components.trainer.user_run import UserRun
 
                 fed.append((UserRun(fn_args), fn_args.model_run_dir))
 
         if tfx_seam.FN_ARGS.usable():
             tfx_seam.when_fn_args_exist(self, feed)
-        # Errors of a layer or a callback as well, which Keras calls.
+        # Covers errors of layers and callbacks, which Keras calls.
         with user_code.translate_errors(), keras_seam.loadable_by_sessions():
             super().Do(input_dict, output_dict, with_runtime_options(exec_properties))
         for run, folder in fed:
@@ -54,8 +54,8 @@ class TrainerExecutor(GenericExecutor):
 def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: str) -> None:
     """Raise InfeedError unless exactly one of several alternative arguments of a component is given.
 
-    `ways` are the arguments by name; an empty value is not given. `what` is what they define; `choices` names them
-    with their purposes, for the error.
+    `ways` are the arguments by name; empty values count as unset. `what` is the thing that they define. `choices`
+    lists them with their purposes, for the error.
     """
     given = [name for name, value in ways.items() if value]
     if len(given) != 1:
@@ -65,15 +65,15 @@ def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: s
 
 
 def config_of(options: TrainOptions, examples: types.BaseChannel | None, **functions: str) -> dict[str, Any]:
-    """Return the entries of `custom_config` that carry the options.
+    """Return the entries of `custom_config` that hold the options.
 
-    The key of the channel says whether the examples are transformed. `functions` are further user functions, by the
-    option that names each.
+    The key of the channel determines whether the examples are transformed. `functions` are further user functions, by
+    option.
     """
     settings = options.to_dict()
     if isinstance(examples, OutputChannel) and examples.output_key == "transformed_examples":
         settings["examples_are"] = "transformed"
-    # Part of the execution's cache key: an edited function has to be trained with again.
+    # Part of the cache key of the execution, so that an edited function is trained again.
     named = {**options.user_functions, **functions}
     return {
         CUSTOM_CONFIG_KEY: settings,
@@ -82,7 +82,7 @@ def config_of(options: TrainOptions, examples: types.BaseChannel | None, **funct
 
 
 def with_runtime_options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the exec properties of TFX's Trainer with the runtime options; raise InfeedError for a wrong option."""
+    """Return the exec properties of TFX's Trainer with the runtime options. Raise InfeedError for an invalid option."""
     properties = dict(exec_properties)
     properties.pop(SOURCE_DIGEST, None)
     given = {name: properties.pop(name, None) for name in OVERRIDES}

@@ -1,13 +1,13 @@
-"""The SavedModel: transform graph, normalization and network in one, with up to three signatures.
+"""SavedModel that combines transform graph, normalization and network, with up to three signatures.
 
     serving_default     serialized tf.Examples, string [batch] -> predictions
-    raw                 one tensor a raw feature, [batch] or [batch, n] -> predictions; named like the feature, or
-                        by the rule of `argument_names` (`image/encoded` is `image_encoded`)
-    transform_features  serialized tf.Examples with the label -> transformed features, for Evaluator; where a transform
-                        graph makes them
+    raw                 one tensor per raw feature, [batch] or [batch, n] -> predictions; named like the feature, or as
+    `argument_names` defines (`image/encoded` is `image_encoded`)
+    transform_features  serialized tf.Examples with the label -> transformed features, for Evaluator; only with a
+    transform graph
 
-Predictions of a classification are `probabilities` float32 [batch, classes] and `class` string [batch, 1] (its index,
-int64, where classes have no names); of a regression `prediction` float32 [batch]. `head` has the other cases.
+A classification predicts `probabilities` float32 [batch, classes] and `class` string [batch, 1], or its index int64 if
+classes have no names. A regression predicts `prediction` float32 [batch]. For other cases, see `Head`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from infeed.components.trainer.model import Head, takes_logits
 from infeed.components.trainer.model_inputs import ModelInputs
 from infeed.components.trainer.options import TrainOptions
 
-# Python rejects keywords as argument names, TensorFlow functions take `self`, and signatures that accept serialized
-# tf.Examples take `examples`.
+# Python rejects keywords as argument names, TensorFlow functions use `self`, and signatures that accept serialized
+# tf.Examples use `examples`.
 _RESERVED = frozenset([*keyword.kwlist, "self", "examples"])
-_LONGEST = 200  # characters of an argument's name
-_KINDS = {tf.int64: "int", tf.float32: "float", tf.string: "bytes"}  # of a tf.Example
+_LONGEST = 200  # maximum characters of an argument's name
+_KINDS = {tf.int64: "int", tf.float32: "float", tf.string: "bytes"}  # types of a tf.Example
 
 
 class ServingModel:
@@ -59,13 +59,13 @@ class ServingModel:
         def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
             return self._graph.transform(tf.io.parse_example(examples, self._graph.raw_spec))
 
-        # Serving first: of Examples the shapes are known least, and what is traced for them serves `raw` as well. All
-        # of it before saving begins, for there TensorFlow takes no earlier trace.
+        # Serving first: the shapes of Examples are the least specific, so `raw` reuses their traces. Trace before
+        # saving, because TensorFlow does not reuse earlier traces during saving.
         signatures = {"serving_default": serving_default.get_concrete_function(), "raw": self._raw()}
         if self._graph.transforms:
             signatures["transform_features"] = transform_features.get_concrete_function()
         tf.saved_model.save(self._held(), path, signatures=signatures)
-        # For clients that check their data before they load the model.
+        # For clients that check their data before loading the model.
         parsed = self._graph.raw_spec if self._graph.transforms else self._spec
         types = {name: _KINDS[spec.dtype] for name, spec in sorted(parsed.items())}
         columns = {"columns": sorted(self._spec), "types": types}
@@ -73,18 +73,18 @@ class ServingModel:
         files.write_bytes(files.join(path, names.RAW_COLUMNS), json.dumps(described).encode())
 
     def _held(self) -> tf.Module:
-        """Return a module with the variables, tables and assets of the signatures, for saving.
+        """Return a module with the variables, tables and assets of the signatures, to save.
 
-        The module does not hold the Keras model. On export each Keras variable would get a second variable, a session
-        would restore only the second ones, and the signatures would fail.
+        The module does not contain the Keras model. Its export would create a second variable for each Keras variable,
+        a session would restore only those, and the signatures would fail.
         """
         held = tf.Module()
         held.weights = [variable.value for variable in self._model.variables]
         below = tf.train.TrackableView(self._model).descendants()
-        # Lookup tables and the like, which hold no variables.
+        # Lookup tables and similar objects, which have no variables.
         held.resources = [one for one in below if isinstance(one, TrackableResource)]
         held.transform_graph = self._graph.held
-        # For clients that know the features' own names; parallel lists, string [features].
+        # For clients that use the original feature names: parallel lists, string [features].
         held.raw_features = tf.Variable(list(self._arguments), dtype=tf.string, trainable=False)
         held.raw_arguments = tf.Variable(list(self._arguments.values()), dtype=tf.string, trainable=False)
         return held
@@ -116,15 +116,17 @@ class ServingModel:
 def argument_names(features: Iterable[str]) -> dict[str, str]:
     """Map each feature name to a unique argument name. The result depends only on the set of features.
 
-    TensorFlow accepts ASCII identifiers that begin with a letter, and compares them case-insensitively. Names that it
-    accepts are assigned first, so that they stay unchanged.
+    TensorFlow accepts ASCII identifiers that begin with a letter, and compares them case-insensitively. Valid names
+    are assigned first, so they stay unchanged.
     """
     arguments = {}
     for feature in sorted(features):
         name = re.sub(r"\W", "_", feature[:_LONGEST], flags=re.ASCII)
         arguments[feature] = name if name[:1].isalpha() and name not in _RESERVED else f"f_{name}"
     unique = UniqueNames()
-    for feature in sorted(arguments, key=lambda one: arguments[one] != one):  # stable: by name within both groups
+    for feature in sorted(
+        arguments, key=lambda one: arguments[one] != one
+    ):  # stable: sorted by name within both groups
         arguments[feature] = unique.take(arguments[feature])
     return arguments
 
@@ -141,7 +143,10 @@ def examples_argument(columns: Iterable[str]) -> str:
 
 
 def _as_parsed(tensor: tf.Tensor, feature: Any) -> Any:
-    """Return a client's dense tensor as parsing returns it. In sparse features, NaN and "" are missing values."""
+    """Convert a client's dense tensor to the form that parsing returns.
+
+    In sparse features, NaN and "" count as missing.
+    """
     if isinstance(feature, tf.io.FixedLenFeature):
         return tf.reshape(tensor, [-1, *feature.shape])
     column = tensor[:, tf.newaxis]

@@ -1,4 +1,4 @@
-"""A training that ends in NaN is an error, in place of a model that predicts NaN."""
+"""Check that a trained model has no NaN, so that no such model is exported."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.loop import Fitted
 from infeed.components.trainer.training import Training
 
-_BATCHES = 100  # that are searched for values that are not finite
+_BATCHES = 100  # maximum batches that are searched for non-finite values
 _log = logging.getLogger(__name__)
 
 
 class NaNError(InfeedError):
-    """A training ended with a loss or weights of NaN."""
+    """Training ended with a NaN loss or NaN weights."""
 
 
 def check_trained(training: Training, fitted: Fitted, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-    """Raise NaNError if weights are NaN, or the last loss is, unless a callback has restored earlier weights."""
+    """Raise NaNError if the weights are NaN, or the last loss is, unless a callback restored earlier weights."""
     losses = fitted.history.get("loss", [])
     wrong = [weight.path for weight in fitted.model.trainable_weights if _has_nan(weight)]
     diverged = bool(losses) and math.isnan(losses[-1])
@@ -38,9 +38,9 @@ def check_trained(training: Training, fitted: Fitted, callbacks: Sequence[keras.
 
 def _error(training: Training, losses: Sequence[float], wrong: Sequence[str]) -> NaNError:
     what = _when(losses) or f"{len(wrong)} weights have NaN, such as {wrong[0]}"
-    what += ", so the model would predict NaN, and it is not exported"
+    what += ", so the model would predict NaN and is not exported"
     if names := _not_finite(training):
-        do = f"the batches have NaN or infinite values in {', '.join(names)}: fill or clean them in Transform"
+        do = f"the batches contain NaN or infinite values in {', '.join(names)}: fill or clean them in Transform"
     else:
         do = "lower the learning rate, or clip the gradients: keras.optimizers.Adam(1e-4, clipnorm=1.0)"
     return NaNError(what, where=training.options.model_fn, do=do)
@@ -57,7 +57,7 @@ def _has_nan(weight: Any) -> bool:
 
 
 def _not_finite(training: Training) -> list[str]:
-    """Return the features, `the label` and `the weight` that have values that are not finite in the first batches."""
+    """Return the features, `the label` and `the weight` with non-finite values in the first batches."""
     packing, found = packing_of(training.graph, training.options), dict[str, None]()
     for features, *others in itertools.islice(training.train.dataset(workers=training.workers), _BATCHES):
         named = {**packing.unpack(features), **dict(zip(("the label", "the weight"), others, strict=False))}

@@ -34,26 +34,26 @@ def open_graph(transform_graph: str | None, schema: str | None, label: str, weig
     if schema:
         return RawExamples(schema, label, weight)
     do = 'give transform_graph=transform.outputs["transform_graph"], or schema=schema_gen.outputs["schema"]'
-    raise InfeedError("nothing says which features the Examples have", where="Trainer", do=do)
+    raise InfeedError("the features of the Examples are unknown", where="Trainer", do=do)
 
 
 class TransformGraph:
-    """A TransformGraph artifact on disk, with the name of the label, and of the examples' weights if there are any.
+    """TransformGraph artifact on disk, with the names of the label and of the optional weight feature.
 
     The SavedModel is loaded once, for training, evaluation and export.
     """
 
-    transforms = True  # whether features are other than the raw ones
+    transforms = True  # whether the features differ from the raw ones
 
     def __init__(self, path: str, label: str, weight: str | None = None) -> None:
         self.path = path
         self.output = tft.TFTransformOutput(path)
         self.label = label
         self.not_inputs = [label] if weight is None else [label, weight]
-        # tft's loader looks for what each output depends on in the graph, which takes minutes for a wide table.
+        # tft's loader searches the graph for the inputs of each output, which takes minutes for wide tables.
         load = tf.saved_model.load if self._feature_inputs else SavedModelLoader
         self._loaded = _loaded(self.output.transform_savedmodel_dir, load)
-        _check_names(label, weight, self._names, "the transform graph gives")
+        _check_names(label, weight, self._names, "the transform graph has")
 
     @cached_property
     def raw_spec(self) -> dict[str, Any]:
@@ -66,14 +66,14 @@ class TransformGraph:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Classes of the label in index order, from the vocabulary of its name; none for a regression."""
+        """Classes of the label in index order, from the vocabulary with the label's name. Empty for a regression."""
         return tuple(word.decode("utf-8", "replace") for word in self.words(self.label))
 
     @cached_property
     def vocabulary_sizes(self) -> dict[str, int]:
-        """Size of each vocabulary, by the feature of the same name, sorted.
+        """Size of each vocabulary by its feature name, sorted.
 
-        tft returns ragged features in varying order, and a model may depend on the order.
+        Sorted because tft returns ragged features in varying order, and a model may depend on the order.
         """
         named = [name for name in sorted(self.transformed_spec) if self.output.vocabulary_file_by_name(name)]
         return {name: self.output.vocabulary_size_by_name(name) for name in named}
@@ -87,11 +87,11 @@ class TransformGraph:
         return self.output.vocabulary_file_by_name(name)  # type: ignore[no-any-return]
 
     def words(self, name: str) -> tuple[bytes, ...]:
-        """Return the words of a feature in the order of their indices; empty without a vocabulary."""
+        """Return the words of a feature in index order. Empty without a vocabulary."""
         return tuple(self.output.vocabulary_by_name(name)) if self.vocabulary_file(name) else ()
 
     def unseen(self, name: str) -> int:
-        """Return how many indices after the words stand for unseen ones."""
+        """Return the number of indices for unseen words, which follow the words."""
         [feature] = [one for one in self.output.transformed_metadata.schema.feature if one.name == name]
         highest: int = feature.int_domain.max
         return max(0, highest + 1 - self.first_word - self.vocabulary_sizes[name])
@@ -105,7 +105,10 @@ class TransformGraph:
 
     @tf.autograph.experimental.do_not_convert
     def transform(self, raw: Features) -> Features:
-        """Apply the graph. Features that depend on missing raw features are omitted, such as the label in serving."""
+        """Apply the graph.
+
+        Features that depend on missing raw features are omitted, for example the label in serving.
+        """
         if not self._feature_inputs:
             return dict(self._loaded.apply_transform_model(raw))
         given = _with_absent(raw, self.raw_spec)
@@ -114,11 +117,14 @@ class TransformGraph:
 
     @property
     def held(self) -> Any:
-        """Tables, assets and variables that the graph reads; a model that contains the graph must hold them."""
+        """Tables, assets and variables of the graph. A model that contains the graph must hold references to them."""
         return self._loaded if self._feature_inputs else tft_seam.saved_model_in(self._loaded)
 
     def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
-        """Return the parsing spec of the raw features that a client has to send. The model does not take `unused`."""
+        """Return the parsing spec of the raw features that a client must send.
+
+        `unused` are features that the model ignores.
+        """
         left_out = {*self.not_inputs, *unused}
         return self.raw_spec_of([name for name in self._names if name not in left_out])
 
@@ -129,16 +135,16 @@ class TransformGraph:
             return {name: spec for name, spec in self.raw_spec.items() if name in needed}
         inputs, outputs = self._transform_io
         wanted = [outputs[name] for name in features]
-        # Not by control dependencies: TensorFlow ties every output to every lookup table.
+        # Control dependencies do not count, because TensorFlow ties every output to every lookup table.
         sources = graph_tools.retrieve_sources([t.op for t in _parts(wanted)], ignore_control_dependencies=True)
         needed = {name for name, tensor in inputs.items() if any(part in sources for part in _parts(tensor))}
         return {name: spec for name, spec in self.raw_spec.items() if name in needed}
 
     @cached_property
     def _feature_inputs(self) -> Mapping[str, Sequence[str]]:
-        """Raw columns that each feature depends on, if the writer of the graph recorded them; else empty.
+        """Raw columns that each feature depends on, if the writer of the graph recorded them. Otherwise empty.
 
-        A graph of many declared features computes similar features together, on the columns of all of them.
+        They cannot be read from the graph, which computes similar declared features together.
         """
         path = files.join(self.path, self.output.TRANSFORMED_METADATA_DIR, names.FEATURE_INPUTS)
         return json.loads(files.read_bytes(path)) if files.exists(path) else {}
@@ -155,13 +161,13 @@ class TransformGraph:
 
 
 class RawExamples:
-    """Examples without a Transform: the schema defines how to parse them, and the raw features are the features.
+    """Raw Examples as features, parsed by the schema.
 
-    It has the interface of `TransformGraph`. Classes have no names, so a label is a number.
+    Has the interface of `TransformGraph`. Classes have no names, so the label is a number.
     """
 
     path = ""
-    held = None  # nothing that an export has to hold
+    held = None  # there is nothing to hold in an export
     transforms = False
     classes: tuple[str, ...] = ()
     vocabulary_sizes: Mapping[str, int] = {}
@@ -217,12 +223,12 @@ def _loaded(folder: str, load: Callable[[str], Any]) -> Any:
 def _check_names(label: str, weight: str | None, given: Iterable[str], gives: str) -> None:
     for option, name in (("label", label), ("feed.weight", weight)):
         if name is not None and name not in given:
-            do = f"name one that it gives: {', '.join(sorted(given))}"
+            do = f"use one of its features: {', '.join(sorted(given))}"
             raise InfeedError(f"{gives} no feature {name!r}", where=f"option {option} of the Trainer", do=do)
 
 
 def _with_absent(raw: Features, spec: Mapping[str, Any]) -> Features:
-    """Add the raw features that are absent, those of empty examples, for outputs that do not depend on them."""
+    """Add absent raw features as those of empty examples, for outputs that do not depend on them."""
     absent = {name: one for name, one in spec.items() if name not in raw}
     for name, one in absent.items():
         if isinstance(one, tf.io.FixedLenFeature):

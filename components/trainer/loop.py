@@ -1,7 +1,7 @@
-"""Keras' own `fit`, with training and evaluation functions that run many steps a call under any strategy.
+"""Keras' `fit`, with training and evaluation functions that run many steps per call under any strategy.
 
-`fit` still runs callbacks, epochs, validation and history. Only the two functions that it calls for steps are ours; see
-`steps`. The loop records the time of each epoch, and measures the rate that training could reach.
+`fit` still runs callbacks, epochs, validation and history. Only its two step functions are replaced; see `steps`. The
+loop records the time of each epoch, and measures the maximum rate of training.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from infeed.components.trainer.steps import (
 )
 
 _Function = Callable[[Any], dict[str, Any]]  # iterator -> logs
-_TURNS = 5  # of the ceiling: its floor is their median
-_ATTEMPTS = 3  # to measure a floor that is not above what it is taken from
-STEPS_PER_CALL = 16  # makes a step of a tiny model about four times cheaper than 1 does; more gained little
+_TURNS = 5  # turns of the ceiling's measurement. The floor is their median
+_ATTEMPTS = 3  # attempts to measure a floor below the waiting of the training
+STEPS_PER_CALL = 16  # makes steps of a tiny model about four times cheaper than 1; larger values gain little
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """Sizes of a training."""
 
-    batch_size: int  # of the global batch, over all workers
+    batch_size: int  # examples in a global batch, over all workers
     steps_per_epoch: int
     steps_per_call: int  # steps in one call of a TensorFlow function
     epochs: int
@@ -60,7 +60,7 @@ class Fitted:
 
     model: keras.Model
     train: tf.data.Dataset  # input of the steps: batches, or `CallRows`
-    history: dict[str, list[float]]  # Keras' own: for each name the values of all epochs
+    history: dict[str, list[float]]  # Keras' history: the values of all epochs by name
     epochs: tuple[EpochProfile, ...]
     train_steps: TrainSteps
     meter: Meter
@@ -108,7 +108,7 @@ def fit(
         history = model.fit(
             calls.batches,
             initial_epoch=start_step // steps_per_epoch,
-            # A finished training is gone through without an epoch: that restores it, and what its callbacks remember.
+            # A finished training runs without an epoch, which restores the model and the state of its callbacks.
             epochs=0 if checkpoints and checkpoints.finished else schedule.epochs,
             steps_per_epoch=steps_per_epoch,
             validation_data=calls.evaluation,
@@ -119,7 +119,7 @@ def fit(
 
 
 def _check_plain(strategy: tf.distribute.Strategy, start_step: int) -> None:
-    """Raise InfeedError if a training needs more than Keras' own `fit`: names that Keras has not promised."""
+    """Raise InfeedError if training needs private names of Keras beyond `fit`."""
     reason, do = keras_seam.STEPS.available(), f"install keras {' or '.join(keras_seam.STEPS.versions)}"
     if (name := strategy_name(strategy)) != "one_device":
         raise InfeedError(
@@ -138,11 +138,11 @@ def _fit_plain(
     schedule: Schedule,
     callbacks: list[keras.callbacks.Callback],
 ) -> Fitted:
-    """Train by Keras' own `fit` on one device: the same batches in the same order, and the same weights as `fit`."""
+    """Train with Keras' own `fit` on one device: same batches, order and weights as `fit`."""
     batches = endless(train.dataset() if isinstance(train, RowBatches) else train)
     steps_per_epoch, max_steps = schedule.steps_per_epoch, schedule.max_steps
     tap, meter = Tap(steps_per_epoch), Meter()
-    # Keras makes whole calls only: more steps than an epoch has, unless the calls divide it.
+    # Keras runs only whole calls: more steps than an epoch has, unless the calls divide it.
     model.steps_per_execution = next(
         size
         for size in range(min(schedule.steps_per_call, steps_per_epoch), 0, -1)
@@ -166,7 +166,7 @@ def _fit_plain(
 
 
 def steps_per_call(model: keras.Model) -> int:
-    """Return the compiled `steps_per_execution` if it is more than Keras' default of 1, else `STEPS_PER_CALL`."""
+    """Return the compiled `steps_per_execution` if it exceeds Keras' default of 1, otherwise `STEPS_PER_CALL`."""
     compiled = model.steps_per_execution
     return compiled if compiled > 1 else STEPS_PER_CALL
 
@@ -180,10 +180,10 @@ def measure_ceiling(
     *,
     seconds: float = 1.0,
 ) -> Ceiling:
-    """Train on one constant batch for about `seconds`: the rate that training could reach if input were free.
+    """Train on one constant batch for about `seconds`, to measure the rate with free input.
 
-    The batch is always there, so the time that the meter counts is no waiting. It is the floor of the measurement, the
-    median of several turns. This changes the model's weights, so export the model first. `batch` is this worker's part
+    The batch is always ready, so the time that the meter counts is the floor, not waiting. The floor is the median of
+    several turns. Training changes the model's weights, so export the model first. `batch` is this worker's part
     of a global batch of `batch_size`, or `CallRows` to repeat constant row numbers.
     """
     constant = untuned(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
@@ -202,17 +202,17 @@ def measure_ceiling(
         turn = timed(steps)
         took += turn
         floors.append(min(max(meter.seconds), turn) / steps)
-    # Half of the turns lie within the middle half of the range.
+    # Half of the turns are within the interquartile range.
     low, _, high = statistics.quantiles(floors, n=4)
     rate = _TURNS * steps * batch_size / took
     return Ceiling(_TURNS * steps, took, rate, statistics.median(floors), (high - low) / 2)
 
 
 def measure_believable_ceiling(fitted: Fitted, strategy: tf.distribute.Strategy, batch_size: int) -> Ceiling:
-    """Repeat the measurement of the ceiling, a few times, while its floor is above the waiting of the training.
+    """Measure the ceiling, and repeat a few times while its floor exceeds the waiting of the training.
 
-    The hand-over of a batch cannot take longer than the wait for a batch, except on a machine that is busy for a
-    moment. The lowest floor is the most accurate one. All workers decide alike.
+    Passing a batch to the step cannot take longer than waiting for one, unless the machine is briefly busy. The lowest
+    floor is the most accurate. All workers decide the same.
     """
     batch, steady = next(iter(fitted.train)), fitted.epochs[1:] or fitted.epochs
     counted = sum(epoch.wait_seconds for epoch in steady) / max(1, sum(epoch.steps for epoch in steady))

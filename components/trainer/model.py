@@ -1,4 +1,4 @@
-"""The user's model: the arguments of its function, checks of the model, and the meaning of its output.
+"""User model: arguments of its function, checks of the model, and the meaning of its output.
 
 For a classification, the compiled loss defines the output. A loss of the cross-entropy family shows whether the output
 is probabilities or logits; without such a loss, an activation that makes probabilities does. A single output separates
@@ -33,15 +33,15 @@ _CROSSENTROPIES = (
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Properties of the data that the model has to fit.
+    """Properties of the data that a model must fit.
 
     Attributes:
-      inputs: features as the model gets them, without the batch dimension.
+      inputs: features that the model receives, without the batch dimension.
       task: "classification" or "regression".
-      classes: names of the classes in index order; empty for a regression.
-      vocabulary_sizes: size of the vocabulary of each feature that is an index into one.
-      hparams: hyperparameters of the options, overridden by those of a Tuner.
-      steps: planned training steps, for a schedule of the learning rate; 0 if unknown.
+      classes: names of the classes in index order. Empty for a regression.
+      vocabulary_sizes: vocabulary size of each feature that is a vocabulary index.
+      hparams: hyperparameters of the options. A Tuner overrides them.
+      steps: planned training steps, for a learning rate schedule. 0 if unknown.
     """
 
     inputs: Mapping[str, tf.TensorSpec]
@@ -55,11 +55,11 @@ class ModelSpec:
 def make_model(
     options: TrainOptions, spec: ModelSpec, features: Mapping[str, tf.TypeSpec], packing: Packing | None = None
 ) -> tuple[keras.Model, ModelInputs]:
-    """Build the user's model so that it picks its inputs from batches of the features; return it with its inputs.
+    """Build the user's model so that it selects its inputs from batches. Return it with its inputs.
 
     Args:
       features: type of each feature in the batches of training, evaluation and serving, [batch, ...].
-      packing: packing of the features in batches of training and evaluation; None if they are not packed.
+      packing: packing of the features in batches of training and evaluation. None if unpacked.
 
     Raises:
       InfeedError: as `build_model`, or a feature of the model is missing, or its output cannot separate the classes.
@@ -72,7 +72,7 @@ def make_model(
 
 
 def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
-    """Call the user's function; raise InfeedError if it does not exist, or returns no compiled Keras 3 model."""
+    """Call the user's function. Raise InfeedError if it does not exist or does not return a compiled Keras 3 model."""
     function = user_code.load(options.model_fn, "model_fn")
     policy = keras.config.dtype_policy()
     if options.mixed_precision:
@@ -80,7 +80,7 @@ def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
     try:
         model = function(spec)
     finally:
-        keras.config.set_dtype_policy(policy)  # layers keep the policy they were made under
+        keras.config.set_dtype_policy(policy)  # layers keep the policy under which they were created
     if not isinstance(model, keras.Model):
         what = f"the function returned {type(model).__module__}.{type(model).__name__}, not a keras.Model"
         do = "return a Keras 3 model (`import keras`); models of tf_keras are not supported"
@@ -98,8 +98,8 @@ class Head:
     """Meaning of a model's output."""
 
     task: str
-    logits: bool | None  # whether the loss takes the output for logits; None if unknown
-    classes: tuple[str, ...] = ()  # names in index order; empty if unknown
+    logits: bool | None  # whether the loss treats the output as logits. None if unknown
+    classes: tuple[str, ...] = ()  # class names in index order. Empty if unknown
     threshold: float = 0.5  # probability above which a single output means the second class
 
     def predictions(self, output: Any) -> dict[str, tf.Tensor]:
@@ -116,7 +116,7 @@ class Head:
         """
         output = _only(output)
         logits = False if keras_seam.is_activated(output) else self.logits
-        numbers = tf.cast(output, tf.float32)  # mixed precision may end in float16
+        numbers = tf.cast(output, tf.float32)  # with mixed precision, the output may be float16
         if numbers.shape.rank == 1:
             numbers = numbers[:, tf.newaxis]
         one = numbers.shape[-1] == 1
@@ -137,7 +137,7 @@ class Head:
 
 
 def takes_logits(loss: Any) -> bool | None:
-    """Report whether a loss takes the output for logits; None if the loss does not define it. See `Model.compile`."""
+    """Return whether a loss treats the output as logits. None if the loss does not define it. See `Model.compile`."""
     if isinstance(loss, Mapping | list | tuple):
         (loss,) = loss.values() if isinstance(loss, Mapping) else loss
     if isinstance(loss, functools.partial):
@@ -159,9 +159,9 @@ def check_output(output: Any, loss: Any, classes: Sequence[str], where: str) -> 
     categorical = "categorical" in _name(loss)
     if not classes or size == len(classes) or (size == 1 and len(classes) == 2 and not categorical):
         return
-    binary = ', or, for two classes, in one sigmoid with the loss "binary_crossentropy"' if len(classes) == 2 else ""
+    binary = ', or for two classes, in one sigmoid with the loss "binary_crossentropy"' if len(classes) == 2 else ""
     raise InfeedError(
-        f"the model gives {size} number{'s' * (size != 1)} an example, and there are {len(classes)} classes"
+        f"the model has {size} output{'s' * (size != 1)} per example, but there are {len(classes)} classes"
         + (f"; its loss is {_name(loss)}" if size == 1 else ""),
         where=where,
         do=f"end it in len(spec.classes) probabilities, with the loss sparse_categorical_crossentropy{binary}",
@@ -174,9 +174,9 @@ def _name(loss: Any) -> str:
 
 
 def _only(output: Any, where: str = "the model") -> Any:
-    """Return the only output of a model, without its nesting."""
+    """Return the only output of a model, without nesting."""
     outputs = tf.nest.flatten(output)
     if len(outputs) != 1:
-        do = "end it in one output, or train it with a run_fn of your own, which exports what it likes"
-        raise InfeedError(f"the model gives {len(outputs)} outputs", where=where, do=do)
+        do = "end the model in one output, or train it in your own run_fn, which controls the export"
+        raise InfeedError(f"the model has {len(outputs)} outputs", where=where, do=do)
     return outputs[0]

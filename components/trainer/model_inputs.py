@@ -1,7 +1,8 @@
-"""Pick the features that a model takes, by the model's own names, in training, evaluation and serving.
+"""Selection of a model's features by the names of its inputs, in training, evaluation and serving.
 
 If the keys of a batch differ from the dict inputs of a functional model, Keras 3 feeds the model by *sorted position*:
-given a, b and c, a model of b and c silently gets a and b. This module passes only the features that the model names.
+given a, b and c, a model with inputs b and c silently receives a and b. This module passes only features that the
+model names.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.seams import keras as keras_seam
 from infeed.components.trainer.packing import Packing
 
-# What Keras calls an input that was given no name.
+# Default name of a Keras input.
 _UNNAMED = re.compile(r"(keras_tensor|input_layer)(_\d+)?")
 
 
@@ -27,9 +28,9 @@ class ModelInputs:
     """Mapping from the features of a batch to the model's argument.
 
     Attributes:
-      structure: nested lists, tuples and dicts of the model, with a feature's name at each leaf; None passes all
-        features as one dict, to a subclassed model.
-      unused: features that the model does not take, as far as known.
+      structure: nested lists, tuples and dicts of the model, with a feature name at each leaf. None passes all
+          features as one dict, for subclassed models.
+      unused: features that the model does not use, if known.
     """
 
     structure: Any = None
@@ -43,7 +44,7 @@ class ModelInputs:
 
 
 def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str) -> ModelInputs:
-    """Return the features that `model` takes. A model without declared inputs is built by a call on symbols.
+    """Return the features that `model` uses. A model without declared inputs is built by a symbolic call.
 
     Raise InfeedError if a feature of the model is missing, or the model cannot be called with the features.
     """
@@ -51,7 +52,7 @@ def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: st
         return _called(model, features, where)
     structure = _names(model.inputs[0] if isinstance(model, keras.Sequential) else model.input)
     if isinstance(structure, str) and _UNNAMED.fullmatch(structure) and len(features) == 1:
-        (structure,) = features  # one input and one feature: nothing can be confused
+        (structure,) = features  # one input and one feature cannot be confused
     wanted = tf.nest.flatten(structure)
     missing = sorted(set(wanted) - set(features))
     if missing:
@@ -72,7 +73,7 @@ def symbolic_output(model: keras.Model, inputs: ModelInputs, features: Mapping[s
 
 
 def feed_by_name(model: keras.Model, inputs: ModelInputs, packing: Packing = Packing()) -> None:  # noqa: B008 - frozen
-    """Have Keras' own training, evaluation and prediction steps unpack and pick the features, on this one model."""
+    """Make Keras' training, evaluation and prediction steps of this model unpack and select the features."""
 
     def build(batch: Any, by_keras: Callable[[Any], None]) -> None:
         if _has_ragged(picked := _picked(batch, inputs, packing)):
@@ -80,7 +81,7 @@ def feed_by_name(model: keras.Model, inputs: ModelInputs, packing: Packing = Pac
         else:
             by_keras(picked)
 
-    if not keras_seam.STEPS.available():  # without the names, Keras builds the model in the first step
+    if not keras_seam.STEPS.available():  # without these names, Keras builds the model in the first step
         keras_seam.build_by(model, build)
     if inputs.structure is None and not packing.packs:
         return
@@ -109,14 +110,14 @@ def _build_by_tracing(model: keras.Model, data: Any) -> None:
         model.compute_metrics(x, y, output, weight)
         model.compute_loss(x, y, output, weight)
 
-    with keras.StatelessScope():  # which updates nothing
+    with keras.StatelessScope():  # has no side effects
         step.get_concrete_function(*data)
     model.optimizer.build(model.trainable_variables)
     keras_seam.finish_build(model)
 
 
 def _names(structure: Any) -> Any:
-    """Return the structure with names for symbols. In a dict the key is the name, as in Keras."""
+    """Return the structure with names instead of symbols. The name is the key in a dict, as in Keras."""
     if isinstance(structure, dict):
         return {key: key if isinstance(one, keras.KerasTensor) else _names(one) for key, one in structure.items()}
     if isinstance(structure, list | tuple):
@@ -125,7 +126,7 @@ def _names(structure: Any) -> Any:
 
 
 def _called(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str) -> ModelInputs:
-    forms: list[str | None] = [None, *(features if len(features) == 1 else ())]  # a dict, or its only feature
+    forms: list[str | None] = [None, *(features if len(features) == 1 else ())]  # the whole dict, or its only feature
     if isinstance(model, keras.Sequential):
         forms.reverse()
     errors = []
@@ -133,22 +134,22 @@ def _called(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str)
         inputs = ModelInputs(form)
         try:
             symbolic_output(model, inputs, features)
-        except Exception as error:  # whatever the user's code raises
+        except Exception as error:  # user code may raise anything
             errors.append(error)
         else:
             return inputs
     cause = errors[0]
-    while isinstance(cause.__context__, Exception):  # Keras wraps what the model's own code raised
+    while isinstance(cause.__context__, Exception):  # Keras wraps errors of the model's code
         cause = cause.__context__
     if isinstance(cause, KeyError) and cause.args and cause.args[0] not in features:
         raise _lacking([str(cause.args[0])], [str(cause.args[0])], features, where) from errors[0]
     what = f"the model cannot be called with the features: {type(cause).__name__}: {cause}"
-    do = f"declare its inputs by keras.Input, or take them from a dict of {', '.join(sorted(features))}"
+    do = f"declare its inputs with keras.Input, or accept a dict of {', '.join(sorted(features))}"
     raise InfeedError(what, where=where, do=do) from errors[0]
 
 
 def _picked(data: Any, inputs: ModelInputs, packing: Packing) -> Any:
-    """(features, ...) -> (the model's argument, ...). What is no batch of features is a callback's own: left alone."""
+    """Map (features, ...) to (the model's argument, ...). Other data, which a callback passes, is unchanged."""
     if not isinstance(data, tuple) or not data or not isinstance(data[0], dict):
         return data
     features = packing.unpack(data[0])
@@ -160,10 +161,10 @@ def _picked(data: Any, inputs: ModelInputs, packing: Packing) -> Any:
 def _lacking(wanted: list[str], missing: list[str], features: Mapping[str, Any], where: str) -> InfeedError:
     unnamed = any(map(_UNNAMED.fullmatch, missing))
     return InfeedError(
-        f"the model wants {_listed(wanted)}, and there is no feature {_listed(missing)}",
+        f"the model expects {_listed(wanted)}, but there is no feature {_listed(missing)}",
         where=where,
         do=f"name the model's inputs like the features, {', '.join(sorted(features))}"
-        + (': keras.Input(shape, name="...")' if unnamed else ", or have Transform give what is missing"),
+        + (': keras.Input(shape, name="...")' if unnamed else ", or compute the missing feature in Transform"),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a user may say about training. The options travel through the pipeline as JSON."""
+"""Options of training. The pipeline stores them as JSON."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from infeed.components.base.checks import about, as_tuples, check_fields, refuse
 from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 
-CUSTOM_CONFIG_KEY = "infeed"  # under which the options travel in the Trainer's custom_config
+CUSTOM_CONFIG_KEY = "infeed"  # key of the options in the Trainer's custom_config
 
 Task = Literal["classification", "regression"]
 ExamplesAre = Literal["raw", "transformed"]
 OtherBaseModel = Literal["error", "ignore"]
 Strategy = Literal["auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
-OVERRIDES = ("epochs", "batch_size", "strategy")  # options that flags and runtime parameters set for one run
+OVERRIDES = ("epochs", "batch_size", "strategy")  # options that flags and runtime parameters may set for one run
 
 
 def check_strategy(name: str) -> None:
-    """Raises InfeedError unless there is a distribution strategy of that name."""
+    """Raise InfeedError unless there is a distribution strategy with this name."""
     if name not in STRATEGIES:
         raise InfeedError(
             f"there is no strategy {name!r}", where="option strategy", do=f"use one of {', '.join(STRATEGIES)}"
@@ -33,56 +33,57 @@ def check_strategy(name: str) -> None:
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """How a model is trained.
+    """Options of training.
 
     Attributes:
-      model_fn: `package.module:function` or `path/file.py:function`, called as `function(spec: ModelSpec)`; it
-        returns a compiled Keras model.
-      label: name of the label among the transformed features: a class or a number, several numbers of a fixed shape, or
-        a mask.
+      model_fn: `package.module:function` or `path/file.py:function`, called as `function(spec: ModelSpec)`. It returns
+          a compiled Keras model.
+      label: transformed feature that is the label: a class, a number, several numbers of a fixed shape, or a mask.
       task: whether the label is a class (int64 index) or a number (float32).
       strategy: distribution strategy: auto, one_device, mirrored, multi_worker_mirrored or tpu.
         `distribution.make_strategy` describes each.
-      epochs: maximum number of epochs. If `TrainArgs.num_steps` is given, training ends after so many steps.
-      patience: number of epochs without a better validation loss before training stops with the best weights; None
-        never stops.
-      steps_per_call: number of training steps in one call of a TensorFlow function. None takes the compiled
-        `steps_per_execution` if it is above 1, else 16. 16 makes a step of a tiny model about four times cheaper.
-        Metrics and callbacks see every call, not every step.
+      epochs: maximum number of epochs. If `TrainArgs.num_steps` is set, training ends after this number of steps.
+      patience: number of epochs without a better validation loss after which training stops and restores the best
+          weights. None disables early stopping.
+      steps_per_call: number of training steps in one call of a TensorFlow function. None uses the compiled
+          `steps_per_execution` if it is above 1, otherwise 16. With 16, a step of a tiny model costs about a quarter.
+          Metrics and callbacks are updated once per call.
       hparams: hyperparameters for `model_fn`. The best hyperparameters of a Tuner take precedence.
       callbacks_fn: function like `model_fn`, called as `function(spec: CallbackSpec)`, that returns Keras callbacks.
-      class_weight: weight of the examples of each class in the loss of training, by class name; 1 for other classes.
-        `balanced` is scikit-learn's rule: rows / (classes x rows of the class), as ingest counted them.
-      mixed_precision: type of computations, `float16` (GPU) or `bfloat16` (TPU, newer GPUs and CPUs). Weights stay
-        float32.
-      xla: whether XLA compiles the training step; None leaves the choice to the model. True requires one device.
-      checkpoint_seconds: minimum number of seconds between two checkpoints; None writes no checkpoints. Writing takes
-        at most a hundredth of the time, so large models are saved less often.
-      checkpoint_dir: folder that outlives this execution, so that a new execution can resume. Each training has its own
-        folder there, and removes it after success. None keeps checkpoints in the model run, for a restart of the same
-        execution.
-      other_base_model: what to do if the weights of the base model do not fit: `error` stops, `ignore` starts from
-        random weights and logs the reason.
+      class_weight: weight of the examples of each class in the training loss, by class name. Other classes have weight
+          1.
+        `balanced` is scikit-learn's rule: rows / (classes x rows of the class), with the counts of ingest.
+      mixed_precision: compute type, `float16` (GPU) or `bfloat16` (TPU, newer GPUs and CPUs). Weights stay float32.
+      xla: whether XLA compiles the training step. None leaves the choice to the model. True requires one device.
+      checkpoint_seconds: minimum number of seconds between checkpoints. None writes no checkpoints. Writing takes at
+          most 1 % of the time, so large models are saved less often.
+      checkpoint_dir: folder that outlives this execution, so that a new execution can resume. Each training has a
+          subfolder, which it removes after success. None keeps checkpoints in the model run, to restart the same
+          execution.
+      other_base_model: behavior if the weights of the base model do not fit: `error` stops, `ignore` starts from
+          random weights and logs the reason.
       profile_steps: first and last step, counted from 1, of a profiler trace in the model run.
       stage_seconds: seconds to measure the stages of the input pipeline after training, for InputReport; 0 for none.
         If training waited, each change that is tried takes as long. None measures for up to 4 seconds, and only after
         a training of at least 120 seconds.
       threshold: probability above which serving returns the second class, for models with one output for two classes.
       input_fn: function like `model_fn`, called as `function(spec: InputSpec)` once for training and once for
-        evaluation. Its batches replace those of the Examples. Of `feed`, only `batch_size` and `seed` apply then.
+        evaluation. Its batches replace those of the Examples. Then only the options `batch_size` and `seed` of `feed`
+        apply.
       feed: options of the batches.
-      augment: random changes to the images in training; None for none.
-      normalise: how pixels become the model's float inputs; None feeds them as they are.
-      images: transformed features that hold pixels, [height, width, channels], 0 to 255. A transform graph can return
-        them only as float32; the feed delivers and caches them as uint8.
+      augment: random changes to the images in training. None disables augmentation.
+      normalise: normalization of pixels to the model's float inputs. None passes them unchanged.
+      images: transformed features that hold pixels, [height, width, channels], 0 to 255. A transform graph returns
+          them as float32. The feed converts and caches them as uint8.
       masks: transformed features that hold the class of each pixel, [height, width] or [height, width, channels].
-        `augment` moves them with the images. The feed delivers float32 as uint8, as it does images. The label may be a
-        mask.
+        `augment` moves them with the images. The feed converts them from float32 to uint8, like images. The label may
+        be a mask.
       boxes: transformed features that hold boxes of objects, float32 [n, 4] or lists of 4 n numbers: ymin, xmin, ymax,
         xmax as shares of height and width. `augment` moves them with the images.
-      source_options: options of the format of the source files, by format, such as {"csv": {"delimiter": ";"}}. The
-        model keeps them, and `infeed predict` reads tables in the same way.
-      examples_are: `raw` examples go through the transform graph; Transform has materialized `transformed` examples.
+      source_options: format options of the source files, by format, such as {"csv": {"delimiter": ";"}}. The model
+          stores them, so that `infeed predict` reads tables in the same way.
+      examples_are: `raw` if training applies the transform graph, `transformed` if Transform has materialized the
+          examples.
     """
 
     model_fn: str
@@ -119,8 +120,10 @@ class TrainOptions:
         with about(self, "strategy"):
             check_strategy(self.strategy)
         if self.checkpoint_seconds is not None:
-            require(self.checkpoint_seconds > 0, self, "checkpoint_seconds", "use a number above 0, or None for none")
-        require((self.stage_seconds or 0) >= 0, self, "stage_seconds", "use seconds, or 0 for no measurement")
+            require(
+                self.checkpoint_seconds > 0, self, "checkpoint_seconds", "use a number above 0, or None to disable it"
+            )
+        require((self.stage_seconds or 0) >= 0, self, "stage_seconds", "use seconds, or 0 to disable the measurement")
         require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
         if self.class_weight:
             self._check_class_weight()
@@ -131,49 +134,53 @@ class TrainOptions:
         if self.label in self.masks:
             self._check_mask_as_label()
         if self.augment:
-            do = "change pictures in input_fn; augment is for the feed's batches"
+            do = "change images in input_fn: augment applies only to the feed's batches"
             require(not self.input_fn, self, "augment", do)
-            require(self.normalise, self, "normalise", "say how augmented pixels are normalized: normalise=Normalise()")
+            require(
+                self.normalise, self, "normalise", "set the normalization of augmented pixels: normalise=Normalise()"
+            )
 
     def _check_class_weight(self) -> None:
-        require(self.task == "classification", self, "class_weight", "use it with the task classification alone")
+        require(self.task == "classification", self, "class_weight", "use it only with the task classification")
         if not isinstance(self.class_weight, str):
             return
         require(self.class_weight == "balanced", self, "class_weight", "use balanced, or a weight for each class")
-        by_name = "give weights by the classes' names: what is trained on is not as frequent as what ingest has counted"
+        by_name = "set weights by class name: the training data does not have the class frequencies that ingest counted"
         require(not self.input_fn, self, "class_weight", by_name)
         require(not (self.feed.class_shares or self.feed.mix), self, "class_weight", by_name)
 
     def _check_mask_as_label(self) -> None:
-        """Raise OptionError for weights of examples: Keras would multiply them with the pixels' losses."""
-        do = "leave it out, and weigh pixels in the loss: the label is a mask"
+        """Raise OptionError for example weights with a mask label, because Keras would apply them to pixels."""
+        do = "leave it out, and weight pixels in the loss: the label is a mask"
         require(not self.class_weight, self, "class_weight", do)
         with about(self, "feed"):
             require(self.feed.weight is None, self.feed, "weight", do)
             require(not self.feed.static_shapes, self.feed, "static_shapes", do)
-        require(self.strategy != "tpu", self, "strategy", "use another one: tpu pads batches with rows of weight 0")
+        require(
+            self.strategy != "tpu", self, "strategy", "use another strategy: tpu pads batches with rows of weight 0"
+        )
 
     def option(self, name: str) -> Any:
         return getattr(self if kind_of_option(name) is TrainOptions else self.feed, name)
 
     def override(self, given: Mapping[str, Any]) -> TrainOptions:
-        """Return a copy with other values of options of training or of its feed."""
+        """Return a copy with other values for options of training or of its feed."""
         own = {name: value for name, value in given.items() if kind_of_option(name) is TrainOptions}
         feed = dataclasses.replace(self.feed, **{name: value for name, value in given.items() if name not in own})
         return dataclasses.replace(self, **own, feed=feed)
 
     @property
     def user_functions(self) -> dict[str, str]:
-        """The user's own functions that training calls, by the option that names them."""
+        """User functions that training calls, by option."""
         named = {"model_fn": self.model_fn, "callbacks_fn": self.callbacks_fn, "input_fn": self.input_fn}
         named |= {option: one.name for option, one in self.feed.maps.items()}
         return {option: function for option, function in named.items() if function}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for the `custom_config` of a Trainer; `schema.read` gives equal options back."""
+        """Return plain data for the `custom_config` of a Trainer. `schema.read` restores equal options."""
         return schema.to_plain(self)
 
 
 def kind_of_option(name: str) -> Any:
-    """Return the class of an option of training, which is `FeedOptions` for an option of its feed."""
+    """Return the class of a training option: `FeedOptions` for options of its feed."""
     return TrainOptions if name in {f.name for f in dataclasses.fields(TrainOptions)} else FeedOptions

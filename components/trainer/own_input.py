@@ -18,7 +18,7 @@ from infeed.components.trainer.data import check_served, image_names, make_feed,
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import TrainOptions
 
-_SHOWN = 8  # workers in a message, at most
+_SHOWN = 8  # maximum number of workers in a message
 
 
 def make_input(
@@ -32,7 +32,7 @@ def make_input(
     runs: int = 1,
     devices: tuple[str, ...] = (),
 ) -> Feed:
-    """Return the feed of the user's input function, or of the file patterns if the options name no function.
+    """Return the feed of the user's input function, or of the file patterns if no function is set.
 
     The arguments and errors are those of `make_feed`. `num_steps` is the length of an epoch if neither the function nor
     its dataset defines one. Raise InfeedError if the function returns unusable data.
@@ -57,7 +57,7 @@ def make_input(
         finished = batches.map(lambda features, *rest: (normalise_images(features, options), *rest))
         return finished.prefetch(tf.data.AUTOTUNE)
 
-    # The files that the function reads are unknown. The options hold its code and name.
+    # The files that the function reads are unknown. The options contain its code and name.
     return Feed(plan_of(given, function, spec, options.feed.batch(), num_steps), make, list(patterns), given.close)
 
 
@@ -103,7 +103,7 @@ def call_input_fn(function: str, spec: InputSpec) -> Input | None:
 
 
 def check_same_length(batches: Sequence[int], kind: str, function: str) -> None:
-    """Raise InfeedError if the workers have different numbers of batches, because some would then wait forever."""
+    """Raise InfeedError if workers have different numbers of batches, because some would wait forever."""
     if len(set(batches)) > 1:
         shown = ", ".join(map(str, batches[:_SHOWN])) + (", ..." if len(batches) > _SHOWN else "")
         do = "drop or pad batches so that the numbers agree, or return Input(batches, steps_per_epoch=...)"
@@ -111,7 +111,7 @@ def check_same_length(batches: Sequence[int], kind: str, function: str) -> None:
 
 
 def plan_of(given: Input, function: str, spec: InputSpec, batch: GlobalBatch, num_steps: int | None) -> InputPlan:
-    """Return the plan for the log and the report; raise InfeedError if the number of batches per epoch is unknown."""
+    """Return the plan for the log and the report. Raise InfeedError if the number of batches per epoch is unknown."""
     known = int(given.batches.cardinality()) if isinstance(given.batches, tf.data.Dataset) else 0
     steps = given.steps_per_epoch or (known if known > 0 else num_steps)
     if spec.training and not steps:
@@ -126,7 +126,7 @@ def plan_of(given: Input, function: str, spec: InputSpec, batch: GlobalBatch, nu
         batch=batch,
         steps_per_epoch=steps or 1,
         training=spec.training,
-        stages=(taken, Prefetch("last, so that it overlaps the above")),
+        stages=(taken, Prefetch("last, so that earlier stages overlap with training")),
     )
 
 
@@ -164,6 +164,6 @@ def _check_evaluation(given: Input, spec: InputSpec, function: str) -> None:
     if not isinstance(given.batches, tf.data.Dataset) or given.batches.cardinality() == tf.data.INFINITE_CARDINALITY:
         raise InfeedError("the evaluation dataset is endless", where=function, do="return a finite tf.data.Dataset")
     if spec.workers.count > 1 and given.batches.cardinality() == tf.data.UNKNOWN_CARDINALITY:
-        what = f"the number of evaluation batches is unknown, and {spec.workers.count} workers need equal numbers"
+        what = f"the number of evaluation batches is unknown, but {spec.workers.count} workers need equal numbers"
         do = "apply tf.data.experimental.assert_cardinality, or return None to evaluate on the Examples"
         raise InfeedError(what, where=function, do=do)

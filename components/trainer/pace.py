@@ -53,8 +53,8 @@ class ReportPace(keras.callbacks.Callback):
     If nothing listens to `progress`, the callback reads nothing.
 
     Args:
-      max_steps: steps after which training ends; None for all epochs.
-      start_step: step at which an earlier training ended; 0 for a new training.
+      max_steps: steps after which training ends. None for all epochs.
+      start_step: step at which an earlier training ended. 0 for a new training.
       waited, epochs: return the seconds that each worker has waited in this epoch, and the finished epochs.
     """
 
@@ -85,7 +85,7 @@ class ReportPace(keras.callbacks.Callback):
             return
         step = min(batch + 1, self.params["steps"])
         done = self._steps_before + step
-        if done <= self._start_step:  # Keras repeats the calls of a resumed epoch without steps
+        if done <= self._start_step:  # for a resumed epoch, Keras repeats calls without steps
             return
         self._window.append((time.monotonic(), done, max(self._waited()) if self._waited else 0.0))
         # The first call of an epoch may trace, so the window begins after it.
@@ -107,7 +107,7 @@ class ReportPace(keras.callbacks.Callback):
         self._observe(self.params["steps"], logs)
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Keep the result without the wait: InputReport knows how much of it is the hand-over of batches."""
+        """Report the result without the wait, because only InputReport subtracts the floor."""
         if self._pace:
             progress.report(str(dataclasses.replace(self._pace, waited=None, seconds_left=None)), is_result=True)
 

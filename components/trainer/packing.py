@@ -1,7 +1,7 @@
 """Packing of features that share a type and shape into one tensor between the transform graph and the model.
 
 The feed and the step run every operation once per tensor of a batch, so a thousand features cost a thousand operations
-each time. Packed features travel as a few tensors until the model unpacks them.
+each time. Packed features stay in a few tensors until the model unpacks them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Packing:
 
     @classmethod
     def of(cls, specs: Mapping[str, Any], apart: Collection[str] = ()) -> Packing:
-        """Group the features by dtype and shape, all but those to leave `apart`."""
+        """Group the features by dtype and shape, except those in `apart`."""
         alike: dict[str, list[str]] = {}
         for name, spec in sorted(specs.items()):
             if isinstance(spec, tf.io.FixedLenFeature) and name not in apart:

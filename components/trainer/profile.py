@@ -1,4 +1,4 @@
-"""What is measured after a training: its step without input, the stages, and changes of the plan if it waited."""
+"""Measurements after a training: the step without input, the stages, and trials of changes if training waited."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from infeed.components.feed.trials import try_changes
 from infeed.components.trainer import distribution, loop
 from infeed.components.trainer.training import Training
 
-# Preparing the measurement of the stages takes two to four seconds more.
+# Preparation of the stage measurement takes two to four seconds more.
 _STAGES_FROM, _STAGES_SHARE, _MOST_STAGE_SECONDS = 120.0, 0.015, 4.0
 _STAGE_TURNS = 5
-# Stages and trials together take at most this share of a training. A trial measures up to three pipelines, and reads
-# the rows that a change keeps in memory.
+# Maximum share of a training for stages and trials. A trial measures up to three pipelines, and reads the rows that a
+# change keeps in memory.
 _MOST_SHARE, _TRIAL_PARTS, _LEAST_TRIAL_SECONDS = 0.04, 8, 0.5
 _log = logging.getLogger(__name__)
 
 
 def write_profile(training: Training, fitted: loop.Fitted, folder: str) -> None:
-    """Writes `input_profile.json`. It trains on, so the model has to be saved before."""
+    """Write `input_profile.json`. This continues training, so the model must already be saved."""
     progress.report("measuring the rate of the step without input")
     strategy, plan = training.strategy, training.train.plan
     ceiling = loop.measure_believable_ceiling(fitted, strategy, plan.batch.size)
@@ -51,20 +51,20 @@ def write_profile(training: Training, fitted: loop.Fitted, folder: str) -> None:
 
 
 def _write_scalars(profile: InputProfile, folder: str) -> None:
-    """Writes the rate and the share waited of each epoch for TensorBoard, beside the logs of Keras."""
+    """Write the rate and the waited share of each epoch for TensorBoard, next to the logs of Keras."""
     try:
         with closing(tf.summary.create_file_writer(os.path.join(folder, "input"))) as writer, writer.as_default():
             for epoch in profile.epochs:
                 tf.summary.scalar("input/wait_fraction", profile.wait_fraction([epoch]), step=epoch.epoch)
                 tf.summary.scalar("input/examples_per_second", epoch.examples_per_second, step=epoch.epoch)
     except (tf.errors.OpError, OSError) as error:  # a finished training must not fail because of its logs
-        _log.warning("no scalars of the input for TensorBoard: %s", error)
+        _log.warning("cannot write the input scalars for TensorBoard: %s", error)
 
 
 def _with_stages(training: Training, profile: InputProfile) -> InputProfile:
-    """Returns the profile with the cost of each stage of the plan and, if training waited, with trials of changes.
+    """Return the profile with the cost of each stage and, if training waited, with trials of changes.
 
-    Both are left out if they would take too long.
+    Both are omitted if they would take too long.
     """
     given, feed = training.options.stage_seconds, training.train
     trained, started = sum(epoch.seconds for epoch in profile.epochs), time.monotonic()
@@ -90,6 +90,10 @@ def _with_stages(training: Training, profile: InputProfile) -> InputProfile:
             stages, base, training.options.feed, feed.replan, feed.functions, seconds=seconds, turns=_STAGE_TURNS
         )
         return dataclasses.replace(profile, trials=trials)
-    except (tf.errors.OpError, ValueError, InfeedError) as error:  # a finished training must not fail by a measurement
-        _log.warning("the measurement of the input pipeline ended early: %s", error)
+    except (
+        tf.errors.OpError,
+        ValueError,
+        InfeedError,
+    ) as error:  # a failed measurement must not fail a finished training
+        _log.warning("the measurement of the input pipeline stopped early: %s", error)
         return profile

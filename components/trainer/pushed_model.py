@@ -1,6 +1,6 @@
-"""A node for platforms without resolvers: the newest pushed model, from which a training starts.
+"""Node for platforms without resolvers that returns the newest pushed model, for a warm start.
 
-The Pusher pushes blessed models only, so this is the latest blessed model. Kubeflow's backend refuses resolvers.
+The Pusher pushes only blessed models, so this is the latest blessed model. Kubeflow's backend rejects resolvers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from infeed.components.trainer.versions import newest_version
 
 
 class PushedModelExecutor(base_executor.BaseExecutor):
-    """Executor that copies the newest version below `serving` into the output; nothing if there is no version."""
+    """Executor that copies the newest version below `serving` into the output, or nothing if there is no version."""
 
     def Do(
         self,
@@ -38,9 +38,10 @@ class PushedModelSpec(ComponentSpec):
 
 
 class PushedModel(base_component.BaseComponent):
-    """Hand the newest pushed model to a Trainer as `base_model`. The artifact is empty if nothing has been pushed.
+    """Provides the newest pushed model to a Trainer as `base_model`.
 
-    `serving` is the folder that models are pushed to, or one of its versions.
+    The artifact is empty if nothing has been pushed.
+    `serving` is the folder to which models are pushed, or one of its versions.
     """
 
     SPEC_CLASS = PushedModelSpec

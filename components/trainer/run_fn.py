@@ -1,4 +1,4 @@
-"""The training itself, as TFX's Trainer calls it: features in, saved model and `input_profile.json` out."""
+"""Training as TFX's Trainer calls it: from features to a saved model and `input_profile.json`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _log = logging.getLogger(__name__)
 
 
 def run_fn(fn_args: Any) -> None:
-    """Trains, exports and reports. Every worker calls it; what the chief writes is kept.
+    """Train, export and report. Every worker calls this function, and the chief's output is kept.
 
     Args:
-      fn_args: TFX's FnArgs; `custom_config["infeed"]` holds `TrainOptions(...).to_dict()`.
+      fn_args: TFX's FnArgs. `custom_config["infeed"]` holds `TrainOptions(...).to_dict()`.
 
     Raises:
-      InfeedError: an option, the data, the model function or the cluster is wrong.
+      InfeedError: an option, the data, the model function or the cluster is invalid.
     """
     training = prepare(fn_args, own_loop=True)
     inputs = training.train, training.evaluation
@@ -51,7 +51,7 @@ def run_fn(fn_args: Any) -> None:
             try:
                 fitted, model_inputs = fit(training, places)
             except NaNError:
-                _forget(training, places)  # which would be resumed
+                _forget(training, places)  # otherwise it would be resumed
                 raise
         with export_error_context(places.model, training.places.checkpoints):
             progress.report("exporting the model")
@@ -84,10 +84,10 @@ def fit(training: Training, places: OutputDirs) -> tuple[loop.Fitted, ModelInput
     if distribution.strategy_name(strategy) == "tpu":
         distribution.check_for_tpu(dataset.element_spec[0])
     progress.report("building the model and tracing its steps")
-    _log.info("how training is fed:\n%s", plan.describe())
+    _log.info("input pipeline of training:\n%s", plan.describe())
     model, inputs = _build(training, dataset, evaluation, None if start else training.base_model)
     if start:
-        _log.info("training goes on after step %s, by the checkpoint in %s", start, training.places.checkpoints)
+        _log.info("training resumes after step %s, from the checkpoint in %s", start, training.places.checkpoints)
     per_call = options.steps_per_call or loop.steps_per_call(model)
     callbacks = make_callbacks(options, CallbackSpec(places.run, is_chief, options.hparams))
     fitted = loop.fit(
@@ -114,7 +114,7 @@ def _build(
     training: Training, dataset: Batches, evaluation: tf.data.Dataset, base_model: str | None
 ) -> tuple[keras.Model, ModelInputs]:
     options, graph = training.options, training.graph
-    if base_model and not tf.io.gfile.exists(base_model):  # of `PushedModel`, before the first model
+    if base_model and not tf.io.gfile.exists(base_model):  # PushedModel's output is empty before the first push
         _log.info("there is no earlier model at %s: training starts from random weights", base_model)
         base_model = None
     spec, packing = model_spec(dataset, graph, options, training.steps), packing_of(graph, options)
@@ -124,12 +124,12 @@ def _build(
         with warm_start.may_start_anew(options.other_base_model):
             starts = warm_start.starts_of(base_model, graph, spec, build)
     with training.strategy.scope():
-        # At the last moment: a thread that some library left running may draw from the same generator.
+        # As late as possible, because a background thread of a library may use the same generator.
         keras.utils.set_random_seed(options.feed.seed)
         model, inputs = build(spec)
         if base_model and starts:
             with warm_start.may_start_anew(options.other_base_model):
                 warm_start.assign(model, starts, base_model)
     if inputs.unused and training.workers.index == 0:
-        _log.warning("features that the model does not use: %s", ", ".join(inputs.unused))
+        _log.warning("features that the model ignores: %s", ", ".join(inputs.unused))
     return model, inputs

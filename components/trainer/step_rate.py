@@ -1,4 +1,4 @@
-"""The rate of a model's training step on one constant batch: what training would reach if input were free."""
+"""Rate of a model's training step on one constant batch: the limit if input were free."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from infeed.components.trainer.steps import make_train_steps, prepare
 
 
 def load_model(named: str) -> keras.Model:
-    """Return the compiled Keras model of a `.keras` file, or of a function without arguments: `mine.py:make_model`.
+    """Load a compiled Keras model from a `.keras` file or a function without arguments: `mine.py:make_model`.
 
-    Raise InfeedError if there is no such file or function, or if it gives no compiled model.
+    Raise InfeedError if the file or function does not exist, or does not give a compiled model.
     """
     if named.endswith(".keras"):
         if not files.exists(named):
@@ -30,22 +30,22 @@ def load_model(named: str) -> keras.Model:
         try:
             model = keras.models.load_model(named)
         except Exception as error:  # Keras raises many types for damaged files and unknown layers
-            do = "save it with model.save, and give layers of your own by a function: mine.py:make_model"
+            do = "save it with model.save. If it has custom layers, use a function: mine.py:make_model"
             raise InfeedError(f"the model cannot be loaded: {_cause(error)}", where=named, do=do) from error
     elif ":" in named:
         make = user_code.load(named, "--model")
         if any(one.default is one.empty for one in inspect.signature(make).parameters.values()):
-            do = "write one without arguments, which returns the compiled model: def make_model(): ..."
-            raise InfeedError("the function takes arguments", where=named, do=do)
+            do = "write a function without arguments that returns the compiled model: def make_model(): ..."
+            raise InfeedError("the function has required arguments", where=named, do=do)
         model = make()
     else:
-        do = "give a .keras file, or a function: mine.py:make_model. A SavedModel has no training step"
-        raise InfeedError("this is no Keras model", where=named, do=do)
+        do = "use a .keras file or a function: mine.py:make_model. A SavedModel has no training step"
+        raise InfeedError("this is not a Keras model", where=named, do=do)
     if not isinstance(model, keras.Model):
         do = "return a compiled keras.Model"
         raise InfeedError(f"the function returned {type(model).__name__}", where=named, do=do)
     if not model.compiled:
-        do = "compile it with its optimizer and loss, which are a part of the training step"
+        do = "compile it with the optimizer and loss, which are part of the training step"
         raise InfeedError("the model is not compiled", where=named, do=do)
     return model
 
@@ -53,8 +53,9 @@ def load_model(named: str) -> keras.Model:
 def measure_step(model: keras.Model, batch: Any, named: str, label: str | None = None, seconds: float = 2.0) -> Ceiling:
     """Train on one batch for about `seconds`. This changes the weights.
 
-    The batch is a tuple for Keras' `fit`, or a dict of features, [batch, ...], of which `label` is one. The model takes
-    features by its input names. Raise InfeedError if there is no such feature, or the model cannot be trained on it.
+    The batch is a tuple for Keras' `fit`, or a dict of features [batch, ...] that includes `label`. The model receives
+    features by its input names. Raise InfeedError if a feature is missing, or the model cannot be trained on the
+    batch.
     """
     given = _as_fit_takes_it(model, batch, named, label)
     try:
@@ -62,16 +63,16 @@ def measure_step(model: keras.Model, batch: Any, named: str, label: str | None =
         prepare(model, strategy, tf.nest.map_structure(tf.type_spec_from_value, given))
         rows = int(tf.shape(tf.nest.flatten(given)[-1])[0])
         return measure_ceiling(make_train_steps(model, strategy, meter), meter, strategy, given, rows, seconds=seconds)
-    except Exception as error:  # the user's layers, loss and metrics may raise anything
-        do = "check its loss and inputs; --label names the feature that is the label"
+    except Exception as error:  # user layers, losses and metrics may raise anything
+        do = "check the loss and the inputs; --label names the label feature"
         raise InfeedError(f"the model cannot be trained on a batch: {_cause(error)}", where=named, do=do) from error
 
 
 def _as_fit_takes_it(model: keras.Model, batch: Any, named: str, label: str | None) -> tuple[Any, ...]:
     if not isinstance(batch, Mapping):
         if label:
-            do = "leave the option out: a tuple has its label in second place"
-            raise InfeedError("the batches have no names", where="--label", do=do)
+            do = "leave out the option: in a tuple, the label is the second element"
+            raise InfeedError("the batches have no feature names", where="--label", do=do)
         return batch if isinstance(batch, tuple) else (batch,)
     if label is not None and label not in batch:
         do = f"use one of {', '.join(sorted(batch))}"
@@ -83,7 +84,7 @@ def _as_fit_takes_it(model: keras.Model, batch: Any, named: str, label: str | No
 
 
 def _cause(error: Exception) -> str:
-    """Return the last line of a message that is none about nodes: before it, errors of a graph tell the way there."""
+    """Return the last line of a message that is not about nodes. Errors of graphs first list the nodes."""
     lines = [line.strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not line.startswith("[[")]
     return f"{type(error).__name__}: {said[-1] if said else 'no message'}"

@@ -1,8 +1,8 @@
-"""Graphs that train and evaluate under every strategy: many steps a call, with a measurement of the wait for input.
+"""Graphs that train and evaluate under every strategy: many steps per call, with a measurement of the wait for input.
 
-Keras' own step functions return the metrics of every step. Under several workers these cannot be combined; Keras 3
+Keras' own step functions return the metrics of every step. With several workers these cannot be combined, and Keras 3
 fails with `Invalid reduction dimension`. The graphs run Keras' `train_step` and `test_step` only for their side
-effects, and read metrics once a call, across all replicas of all workers.
+effects. Metrics are read once per call, across all replicas of all workers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from infeed.components.feed.row_batches import RowBatches
 from infeed.components.seams import keras as keras_seam
 from infeed.components.trainer.distribution import distribute
 
-TrainSteps = Callable[[Any, tf.Tensor], None]  # (iterator, how many steps)
-TestSteps = Callable[[Any, tf.Tensor], tf.Tensor | bool]  # (iterator, at most how many) -> was there any batch
+TrainSteps = Callable[[Any, tf.Tensor], None]  # (iterator, number of steps)
+TestSteps = Callable[
+    [Any, tf.Tensor], tf.Tensor | bool
+]  # (iterator, maximum number of steps) -> whether there was any batch
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,11 @@ class StepFunctions:
 
 
 class StepLogs:
-    """Values that a model's own `train_step` or `test_step` returns for the last step, as the mean over replicas.
+    """Values of the last step from a model's own `train_step` or `test_step`, averaged over replicas.
 
     Keras passes them to callbacks and the history (`Trainer.fit`, `reduce_per_replica`). Keras' own steps return only
-    metrics, which are read once a call; for them this class does nothing. A step of another name is traced once with
-    `element_spec`, to learn what it returns.
+    metrics, which are read once per call, so this class does nothing for them. Custom steps are traced once with
+    `element_spec` to determine their outputs.
     """
 
     def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, name: str, element_spec: Any) -> None:
@@ -75,18 +77,18 @@ class StepLogs:
             return {}
         with self._strategy.scope():
             values = {key: variable.read_value() for key, variable in self._values.items()}
-        # A metric over all replicas is exact; the mean of each replica's own result is not.
+        # A metric computed over all replicas is exact, unlike the mean of the replicas' results.
         exact = self._model.get_metrics_result() if self._strategy.num_replicas_in_sync > 1 else {}
         return {**values, **exact}
 
 
 def is_own_step(model: keras.Model, name: str) -> bool:
-    """Report whether the model's class overrides Keras' `train_step` or `test_step`."""
+    """Return whether the model's class overrides Keras' `train_step` or `test_step`."""
     return getattr(type(model), name) is not getattr(keras.Model, name)
 
 
 def _scalars(returned: Any) -> dict[str, tf.Tensor]:
-    """Return the scalars that a step returned, by name; fractions as float32, whatever the policy computes in."""
+    """Return the scalars of a step by name. Floats become float32, independent of the policy."""
     found = _flattened(returned) if isinstance(returned, dict) else {}
     tensors = {key: tf.convert_to_tensor(value) for key, value in found.items() if value is not None}
     return {
@@ -97,7 +99,7 @@ def _scalars(returned: Any) -> dict[str, tf.Tensor]:
 
 
 def _flattened(logs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all values by their own names, as Keras does: the metrics given to `compile` have a dict of results."""
+    """Return all values by name, as Keras does. Metrics passed to `compile` are a dict of results."""
     flat: dict[str, Any] = {}
     for name, value in logs.items():
         flat.update(_flattened(value) if isinstance(value, dict) else {name: value})
@@ -106,7 +108,7 @@ def _flattened(logs: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Progress:
-    """Number of steps done and to do."""
+    """Number of finished and remaining steps."""
 
     per_epoch: int
     per_call: int
@@ -116,13 +118,14 @@ class Progress:
 
     @classmethod
     def resumed(cls, done: int, per_epoch: int, per_call: int, total: float) -> Progress:
-        """Return the progress after `done` steps. Keras starts the broken epoch again, so its first calls are skipped.
+        """Return the progress after `done` steps.
 
-        Raise InfeedError if no call of `per_call` steps ends there.
+        Keras restarts the interrupted epoch, so its first calls are skipped.
+        Raise InfeedError if no call of `per_call` steps ends at that step.
         """
         if done % per_epoch % per_call:
-            what = f"a checkpoint was written after {done:,} steps, and no call of {per_call} steps ends there"
-            do = "use as many as when it was written, or remove the folder of checkpoints"
+            what = f"a checkpoint was written after {done:,} steps, but no call of {per_call} steps ends there"
+            do = "use the same steps_per_call as when it was written, or remove the folder of checkpoints"
             raise InfeedError(what, where="steps_per_call", do=do)
         return cls(per_epoch, per_call, total, done - done % per_epoch, done % per_epoch)
 
@@ -145,9 +148,9 @@ def make_step_functions(
     element_spec: Any,
     rows: RowBatches | None = None,
 ) -> StepFunctions:
-    """Make the functions for a process that runs the steps itself, alone or with others.
+    """Create the functions for a process that runs steps itself, alone or with others.
 
-    `rows` makes batches of row numbers if `train` yields `CallRows`.
+    `rows` converts row numbers to batches if `train` yields `CallRows`.
     """
     meter = Meter()
     train_logs = StepLogs(model, strategy, "train_step", element_spec)
@@ -174,7 +177,7 @@ def prepare(model: keras.Model, strategy: tf.distribute.Strategy, element_spec: 
     own = is_own_step(model, "train_step") or is_own_step(model, "test_step")
 
     def get_metrics_result() -> dict[str, Any]:
-        if tf.inside_function():  # `train_step` asks too, where one replica knows its own share alone
+        if tf.inside_function():  # `train_step` reads metrics, too, where a replica has only its own share
             return of_replica() if own else {}
         with strategy.scope():
             return read()  # type: ignore[no-any-return]
@@ -206,8 +209,7 @@ def make_row_steps(
 ) -> TrainSteps:
     """Return a graph that takes the row numbers of `count` steps from an iterator of `CallRows`, and gathers the rows.
 
-    It gathers the rows of all steps of an element at once, because single steps wait longer for the threads that
-    gather.
+    It gathers the rows of all steps of an element at once, because gathering per step waits longer for threads.
     """
     train_step = replica_step(model.train_step, model, logs)
 
@@ -248,11 +250,11 @@ def make_test_steps(model: keras.Model, strategy: tf.distribute.Strategy, logs: 
 
 
 def unless_empty(step: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return `step` without effect for an empty batch."""
+    """Return `step` without effect on empty batches."""
 
     @tf.autograph.experimental.do_not_convert
     def step_unless_empty(batch: Any) -> None:
-        rows = tf.shape(tf.nest.flatten(batch, expand_composites=True)[-1])[0]  # the label is last
+        rows = tf.shape(tf.nest.flatten(batch, expand_composites=True)[-1])[0]  # the label comes last
         tf.cond(rows > 0, lambda: step(batch), lambda: None)
 
     return step_unless_empty  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What stands before the first step of a training: the options, the cluster, the transform graph and the feeds."""
+"""Preparation before the first training step: options, cluster, transform graph and feeds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from infeed.components.trainer.packing import Packing
 
 @dataclass(frozen=True)
 class Training:
-    """What stands before the first step."""
+    """State of a training before its first step."""
 
     options: TrainOptions
     workers: WorkerContext
@@ -47,19 +47,20 @@ class Training:
 
     @property
     def epochs(self) -> int:
-        """TFX's own way to say how long is a number of steps; training then ends at exactly that step."""
+        """Number of epochs. If TFX sets a number of steps, training ends at exactly that step."""
         return -(-self.max_steps // self.train.plan.steps_per_epoch) if self.max_steps else self.options.epochs
 
     @property
     def steps(self) -> int:
-        """Planned steps; early stopping may end training before."""
+        """Planned steps. Early stopping may end training earlier."""
         return self.max_steps or self.options.epochs * self.train.plan.steps_per_epoch
 
 
 def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
-    """Reads options, cluster and graph, and plans the feeds.
+    """Read options, cluster and graph, and plan the feeds.
 
-    A search goes through the whole training `runs` times. `loop.fit` (`own_loop`) takes row numbers as well as batches.
+    A search trains `runs` times. With `own_loop`, training runs in `loop.fit`, which accepts row numbers in addition
+    to batches.
     """
     check_backend()
     options = read_options(fn_args)
@@ -96,18 +97,20 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
 
 
 def check_backend() -> None:
-    """Raises InfeedError where Keras runs on something else than TensorFlow, whose graph and strategies this needs."""
+    """Raise InfeedError unless Keras runs on TensorFlow, whose graphs and strategies the Trainer needs."""
     if (backend := keras.backend.backend()) != "tensorflow":
-        do = "set KERAS_BACKEND=tensorflow, or train in a loop of your own on infeed.load"
-        raise InfeedError(f"the Trainer cannot train with Keras on {backend}", where="KERAS_BACKEND", do=do)
+        do = "set KERAS_BACKEND=tensorflow, or write your own training loop with infeed.load"
+        raise InfeedError(
+            f"the Trainer does not support Keras with the backend {backend}", where="KERAS_BACKEND", do=do
+        )
 
 
 def read_options(fn_args: Any) -> TrainOptions:
-    """The options that the component passed on, with what a Tuner found on top of the hyperparameters."""
+    """Return the options from the component, with hyperparameters from a Tuner, if any."""
     given = (fn_args.custom_config or {}).get(CUSTOM_CONFIG_KEY)
     if given is None:
         do = "use infeed.components.trainer.Trainer, or pass TrainOptions(...).to_dict() there"
-        raise InfeedError("the Trainer was given no options", where=f"custom_config[{CUSTOM_CONFIG_KEY!r}]", do=do)
+        raise InfeedError("the Trainer has no options", where=f"custom_config[{CUSTOM_CONFIG_KEY!r}]", do=do)
     options = schema.read(TrainOptions, given, "TrainOptions")
     tuned = (fn_args.hyperparameters or {}).get("values", {})
     return dataclasses.replace(options, hparams={**options.hparams, **tuned})
@@ -121,15 +124,15 @@ def _checkpoints(fn_args: Any, options: TrainOptions, *fed: Any) -> str:
 
 
 def model_spec(dataset: Batches, graph: Graph, options: TrainOptions, steps: int = 0) -> ModelSpec:
-    """What the model function is given."""
+    """Return the argument of the model function."""
     features = packing_of(graph, options).unpack(dataset.element_spec[0])
-    # In order of name: the graph gives them in any order, and a model that joins them must find its weights again.
+    # Sorted, because the order in the graph varies, and a model that joins features must match its saved weights.
     inputs = {name: tf.TensorSpec(features[name].shape[1:], features[name].dtype, name) for name in sorted(features)}
     sizes = {name: size for name, size in graph.vocabulary_sizes.items() if name in inputs}
     return ModelSpec(inputs, options.task, graph.classes, sizes, options.hparams, steps)
 
 
 def features_of(train: Batches, evaluation: tf.data.Dataset, packing: Packing) -> dict[str, tf.TypeSpec]:
-    """The features that batches of both have, [batch, ...]; an input function may give some of them alone."""
+    """Return the features that both specs of batches have, [batch, ...]. An input function may return only some."""
     specs, also = (packing.unpack(batches.element_spec[0]) for batches in (train, evaluation))
     return {name: spec for name, spec in specs.items() if name in also}

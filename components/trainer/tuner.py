@@ -1,4 +1,4 @@
-"""Hyperparameters found by KerasTuner inside TFX's Tuner, with the data decoded once for all trials."""
+"""Hyperparameter search with KerasTuner in TFX's Tuner. All trials share the decoded data."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _SEARCH = "infeed_search"
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What is searched, and how long.
+    """Search space, objective and budget of a hyperparameter search.
 
     Attributes:
       search_fn: `package.module:function` or `path/file.py:function`, called as `function(hp)` with KerasTuner's
-        HyperParameters; it declares the space by `hp.Int("units", 4, 64)` and the like. The model function finds the
-        values by those names in `ModelSpec.hparams`, in the search and in the Trainer that follows.
-      trials: models to train.
+        HyperParameters; it declares the space with calls such as `hp.Int("units", 4, 64)`. The model function receives
+        the values by name in `ModelSpec.hparams`, in the search and in the later Trainer.
+      trials: number of models to train.
       algorithm: KerasTuner's RandomSearch or BayesianOptimization.
-      objective: metric to improve, as Keras logs it; `direction` says whether less of it is better, or more.
+      objective: metric to improve, by its name in Keras' logs. `direction` is whether to minimize or maximize it.
     """
 
     search_fn: str
@@ -48,26 +48,26 @@ class SearchOptions:
 
 
 class Tuner(TfxTuner):
-    """TFX's Tuner, argument for argument; `outputs["best_hyperparameters"]` goes to the Trainer's `hyperparameters`.
+    """Tuner with the arguments of TFX's. Pass `outputs["best_hyperparameters"]` to the Trainer as `hyperparameters`.
 
-    With `options` and `search` the package tries models of a model function over its feed. With `module_file` or
-    `tuner_fn` the user's own `tuner_fn(fn_args)` says what is tried, as under TFX's Tuner.
+    With `options` and `search`, the component tries models of a model function on our input pipeline. With
+    `module_file` or `tuner_fn`, the user's `tuner_fn(fn_args)` defines the search, as in TFX's Tuner.
 
     Args:
       examples, schema, transform_graph: as for the Trainer.
-      base_model, custom_config: handed to the user's function in `fn_args`.
-      module_file: a Python file that defines `tuner_fn(fn_args)`, which gives TFX's TunerFnResult.
-      tuner_fn: the same function as `package.module.tuner_fn` or `package.module:tuner_fn`. An edited source is run
-        again, not taken from the pipeline's cache.
+      base_model, custom_config: passed to the user's function in `fn_args`.
+      module_file: a Python file that defines `tuner_fn(fn_args)`, which returns TFX's TunerFnResult.
+      tuner_fn: the same function as `package.module.tuner_fn` or `package.module:tuner_fn`. Its source is part of the
+          cache key.
       train_args, eval_args: splits to train and evaluate on, and `num_steps` of a trial.
-      tune_args: `num_parallel_trials` of at most 1: the trials follow one another in one process, and each has the
-        whole machine.
-      options: those of the Trainer: each trial trains `options.epochs` epochs on one machine.
-      search: what is searched.
+      tune_args: `num_parallel_trials`, at most 1. Trials run one after another in one process, and each uses the whole
+          machine.
+      options: training options. Each trial trains `options.epochs` epochs on one machine.
+      search: search space, objective and budget.
 
     Raises:
-      InfeedError: not exactly one of `options`, `module_file` and `tuner_fn`; an argument that the chosen way does not
-        take; trials in parallel; or a function that does not exist.
+      InfeedError: not exactly one of `options`, `module_file` and `tuner_fn` is set, an argument conflicts with it,
+          trials are parallel, or a function does not exist.
     """
 
     def __init__(
@@ -90,14 +90,15 @@ class Tuner(TfxTuner):
             "Tuner",
             {"options": options, "module_file": module_file, "tuner_fn": tuner_fn},
             "what is tried",
-            "options (with search), module_file and tuner_fn (a tuner_fn of your own)",
+            "options (with search), module_file and tuner_fn (your own tuner_fn)",
         )
         if tune_args is not None and tune_args.num_parallel_trials > 1:
             raise InfeedError(
-                f"tune_args asks for {tune_args.num_parallel_trials} trials at a time",
+                f"tune_args.num_parallel_trials is {tune_args.num_parallel_trials}",
                 where="Tuner",
-                do="leave tune_args out: the trials follow one another in one process, and each has the whole machine; "
-                "trials on several machines are what the Tuner of tfx.extensions.google_cloud_ai_platform starts",
+                do="leave out tune_args: trials run one after another in one process, and each uses the whole "
+                "machine. For trials on several machines, use the Tuner of "
+                "tfx.extensions.google_cloud_ai_platform",
             )
         digest = _checked(module_file, tuner_fn)
         if options:
@@ -105,8 +106,8 @@ class Tuner(TfxTuner):
             searched = {_SEARCH: to_plain(search)}
             custom_config = {**config_of(options, examples, search_fn=search.search_fn), **searched}
         elif search:
-            do = "give options=TrainOptions(...) beside it; a tuner_fn of your own declares its search itself"
-            raise InfeedError("search is given without options", where="Tuner", do=do)
+            do = "add options=TrainOptions(...). Your own tuner_fn declares its search itself"
+            raise InfeedError("search is set without options", where="Tuner", do=do)
         super().__init__(
             examples=examples,
             schema=schema,
@@ -118,37 +119,37 @@ class Tuner(TfxTuner):
             eval_args=eval_args,
             custom_config=custom_config,
         )
-        if digest:  # TFX's executor reads what it knows; this is a part of the execution's cache key, and nothing else
+        if digest:  # TFX's executor ignores unknown entries. This one is only part of the cache key of the execution
             self.spec.exec_properties[SOURCE_DIGEST] = digest
 
 
 def _check_own_way(search: SearchOptions | None, base_model: Any, custom_config: Any) -> SearchOptions:
     if search is None:
-        raise InfeedError("options are given without search", where="Tuner", do="give search=SearchOptions(...), too")
+        raise InfeedError("options is set without search", where="Tuner", do="add search=SearchOptions(...)")
     for name, value, instead in (
-        ("base_model", base_model, "let the model function load what it starts from"),
-        ("custom_config", custom_config, "give the values as TrainOptions.hparams, which the model function gets"),
+        ("base_model", base_model, "load the initial model in the model function"),
+        ("custom_config", custom_config, "set TrainOptions.hparams, which the model function receives"),
     ):
         if value is not None:
-            do = f"leave it out, and {instead}; or write a tuner_fn of your own, which gets it by fn_args"
+            do = f"leave it out, and {instead}; or write your own tuner_fn, which receives it in fn_args"
             raise InfeedError(f"{name} is given beside options", where="Tuner", do=do)
     return search
 
 
 def _checked(module_file: str | None, tuner_fn: str | None) -> str | None:
-    """Return the digest of a function by name. TFX makes a wheel of a module file, and a fingerprint of the wheel."""
+    """Return the digest of a function by name. For a module file, TFX fingerprints a wheel."""
     if module_file:
         if "://" not in module_file:
             user_code.resolve(f"{module_file}:tuner_fn", "module_file")
         return None
     if tuner_fn and ".py:" in tuner_fn:
-        do = f"write module_file={tuner_fn.partition(':')[0]!r}, and call the function tuner_fn"
+        do = f"use module_file={tuner_fn.partition(':')[0]!r}, and rename the function to tuner_fn"
         raise InfeedError(f"tuner_fn is {tuner_fn!r}, a function in a file", where="Tuner", do=do)
     return user_code.digest(tuner_fn, "tuner_fn") if tuner_fn else None
 
 
 def tuner_fn(fn_args: Any) -> TunerFnResult:
-    """What TFX's Tuner calls once: the tuner, and what each trial is fitted with; one worker alone may call it."""
+    """Return the tuner and the arguments of each trial's `fit`. TFX's Tuner calls this once, on a single worker."""
     import keras
     import keras_tuner
 
@@ -159,17 +160,17 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     search = read(SearchOptions, fn_args.custom_config[_SEARCH], "SearchOptions")
     training = prepare(fn_args, runs=search.trials)
     if training.workers.count > 1:
-        what = f"a search runs on one machine, and TF_CONFIG names {training.workers.count} workers"
-        raise InfeedError(what, where="Tuner", do="give the Tuner one worker; the Trainer after it may have many")
+        what = f"a search runs on one machine, but TF_CONFIG names {training.workers.count} workers"
+        raise InfeedError(what, where="Tuner", do="run the Tuner with one worker. The later Trainer may use several")
     options, graph, plan = training.options, training.graph, training.train.plan
     declare = user_code.load(search.search_fn, "search_fn")
-    train = training.train.dataset()  # here rows are decoded where the plan holds columns; trials only gather them
+    train = training.train.dataset()  # rows are decoded here if the plan holds columns, so trials only gather them
     evaluation = training.evaluation.dataset().take(training.eval_steps or -1)
     spec, packing = model_spec(train, graph, options, training.steps), packing_of(graph, options)
 
     def build(hp: keras_tuner.HyperParameters) -> Any:
         declare(hp)
-        keras.utils.set_random_seed(options.feed.seed)  # what differs between trials is hyperparameters alone
+        keras.utils.set_random_seed(options.feed.seed)  # trials must differ only in their hyperparameters
         tried = dataclasses.replace(spec, hparams={**options.hparams, **hp.values})
         return make_model(options, tried, features_of(train, evaluation, packing), packing)[0]
 

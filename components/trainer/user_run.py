@@ -1,12 +1,12 @@
-"""Feed a `run_fn` of the user's own by our engine, and write the profile that InputReport reads.
+"""Feed for a user's `run_fn`, with the profile that InputReport reads.
 
     def run_fn(fn_args):
         data = infeed.components.datasets(fn_args, label="tips", feed=FeedOptions(batch_size=256))
         model.fit(data.train, steps_per_epoch=data.steps_per_epoch, validation_data=data.evaluation, epochs=5)
         model.export(fn_args.serving_model_dir)
 
-The engine also feeds an unchanged `run_fn` that reads by `fn_args.data_accessor.tf_dataset_factory`, as TFX's examples
-do, if the engine gives the same batches as TFX's reader.
+An unchanged `run_fn` that reads with `fn_args.data_accessor.tf_dataset_factory`, as in TFX's examples, also uses our
+feed, if the batches equal those of TFX's reader.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from infeed.components.trainer.graph import open_graph
 from infeed.components.trainer.options import ExamplesAre, Task, TrainOptions
 
 _log = logging.getLogger(__name__)
-_HANDED_OVER = 50  # batches that are there, five times; the median is not that of what TensorFlow starts first
+_HANDED_OVER = 50  # batches per turn. The median of five turns excludes the start-up work of TensorFlow
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Datasets:
     """Data of a `run_fn`: (features {name: [batch, ...]}, label [batch, ...]), with the weight if there is one.
 
     Attributes:
-      train: endless full batches, shuffled again in each epoch.
-      evaluation: each record once, in order; the last batch may be short.
+      train: endless full batches, reshuffled in each epoch.
+      evaluation: each record once, in order. The last batch may be short.
       steps_per_epoch: batches of `train` in an epoch.
-      classes: words of the label's vocabulary in index order; empty without a vocabulary.
+      classes: words of the label's vocabulary in index order. Empty without a vocabulary.
     """
 
     train: tf.data.Dataset
@@ -71,18 +71,18 @@ def datasets(
     boxes: Sequence[str] = (),
     examples_are: ExamplesAre = "raw",
 ) -> Datasets:
-    """Return the Examples of a Trainer, through its transform graph if it has one, as for the Trainer's own training.
+    """Return a Trainer's Examples as datasets, transformed by its transform graph if there is one.
 
     Under infeed's Trainer, the wait for batches is measured, and the model run gets a profile. With several workers,
-    each worker gets its part of every global batch: distribute it by `strategy.distribute_datasets_from_function`.
+    each worker gets its part of every global batch. Distribute it with `strategy.distribute_datasets_from_function`.
 
     Args:
       fn_args: argument of `run_fn`.
-      transform_output: transform graph that the `run_fn` has already loaded; None for that of `fn_args`.
+      transform_output: transform graph that the `run_fn` has already loaded. None loads that of `fn_args`.
       feed, task, augment, normalise, images, masks, boxes, examples_are: as in TrainOptions.
 
     Raises:
-      InfeedError: an option, the data or the schema is wrong.
+      InfeedError: an option, the data or the schema is invalid.
     """
     options = TrainOptions(
         model_fn="",
@@ -97,7 +97,7 @@ def datasets(
         examples_are=examples_are,
     )
     path = fn_args.transform_graph_path
-    if transform_output:  # which lies in the folder of the artifact
+    if transform_output:  # the folder of the artifact contains it
         path = str(transform_output.transform_savedmodel_dir).rstrip("/").rpartition("/")[0]
     graph = open_graph(path, fn_args.schema_path, label, options.feed.weight)
     train = make_feed(fn_args.train_files, graph, options, training=True, num_steps=fn_args.train_steps)
@@ -113,7 +113,7 @@ def datasets(
 
 
 class UserRun:
-    """Feed of one run of a user's `run_fn`, with a measurement of the wait; `data_accessor` reads by the engine."""
+    """Feed of a user's `run_fn`, with a measurement of the wait. `data_accessor` reads through the feed."""
 
     def __init__(self, fn_args: Any) -> None:
         self._tfx_reader = fn_args.data_accessor.tf_dataset_factory
@@ -123,19 +123,19 @@ class UserRun:
 
     @classmethod
     def of(cls, fn_args: Any) -> UserRun | None:
-        """Return the run that these arguments belong to; None if another Trainer made them."""
+        """Return the run that these arguments belong to. None if another Trainer created them."""
         owner = getattr(getattr(fn_args.data_accessor, "tf_dataset_factory", None), "__self__", None)
         return owner if isinstance(owner, cls) else None
 
     def measured(self, batches: tf.data.Dataset, plan: InputPlan) -> tf.data.Dataset:
         """Return the same training batches with a measurement for the profile."""
-        _log.info("how training is fed:\n%s", plan.describe())
+        _log.info("input pipeline of training:\n%s", plan.describe())
         tap = Tap(plan.steps_per_epoch)
         self._fed.append((plan, tap, batches.element_spec))
         return tap.measured(batches)
 
     def tf_dataset_factory(self, file_pattern: Any, options: Any, schema: Any = None) -> tf.data.Dataset:
-        """Return the dataset of TFX's function of this name, read by the engine if possible."""
+        """Return the dataset of TFX's function of this name, from our feed if possible."""
         theirs = self._tfx_reader(file_pattern, options, schema)
         patterns = [file_pattern] if isinstance(file_pattern, str) else list(file_pattern)
         try:
@@ -143,12 +143,12 @@ class UserRun:
             ours = feed.dataset()
             _check_same_batches(ours.element_spec, theirs.element_spec)
         except InfeedError as reason:
-            _log.warning("%s is read by TFX's own reader: %s", ", ".join(patterns), reason.what)
+            _log.warning("TFX's own reader reads %s: %s", ", ".join(patterns), reason.what)
             return theirs
         return self.measured(ours, feed.plan) if patterns == self._train_files else ours
 
     def write_profile(self, folder: str) -> None:
-        """Write `input_profile.json` for the training data that was read first, if any."""
+        """Write `input_profile.json` for the first training data that was read, if any."""
         read = [(plan, tapped_epochs(tap, plan.batch.size), spec) for plan, tap, spec in self._fed]
         plan, epochs, spec = next((one for one in read if one[1]), (None, (), None))
         if plan is None or worker_context().index > 0:
@@ -169,7 +169,7 @@ class UserRun:
 
 
 def measure_handover(spec: Any, batch_size: int) -> float:
-    """Return the seconds a step that count as waiting although the batch is there, for this element spec."""
+    """Return the seconds per step that count as waiting even if the batch is ready, for this element spec."""
     parts = []
     with tf.device("cpu:0"):
         for one in tf.nest.flatten(spec, expand_composites=True):
@@ -182,9 +182,9 @@ def measure_handover(spec: Any, batch_size: int) -> float:
 
 
 def feed_like_tfx(patterns: Sequence[str], options: Any, schema: Any) -> Feed:
-    """Return the engine's feed for TensorFlowDatasetOptions. Without a schema, TFX reads.
+    """Return our feed for TensorFlowDatasetOptions.
 
-    Raise InfeedError if the engine would give other batches for these options, or cannot read the files.
+    Raise InfeedError if TFX must read: there is no schema, our batches would differ, or the files are not readable.
     """
     training = options.shuffle and options.num_epochs is None
     once = not options.shuffle and options.num_epochs == 1 and not options.drop_final_batch
@@ -192,9 +192,9 @@ def feed_like_tfx(patterns: Sequence[str], options: Any, schema: Any) -> Feed:
         asked = (
             f"shuffle={options.shuffle}, num_epochs={options.num_epochs}, drop_final_batch={options.drop_final_batch}"
         )
-        raise _not_ours(asked, "shuffle and leave num_epochs out, or read once: shuffle=False, num_epochs=1")
+        raise _not_ours(asked, "shuffle without num_epochs, or read once with shuffle=False, num_epochs=1")
     if not (schema and options.label_key):
-        raise _not_ours("no schema, or no label_key", "give both")
+        raise _not_ours("there is no schema or no label_key", "give both")
 
     label, parsing_spec = options.label_key, schema_utils.schema_as_feature_spec(schema).feature_spec
 
@@ -213,16 +213,16 @@ def feed_like_tfx(patterns: Sequence[str], options: Any, schema: Any) -> Feed:
 
 
 def _check_same_batches(ours: Any, theirs: Any) -> None:
-    """Raise InfeedError unless the engine's batches have the names, types and shapes of TFX's batches."""
+    """Raise InfeedError unless our batches have the names, types and shapes of TFX's batches."""
     try:
-        tf.nest.assert_same_structure(ours, theirs)  # of sparse and ragged tensors too, not of what they are made of
+        tf.nest.assert_same_structure(ours, theirs)  # compares whole sparse and ragged tensors, not their components
     except (ValueError, TypeError) as error:
         raise _not_ours("other features", "compare the schema") from error
     pairs = zip(tf.nest.flatten(ours), tf.nest.flatten(theirs), strict=True)
     different = next(((a, b) for a, b in pairs if not a.is_compatible_with(b)), None)
     if different:
-        raise _not_ours(f"batches of {different[1]}, and the engine gives {different[0]}", "compare the schema")
+        raise _not_ours(f"the batches have {different[1]}, but our feed gives {different[0]}", "compare the schema")
 
 
 def _not_ours(asked: str, do: str) -> InfeedError:
-    return InfeedError(f"the engine does not give what was asked for: {asked}", where="tf_dataset_factory", do=do)
+    return InfeedError(f"our feed cannot give the requested batches: {asked}", where="tf_dataset_factory", do=do)

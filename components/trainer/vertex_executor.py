@@ -20,7 +20,7 @@ _NEEDED = ("display_name", "job_spec", "project", "region")
 
 
 class VertexExecutor(GenericExecutor):
-    """TFX's Vertex AI executor, which runs `TrainerExecutor` on every machine of the job."""
+    """TFX's Vertex AI executor that runs `TrainerExecutor` on every machine of the job."""
 
     def _GetExecutorClass(self) -> type[TrainerExecutor]:  # noqa: N802 - TFX's name
         return TrainerExecutor
@@ -29,11 +29,11 @@ class VertexExecutor(GenericExecutor):
 def spec_of(custom_job: Mapping[str, Any], given: Any) -> executor_spec.ExecutorClassSpec:
     """Return the executor spec of a Trainer with a `custom_job`.
 
-    Raise InfeedError if a `custom_executor_spec` is given, too, or the job lacks a required key.
+    Raise InfeedError if a `custom_executor_spec` is set, too, or the job lacks a required key.
     """
     if given:
-        do = "give one of them"
-        raise InfeedError("custom_job and custom_executor_spec exclude each other", where="Trainer", do=do)
+        do = "use only one of them"
+        raise InfeedError("custom_job and custom_executor_spec are both set", where="Trainer", do=do)
     for name in _NEEDED:
         if name not in custom_job:
             raise InfeedError(f"custom_job has no {name}", where="Trainer", do=f"give {', '.join(_NEEDED)}")

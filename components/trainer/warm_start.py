@@ -1,12 +1,11 @@
-"""The weights of an earlier model as the start of a training.
+"""Warm start of a training from the weights of an earlier model.
 
 A vocabulary lists its words by frequency, so the same index may be another word in a later run, and the vocabulary may
-grow. The rows of an embedding are therefore found again by word: known words keep their vectors, and new words start
-from random ones.
+grow. Rows of an embedding are therefore matched by word. Known words keep their vectors, and new words start with
+random ones.
 
-The layout of the tables is the model's own. `_tables` finds the rows: it feeds single indices, and reads from the
-gradient which rows they touch. The same model function, called with the earlier vocabulary sizes, shows the earlier
-layout.
+The model defines the layout of its tables. `_tables` determines the rows: it passes single indices, and the gradient
+shows which rows they touch. The model function with the earlier vocabulary sizes shows the earlier layout.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from infeed.components.trainer.model import ModelSpec
 from infeed.components.trainer.model_inputs import ModelInputs
 from infeed.components.trainer.options import OtherBaseModel
 
-_WEIGHT = tensorflow_seam.name_in_checkpoint("weights/{}")  # of an export, by number
+_WEIGHT = tensorflow_seam.name_in_checkpoint("weights/{}")  # name of a weight in an export, by number
 
-_ANEW = "or start from random weights: train: {other_base_model: ignore}"
+_ANEW = "or start from random weights with train: {other_base_model: ignore}"
 
 _log = logging.getLogger(__name__)
 
@@ -42,16 +41,16 @@ _Tables = dict[int, dict[str, int]]  # number of the weight -> row of index 0 by
 
 @dataclass(frozen=True)
 class Start:
-    """Initial value of a weight: the given rows of it take the given rows of `value`; None takes the whole value."""
+    """Initial value of a weight: rows of `value` to copy to rows of the weight. None copies the whole value."""
 
     value: Any
     rows: tuple[Sequence[int], Sequence[int]] | None = None
 
 
 def starts_of(exported: str, graph: Graph, spec: ModelSpec, build: Build) -> list[Start]:
-    """Return the initial value of each weight, in order, because names differ between runs.
+    """Return the initial value of each weight, in order. Names are not used, because they differ between runs.
 
-    Raise InfeedError if another Trainer exported the model, or its classes or the layout of its embeddings are others.
+    Raise InfeedError if another Trainer exported the model, or its classes or embedding layouts differ.
     """
     values = _weights(exported)
     changed = {}
@@ -60,7 +59,7 @@ def starts_of(exported: str, graph: Graph, spec: ModelSpec, build: Build) -> lis
         if before is not None and before != now:
             changed[name] = before, now
     if graph.label in changed:
-        raise _mismatch("the classes of the label are not those of the base model", exported)
+        raise _mismatch("the classes of the label differ from those of the base model", exported)
     if not changed:
         return [Start(value) for value in values]
     sizes = {name: len(before) for name, (before, _) in changed.items()}
@@ -70,7 +69,7 @@ def starts_of(exported: str, graph: Graph, spec: ModelSpec, build: Build) -> lis
 
 
 def assign(model: keras.Model, starts: Sequence[Start], exported: str) -> None:
-    """Set the weights of the model; raise InfeedError, and change no weight, if they have other shapes."""
+    """Set the weights of the model. If shapes differ, raise InfeedError without changing any weight."""
     here = [tuple(variable.shape) for variable in model.variables]
     there = [
         tuple(start.value.shape) if start.rows is None else (shape[:1] + tuple(start.value.shape[1:]))
@@ -78,7 +77,7 @@ def assign(model: keras.Model, starts: Sequence[Start], exported: str) -> None:
     ]
     if len(starts) != len(here) or there != here:
         place = next((i for i, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), None)
-        what = f"the base model has {len(starts)} weights, the model {len(here)}"
+        what = f"the base model has {len(starts)} weights, but the model has {len(here)}"
         if place is not None:
             what += f"; the first that differs is {list(there[place])} there, "
             what += f"{list(here[place])} here ({model.variables[place].path})"
@@ -93,7 +92,7 @@ def assign(model: keras.Model, starts: Sequence[Start], exported: str) -> None:
 
 @contextmanager
 def may_start_anew(otherwise: OtherBaseModel) -> Iterator[None]:
-    """Log the InfeedError of a base model that does not fit, if `otherwise` is ignore: training then starts anew."""
+    """Log the InfeedError of an unfit base model instead of raising it, if `otherwise` is ignore."""
     try:
         yield
     except InfeedError as error:
@@ -109,13 +108,13 @@ def _weights(exported: str) -> list[Any]:
     names = [name for name in map(_WEIGHT.format, range(len(held))) if name in held]
     if not names:
         what = "the base model was not exported by this Trainer, so its weights have no names"
-        do = "train from it in a run_fn of your own, where it is fn_args.base_model"
+        do = "train from it in your own run_fn, where it is fn_args.base_model"
         raise InfeedError(what, where=exported, do=do)
     return [tf.train.load_variable(checkpoint, name) for name in names]
 
 
 def _words(assets: str, graph: Graph, name: str) -> tuple[bytes, ...] | None:
-    """Return the words of a feature in the base model; None if it has no such vocabulary."""
+    """Return the words of a feature in the base model. None if it has no such vocabulary."""
     file = graph.vocabulary_file(name)
     path = os.path.join(assets, os.path.basename(file)) if file else ""
     if not tf.io.gfile.exists(path):
@@ -126,9 +125,9 @@ def _words(assets: str, graph: Graph, name: str) -> tuple[bytes, ...] | None:
 
 
 def _tables(model: keras.Model, inputs: ModelInputs, spec: ModelSpec, graph: Graph) -> _Tables:
-    """Return where each feature has its rows, for the features whose first and last word touch rows at that distance.
+    """Return the first row of each feature whose words map to consecutive rows.
 
-    Row 0 of the batch has index 0 for all features. Two more rows for each feature have its first and its last word.
+    Row 0 of the batch has index 0 for all features. For each feature, two more rows have its first and last word.
     """
     sizes = {name: size for name, size in spec.vocabulary_sizes.items() if size and name not in inputs.unused}
     batch = {
@@ -172,11 +171,11 @@ def _by_word(
 ) -> list[Start]:
     located = {name for rows in new.values() for name in rows}
     if lost := sorted(changed.keys() - located):
-        what = f"the vocabulary of {lost[0]!r} has changed, and the model does not look it up in an embedding alone"
+        what = f"the vocabulary of {lost[0]!r} has changed, but the model does not use it only for an embedding lookup"
         do = f"make {lost[0]!r} a Vocabulary feature with an embedding, in place of one_hot, or a Hash feature, {_ANEW}"
         raise InfeedError(what, where=exported, do=do)
     if {number: set(rows) for number, rows in old.items()} != {number: set(rows) for number, rows in new.items()}:
-        raise _mismatch("the vocabularies have changed, and with them which features share an embedding", exported)
+        raise _mismatch("the vocabularies have changed, and so have the features that share an embedding", exported)
     starts = []
     for number, value in enumerate(values):
         pairs = [
@@ -190,7 +189,7 @@ def _by_word(
 
 
 def _same(before: Sequence[bytes], now: Sequence[bytes], graph: Graph, name: str) -> list[tuple[int, int]]:
-    """Return the indices of now and before that mean the same: missing, a word of both, or unseen."""
+    """Return the old and new indices with the same meaning: missing value, known word, or unseen word."""
     places = {word: graph.first_word + number for number, word in enumerate(before)}
     words = [(graph.first_word + number, places[word]) for number, word in enumerate(now) if word in places]
     ends = (graph.first_word + len(now), graph.first_word + len(before))
@@ -199,4 +198,4 @@ def _same(before: Sequence[bytes], now: Sequence[bytes], graph: Graph, name: str
 
 
 def _mismatch(what: str, exported: str) -> InfeedError:
-    return InfeedError(what, where=exported, do=f"build the same model as then, {_ANEW}")
+    return InfeedError(what, where=exported, do=f"build the same model as before, {_ANEW}")

@@ -1,1 +1,1 @@
-"""The stages of an input pipeline: each says what it does and why there, and applies itself to a tf.data.Dataset."""
+"""Stages of an input pipeline. Each describes its work and its reason, and applies itself to a tf.data.Dataset."""

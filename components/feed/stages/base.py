@@ -1,4 +1,4 @@
-"""The interface of the stages of an input pipeline, and the context in which they run.
+"""Interface of the stages of an input pipeline, and the context in which they run.
 
 A stage is a small frozen dataclass. `plan` lists and prints the stages, and `build` applies them in order. Planning
 needs no TensorFlow, so a stage imports TensorFlow only in `apply`.
@@ -30,7 +30,7 @@ After = TypeVar("After", bound=Made, covariant=True)
 
 
 class Stage(Protocol[Before, After]):
-    """A stage, which turns the output of the stage before it into the input of the next stage.
+    """Stage of an input pipeline. It converts the output of the previous stage to the input of the next.
 
     `Before` and `After` are types of `Made`. The first stage takes None, and the last stage returns the batches.
     """
@@ -41,7 +41,7 @@ class Stage(Protocol[Before, After]):
 
     @property
     def does(self) -> str:
-        """Action of the stage, as a clause that follows the name: `gathers 128 records`."""
+        """Action of the stage, as a clause that follows its name: `gathers 128 records`."""
 
     @property
     def reason(self) -> str:
@@ -60,9 +60,9 @@ class BatchFunctions:
     # (features, label), step number int64 [], workers -> (features, label), changed at random and normalized. The input
     # is the worker's part of the global batch.
     augment: Callable[[Batch, tf.Tensor, WorkerContext], Batch] | None = None
-    # (features, label) -> (features, label), the part of `augment` that is not random.
+    # (features, label) -> (features, label): the deterministic part of `augment`.
     normalise: Callable[[Batch], Batch] | None = None
-    key: str = ""  # identifies the work of `parse` and `transform`. The disk cache uses this key.
+    key: str = ""  # identifies the work of `parse` and `transform`. Part of the key of the disk cache.
     # Features before and after a user's function, its option -> None. Raises InfeedError if the batches cannot be used.
     check_map: Callable[[Mapping[str, Any], Mapping[str, Any], str], None] = lambda before, after, where: None
 
@@ -83,7 +83,7 @@ class BuildContext:
     @cached_property
     def ranges(self) -> tuple[RecordRange, ...]:
         """Ranges of the files that this worker reads."""
-        # In evaluation the workers wait for each other, so they divide the records evenly.
+        # In evaluation, workers wait for each other, so they divide the records evenly.
         return worker_ranges(self.shards, self.readers, evenly=not self.training)
 
     def ranges_of_splits(self, weights: SamplingWeights) -> list[tuple[RecordRange, ...]]:
@@ -93,12 +93,12 @@ class BuildContext:
 
     @property
     def records(self) -> int:
-        """Records that this worker reads in an epoch."""
+        """Number of records that this worker reads in an epoch."""
         return sum(one.records for one in self.ranges)
 
     @property
     def first_record(self) -> int:
-        """Records that this worker has taken in training before the first batch."""
+        """Number of records that this worker has used in training before the first batch."""
         return self.start_step * self.batch.part
 
     def mapped(self, dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
@@ -108,9 +108,9 @@ class BuildContext:
         return mapped(dataset, function)
 
     def derive_seed(self, epoch: tf.Tensor, use: tf.Tensor | int) -> tf.Tensor:
-        """Derive a seed, int64 [2], for one use in an epoch."""
+        """Derive a seed, int64 [2], from an epoch for one purpose."""
         import tensorflow as tf
 
-        # Sums of seed and epoch would repeat, so the epoch is folded in.
+        # seed + epoch would repeat, so the epoch is folded in.
         both = tf.stack([tf.cast(self.batch.seed, tf.int64), epoch])
         return tf.random.experimental.stateless_fold_in(both, use)

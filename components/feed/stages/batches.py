@@ -18,7 +18,7 @@ class BatchRecords:
     """Batch blocks of records: string [block] -> string [batch]."""
 
     size: int  # records gathered in one call, over all workers
-    reason: str  # for this size
+    reason: str  # reason for this size
     drop_remainder: bool = False  # whether to drop a short last batch. Endless training data has none.
     batches: int = 1  # number of training batches in one call. `SplitBatches` splits them.
 
@@ -37,10 +37,10 @@ class BatchRecords:
             return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(-(-context.records // size)))
         records = sum(shard.records for shard in context.shards)
-        most = -(-records // context.readers.count)  # evaluation records of one worker, at most
+        most = -(-records // context.readers.count)  # maximum number of evaluation records of one worker
         if -(-context.records // size) == -(-most // size):
             return dataset
-        # Every worker needs the same number of batches. Else the others wait forever for this worker.
+        # Every worker needs the same number of batches. Otherwise the others would wait forever.
         return dataset.concatenate(tf.data.Dataset.from_tensors(tf.zeros([0], tf.string)))
 
 
@@ -50,7 +50,7 @@ class ParseExamples:
 
     name = "parse"
     does = "parses whole batches in parallel"
-    reason = "one vectorized call instead of one for each record"
+    reason = "a single vectorized call is faster than one for each record"
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         return context.mapped(before, context.functions.parse)
@@ -68,7 +68,7 @@ class TransformFeatures:
         from infeed.components.feed.columns import with_known_widths
 
         parse, transform = context.functions.parse, context.functions.transform
-        # A saved graph loses the width of a sparse feature, which the rows do not determine.
+        # A saved graph loses the width of a sparse feature, and the rows do not determine it.
         return with_known_widths(context.mapped(before, transform), lambda records: transform(parse(records)))
 
 
@@ -84,7 +84,7 @@ class SplitBatches:
 
     @property
     def does(self) -> str:
-        return f"cuts {self.batches} batches of {self.size:,} out of what was made in one call"
+        return f"splits each call's output into {self.batches} batches of {self.size:,}"
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         from infeed.components.feed.columns import split_batches
@@ -100,11 +100,11 @@ class AugmentImages:
     does: str
 
     name = "augment"
-    reason = "after the cache, seeded by each picture's position, so that runs are reproducible"
+    reason = "after the cache, seeded by each image's position, so that runs are reproducible"
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         augment = context.functions.augment
-        assert augment is not None, "the plan augments, so the functions must say how"
+        assert augment is not None, "a plan with augmentation requires functions that describe it"
         numbered = before.enumerate(context.start_step)
         return context.mapped(numbered, lambda number, batch: augment(batch, number, context.batch.workers))
 
@@ -120,7 +120,7 @@ class NormaliseImages:
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         normalise = context.functions.normalise
-        assert normalise is not None, "the plan normalizes, so the functions must say how"
+        assert normalise is not None, "a plan with normalization requires functions that describe it"
         return context.mapped(before, lambda *batch: normalise(batch))
 
 
@@ -138,15 +138,15 @@ class PadBatches:
 
     @property
     def does(self) -> str:
-        return f"fills the last short batch up to {self.size:,} rows, of weight 0"
+        return f"pads the last, short batch to {self.size:,} rows with weight 0"
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         from infeed.components.feed.columns import is_static_number, pad_batch
 
         for name, spec in before.element_spec[0].items():
             if not is_static_number(spec):
-                what = f"feature {name!r} is not a dense number of a fixed shape: {spec}"
-                do = "convert the feature in Transform: look words up in a vocabulary, pad lists"
+                what = f"feature {name!r} is not a dense number with a fixed shape: {spec}"
+                do = "convert the feature in Transform: apply a vocabulary to text, pad lists"
                 raise InfeedError(what, where="static shapes", do=do)
         size = context.batch.part
         return context.mapped(before, lambda *batch: pad_batch(batch, size))
@@ -154,9 +154,9 @@ class PadBatches:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """Prefetch batches; tf.data tunes their number."""
+    """Prefetch batches. tf.data tunes their number."""
 
-    reason: str = "last, so that every step above overlaps it"
+    reason: str = "last, so that all earlier steps overlap with training"
 
     name = "prefetch"
     does = "prepares the next batches while the step runs"
@@ -169,7 +169,7 @@ class Prefetch:
 
 @dataclass(frozen=True)
 class PrefetchToDevice:
-    """Prefetch the next batch to accelerators. This stage only documents the work that tf.distribute does.
+    """Prefetch the next batch to accelerators. This stage only documents the work of tf.distribute.
 
     `devices` are the short names of the accelerators, for example `GPU:0`.
     """
@@ -177,7 +177,7 @@ class PrefetchToDevice:
     devices: tuple[str, ...]
 
     name = "device"
-    reason = "the step's batch is already there; text stays on the host"
+    reason = "the step's batch is already on the device; text stays on the host"
 
     @property
     def does(self) -> str:
@@ -201,7 +201,7 @@ class CallInputFunction:
 
     @property
     def does(self) -> str:
-        return f"takes the batches that {self.function} gives"
+        return f"takes the batches of {self.function}"
 
     def apply(self, before: Batch, context: BuildContext) -> tf.data.Dataset:
         return before

@@ -31,7 +31,7 @@ _BUCKET_BY = "FeedOptions.bucket_by"
 
 @dataclass(frozen=True)
 class CacheRecords:
-    """Keep serialized records as one column, so that each epoch repeats only parsing."""
+    """Keep serialized records as one column, so that later epochs only parse."""
 
     reason: str
 
@@ -60,7 +60,7 @@ class LoadColumns:
 
 @dataclass(frozen=True)
 class CacheColumns:
-    """Keep columns in files under `cache_dir`. Later trainings on the same data reuse the files."""
+    """Keep columns in files under `cache_dir`. Later trainings on the same data reuse them."""
 
     cache_dir: str  # a local folder
     kept_bytes: float  # estimated size of the columns
@@ -75,14 +75,14 @@ class CacheColumns:
 
     @property
     def reason(self) -> str:
-        done = "parsed or decoded" if self.decoded else "read or unpacked"
+        done = "parsed or decoded" if self.decoded else "read or decompressed"
         return f"nothing is {done} twice, not even by the next training on the same data"
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> Columns:
         from infeed.components.feed import disk
 
-        assert context.functions.key, "the plan keeps columns on disk, so the functions must have a key"
-        # The key covers the data and the functions, so that no other split or graph uses these columns.
+        assert context.functions.key, "a plan with columns on disk requires functions with a key"
+        # The key covers data and functions, so no other split or graph uses these columns.
         shards = [shard.identity for shard in context.shards]
         made_of = json.dumps([disk.FORMAT, shards, context.functions.key, str(before.element_spec)])
         key = digest([made_of])
@@ -95,9 +95,9 @@ class GatherShuffled:
 
     size: int  # rows of a global batch
     batches: int = 1  # batches gathered in one call. `SplitBatches` splits them.
-    window: Window | None = None  # rows shuffled together; None for all
-    weights: SamplingWeights | None = None  # sampling weights; None uses each row once per epoch
-    bucket_by: str | None = None  # feature whose rows have similar lengths in each batch; None for any rows
+    window: Window | None = None  # rows shuffled together. None for all
+    weights: SamplingWeights | None = None  # sampling weights. None uses each row once per epoch
+    bucket_by: str | None = None  # feature whose rows have similar lengths within a batch. None for no grouping
 
     name = "gather"
 
@@ -105,14 +105,14 @@ class GatherShuffled:
     def does(self) -> str:
         does = f"gathers {self.size:,} rows at a time"
         if self.weights:
-            does += f", drawn by share and shuffled by seed and epoch: {self.weights.describe()}"
+            does += f", sampled by share and shuffled by seed and epoch: {self.weights.describe()}"
         elif self.window:
             does = (
                 f"permutes blocks of {self.window.block:,} rows and shuffles the rows of {self.window.blocks:,} blocks "
                 f"together, by seed and epoch; {does}"
             )
         else:
-            does += ", in an order of all rows made from seed and epoch"
+            does += ", in a permutation of all rows by seed and epoch"
         if self.bucket_by:
             does += f", each batch of similar lengths of {self.bucket_by!r}"
         return f"{does}, {self.batches} batches in a call" if self.batches > 1 else does
@@ -120,10 +120,10 @@ class GatherShuffled:
     @property
     def reason(self) -> str:
         if self.weights:
-            return f"set by {self.weights.option}; each cycles through its own rows, none twice before all others"
+            return f"set by {self.weights.option}; each cycles through its rows, so none repeats before all others"
         if self.window:
             return f"{self.window.rows:,} rows fit in memory, so each part of the files is read once an epoch"
-        return "an exact shuffle for a few bytes a row, and static shapes"
+        return "an exact shuffle for a few bytes per row, and static shapes"
 
     def apply(self, before: Columns, context: BuildContext) -> tf.data.Dataset:
         import tensorflow as tf
@@ -146,20 +146,20 @@ class GatherShuffled:
 
 @dataclass(frozen=True)
 class GatherInStep:
-    """Hand row numbers to the training steps, which gather endless full batches; fields as of `GatherShuffled`."""
+    """Pass row numbers to the training steps, which gather full batches. Fields as in `GatherShuffled`."""
 
     size: int
     weights: SamplingWeights | None = None
 
     name = "gather"
-    reason = "steps gather rows from local memory, and row numbers are cheaper to transfer than batches"
+    reason = "steps gather rows from local memory, and row numbers are cheaper to pass than batches"
 
     @property
     def does(self) -> str:
-        order = f"drawn by share: {self.weights.describe()}" if self.weights else "an exact shuffle"
+        order = f"sampled by share: {self.weights.describe()}" if self.weights else "an exact shuffle"
         return (
-            f"hands over the row numbers of all steps of a call, {order}, in an order made from seed and epoch; "
-            f"the graph of the steps gathers their rows, {self.size:,} a step"
+            f"passes the row numbers of all steps of a call, {order}, in an order computed from seed and "
+            f"epoch; the graph of the steps gathers their rows, {self.size:,} a step"
         )
 
     def apply(self, before: Columns, context: BuildContext) -> RowBatches:
@@ -183,11 +183,11 @@ class PlaceColumns:
     devices: tuple[str, ...]
 
     name = "device"
-    reason = "each step gathers its rows where it runs, so only row numbers travel"
+    reason = "each step gathers rows on its device, so only row numbers are transferred"
 
     @property
     def does(self) -> str:
-        return f"copies the columns to {', '.join(map(short_name, self.devices))}, once"
+        return f"copies the columns once to {', '.join(map(short_name, self.devices))}"
 
     def apply(self, before: RowBatches, context: BuildContext) -> RowBatches:
         return before.on_devices(self.devices)
@@ -200,7 +200,7 @@ class GatherInOrder:
     size: int
 
     name = "gather"
-    reason = "evaluation data is complete: the last short batch is kept"
+    reason = "evaluation data is complete: the last, short batch is kept"
 
     @property
     def does(self) -> str:
@@ -213,7 +213,7 @@ class GatherInOrder:
 
 
 def _groups(columns: Columns, weights: SamplingWeights | None, context: BuildContext) -> list[Group]:
-    """Return the rows of each split or of each class; empty without weights."""
+    """Return the rows of each split or class. Empty without weights."""
     if not weights:
         return []
     if weights.by == "split":
@@ -227,7 +227,7 @@ def _groups(columns: Columns, weights: SamplingWeights | None, context: BuildCon
 def _lengths(columns: Columns, name: str, context: BuildContext) -> npt.NDArray[np.int64]:
     """Return the length of each row of a feature, int64 [rows].
 
-    Raises InfeedError if there is no such feature, or all rows have one length.
+    Raises InfeedError if the feature does not exist, or all rows have the same length.
     """
     import tensorflow as tf
 
@@ -238,15 +238,15 @@ def _lengths(columns: Columns, name: str, context: BuildContext) -> npt.NDArray[
             do = f"use one of {', '.join(sorted(batch[0]))}"
             raise InfeedError(f"there is no feature {name!r}{nearest(name, batch[0])}", where=_BUCKET_BY, do=do)
         if isinstance(batch[0][name], tf.Tensor) and batch[0][name].shape[1:].is_fully_defined():
-            do = "use a feature of lists, such as the words of a text, or leave the option out"
-            raise InfeedError(f"all rows of {name!r} have one length", where=_BUCKET_BY, do=do)
+            do = "use a feature of lists, such as the words of a text, or leave out the option"
+            raise InfeedError(f"all rows of {name!r} have the same length", where=_BUCKET_BY, do=do)
         return row_lengths(batch[0][name])
 
     return _of_all_rows(columns, context, of_batch)
 
 
 def _of_all_rows(columns: Columns, context: BuildContext, value: Callable[[Any], tf.Tensor]) -> npt.NDArray[Any]:
-    """Return a value of each row, [rows], of kept rows that are decoded or serialized."""
+    """Return a value for each row, [rows], of decoded or serialized rows."""
     from infeed.components.feed.columns import evaluation_rows
 
     def of_rows(numbers: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""The stages that call a user's functions on features."""
+"""Stages that call user functions on features."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     from infeed.components.feed.row_batches import RowBatches
 
-Call = Callable[[Any, Any, Any], dict[str, Any]]  # features, seeds, number of the step -> features
+Call = Callable[[Any, Any, Any], dict[str, Any]]  # features, seeds, step number -> features
 
 
 @dataclass(frozen=True)
 class MapFeatures:
-    """Call a user's function on the features of every batch; the label and the weight pass by."""
+    """Call a user's function on the features of every batch. The label and the weight are unchanged."""
 
     option: str  # `map_examples` or `map_batches`
     given: MapFunction  # the option's value
     training: bool = True
-    earlier: tuple[MapFeatures, ...] = ()  # the stages of this kind before this one
+    earlier: tuple[MapFeatures, ...] = ()  # earlier stages of this kind
 
     @property
     def name(self) -> str:
@@ -44,7 +44,7 @@ class MapFeatures:
     def reason(self) -> str:
         if not self.training:
             return f"set by FeedOptions.{self.option}, evaluation: true"
-        return f"set by FeedOptions.{self.option}; after what is kept, so that epochs differ if the function does"
+        return f"set by FeedOptions.{self.option}; after the cache, so a random function differs in each epoch"
 
     def apply(self, before: tf.data.Dataset | RowBatches, context: BuildContext) -> tf.data.Dataset | RowBatches:
         import tensorflow as tf
@@ -69,7 +69,7 @@ class MapFeatures:
     def _seeds(self, number: tf.Tensor, rows: tf.Tensor, context: BuildContext) -> tf.Tensor:
         """Derive the seeds of a step: int64 [2] of this worker's batch, or [rows, 2] of its examples.
 
-        An example has the same seed at any number of workers. Workers have different seeds for their parts of a batch.
+        The seed of an example does not depend on the number of workers. The seeds of batches differ among workers.
         """
         import tensorflow as tf
 
@@ -83,7 +83,7 @@ class MapFeatures:
         return tf.stack([tf.fill([rows], key), first + tf.range(rows)], axis=1)
 
     def _sample(self, context: BuildContext) -> dict[str, Any]:
-        """Return the features that the function gets for the first records."""
+        """Return the features of the first records as the function receives them."""
         import tensorflow as tf
 
         path, rows = context.shards[0].path, context.batch.part
@@ -97,7 +97,7 @@ class MapFeatures:
 
 
 def map_stages(options: FeedOptions, *, training: bool) -> tuple[MapFeatures, ...]:
-    """Return the stages of the user's functions, in order."""
+    """Return the stages of the user functions, in order."""
     stages: tuple[MapFeatures, ...] = ()
     for option, given in options.maps.items():
         if training or given.evaluation:

@@ -1,6 +1,6 @@
-"""Stages that read records, and shuffle them without row numbers: files, windows of records, mixed splits.
+"""Stages that read and shuffle records without row numbers: files, windows of records, mixed splits.
 
-These stages pass on blocks of serialized records, string [block] or shorter, because work on single records costs more
+Their elements are blocks of serialized records, string [block] or shorter, because handling single records costs more
 than reading them.
 """
 
@@ -31,8 +31,7 @@ _READ_BUFFER_BYTES = 8 << 20
 class VerifyFiles:
     """Raise InfeedError if a file that this worker reads is missing, damaged or replaced.
 
-    `cache_dir` records the verified files. `weights` are those of the splits, if the workers share each split
-    separately.
+    `cache_dir` stores which files are verified. `weights` are split weights if the workers share each split separately.
     """
 
     cache_dir: str
@@ -40,11 +39,11 @@ class VerifyFiles:
 
     name = "verify"
     does = "compares each file with its checksum, once"
-    reason = "a file that was damaged or replaced is reported, not read"
+    reason = "damaged or replaced files are reported, not read"
 
     def apply(self, before: None, context: BuildContext) -> None:
         ranges = itertools.chain(*context.ranges_of_splits(self.weights)) if self.weights else context.ranges
-        # The reader of other stores verifies each record. Another pass over the files would double the traffic.
+        # The reader of other stores verifies each record, and another pass would double the traffic.
         read = {one.path for one in ranges if tensorflow_opens(one.path)}
         check_files([shard for shard in context.shards if shard.path in read], self.cache_dir)
 
@@ -70,17 +69,17 @@ class ListShards:
 
 @dataclass(frozen=True)
 class PermuteShards:
-    """Permute the files of this worker in each epoch; with `weights`, separately in each split."""
+    """Permute the files of this worker in each epoch. With `weights`, permute each split separately."""
 
     shards: int
     weights: SamplingWeights | None = None
 
     name = "shards"
-    reason = "neighbors on disk do not stay neighbors in training"
+    reason = "neighbors on disk must not stay neighbors in training"
 
     @property
     def does(self) -> str:
-        separately = ", those of each split by themselves" if self.weights else ""
+        separately = ", separately in each split" if self.weights else ""
         return f"permutes {counted(self.shards, 'shard')} by seed and epoch{separately}"
 
     def apply(self, before: None, context: BuildContext) -> list[EpochReader]:
@@ -100,21 +99,21 @@ class ReadShards:
     """Read files in their order."""
 
     readers: int  # shards read in parallel
-    block: int  # records in a block
+    block: int  # records per block
     longest: int  # records of the longest shard
-    reason: str  # for the number of readers
-    advice: str = ""  # what to do about shards of uneven sizes, if they are
+    reason: str  # reason for the number of readers
+    advice: str = ""  # advice on shards of uneven sizes, if any
 
     name = "read"
 
     @property
     def does(self) -> str:
-        blocks = f"in blocks of {self.block:,} records and in the order of the files"
+        blocks = f"in blocks of {self.block:,} records, in file order"
         return f"reads {counted(self.readers, 'shard')} at a time, {blocks}"
 
     @property
     def in_a_row(self) -> int:
-        """Blocks read from one shard before the next shard. The longest shard fits, so parallel readers keep order."""
+        """Blocks read from one shard before the next. The longest shard fits, so parallel readers keep the order."""
         return -(-self.longest // self.block)
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
@@ -123,11 +122,11 @@ class ReadShards:
 
 @dataclass(frozen=True)
 class InterleaveShards:
-    """Read several files in parallel, a block of each in turn; the fields are those of `ReadShards`."""
+    """Read several files in parallel, a block of each in turn. Fields are those of `ReadShards`."""
 
     readers: int
     reason: str
-    block: int = 256  # large enough for cheap blocks, small enough to mix the records of a file soon
+    block: int = 256  # large enough for low overhead, small enough to mix the records of different files
     advice: str = ""
 
     name = "read"
@@ -154,7 +153,7 @@ class ShuffleWindows:
 
     @property
     def does(self) -> str:
-        return f"shuffles up to {self.window:,} records together, window after window"
+        return f"shuffles windows of up to {self.window:,} records"
 
     @property
     def reason(self) -> str:
@@ -163,11 +162,11 @@ class ShuffleWindows:
     def apply(self, before: list[EpochReader], context: BuildContext) -> EpochReader:
         (blocks,) = before
         windows = -(-context.records // self.window)
-        rows = -(-context.records // windows)  # windows of equal size, because a very short window shuffles little
+        rows = -(-context.records // windows)  # windows of equal size, because a very short window would shuffle little
 
         def shuffled(epoch: tf.Tensor) -> tf.data.Dataset:
             windows = blocks(epoch).rebatch(rows).enumerate()  # string [rows], or fewer
-            # Seed 0 of the epoch shuffles the files.
+            # Seed 0 of the epoch is used to shuffle the files.
             return windows.map(lambda number, records: _shuffled(records, context.derive_seed(epoch, 1 + number)))
 
         return shuffled
@@ -184,26 +183,26 @@ class SampleSplits:
 
     @property
     def does(self) -> str:
-        return f"draws windows of {self.window:,} records by share and shuffles each: {self.weights.describe()}"
+        return f"samples windows of {self.window:,} records by share and shuffles each: {self.weights.describe()}"
 
     @property
     def reason(self) -> str:
-        return f"set by {self.weights.option}; each split cycles through its own records"
+        return f"set by {self.weights.option}; each split cycles through its records"
 
     def apply(self, before: list[EpochReader], context: BuildContext) -> tf.data.Dataset:
         import tensorflow as tf
 
         number, taken = divmod(context.first_record, self.window)
-        counts = apportion(self.weights.weights, self.window)  # records of each split in a window
+        counts = apportion(self.weights.weights, self.window)  # records of each split per window
         for name, weight, count in zip(self.weights.names, self.weights.weights, counts, strict=True):
             if weight and not count:
-                what = f"windows of {self.window:,} records hold none of the split {name!r}"
-                do = "give it a larger share, or raise FeedOptions.shuffle_records"
+                what = f"windows of {self.window:,} records contain none of the split {name!r}"
+                do = "increase its share or FeedOptions.shuffle_records"
                 raise InfeedError(what, where=self.weights.option, do=do)
         splits = zip(before, counts, context.ranges_of_splits(self.weights), strict=True)
         parts = [_endless(blocks, count, number, ranges) for blocks, count, ranges in splits if count]
         windows = tf.data.Dataset.zip(tuple(parts)).map(lambda *some: tf.concat(some, axis=0)).enumerate(number)
-        # No epoch has the number -1, so no seed is used twice.
+        # No epoch has number -1, so no seed is reused.
         no_epoch = tf.constant(-1, tf.int64)
         shuffled = windows.map(lambda place, records: _shuffled(records, context.derive_seed(no_epoch, place)))
         return _without_first(shuffled, taken)  # string [window]
@@ -211,10 +210,10 @@ class SampleSplits:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Repeat the records for endless epochs, from the first batch of the training on."""
+    """Repeat the records for endless epochs, starting at the first batch of the training."""
 
     name = "repeat"
-    does = "goes round without end"
+    does = "repeats endlessly"
     reason = "no batch is short, and no step waits at the end of an epoch"
 
     def apply(self, before: EpochReader, context: BuildContext) -> tf.data.Dataset:
@@ -229,8 +228,8 @@ class ReadAhead:
     """Prefetch the next window."""
 
     name = "prefetch"
-    does = "reads the next window while this one is used"
-    reason = "training does not wait where a window ends"
+    does = "reads the next window while the current one is used"
+    reason = "training does not wait at the end of a window"
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         return before.prefetch(1)
@@ -245,7 +244,7 @@ def _tensors(ranges: Sequence[RecordRange]) -> tuple[tf.Tensor, ...]:
 
 
 def _read(files: tf.data.Dataset, context: BuildContext, readers: int, block: int, in_a_row: int) -> tf.data.Dataset:
-    """Read ranges of files as blocks of records, string [block] or shorter, `in_a_row` blocks of each file in turn."""
+    """Read ranges of files as blocks of records, string [block] or shorter, `in_a_row` blocks per file in turn."""
     import tensorflow as tf
 
     paths = dict.fromkeys(one.path for one in context.ranges)
@@ -255,7 +254,7 @@ def _read(files: tf.data.Dataset, context: BuildContext, readers: int, block: in
 
     def blocks_of(path: tf.Tensor, skip: tf.Tensor, records: tf.Tensor, to_end: tf.Tensor) -> tf.data.Dataset:
         read = tf.data.TFRecordDataset(path, compression_type=compression, buffer_size=_READ_BUFFER_BYTES)
-        # Read to the end of the file, so that a record beyond the manifest's count raises an error.
+        # Read to the end of the file, so that records beyond the manifest's count raise an error.
         read = read.skip(skip).take(tf.where(to_end, tf.constant(-1, tf.int64), records))
         return read.apply(tf.data.experimental.assert_cardinality(records)).batch(block)
 
@@ -263,12 +262,14 @@ def _read(files: tf.data.Dataset, context: BuildContext, readers: int, block: in
         stop = tf.where(to_end, tf.constant(-1, tf.int64), skip + records)
         return stored_blocks(path, skip, stop, records).rebatch(block)
 
-    reader = blocks_of if len(compressed) == 1 else stored_blocks_of  # which finds out for each file
+    reader = (
+        blocks_of if len(compressed) == 1 else stored_blocks_of
+    )  # the graph determines the compression of each file
     return files.interleave(reader, cycle_length=readers, block_length=in_a_row, num_parallel_calls=readers)
 
 
 def _endless(blocks: EpochReader, count: int, window: int, ranges: Sequence[RecordRange]) -> tf.data.Dataset:
-    """Yield `count` records of a split per window, string [count], from the given window on, and repeat the split."""
+    """Yield `count` records of a split per window, string [count], starting at a given window, and repeat the split."""
     import tensorflow as tf
 
     epoch, taken = divmod(window * count, sum(one.records for one in ranges))
@@ -283,7 +284,7 @@ def _shuffled(records: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 
 def _without_first(blocks: tf.data.Dataset, records: int) -> tf.data.Dataset:
-    """Skip the first `records` records of the blocks, string [any] each."""
+    """Skip the first `records` records of the blocks, string [n] each."""
     import tensorflow as tf
 
     def rest(left: tf.Tensor, block: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
