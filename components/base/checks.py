@@ -42,7 +42,7 @@ def check_fields(options: Any) -> None:
             raise refused(options, name, f"use one of {', '.join(map(str, choices))}")
         if bounds:
             at_least(options, bounds.least, name)
-            require(value <= bounds.most, options, name, f"use {bounds.most} or less")
+            require(value <= bounds.most, options, name, f"use a number of at most {bounds.most}")
         if (scalar := bare(hint)) in _SCALARS:
             kinds, do = _SCALARS[scalar]
             require(isinstance(value, kinds) and _is_bool(value) == (scalar is bool), options, name, do)
@@ -58,7 +58,7 @@ def at_least(options: Any, least: int, *names: str) -> None:
         value = getattr(options, name)
         is_number = isinstance(value, Real) and not _is_bool(value)
         if value is not None and not (is_number and value >= least):
-            raise refused(options, name, f"use {least} or more")
+            raise refused(options, name, f"use a number of at least {least}")
 
 
 def require(holds: Any, options: Any, name: str, do: str) -> None:

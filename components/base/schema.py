@@ -247,8 +247,8 @@ class _Problem:
             return f"is not one of {choices}", f"use one of {choices}"
         if bounds := range_of(self.hint) if self.kind.endswith("than_equal") else None:
             if self.kind.startswith("greater"):
-                return "is too small", f"use {bounds.least} or more"
-            return "is too large", f"use {bounds.most} or less"
+                return "is too small", f"use a number of at least {bounds.least}"
+            return "is too large", f"use a number of at most {bounds.most}"
         return _WORDS.get(self.kind.partition("_")[0], _OTHER)
 
 

@@ -550,7 +550,7 @@ def _permission_errors(path: str, also: Set[int] = frozenset()) -> Iterator[None
 
 
 def _is_loop(folder: str, info: fs.FileInfo) -> bool:
-    """Return whether a folder in `folder` is a link to `folder` or one of its parents. Such a link adds no files."""
+    """Return whether a folder in `folder` is a link to `folder` or one of its parents. These links add no files."""
     if info.type != fs.FileType.Directory or not os.path.islink(path := posixpath.join(folder, info.base_name)):
         return False
     return f"{os.path.realpath(folder)}/".startswith(f"{os.path.realpath(path).rstrip('/')}/")

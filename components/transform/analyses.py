@@ -1,7 +1,7 @@
-"""Analyses of the training rows that features need: sums, counts and quantiles, filled batch by batch.
+"""Analyses of the training rows that features need: sums, counts and quantiles, computed batch by batch.
 
-They use the same sums and sketches as the statistics of a dataset, so an analysis is answered either by these or by a
-pass over the rows (see `columns`). Uses NumPy and Arrow, no TensorFlow.
+They use the same sums and sketches as column statistics. So an analysis comes from the statistics or from a pass over
+the rows (see `columns`). Uses NumPy and Arrow, no TensorFlow.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Analysis:
     def __init__(self, folder: str = "") -> None:
         self.rows = 0
         self.count = 0  # of values
-        self.missing = 0  # values; for one value a row, the rows without one
-        self.sample: list[Any] = []  # some values, for errors
+        self.missing = 0  # number of values, and in columns with one value per row, number of rows without one
+        self.sample: list[Any] = []  # sample of values, for errors
 
     def add(self, values: Array, missing: int = 0, rows: int = 0) -> None:
         """Add the values [n] of a batch: float32, int64, or bytes as objects."""
@@ -56,12 +56,12 @@ class Analysis:
 
     @classmethod
     def add_groups(cls: type[A], analyses: Sequence[A], values: Array, starts: Array) -> None:
-        """Add a group of values to each analysis: they lie one after the other, from `starts` on, and none is empty."""
+        """Add a group of values to each analysis. The groups are concatenated, start at `starts`, and are not empty."""
         for analysis, part in zip(analyses, np.split(values, starts[1:]), strict=True):
             analysis.add(part)
 
     def merge(self: A, other: A) -> A:
-        """Add the rows of `other`, which follow these rows, and return self."""
+        """Merge the rows of `other`, which follow these rows. Return self."""
         self.rows += other.rows
         self.count += other.count
         self.missing += other.missing
@@ -102,14 +102,14 @@ class Moments(Analysis):
 
     @property
     def mean(self) -> float:
-        """Return the mean of the values, 0 if there are none."""
+        """Return the mean of the values, or 0 if there are none."""
         return self.sum.units / (max(1, self.count) << self.sum.scale)
 
     @property
     def variance(self) -> float:
-        """Return the population variance: the mean of the squares less the square of the mean.
+        """Return the population variance: the mean of the squares minus the square of the mean.
 
-        Integers of Python divide with one rounding, as fractions do, which take ten times as long.
+        Python integers divide with a single rounding, like fractions, which are ten times slower.
         """
         number, (total, squares) = max(1, self.count), (self.sum, self.squares)
         scale = max(2 * total.scale, squares.scale)
@@ -157,7 +157,7 @@ class Quantiles(Analysis):
         self.sketch = QuantileSketch()
 
     def at(self, fractions: Sequence[float]) -> list[float]:
-        """Return the quantile at each fraction, 0 if there are no values."""
+        """Return the quantile at each fraction, or 0 if there are no values."""
         return self.sketch.at(fractions) if self.count else [0.0 for _ in fractions]
 
     def _add(self, values: Array) -> None:
@@ -177,12 +177,12 @@ class Frequencies(Analysis):
     def __init__(self, folder: str = "") -> None:
         super().__init__(folder)
         self._new = partial(Tally, folder, None if folder else sys.maxsize)
-        self.tally = self._new()  # of floats: their bits
+        self.tally = self._new()  # for floats: their bits
         self._floats = False
 
     @property
     def counts(self) -> dict[Any, int]:
-        """Return the count of each value. All are in memory, so there must be few."""
+        """Return the count of each value. All are in memory, so there must be few distinct values."""
         return dict(self._items())
 
     @property
@@ -208,7 +208,7 @@ class Frequencies(Analysis):
     def _add(self, values: Array, counts: Array | None = None) -> None:
         if values.dtype == np.float32:
             self._floats = True
-            values = (values + np.float32(0)).view(np.int32).astype(np.int64)  # -0.0 is 0.0
+            values = (values + np.float32(0)).view(np.int32).astype(np.int64)  # -0.0 counts as 0.0
         self.tally.add(values, counts)
 
     def _merge(self, other: Frequencies) -> None:
@@ -223,17 +223,17 @@ class Frequencies(Analysis):
         return column.counts.exact
 
     def ranked(self, size: int | None = None, least: int = 1) -> dict[bytes, int]:
-        """Return the counts of values as text, the most frequent first. Ties go to the later in byte order, as in tft.
+        """Return the counts of values as text, most frequent first. Ties are in descending byte order, as in tft.
 
-        The empty string and values with a line break are excluded, because a vocabulary file has one value a line. At
-        most `size` values remain, with a count of at least `least`.
+        The empty string and values with a line break are excluded, because a vocabulary file has one value per line.
+        At most `size` values with a count of at least `least` remain.
         """
         found = pairs(self._as_text().ranked(least=least))
         return dict(itertools.islice((pair for pair in found if is_word(pair[0])), size))
 
 
 def as_word(value: Any) -> bytes:
-    """Return a value as it is written in a vocabulary."""
+    """Return a value in the form that vocabularies use."""
     return value if isinstance(value, bytes) else b"%d" % value
 
 
@@ -243,7 +243,7 @@ def is_word(value: bytes) -> bool:
 
 
 class ByKey(Generic[A]):
-    """An analysis of all values, and one for each key. A key without training rows uses that of all values.
+    """Analyses of all values and of each key. Keys without training rows use the analysis of all values.
 
     Args:
       folder: see `Analysis`.
@@ -252,7 +252,7 @@ class ByKey(Generic[A]):
 
     def __init__(self, kind: type[A], folder: str = "", secret: bytes | None = None) -> None:
         self._kind, self._folder = kind, folder
-        self.overall = kind(folder)  # of all values
+        self.overall = kind(folder)  # analysis of all values
         self.of: KeyedRuns[A] = KeyedRuns(folder, kind.merge, None if folder else sys.maxsize, secret)
 
     @property
@@ -261,7 +261,7 @@ class ByKey(Generic[A]):
 
     @property
     def in_order(self) -> Iterator[A]:
-        """Yield the analysis of all values, then those of `keys`. Place -1, an unknown key, is index 0."""
+        """Yield the analysis of all values, then those of `keys`. Place -1, an unknown key, has index 0."""
         yield self.overall
         yield from (analysis for _, analysis in self.of.items())
 
@@ -278,7 +278,7 @@ class ByKey(Generic[A]):
         self.of.update(of)
 
     def merge(self, other: ByKey[A]) -> ByKey[A]:
-        """Add the rows of `other`, which follow these rows, and return self."""
+        """Merge the rows of `other`, which follow these rows. Return self."""
         self.overall.merge(other.overall)
         self.of.merge(other.of)
         return self

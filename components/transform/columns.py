@@ -1,10 +1,10 @@
-"""Compute features from raw columns: the analyses of the training rows, and the graph that transforms a batch.
+"""Features from raw columns: analyses of the training rows, and the graph that transforms a batch.
 
 Raw tensors, sparse, ragged or dense as in the schema, become columns, which are cleaned and passed to features.
 Constants come from the statistics of the dataset, or else from passes over the rows, which all features share. A pass
-analyzes each range of rows and merges the results in order. It cleans columns with the functions that the graph uses. A
-feature takes one pass, and one more for each cleaning step with constants, except a first step, whose constants the
-statistics provide.
+analyzes ranges of rows and merges the results in order. It cleans columns with the same functions as the graph. A
+feature needs one pass, and one more for each cleaning step with constants. Statistics provide the constants of a first
+cleaning step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from infeed.components.transform.analyses import Analysis, ByKey
 from infeed.components.transform.feature import Clean, Feature, FlatColumn, Tables, as_strings
 
 Raw: TypeAlias = tf.Tensor | tf.SparseTensor | tf.RaggedTensor
-Need: TypeAlias = tuple[Hashable, type[Analysis]]  # which values, and the analysis that they need
+Need: TypeAlias = tuple[Hashable, type[Analysis]]  # key of the values, and the analysis that they need
 Found: TypeAlias = Mapping[Need, Any]  # -> an analysis, or `ByKey` if the values have keys
 Filled: TypeAlias = dict[Need, Any]  # the analyses of some rows
 Batches: TypeAlias = Iterable[Mapping[str, Raw]]  # parsed raw examples
@@ -36,7 +36,7 @@ _SEVERAL = re.compile(r"rows of several values[\s\S]*? on the features of column
 
 
 class BatchColumns:
-    """The columns of a batch and their derived columns, each computed once from the completed analyses."""
+    """Columns of a batch and their derived columns, each computed once from the completed analyses."""
 
     def __init__(self, raw: Mapping[str, Raw], found: Found) -> None:
         self._raw = raw
@@ -81,14 +81,17 @@ class BatchColumns:
 
 
 def cleaned_stream(column: str, steps: tuple[Clean, ...], many: bool) -> Hashable:
-    """Return the key of a partly cleaned column, like `Feature.stream`. Steps count all positions of lists."""
+    """Return the key of a partly cleaned column, like `Feature.stream`.
+
+    Steps analyze all positions of lists together.
+    """
     return ((column,), steps, "all" if many else "one")
 
 
 def as_column(name: str, raw: Raw, many: bool) -> FlatColumn:
-    """Convert a raw column to one value a row or, with `many`, to lists.
+    """Convert a raw column to one value per row or, with `many`, to lists.
 
-    Several values a row where one is expected are an InfeedError if the schema has them as a fixed shape, else a
+    If a row has several values but one is expected, raise InfeedError if the schema shows it, or
     tf.errors.InvalidArgumentError at run time.
     """
     if isinstance(raw, tf.RaggedTensor) and not many:
@@ -106,19 +109,19 @@ def without_infinite(column: FlatColumn) -> FlatColumn:
 
 def _single_of(name: str, raw: tf.Tensor | tf.SparseTensor) -> FlatColumn:
     if isinstance(raw, tf.SparseTensor):
-        # Not `tf.debugging.Assert`: that is a conditional of three functions for each column.
+        # Not `tf.debugging.Assert`, which adds a conditional of three functions for each column.
         tf.raw_ops.Assert(condition=raw.dense_shape[1] <= 1, data=[several_values(name)])
         return scattered(name, raw.indices[:, :1], raw.values, raw.dense_shape[0])
     if raw.shape[1:].num_elements() != 1:
         do = 'set values="all" or values="by_position" on its features'
-        raise InfeedError(f"column {name!r} holds {raw.shape[1:]} values a row, not one", where="the schema", do=do)
-    values = tf.reshape(raw, [-1])  # [batch] and [batch, 1] both occur: TFX's schemas give [1], others no dimension
+        raise InfeedError(f"column {name!r} has {raw.shape[1:]} values per row, not one", where="the schema", do=do)
+    values = tf.reshape(raw, [-1])  # shape [batch] or [batch, 1]: TFX's schemas have the dimension 1, others none
     return FlatColumn(name, values, tf.ones_like(values, tf.bool))
 
 
 def several_values(name: str) -> str:
-    """Return the message of a graph about rows with several values, which `explained` parses."""
-    return f'rows of several values, one is expected; set values="all" on the features of column {name!r}'
+    """Return the graph's message about rows with several values, which `explained` parses."""
+    return f'rows have several values, but one is expected; set values="all" on the features of column {name!r}'
 
 
 def scattered(name: str, places: tf.Tensor, values: tf.Tensor, size: tf.Tensor) -> FlatColumn:
@@ -134,7 +137,7 @@ def scattered(name: str, places: tf.Tensor, values: tf.Tensor, size: tf.Tensor) 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Convert the graph's error about a row with several values to an InfeedError."""
+    """Convert the graph's error about rows with several values to an InfeedError."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
@@ -142,7 +145,9 @@ def explained() -> Iterator[None]:
         if not found:
             raise
         do = 'set values="all" or values="by_position" on its features'
-        raise InfeedError("rows of several values, one is expected", where=f"column {found[1]!r}", do=do) from None
+        raise InfeedError(
+            "rows have several values, but one is expected", where=f"column {found[1]!r}", do=do
+        ) from None
 
 
 def _list_of(name: str, raw: Raw) -> FlatColumn:
@@ -166,12 +171,12 @@ def analyze(
     """Run all analyses that the features need.
 
     Args:
-      read: reads the rows once, wherever they are. Called once for each pass, and not at all if statistics suffice.
+      read: reads all rows once. Called once for each pass, and never if statistics suffice.
       known: analyses from the statistics of the dataset.
       folder: shared folder for counts that exceed memory. Empty keeps counts in memory.
 
     Raises:
-      InfeedError: there are no rows, or rows have several values where a feature expects one.
+      InfeedError: there are no rows, or rows have several values but a feature expects one.
     """
     found = dict(known)
     while following := [one for feature in features for one in _next(feature, found)]:
@@ -179,7 +184,7 @@ def analyze(
         needed = {need: found[need] for _, _, before in following for need in before}
         filled = read(AnalysisPass(pending, needed, folder))
         if not filled:
-            where = "the split that Transform analyses"
+            where = "the split that Transform analyzes"
             raise InfeedError("there are no rows to analyze", where=where, do="check the dataset")
         found |= filled
     return found
@@ -217,12 +222,14 @@ def _next(feature: Feature, found: Mapping[Need, Any]) -> Iterator[tuple[Need, _
 
 @dataclass(frozen=True)
 class AnalysisPass:
-    """One pass over the rows. It is sent to workers."""
+    """One pass over the rows, which is sent to workers."""
 
     pending: Mapping[Need, _Make]  # analyses to run, and how to compute their values from a batch
-    found: Mapping[Need, Any]  # completed analyses that the values depend on, and no others: vocabularies are large
+    found: Mapping[Need, Any]  # completed analyses that the values depend on. No others, because vocabularies are large
     folder: str  # folder for counts that exceed memory
-    secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)  # signs files in that folder
+    secret: bytes = field(
+        default_factory=partial(secrets.token_bytes, 32), repr=False
+    )  # key that signs files in that folder
 
 
 class TracedPass:
@@ -236,15 +243,15 @@ class TracedPass:
 
     def _streams(self, raw: Mapping[str, Raw]) -> list[dict[str, tf.Tensor]]:
         with self._lock:  # threads of a worker share the graph
-            if self._graph is None:  # traced once, not again for a second batch of another size
+            if self._graph is None:  # traced only once, not again for batches of other sizes
                 forms = {name: _of_any_size(one) for name, one in raw.items()}
-                # A method would make a cycle of references, which keeps the constants until garbage is collected.
+                # A method would create a reference cycle, which keeps the constants until garbage collection.
                 compute = partial(_computed, self._of.found, [*self._makes.values()])
                 self._graph = tf.function(compute, [forms], autograph=False)
         return self._graph(dict(raw))
 
     def over(self, batches: Batches) -> Filled:
-        """Return the analyses of the rows, if there are any; raise InfeedError if rows have several values, not one."""
+        """Return the analyses of the rows, if there are any. Raise InfeedError if rows have several values, not one."""
         filled: Filled = {}
         with explained():
             for raw in batches:
@@ -273,7 +280,7 @@ def _computed(found: Mapping[Need, Any], makes: Sequence[_Make], raw: Mapping[st
 
 
 def _of_any_size(raw: Raw) -> tf.TypeSpec:
-    """Return the type of a column in batches of any number of rows, whose lists have any lengths."""
+    """Generalize the type of a column to batches with any number of rows and lists of any length."""
     if isinstance(raw, tf.SparseTensor):
         return tf.SparseTensorSpec([None] * raw.shape.rank, raw.dtype)
     if isinstance(raw, tf.RaggedTensor):
@@ -282,7 +289,7 @@ def _of_any_size(raw: Raw) -> tf.TypeSpec:
 
 
 def merge_filled(one: Filled, other: Filled) -> Filled:
-    """Merge the analyses of two neighboring ranges. Each has all pending analyses, or none."""
+    """Merge the analyses of two adjacent ranges. Each has all pending analyses, or none."""
     return {need: one[need].merge(analysis) for need, analysis in other.items()} if one and other else one or other
 
 

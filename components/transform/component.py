@@ -1,4 +1,4 @@
-"""Transform: convert raw examples to features, identically in training and serving."""
+"""Transform component: converts raw examples to features, identically in training and serving."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from infeed.components.transform.features import own_kinds
 
 
 class Transform(tfx.components.Transform):
-    """Applies a list of declared features, a preprocessing function of your own, or both.
+    """Applies declared features, your own preprocessing function, or both.
 
         Transform(
             examples=example_gen.outputs["examples"],
@@ -29,19 +29,18 @@ class Transform(tfx.components.Transform):
             features=[ZScore("age"), Vocabulary("city", size=1000), Label("income")],
         )
 
-    Without `features` it is TFX's Transform: the same arguments, defaults and outputs. With `features` it writes only
-    what is asked for, because each further output takes time on every run. None, the default of the three switches,
-    means
+    Without `features`, arguments, defaults and outputs are those of TFX's Transform. With `features`, it writes only
+    requested outputs, because each output takes time on every run. None, the default of three switches, means
 
         switch                   without features   with features
         materialize              True               False
         disable_statistics       False              True, unless stats_options_updater_fn is given
         disable_analyzer_cache   False              True, unless analyzer_cache is given
 
-    Outputs: `transform_graph`; `transformed_examples` where it materialises; `pre_transform_schema`,
-    `pre_transform_stats`, `post_transform_schema`, `post_transform_stats` and `post_transform_anomalies` where it makes
-    statistics; `updated_analyzer_cache` where the cache is not disabled. They are what TFX's own component gives: its
-    Trainer, Evaluator and BulkInferrer take them as they are.
+    Outputs: `transform_graph`; `transformed_examples` if it materializes; `pre_transform_schema`,
+        `pre_transform_stats`, `post_transform_schema`, `post_transform_stats` and `post_transform_anomalies` if it
+        computes statistics; `updated_analyzer_cache` unless the cache is disabled. TFX's Trainer, Evaluator and
+        BulkInferrer accept them.
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(executor.TransformExecutor)
@@ -68,37 +67,36 @@ class Transform(tfx.components.Transform):
         Args:
           examples: Examples. Statistics come from the split "train" unless `splits_config` sets others.
           schema: Schema of the examples.
-          module_file: Python file that defines `preprocessing_fn`, and optionally `stats_options_updater_fn`. TFX makes
-            a wheel of all Python files in its folder, so it may import its neighbors, and installs the wheel three
-            times. A function by name starts some seconds faster.
-          preprocessing_fn: `package.module.function`, `package.module:function` or `path/to/file.py:function`, a
-            function as in tft: it maps a dict of raw tensors to a dict of features, which are added to those of
-            `features`. An edited source invalidates the pipeline's cache.
+          module_file: Python file that defines `preprocessing_fn`, and optionally `stats_options_updater_fn`. TFX
+              builds a wheel of all Python files in its folder, so it may import its neighbors, and installs the wheel
+              three times. A `preprocessing_fn` starts some seconds faster.
+          preprocessing_fn: `package.module.function`, `package.module:function` or `path/to/file.py:function`, as in
+              tft: it maps a dict of raw tensors to a dict of features. They are added to `features`. An edited source
+              invalidates the pipeline's cache.
           splits_config: splits to analyze and to transform, as in TFX.
-          analyzer_cache: TransformCache of earlier runs, whose spans are not analyzed again.
-          materialize: whether to write transformed examples. It pays only if training reads them for more than about
-            four epochs and does not cache them in memory.
-          disable_analyzer_cache: whether to write no cache for later runs.
+          analyzer_cache: TransformCache of earlier runs. Its spans are not analyzed again.
+          materialize: whether to write transformed examples. This pays only if training reads them for more than about
+              four epochs and does not cache them in memory.
+          disable_analyzer_cache: whether to skip writing a cache for later runs.
           force_tf_compat_v1: must be False.
           custom_config: passed to a `preprocessing_fn` or `stats_options_updater_fn` with a parameter of that name.
-          disable_statistics: whether to compute no statistics of raw and transformed data.
+          disable_statistics: whether to skip statistics of raw and transformed data.
           stats_options_updater_fn: function, named as in `preprocessing_fn`, that changes the options of statistics.
           features: declared features. The content of files that they name is part of the cache key.
 
         Raises:
-          InfeedError: there are neither features nor a function, names of features repeat, a function does not exist,
-            arguments conflict, or `force_tf_compat_v1` is set, since features are graphs of TensorFlow 2.
+          InfeedError: there are neither features nor a function, feature names repeat, a function does not exist,
+              arguments conflict, or `force_tf_compat_v1` is set.
         """
         _check(module_file, preprocessing_fn, stats_options_updater_fn, features, custom_config)
         _require(
             not force_tf_compat_v1,
-            "force_tf_compat_v1=True: TensorFlow 2 makes the graph that training and serving load",
-            do="leave it out, and write the function with TensorFlow 2;"
-            " a function that needs TensorFlow 1 goes to tfx.components.Transform",
+            "force_tf_compat_v1 is True, but training and serving load a graph of TensorFlow 2",
+            do="leave it out, and write the function with TensorFlow 2. For TensorFlow 1, use tfx.components.Transform",
         )
         _require(
             analyzer_cache is None or not disable_analyzer_cache,
-            "analyzer_cache is given, and disable_analyzer_cache is True",
+            "analyzer_cache is set, but disable_analyzer_cache is True",
             do="leave one of them out",
         )
         digests = _digests(module_file, preprocessing_fn, stats_options_updater_fn, features)
@@ -146,30 +144,29 @@ def _check(
 ) -> None:
     _require(
         features or preprocessing_fn or module_file,
-        "Transform has nothing to do",
+        "Transform has no features and no function",
         where="options features, preprocessing_fn and module_file",
-        do="give a list of features, a preprocessing function, or both",
+        do="set a list of features, a preprocessing function, or both",
     )
     _require(
         not (module_file and preprocessing_fn),
-        "both module_file and preprocessing_fn name the preprocessing function",
-        do="give one of them",
+        "module_file and preprocessing_fn are both set",
+        do="set only one of them",
     )
     _require(
         not (module_file and updater),
-        "stats_options_updater_fn is given beside module_file",
-        do="define stats_options_updater_fn in the module file, where it is found by its name,"
-        " or name the preprocessing function by preprocessing_fn",
+        "stats_options_updater_fn is set together with module_file",
+        do="define stats_options_updater_fn in the module file, or replace module_file by preprocessing_fn",
     )
     _require(
         not isinstance(module_file, str) or module_file.endswith(".py"),
         f"module_file is {module_file!r}, which is not a Python file",
-        do="give the path of a .py file, or name a function in preprocessing_fn",
+        do="use the path of a .py file, or name a function in preprocessing_fn",
     )
     _require(
         not custom_config or preprocessing_fn or module_file or updater,
-        "custom_config is given, but no preprocessing_fn takes it",
-        do="give a preprocessing_fn(inputs, custom_config), or leave custom_config out",
+        "custom_config is set, but no preprocessing_fn accepts it",
+        do="use a preprocessing_fn(inputs, custom_config), or leave out custom_config",
     )
 
 

@@ -1,14 +1,14 @@
-"""Transform of declared features: from Examples to the artifact that tft writes, without Beam, in one SavedModel.
+"""Transform of declared features: from Examples to a transform graph in tft's format, without Beam.
 
     transform_fn/                          the SavedModel; its `transform_fn` takes all raw features of the schema
-    transform_fn/assets/                   vocabularies, one word a line
-    transformed_metadata/schema.pbtxt      what the features are; `asset_map`, which file holds whose vocabulary;
-                                           `feature_inputs.json`, the raw columns that each feature depends on
-    metadata/schema.pbtxt                  what the raw features are
+    transform_fn/assets/                   vocabularies, one word per line
+    transformed_metadata/schema.pbtxt      schema of the features. Beside it, `asset_map` maps vocabularies to files,
+    and `feature_inputs.json` maps features to raw columns
+    metadata/schema.pbtxt                  schema of the raw features
 
-`tft.TFTransformOutput` reads it, and with it TFX's Trainer, Evaluator and BulkInferrer. Where a function of the user's
-own stands beside the features, tft makes the graph of both. The constants of the features are known by then, so all
-that tft has to analyze is the user's own.
+`tft.TFTransformOutput` reads it, and so do TFX's Trainer, Evaluator and BulkInferrer. If there is also a user's
+function, tft traces the graph of both. The constants of the features are known by then, so tft analyzes only the
+user's function.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from infeed.components.transform.groups import outputs_of
 from infeed.components.transform.in_process.failures import with_sample
 from infeed.components.transform.rows import KINDS, RowReader, arrow_of, load_graph
 
-# Of more columns, a graph that analyses them takes minutes to trace; Arrow counts whole columns without one.
+# With more columns, tracing an analysis graph takes minutes, while Arrow counts whole columns without a graph.
 _MOST_IN_GRAPH = 128
 Tensors = dict[str, Any]  # name -> tf.Tensor, tf.SparseTensor or tf.RaggedTensor
 Function = Callable[[Tensors], Tensors]
@@ -63,7 +63,7 @@ Function = Callable[[Tensors], Tensors]
 
 @dataclass(frozen=True)
 class Examples:
-    """The rows from which features are made."""
+    """Rows from which features are computed."""
 
     roots: Sequence[str]  # folders of one or several Examples artifacts
     analyzed: Sequence[str]  # names of the splits that determine constants
@@ -78,11 +78,11 @@ def constants_of(features: Sequence[Feature], examples: Examples, engine: Engine
     """Return the analyses that the features need, from statistics or by reading rows on the engine.
 
     Args:
-      folder: shared folder for counts that exceed memory. The caller removes it after the graph is made.
+      folder: shared folder for counts that exceed memory. The caller removes it once the graph is written.
 
     Raises:
-      InfeedError: a feature's column does not exist or has an unsupported type, or a row has several values where a
-        feature expects one.
+      InfeedError: a feature's column does not exist or has an unsupported type, or a row has several values but a
+          feature expects one.
     """
 
     def read(one: AnalysisPass) -> Filled:
@@ -98,7 +98,7 @@ def constants_of(features: Sequence[Feature], examples: Examples, engine: Engine
 
 
 def _known(features: Sequence[Feature], examples: Examples, engine: Engine) -> dict[Need, Any]:
-    """Check the features, and return the analyses that statistics answer."""
+    """Check the features. Return the analyses that statistics provide."""
     types = {feature.name: KINDS[feature.type] for feature in examples.schema.feature if feature.type in KINDS}
     check_features(features, types)
     check_types(features, types)
@@ -112,7 +112,7 @@ def _known(features: Sequence[Feature], examples: Examples, engine: Engine) -> d
     answers = {need: need[1].of(columns[name]) for need, name in raw.items() if name in columns}
     known = {need: answer for need, answer in answers.items() if answer is not None}
     for feature in features:
-        # Check features that may be impossible, such as of an empty vocabulary, before reading rows for others.
+        # Before reading rows, check for impossible features, such as an empty vocabulary.
         needs = [(feature.stream, need) for need in feature.needs]
         if all(need in known for need in needs):
             feature.domain([known[need] for need in needs])
@@ -135,7 +135,7 @@ def _analyse_range(traced: tuple[TracedPass, RowReader], shard: ShardRange) -> F
 
 
 def write(folder: str, features: Sequence[Feature], examples: Examples, engine: Engine) -> DeclaredGraph:
-    """Write the transform graph. Rows are read on the engine if statistics do not suffice."""
+    """Write the transform graph. Read the rows on the engine if statistics do not suffice."""
     with counting_folder(folder) as counts, tempfile.TemporaryDirectory() as vocabularies:
         found = constants_of(features, examples, engine, counts)
         module = write_graph(folder, features, examples.schema, found, vocabularies)
@@ -151,7 +151,7 @@ def counting_folder(artifact: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class DeclaredGraph:
-    """A written transform graph, with the parsing spec of raw rows. Workers receive its folder."""
+    """A written transform graph and the parsing spec of raw rows. Workers receive its folder."""
 
     folder: str
     spec: Mapping[str, Any]
@@ -169,7 +169,7 @@ class DeclaredTransformer(RowReader):
     """The graph of declared features, applied to rows that TensorFlow parses."""
 
     def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
-        """Yield batches with a column for each feature; raise InfeedError if rows have several values, not one."""
+        """Yield batches with a column for each feature. Raise InfeedError if rows have several values, not one."""
         with explained():
             yield from map(arrow_of, self.batches(shard))
 
@@ -178,30 +178,30 @@ class DeclaredTransformer(RowReader):
 
 
 def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Found, vocabularies: str) -> Function:
-    """Join the declared features and the user's own function, which gets the same raw columns.
+    """Combine the declared features with the user's function, which receives the same raw columns.
 
-    The result raises InfeedError if a column does not exist, or two features have one name. It writes files to the
-    folder `vocabularies`, from which tft copies them into the graph.
+    The result raises InfeedError if a column does not exist, or two features have the same name. It writes
+    vocabularies to the folder `vocabularies`. tft copies them into the graph.
     """
 
     def preprocessing_fn(inputs: Tensors) -> Tensors:
         check_features(features, inputs)
-        os.makedirs(vocabularies, exist_ok=True)  # wherever Beam runs it
+        os.makedirs(vocabularies, exist_ok=True)  # on any machine where Beam runs the function
         tables = Tables(vocabularies)
-        declared = outputs_of(features, inputs, found, tables, alone=True)  # tft copies what a table of its own reads
+        declared = outputs_of(features, inputs, found, tables, alone=True)  # tft copies files that its own tables read
         for name, file in tables.assets.items():
             tft.annotate_asset(name, file)
         made = own(dict(inputs))
         if both := sorted(declared.keys() & made.keys()):
-            what = f"both the features and the preprocessing function give {', '.join(both)}"
-            raise InfeedError(what, where="Transform", do="rename one of them: a feature by its option output")
+            what = f"the features and the preprocessing function both return {', '.join(both)}"
+            raise InfeedError(what, where="Transform", do="rename one of them: features have the option output")
         return {**declared, **made}
 
     return preprocessing_fn
 
 
 def _statistics(examples: Examples, engine: Engine | None) -> Mapping[str, ColumnStatistics]:
-    """Return statistics of the columns of all splits. Empty if a split has none and no engine reads its rows."""
+    """Return column statistics of all splits. Empty if a split has none and there is no engine to read its rows."""
     places = [(root, split) for root in examples.roots for split in examples.analyzed]
     parts: list[Mapping[str, ColumnStatistics] | None] = (
         [table.columns for table in tables_of(places, map_fn=engine.map)]
@@ -269,7 +269,7 @@ def _type_spec(spec: Any) -> Any:
 
 
 def _transformed_schema(features: Sequence[Feature], outputs: Mapping[str, Any], found: Found) -> schema_pb2.Schema:
-    """Return the schema of the outputs: types, shapes, and the largest index of integer outputs."""
+    """Return the schema of the outputs: types, shapes, and the maximum index of integer outputs."""
     specs: dict[str, Any] = {}
     for name, tensor in outputs.items():
         if isinstance(tensor, tf.RaggedTensor):

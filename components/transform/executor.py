@@ -1,4 +1,4 @@
-"""The executor of Transform: writes declared features directly, and runs TFX's executor for a user's function."""
+"""Executor of Transform: writes declared features directly, and runs TFX's executor for a user's function."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from infeed.components.transform.rows import TransformedShard, chosen, materiali
 from infeed.components.transform.statistics import Asked, without_values, write_raw, write_transformed
 
 _log = logging.getLogger(__name__)
-EMPTY_PREPROCESSING_FN = f"{__name__}.empty_preprocessing_fn"  # as TFX names a function
+EMPTY_PREPROCESSING_FN = f"{__name__}.empty_preprocessing_fn"  # in TFX's notation for functions
 
 
 def empty_preprocessing_fn(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,14 +45,14 @@ def empty_preprocessing_fn(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def pack_config(
     features: Sequence[Feature], custom_config: Mapping[str, Any] | None, digests: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Pack features and options into TFX's custom_config. The user's function sees only its own part."""
+    """Pack features and options into TFX's custom_config. The user's function receives only its part."""
     return {"features": features_to_json(features), "custom_config": custom_config, "digests": digests}
 
 
 class TransformExecutor(EngineExecutor, executor.Executor):
-    """Write declared features directly, or with a function of the user's, run TFX's executor for both."""
+    """Write declared features directly. If there is a user's function, run TFX's executor for both."""
 
-    _found: Found = {}  # of the features beside a function
+    _found: Found = {}  # analyses of the features next to a function
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         cluster = self.cluster(artifact_utils.get_single_instance(output_dict[specs.TRANSFORM_GRAPH_KEY]))
@@ -61,14 +61,14 @@ class TransformExecutor(EngineExecutor, executor.Executor):
             tfx_seam.find_functions_by(self, self.preprocessing_fn, stats_options_updater_fn)
         else:
             exec_properties = without_features
-        with user_code.translate_errors(), _on_engine(cluster):  # errors of a module file as well, which TFX loads
+        with user_code.translate_errors(), _on_engine(cluster):  # includes errors of a module file, which TFX loads
             if not features:
                 super().Do(input_dict, output_dict, exec_properties)
                 return
             examples = _examples(input_dict, exec_properties)
             if reason := _needs_tft(examples.schema, output_dict, exec_properties):
-                tfx_seam.USER_FUNCTIONS.require("declare all features, or compute all of them in the function")
-                _log.warning("tft makes the graph, since %s", reason)
+                tfx_seam.USER_FUNCTIONS.require("declare all features, or compute all features in the function")
+                _log.warning("tft writes the graph, because %s", reason)
                 with declared.counting_folder(cluster.shared) as folder:
                     ranges = record_ranges(examples.folders, counting(cluster))
                     with chosen("analyzes", ranges, cluster) as engine:
@@ -88,36 +88,40 @@ class TransformExecutor(EngineExecutor, executor.Executor):
 
 
 def stats_options_updater_fn(inputs: Mapping[str, Any], find: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Return the user's function that changes options of the statistics; None if there is none."""
+    """Return the user's function that changes the options of the statistics. None if there is none."""
     _, inputs = _unpack_config(inputs)
     return _named(inputs, labels.STATS_OPTIONS_UPDATER_FN) or find(inputs)
 
 
 def _on_engine(cluster: Cluster) -> AbstractContextManager[None]:
-    """Have TFX's executor process its data on an engine, if TFX and tft are as we know them."""
+    """Run the data processing of TFX's executor on our engine, if the versions of TFX and tft are supported."""
     if not (tfx_seam.TRANSFORM.usable() and tft_seam.ANALYSIS.usable()):
         return nullcontext()
-    from infeed.components.transform.in_process.processor import on_engine  # only now, for it imports these names
+    from infeed.components.transform.in_process.processor import (
+        on_engine,
+    )  # imported late, because it imports these names
 
     return on_engine(cluster)
 
 
 def _unpack_config(inputs: Mapping[str, Any]) -> tuple[list[Feature], dict[str, Any]]:
-    """Return the features, and TFX's inputs without our part of custom_config."""
+    """Return the features, and TFX's inputs with the user's part of custom_config."""
     config = json_utils.loads(value_utils.GetSoleValue(inputs, labels.CUSTOM_CONFIG))
     own = json_utils.dumps(config["custom_config"])
     return features_from_json(config["features"]), {**inputs, labels.CUSTOM_CONFIG: own}
 
 
 def _examples(input_dict: Mapping[str, list[Any]], exec_properties: Mapping[str, Any]) -> declared.Examples:
-    """Return the rows from which features are made. Raises InfeedError if they are not tf.Examples in TFRecords."""
+    """Return the rows from which features are computed. Raise InfeedError if they are not tf.Examples in TFRecords."""
     artifacts = input_dict[specs.EXAMPLES_KEY]
     payload, _ = tfxio_utils.resolve_payload_format_and_data_view_uri(artifacts)
     formats = {examples_utils.get_file_format(artifact) for artifact in artifacts}
     if payload != example_gen_pb2.FORMAT_TF_EXAMPLE or formats != {"tfrecords_gzip"}:
         name = example_gen_pb2.PayloadFormat.Name(payload)
         do = "declare features of tf.Examples in TFRecord files, or give a preprocessing_fn instead"
-        raise InfeedError(f"the Examples are of {name} in {', '.join(sorted(formats))}", where="Transform", do=do)
+        raise InfeedError(
+            f"the Examples are in the format {name} in {', '.join(sorted(formats))}", where="Transform", do=do
+        )
     folder = artifact_utils.get_single_uri(input_dict[specs.SCHEMA_KEY])
     schema = io_utils.parse_pbtxt_file(io_utils.get_only_uri_in_dir(folder), schema_pb2.Schema())
     splits = executor_utils.ResolveSplitsConfig(exec_properties.get(specs.SPLITS_CONFIG_KEY), artifacts)
@@ -125,17 +129,17 @@ def _examples(input_dict: Mapping[str, list[Any]], exec_properties: Mapping[str,
 
 
 def _needs_tft(schema: schema_pb2.Schema, output_dict: Mapping[str, Any], exec_properties: Mapping[str, Any]) -> str:
-    """Return the request that only tft supports, or "" if the graph can be written directly."""
+    """Return the requested option that only tft supports, or "" if the graph can be written directly."""
     own = exec_properties.get(specs.PREPROCESSING_FN_KEY)
     if own != EMPTY_PREPROCESSING_FN or exec_properties.get(specs.MODULE_FILE_KEY):
-        return "there is a preprocessing function beside the features"
+        return "there is a preprocessing function in addition to the features"
     if not exec_properties.get(specs.DISABLE_STATISTICS_KEY):
         if exec_properties.get(specs.STATS_OPTIONS_UPDATER_FN_KEY):
             return "a function changes the options of its statistics"
         if beyond := Asked.by_default(schema).request.beyond:
-            return f"only TFDV makes such statistics: {beyond}"
+            return f"only TFDV can compute these statistics: {beyond}"
     if output_dict.get(specs.UPDATED_ANALYZER_CACHE_KEY):
-        return "a cache of analyzers is asked for"
+        return "a cache of analyzers is requested"
     return ""
 
 

@@ -1,12 +1,12 @@
-"""The base of declared features: data that declares analyses of the training rows and a computation.
+"""Base of declared features, which define analyses of the training rows and a computation.
 
 A feature processes a batch identically in the analysis, in training and in serving:
 
     raw tensor -> FlatColumn -> steps of `clean` -> `prepare` -> `apply` -> `shape` -> output
-                                             -> `analyzed`, which the analyses of `needs` count
+                                             -> `analyzed`, input of the analyses in `needs`
 
-This module needs neither TFX nor TensorFlow, so that a configuration can be checked quickly. Only methods that compute
-use TensorFlow, by the name `tf` of this module.
+This module imports neither TFX nor TensorFlow, so that a configuration can be checked quickly. Methods that compute
+use TensorFlow through the name `tf` of this module.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from infeed.components.base.unique_names import UniqueNames
 from infeed.components.transform.analyses import Analysis, ByKey, is_word
 
 Values = Literal["one", "all", "by_position"]
-_SEPARATOR = b"\x1f"  # ends the number in front of a word, which has none itself
-_FEW_KEYS = 1 << 16  # a table of more is a file, because a graph holds 2 GB
-_MOST_BYTES = 3 << 29  # of constants in a graph, beside all else that it holds
-_LONGEST = 60  # characters of a vocabulary's name that its file keeps; each has up to 4 bytes
+_SEPARATOR = b"\x1f"  # ends the number before a word, because numbers do not contain it
+_FEW_KEYS = 1 << 16  # larger tables are files, because a graph is limited to 2 GB
+_MOST_BYTES = 3 << 29  # maximum bytes of constants in a graph, with room for everything else
+_LONGEST = 60  # maximum characters of a vocabulary's name in its file name. Each has up to 4 bytes
 
 
 class _TensorFlow:
-    """The module tensorflow, imported at its first use."""
+    """TensorFlow module, imported at first use."""
 
     def __getattr__(self, name: str) -> Any:
         import tensorflow
@@ -47,17 +47,17 @@ tf: Any = _TensorFlow()
 
 
 class FlatColumn(NamedTuple):
-    """The concatenated values of a column in a batch of rows."""
+    """Concatenated values of a column in a batch of rows."""
 
     name: str  # name of the raw column, for errors
     values: Any  # [n] int64, float32 or string; 0 or "" where `present` is False. For k columns together, [k, n]
-    present: Any  # bool [n]. False for a missing value, including NaN and infinity
-    splits: Any = None  # int64 [batch + 1], row splits of the values. None: one value a row, and n is batch
+    present: Any  # bool [n]. False for missing values, including NaN and infinity
+    splits: Any = None  # int64 [batch + 1], row splits of the values. None for one value per row: n is batch
     keys: Any = None  # string [n], the key of each value. None for a feature without a key
 
     @property
     def row_splits(self) -> Any:
-        """Return `splits`, of one value a row, too."""
+        """Return `splits`, also for one value per row."""
         return tf.range(tf.size(self.values, tf.int64) + 1) if self.splits is None else self.splits
 
 
@@ -72,20 +72,21 @@ class Tables:
     def __init__(self, folder: str, most_bytes: int = _MOST_BYTES) -> None:
         self.assets: dict[str, str] = {}  # name -> name of its file
         self.copied: list[str] = []  # paths of assets that no table of the graph reads
-        self.held: list[Any] = []  # by the module that is saved
+        self.held: list[Any] = []  # objects that the saved module must hold
         self._folder = folder
         self._files = UniqueNames()
-        self._bytes, self._most_bytes = 0, most_bytes  # of constants in the graph
+        self._bytes, self._most_bytes = 0, most_bytes  # bytes of constants in the graph
 
     def vocabulary(self, name: str, words: Sequence[bytes], tokens: Any) -> Any:
-        """int64 like `tokens`: the place of each in `words`, else -1. The words become the asset called `name`.
+        """Look up tokens in `words`: int64 like `tokens`, the index of each word, or -1.
 
-        `TFTransformOutput.vocabulary_by_name(name)` lists them. They are unique and hold no line break.
+        The words become the asset `name`, which `TFTransformOutput.vocabulary_by_name(name)` lists. They are unique
+        and have no line breaks.
         """
         return self._lines(self._write(name, words), tokens)
 
     def vocabularies(self, words: Mapping[str, Sequence[bytes]], tokens: Any) -> Any:
-        """int64 [k, n] like `tokens`: `vocabulary` of k names, row by row, in one table of all their words."""
+        """Look up tokens [k, n] in k vocabularies, row by row, in one table of all words: int64 [k, n]."""
         self.copied += [self._write(name, of_name) for name, of_name in words.items()]
         prefixes = [b"%d%s" % (row, _SEPARATOR) for row in range(len(words))]
         together = [prefix + word for prefix, of_name in zip(prefixes, words.values(), strict=True) for word in of_name]
@@ -112,7 +113,10 @@ class Tables:
         return self._look(lambda: tf.lookup.TextFileInitializer(path, tf.string, whole_line, tf.int64, number), tokens)
 
     def constants_by_key(self, found: ByKey[Any], constants: Callable[[Any], Sequence[float]], of: Any) -> Any:
-        """Return float64 [n, k]: the constants of each key in the strings `of`, or of all values if it is unknown."""
+        """Return the constants of each key in the strings `of`, float64 [n, k].
+
+        Unknown keys use those of all values.
+        """
         keys = found.keys
         numbers = np.fromiter(itertools.chain.from_iterable(map(constants, found.in_order)), np.float64)
         self._hold(numbers.nbytes)
@@ -132,14 +136,14 @@ class Tables:
         return self._look(lambda: tf.lookup.KeyValueTensorInitializer(keys, numbers, tf.string, tf.int64), of)
 
     def _hold(self, size: int) -> None:
-        """Count the bytes of a constant. Raises InfeedError if the graph is too large with the constant."""
+        """Count the bytes of a constant. Raise InfeedError if the graph becomes too large."""
         self._bytes += size
         if self._bytes > self._most_bytes:
             what = f"constants of keys and values take {self._bytes:,} bytes, more than {self._most_bytes:,}"
-            raise InfeedError(what, where="the transform graph", do="use a key or a column with fewer different values")
+            raise InfeedError(what, where="the transform graph", do="use a key or a column with fewer distinct values")
 
     def _look(self, content: Callable[[], Any], tokens: Any) -> Any:
-        with tf.init_scope():  # else each call of the graph would fill the table again
+        with tf.init_scope():  # otherwise each call of the graph would fill the table again
             table = tf.lookup.StaticHashTable(content(), -1)
         self.held.append(table)
         return table.lookup(tokens)
@@ -163,7 +167,7 @@ class Step:
     makes_lists: bool = False
 
     def __str__(self) -> str:
-        """Return `ZScore(column='age')`, without default options."""
+        """Return text such as `ZScore(column='age')`, without default options."""
         fields = [one for one in dataclasses.fields(self) if one.repr]  # type: ignore[arg-type]
         told = [one for one in fields if getattr(self, one.name) != one.default]
         words = (f"{one.name}={getattr(self, one.name)!r}" for one in sorted(told, key=lambda one: bool(one.kw_only)))
@@ -176,7 +180,7 @@ class Step:
 
 
 class Clean(Step):
-    """A step before a feature: it maps a column to the same column with other values. See `clean.py`."""
+    """Cleaning step before a feature: it maps a column to the same column with other values. See `clean.py`."""
 
     def gives(self, type_: str) -> str:
         """Return the output type for a column type."""
@@ -197,11 +201,13 @@ class Feature(Step):
     Attributes:
       column: raw column.
       output: name of the transformed feature. None uses the column's name.
-      key: column of one value a row. Constants are those of the rows with the same key.
+      key: column of one value a row. Constants are computed from rows with the same key.
       clean: cleaning steps to apply first.
-      values: "one" value a row; lists with constants of "all" values; or lists with constants "by_position".
-      length: number of values in each row, if it is the same for all rows and not one.
-      shared: options that features of one kind must share to be computed together. None computes each alone.
+      values: "one" value per row, lists with common constants ("all"), or lists with constants for each position
+          ("by_position").
+      length: number of values per row, if it is the same for all rows and not one.
+      shared: options in which features of one kind must agree to be computed together. None computes each feature
+          separately.
     """
 
     column: str
@@ -215,9 +221,9 @@ class Feature(Step):
     def __post_init__(self) -> None:
         check_fields(self)
         for column in self.columns:
-            require(isinstance(column, str) and column, self, "column", "give it as the name of a column")
+            require(isinstance(column, str) and column, self, "column", "use the name of a column")
         is_name = self.output is None or (isinstance(self.output, str) and self.output)
-        require(is_name, self, "output", "give it as a name, or None")
+        require(is_name, self, "output", "use a name, or None")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle a class of a user's file by the name that another process can load."""
@@ -248,7 +254,7 @@ class Feature(Step):
 
     @property
     def stream(self) -> Hashable:
-        """Return a key that is equal for features whose analyses count the same values."""
+        """Return a key that is equal for features whose analyses have the same input values."""
         methods = (type(self).prepare is Feature.prepare, type(self).analyzed is Feature.analyzed)
         return (self.inputs, self.steps, self.values) if all(methods) else self
 
@@ -259,12 +265,12 @@ class Feature(Step):
 
     @property
     def analyses_raw(self) -> bool:
-        """Return whether the analyses are of an unmodified raw column, which statistics can answer."""
+        """Return whether the analyses use an unmodified raw column, so that statistics can provide them."""
         return self.stream == ((self.column,), (), self.values) and self.values != "by_position"
 
     @property
     def alike(self) -> Hashable | None:
-        """Return a key that is equal for features that can be computed together. None if computed alone."""
+        """Return a key that is equal for features that can be computed together. None if computed separately."""
         if self.shared is None or self.key or self.values != "one":
             return None
         if any(step.needs or step.makes_lists for step in self.steps):
@@ -272,18 +278,18 @@ class Feature(Step):
         return type(self), tuple(getattr(self, name) for name in self.shared), self.steps
 
     def prepare(self, columns: Sequence[FlatColumn]) -> FlatColumn:
-        """Combine the cleaned `columns` before constants are needed, as in crosses and tokens."""
+        """Combine the cleaned `columns` before constants are needed, as for crosses and tokens."""
         return columns[0]
 
     def analyzed(self, column: FlatColumn) -> FlatColumn:
-        """Return the part of the prepared column that the analyses count."""
+        """Return the part of the prepared column that the analyses use."""
         return column
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         """Transform the prepared column: [n, ...].
 
         Args:
-          found: required analyses in order. For a feature with keys, each is a `ByKey`.
+          found: the required analyses, in order. For a feature with a key, each is a `ByKey`.
           tables: creates lookup tables.
 
         Raises:
@@ -295,13 +301,15 @@ class Feature(Step):
         """Return the outputs [n, ...] of k features that are `alike`, including this one.
 
         Args:
-          column: column of all features: values and present are [k, n].
+          column: column of all features, with values and present [k, n].
           found: argument of `apply` for each feature.
         """
-        return each_output(self.apply(column, (), tables))  # without constants, the same operations do
+        return each_output(
+            self.apply(column, (), tables)
+        )  # without constants, the same operations work for all features
 
     def shape(self, column: FlatColumn, result: Any) -> Any:
-        """Return the output: [batch, 1] for one value a row; for lists ragged [batch, None] or [batch, length]."""
+        """Return the output: [batch, 1] for one value per row; for lists, ragged [batch, None] or [batch, length]."""
         if column.splits is None:
             return result[:, tf.newaxis] if result.shape.rank == 1 else result
         ragged = tf.RaggedTensor.from_row_splits(result, column.splits, validate=False)
@@ -310,7 +318,7 @@ class Feature(Step):
         return ragged.to_tensor(shape=[None, self.length, *result.shape[1:]])
 
     def domain(self, found: Sequence[Any]) -> tuple[int, int] | None:
-        """Return the smallest and the largest index of an index output, for the transformed schema."""
+        """Return the minimum and the maximum index of an index output, for the transformed schema."""
         return None
 
 
@@ -327,8 +335,8 @@ def each_output(result: Any) -> Sequence[Any]:
 def as_strings(column: FlatColumn) -> Any:
     """Return values as vocabulary strings: string [n], "" for a missing value.
 
-    Always strings, because TensorFlow shares tables by the name of the op: a table with integer keys that is still
-    alive from another trace in this process would make the next one with string keys fail.
+    Always strings, because TensorFlow shares tables by op name within a process. A live table with integer keys from
+    another trace would make a table with string keys fail.
     """
     if column.values.dtype == tf.string:
         return column.values
@@ -336,5 +344,5 @@ def as_strings(column: FlatColumn) -> Any:
 
 
 def is_finite(value: object) -> bool:
-    """Return whether a value is a finite number. Booleans are not numbers."""
+    """Return whether a value is a finite number. Booleans do not count as numbers."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,7 +1,7 @@
-"""The list of declared features, their conversion to JSON and YAML, and checks before anything starts.
+"""List of declared features, their conversion to JSON and YAML, and early checks.
 
 The classes in `kinds` document their output, and `feature.py` documents the common options. A value is missing if the
-row has none, or if it is NaN or infinite.
+row has none, or it is NaN or infinite.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _read(item: Mapping[str, Any], where: str) -> Feature:
 
 
 def check_features(features: Sequence[Feature], columns: Iterable[str]) -> None:
-    """Raise InfeedError if a feature's column is not among `columns`, or two features have one output name."""
+    """Raise InfeedError if a feature's column is not in `columns`, or two features have the same output name."""
     check_outputs(features)
     there = set(columns)
     for feature in features:
@@ -79,9 +79,9 @@ def check_features(features: Sequence[Feature], columns: Iterable[str]) -> None:
             if column not in there:
                 known = sorted(there)
                 raise InfeedError(
-                    f"no column {column!r} in the data{schema.nearest(column, known)}",
+                    f"there is no column {column!r} in the data{schema.nearest(column, known)}",
                     where=f"{type(feature).__name__} of column {column!r}; the columns are: {', '.join(known)}",
-                    do="name one of these columns in the feature, or take the feature out",
+                    do="use one of these columns in the feature, or remove the feature",
                 )
 
 
@@ -113,5 +113,5 @@ def check_outputs(features: Sequence[Feature]) -> None:
     for feature in features:
         first = seen.setdefault(feature.output_name, feature)
         if first is not feature:
-            do = "give one of them another name with output="
+            do = "rename one of them with output="
             raise InfeedError(f"two features are named {feature.output_name!r}", where=f"{first} and {feature}", do=do)

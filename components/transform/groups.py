@@ -1,7 +1,7 @@
-"""Compute the features of similar columns together, with one set of operations.
+"""Joint computation of the features of similar columns, with one set of operations.
 
-TensorFlow takes about a tenth of a millisecond to trace, save and load an operation, so a graph of a thousand columns
-must not have twenty operations for each. Values of similar columns are stacked to [columns, rows], computed at once,
+TensorFlow takes about 0.1 ms to trace, save and load an operation, so a graph of a thousand columns must not have
+twenty operations per column. Values of similar columns are stacked to [columns, rows], computed at once,
 and split again.
 """
 
@@ -15,8 +15,8 @@ import tensorflow as tf
 from infeed.components.transform.columns import BatchColumns, Found, Raw, scattered, several_values, without_infinite
 from infeed.components.transform.feature import Feature, FlatColumn, Tables
 
-# In the graph, a feature that is computed with others depends on all of their columns. So few similar columns are
-# computed separately, because grouping them saves no time.
+# In the graph, features that are computed together depend on all of their columns. Small groups are computed
+# separately, because grouping them saves no time.
 FEWEST = 32
 MOST = 128  # maximum number of columns, because tft traverses all inputs of every output
 
@@ -24,7 +24,10 @@ MOST = 128  # maximum number of columns, because tft traverses all inputs of eve
 def outputs_of(
     features: Sequence[Feature], raw: Mapping[str, Raw], found: Found, tables: Tables, *, alone: bool = False
 ) -> dict[str, Raw]:
-    """Return the transformed features by name. `alone` computes each separately: the graph shows its columns."""
+    """Return the transformed features by name.
+
+    `alone` computes each separately, so that the graph shows its columns.
+    """
     columns = BatchColumns(raw, found)
     outputs: dict[str, Raw] = {}
     for group in groups_of(features, raw):
@@ -36,7 +39,7 @@ def outputs_of(
 
 
 def groups_of(features: Sequence[Feature], raw: Mapping[str, Raw]) -> Iterator[list[Feature]]:
-    """Yield groups of at most `MOST` features to compute together. Other features are groups of one."""
+    """Yield groups of at most `MOST` features to compute together. All other features are groups of one."""
     alike: dict[Hashable, list[Feature]] = {}
     for feature in features:
         column = raw[feature.column]

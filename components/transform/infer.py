@@ -1,4 +1,4 @@
-"""Propose features for the columns of a table, with reasons, from statistics alone.
+"""Proposals of features for the columns of a table, with reasons, from statistics alone.
 
     for proposal in infer_features(manifest.schema, statistics_of(root, "train"), label="income"):
         print(proposal.column, proposal.features, proposal.reason)
@@ -30,18 +30,20 @@ from infeed.components.transform.kinds.scale import ZScore
 
 Looks = Literal["", "sentences", "dates", "amounts", "numbers"]
 
-MAX_VOCABULARY = 10_000  # a rarer word is seen too seldom to learn an embedding from
-MAX_WORDS = 64  # of a text or list that are kept
-MAX_PLACES = 256  # of a list of numbers, each scaled by itself
-MAX_INTEGER_CLASSES = 20  # a label of whole numbers with at most so many values is a class, with more a quantity
-# A text of which more than half of the values are different names rows; it does not describe them.
+MAX_VOCABULARY = 10_000  # rarer words occur too seldom to learn an embedding
+MAX_WORDS = 64  # maximum number of words of a text or list
+MAX_PLACES = 256  # maximum length of a list of numbers, each scaled separately
+MAX_INTEGER_CLASSES = (
+    20  # an integer label with at most this many distinct values is a class; with more, it is a quantity
+)
+# A text column with more than half of its values distinct identifies rows and does not describe them.
 _IDENTIFIER_SHARE = 0.5
 _MIN_IDENTIFIERS = 100
-_FEW_VALUES, _FEW_SHARE = 10, 0.1  # of fewer values than both, one split may hold all
-_MIN_NUMBERED = 20  # in fewer rows, numbers may be those from the first to the last by chance
-SAMPLE = 1_000  # different values of a text that are looked at
-OWN_VALUE = "nearly every row has its own value"
-_GIVE_VALUES = "give some of its values: infer_features(..., values={column: values})"
+_FEW_VALUES, _FEW_SHARE = 10, 0.1  # with fewer values than both limits, all of them may be in one split
+_MIN_NUMBERED = 20  # with fewer rows, integers may be consecutive by chance
+SAMPLE = 1_000  # number of distinct text values to examine
+OWN_VALUE = "nearly every row has a distinct value"
+_GIVE_VALUES = "pass some of its values: infer_features(..., values={column: values})"
 _WORDS_OF_A_SENTENCE = 4
 _MOST = 0.8
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d.*)?")
@@ -64,17 +66,17 @@ class Proposal(NamedTuple):
 
 
 class TextLook(NamedTuple):
-    """The format of the texts in a column."""
+    """Format of the texts in a column."""
 
     looks: Looks
-    example: str = ""  # a sample; for numbers, a value that is not a number
-    format: str = ""  # of dates, if all sampled ones share one
+    example: str = ""  # example value. For numbers, a value that is not a number
+    format: str = ""  # format of dates, if all sampled dates share one
 
     @property
     def advice(self) -> str:
         """Return how to prepare such a column for training, or ""."""
         advice = {
-            "dates": f"write {self.example!r} as numbers, or say its format: DatePart(format=...)",
+            "dates": f"write {self.example!r} as numbers, or set its format with DatePart(format=...)",
             "amounts": f"read cells such as {self.example!r} as numbers: {_flag('numbers', {'COLUMN': self.example})}",
             "numbers": f"read cells such as {self.example!r} as missing: {_flag('nulls', ['', self.example])} for CSV",
         }
@@ -93,18 +95,18 @@ def infer_features(
     values: Mapping[str, Sequence[bytes]] = MappingProxyType({}),
     keep: Collection[str] = (),
 ) -> list[Proposal]:
-    """Return one proposal for each column, in the order of the schema.
+    """Return one proposal per column, in the order of the schema.
 
-    Output names are distinct and have no slash, because Keras does not allow one.
+    Output names are unique and have no slash, which Keras does not allow.
 
     Args:
       schema: column -> type in a tf.Example, "int", "float" or "bytes".
       statistics: statistics of the training rows, by column. A column without statistics is empty.
       label: the label column.
-      task: task of the label. None: see `infer_task`.
-      values: text column -> different values of some rows, at random, which show sentences, dates and codes. Without
-        them, the counted values do. Beyond 10,000 different values, statistics count only frequent ones, or none.
-      keep: text columns to read as sentences, rather than to skip, if nearly every row has its own value.
+      task: task of the label. None calls `infer_task`.
+      values: text column -> distinct values of random rows, to detect sentences, dates and codes. Defaults to the
+          counted values, but statistics of more than 10,000 distinct values count only frequent ones, or none.
+      keep: text columns to keep as sentences, although nearly every row has a distinct value.
     """
     names = _Names(schema, label)
     proposals = []
@@ -112,7 +114,7 @@ def infer_features(
         found = statistics.get(column) or ColumnStatistics.none(column, type_)  # type: ignore[arg-type]
         if column == label:
             learned = Label(column, task=task or infer_task(found))
-            proposals.append(Proposal(column, (learned,), "it is what the model learns to tell"))
+            proposals.append(Proposal(column, (learned,), "it is the label"))
         elif useless := _why_useless(found):
             proposals.append(Proposal(column, (), useless))
         elif found.lengths.maximum > 1:
@@ -121,12 +123,12 @@ def infer_features(
             proposals.append(_of_text(found, names, values.get(column) or counted_values(found), column in keep))
         else:
             scaled = ZScore(column, output=names.of(column))
-            proposals.append(Proposal(column, (scaled,), "it holds numbers: scaled"))
+            proposals.append(Proposal(column, (scaled,), "it holds numbers, which are scaled"))
     return proposals
 
 
 def infer_task(label: ColumnStatistics) -> Literal["classification", "regression"]:
-    """Return "classification" for text and up to 20 distinct whole numbers, else "regression"."""
+    """Return "classification" for text and up to 20 distinct integers, else "regression"."""
     if label.type == "bytes":
         return "classification"
     few = label.counts.distinct <= MAX_INTEGER_CLASSES and are_whole(label)
@@ -134,7 +136,10 @@ def infer_task(label: ColumnStatistics) -> Literal["classification", "regression
 
 
 def are_whole(column: ColumnStatistics) -> bool:
-    """Return whether all counted numbers are whole, as 1.0 is. False if a column of floats has too many to count."""
+    """Return whether all counted numbers are integers, such as 1.0.
+
+    False if a float column has too many values to count.
+    """
     if column.type != "float":
         return column.type == "int"
     values = np.asarray(column.counts.values)
@@ -147,7 +152,7 @@ def values_in(column: ColumnStatistics) -> int:
 
 
 class _Names:
-    """Makes output names distinct."""
+    """Allocator of unique output names."""
 
     def __init__(self, columns: Iterable[str], label: str | None) -> None:
         self._columns = {name for name in columns if "/" not in name} | ({label} if label else set())
@@ -163,7 +168,7 @@ class _Names:
 
 
 def _why_useless(column: ColumnStatistics) -> str:
-    """Return why nothing can be learned from the column, or ""."""
+    """Return why the column is useless for learning, or ""."""
     if not values_in(column):
         return "it is empty"
     if column.present < min(_FEW_VALUES, _FEW_SHARE * column.rows):
@@ -173,12 +178,12 @@ def _why_useless(column: ColumnStatistics) -> str:
     if _numbers_rows(column):
         return "it numbers the rows"
     if column.invalid_utf8 > (1 - _MOST) * column.values:
-        return "it holds bytes that are no text"
+        return "it holds bytes that are not text"
     return ""
 
 
 def _numbers_rows(column: ColumnStatistics) -> bool:
-    """Return whether the column holds consecutive integers once each, by their sum and sum of squares."""
+    """Return whether the column holds consecutive integers, once each, judged by their sum and sum of squares."""
     if (
         column.type != "int"
         or column.rows < _MIN_NUMBERED
@@ -195,7 +200,7 @@ def _numbers_rows(column: ColumnStatistics) -> bool:
 
 
 def _sum_of_squares(last: int) -> Fraction:
-    """Return 1 + 4 + 9 + ... + last^2, as a polynomial, which also holds for negative numbers."""
+    """Return 1 + 4 + 9 + ... + last^2 as a polynomial, which is also correct for negative numbers."""
     return Fraction(last * (last + 1) * (2 * last + 1), 6)
 
 
@@ -204,33 +209,37 @@ def _of_lists(column: ColumnStatistics, names: _Names) -> Proposal:
     if column.type != "float":
         length = min(most, MAX_WORDS)
         feature: Feature = Vocabulary(name, output=names.of(name), size=MAX_VOCABULARY, values="all", length=length)
-        return Proposal(name, (feature,), f"its rows hold lists: the first {length} values of each have indices")
+        return Proposal(name, (feature,), f"its rows hold lists: the first {length} values of each become indices")
     if least == most <= MAX_PLACES and not column.missing:
         feature = ZScore(name, output=names.of(name), values="by_position", length=most)
-        return Proposal(name, (feature,), f"its rows hold lists of {most} numbers: each place is scaled by itself")
+        return Proposal(name, (feature,), f"its rows hold lists of {most} numbers: each position is scaled separately")
     lists = f"lists of {least:,} to {most:,} numbers" if least < most else f"lists of {most:,} numbers"
-    return Proposal(name, (), f"its rows hold {lists}", "say how many of them to keep: ZScore(values=..., length=...)")
+    return Proposal(
+        name, (), f"its rows hold {lists}", "set the number of values to keep: ZScore(values=..., length=...)"
+    )
 
 
 def counted_values(column: ColumnStatistics) -> list[bytes]:
-    """Return some of the counted values, the most frequent first."""
+    """Return some of the counted values, most frequent first."""
     return [value for value, _ in islice(column.counts.items(), SAMPLE)]
 
 
 def _of_text(column: ColumnStatistics, names: _Names, values: Sequence[bytes], keep: bool) -> Proposal:
     name, look = column.name, look_at(values)
     if look.looks == "dates" and look.format:
-        return Proposal(name, _of_dates(name, look, names), f"it holds dates such as {look.example}: their parts")
+        return Proposal(
+            name, _of_dates(name, look, names), f"it holds dates such as {look.example}, which are split into parts"
+        )
     different = column.counts.distinct + column.counts.uncounted
     if different <= max(_MIN_IDENTIFIERS, values_in(column) * _IDENTIFIER_SHARE):
         word = Vocabulary(name, output=names.of(name), size=MAX_VOCABULARY)
-        return Proposal(name, (word,), "it holds words: each has an index", look.advice)
+        return Proposal(name, (word,), "it holds words, which become indices", look.advice)
     if keep or look.looks == "sentences" or column.counts.uncounted > values_in(column) / 2:
         steps = (LowerCase(), Tokens())
         words = Vocabulary(name, output=names.of(name), size=MAX_VOCABULARY, clean=steps, length=MAX_WORDS)
-        return Proposal(name, (words,), f"it holds sentences: the first {MAX_WORDS} words of each have indices")
+        return Proposal(name, (words,), f"it holds sentences: the first {MAX_WORDS} words of each become indices")
     if not values:
-        return Proposal(name, (), "its values are too many to be counted", _GIVE_VALUES)
+        return Proposal(name, (), "it has too many distinct values to count", _GIVE_VALUES)
     reason = f"{look.example!r} in it is no number" if look.looks == "numbers" else OWN_VALUE
     return Proposal(name, (), reason, look.advice)
 
@@ -244,7 +253,7 @@ def _of_dates(column: str, look: TextLook, names: _Names) -> tuple[Feature, ...]
 
 
 def look_at(values: Sequence[bytes]) -> TextLook:
-    """Classify some of the distinct values of a column."""
+    """Classify a column by a sample of its distinct values."""
     texts = [value.decode("utf-8", "replace").strip() for value in values]
     if not texts:
         return TextLook("")
@@ -260,7 +269,7 @@ def look_at(values: Sequence[bytes]) -> TextLook:
 
 
 def _format_of(dates: Sequence[str]) -> str:
-    """Return the only format that matches all dates, or "" if there is none or day and month are ambiguous."""
+    """Return the only format that matches all dates. "" if there is none, or day and month are ambiguous."""
     fits = formats_of(dates)
     return fits[0] if ISO in fits or len(fits) == 1 else ""
 

@@ -1,4 +1,4 @@
-"""Decode images to pixels inside a graph."""
+"""Decoding of images to pixels inside a graph."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import tensorflow as tf
 
 _JPEG = b"\xff\xd8\xff"
 
-# Where cameras say which way up a picture is: Exif 2.32, tag 0x0112, one SHORT in either byte order; `\C` is any byte.
-_EXIF_BYTES = 4096  # from the start of a file, in which the tag is looked for
+# Orientation tag of cameras: Exif 2.32, tag 0x0112, one SHORT in either byte order. `\C` is any byte.
+_EXIF_BYTES = 4096  # bytes at the start of a file that are searched for the tag
 _ORIENTATION = (
     r"^\C*?Exif\x00\x00(?:"
     r"MM\C*?\x01\x12\x00\x03\x00\x00\x00\x01\x00([\x01-\x08])|II\C*?\x12\x01\x03\x00\x01\x00\x00\x00([\x01-\x08])"
@@ -26,8 +26,8 @@ def decode_batch(
     Images of the right size keep their exact pixels. Others are resized.
 
     Args:
-      rule: "stretch" ignores proportions; "fit" shows the whole image with black borders; "crop" shows the largest
-        central part with the right proportions.
+      rule: "stretch" ignores the aspect ratio. "fit" shows the whole image with black borders. "crop" shows the
+          largest central part with the right aspect ratio.
       method: "bilinear", "bicubic", "lanczos3" or "area", all antialiased, or "nearest".
     """
 
@@ -41,7 +41,7 @@ def decode_batch(
         return tf.ensure_shape(image, [height, width, channels])
 
     function = tf.function(decode_one, [tf.TensorSpec([], tf.string)], autograph=False).get_concrete_function()
-    # `tf.map_fn` is a loop of many small operations: of a picture of 32 x 32 they take nearly a third of the time.
+    # `tf.map_fn` is a loop of many small operations, which take nearly a third of the time for 32 x 32 images.
     (images,) = tf.raw_ops.MapDefun(
         arguments=[encoded],
         captured_inputs=[],
@@ -63,7 +63,7 @@ def _decode(encoded: tf.Tensor, channels: int) -> tf.Tensor:
 
 
 def _turned(image: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
-    """Turn an image by the orientation tag, 1 to 8, in the first bytes of its file."""
+    """Rotate or mirror an image by the orientation tag, 1 to 8, in the first bytes of its file."""
     tag = tf.strings.regex_replace(start, _ORIENTATION, r"\1\2", replace_global=False)
     orientation = tf.cast(tf.io.decode_raw(tag, tf.uint8)[0], tf.int32)
     turn, transpose = tf.image.rot90, partial(tf.transpose, perm=[1, 0, 2])
@@ -94,7 +94,7 @@ def _fit(image: tf.Tensor, height: int, width: int, method: str) -> tf.Tensor:
 
 
 def _crop(image: tf.Tensor, height: int, width: int, method: str) -> tf.Tensor:
-    # The part is cut out first, so that no pixel beside it is resized.
+    # Crop before resizing, so that pixels outside do not affect the result.
     size = tf.cast(tf.shape(image)[:2], tf.float64)
     scale = tf.reduce_max(tf.constant([height, width], tf.float64) / size)
     outer = tf.shape(image)[:2]

@@ -1,4 +1,4 @@
-"""Transform of a dataset in a folder, without TFX: the transform graph, and the transformed rows if asked."""
+"""Transform of a dataset in a folder, without TFX: the transform graph, and optionally the transformed rows."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def transform(
 
     Args:
       schema: schema of all its splits.
-      features: declared features; may be empty if there is a function.
-      function: preprocessing function as tft takes it; None for none.
-      rows: folder for the transformed rows of all splits; None to write none.
+      features: declared features. May be empty if there is a function.
+      function: preprocessing function as in tft, or None.
+      rows: folder for the transformed rows of all splits. None writes none.
 
     Raises:
       InfeedError: the features or the function do not fit the dataset, or only tft on Beam can analyze the function.
@@ -59,9 +59,9 @@ def transform(
 def _write_traced(
     output: str, features: Sequence[Feature], function: Function, examples: Examples, engine: Engine
 ) -> Callable[[], RowTransformer]:
-    """Write the graph of a function, and of the features beside it, as tft writes it."""
-    tft_seam.ANALYSIS.require("use infeed run, which leaves it to TFX")
-    # Only now, for they import the names of the seam.
+    """Write the graph of a function and optional features, as tft writes it."""
+    tft_seam.ANALYSIS.require("use infeed run, which falls back to TFX")
+    # Imported late, because they import the names of the seam.
     from infeed.components.transform.in_process.graphs import Graph
     from infeed.components.transform.in_process.plan import OnEngine, Plan, UnknownNodesError
     from infeed.components.transform.in_process.tft_rows import ColumnReader, TftTransformer
@@ -80,8 +80,8 @@ def _write_traced(
             specs = view.TensorAdapter().OriginalTypeSpecs()
             plan = Plan.of(Graph.of(lambda raw: whole(dict(raw)), specs, scratch))
         except UnknownNodesError as error:
-            what = f"only tft on Beam can analyze it: {error}"
-            raise InfeedError(what, where="preprocessing_fn", do="use infeed run, which leaves it to TFX") from error
+            what = f"only tft on Beam can analyze the function: {error}"
+            raise InfeedError(what, where="preprocessing_fn", do="use infeed run, which falls back to TFX") from error
         plan.run(OnEngine(ranges, reader, engine, scratch), output)
     raw = files.join(output, tft.TFTransformOutput.RAW_METADATA_DIR)
     metadata_io.write_metadata(dataset_metadata.DatasetMetadata(examples.schema), raw)

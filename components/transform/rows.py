@@ -1,4 +1,4 @@
-"""Read, transform and write the rows of TFRecord files, range by range."""
+"""Reading, transformation and writing of the rows of TFRecord files, range by range."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from infeed.components.feed.tfrecords import stored_blocks
 from infeed.components.seams.tensorflow import untuned
 from infeed.components.transform.columns import Raw
 
-MOST_ROWS = 16384  # of a batch
-BATCH_BYTES = 32 << 20  # of the records of a batch
+MOST_ROWS = 16384  # maximum rows of a batch
+BATCH_BYTES = 32 << 20  # maximum bytes of the records of a batch
 _READ_BUFFER_BYTES = 8 << 20
-PREFIX = "transformed_examples"  # of the names of files, as TFX has it
-_GZIP_LEVEL = 1  # a sixteenth of the time of zlib's 6, for hardly more bytes
+PREFIX = "transformed_examples"  # prefix of file names, as in TFX
+_GZIP_LEVEL = 1  # sixteen times as fast as zlib's level 6, for slightly larger files
 _ITEMS = {tf.float32: pa.float32(), tf.int64: pa.int64(), tf.string: pa.large_binary()}
 KINDS: Mapping[int, ColumnType] = {schema_pb2.INT: "int", schema_pb2.FLOAT: "float", schema_pb2.BYTES: "bytes"}
 Tensors = Mapping[str, Any]
 
 
 class RowReader:
-    """Reads ranges of serialized tf.Examples in batches, name -> [batch, ...], which `function` maps.
+    """Reader of ranges of serialized tf.Examples in batches, name -> [batch, ...], which `function` maps.
 
     The function is traced once for all ranges.
     """
@@ -52,9 +52,11 @@ class RowReader:
         self._parse = parse
 
     def batches(self, shard: ShardRange) -> tf.data.Dataset:
-        """Return the function's results for each batch, in the order of the rows."""
+        """Return the function's results for each batch, in row order."""
         first = next((len(record) for record in records.read_records(shard.path)), 0)
-        rows = max(1, min(MOST_ROWS, BATCH_BYTES // max(1, first)))  # as if all records were as long as the first
+        rows = max(
+            1, min(MOST_ROWS, BATCH_BYTES // max(1, first))
+        )  # assumes that all records have the length of the first
         if files.tensorflow_opens(shard.path):
             compression = "GZIP" if records.is_gzip(shard.path) else ""
             found = tf.data.TFRecordDataset(shard.path, compression, _READ_BUFFER_BYTES).skip(shard.start)
@@ -65,7 +67,7 @@ class RowReader:
 
 
 class RowTransformer(Protocol):
-    """A loaded transform graph."""
+    """Loaded transform graph."""
 
     def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
         """Yield batches with a column for each feature."""
@@ -79,7 +81,7 @@ def load_graph(folder: str) -> saved_transform_io_v2.SavedModelLoader:
 
 @dataclass(frozen=True)
 class TransformedShard:
-    """Raw rows and their output file. None writes nothing."""
+    """Raw rows and their output file. None for no output."""
 
     rows: ShardRange
     path: str | None
@@ -94,7 +96,7 @@ class TransformedShard:
 
 
 def transformed_shards(source: str, folder: str | None, cluster: Cluster | None) -> list[TransformedShard]:
-    """Return the rows of a split with their files in `folder`, `transformed_examples-00000-of-00012.gz` and so on."""
+    """Return the rows of a split with their files in `folder`: `transformed_examples-00000-of-00012.gz` etc."""
     rows = record_ranges([source], counting(cluster))
     names_of = (names.shard_name(number, len(rows), gzip=True, prefix=PREFIX) for number in range(len(rows)))
     paths = (None if folder is None else files.join(folder, name) for name in names_of)
@@ -112,16 +114,16 @@ def chosen(does: str, items: Sequence[HasBytes], cluster: Cluster | None) -> Eng
 def materialise(
     load: Callable[[], RowTransformer], shards: Sequence[TransformedShard], engine: Engine, *, described: bool
 ) -> TableStatistics:
-    """Transform rows to write or describe them, and return their statistics, which are empty unless described.
+    """Transform rows to write or describe them. Return their statistics, which are empty unless requested.
 
-    Each worker calls `load` once. A damaged file, or rows that the graph rejects, are an InfeedError.
+    Each worker calls `load` once. Raise InfeedError if a file is damaged, or the graph rejects rows.
     """
     wanted = rows_to_read(shards, described=described)
     if not wanted:
         return TableStatistics()
     task = WithSetUp(partial(_write_shard, described=described), load)
     found: TableStatistics = engine.reduce(task, wanted, operator.add)
-    files.remove_unfinished(shard.path for shard in wanted if shard.path)  # of lost workers
+    files.remove_unfinished(shard.path for shard in wanted if shard.path)  # partial files of lost workers
     return found
 
 
@@ -150,7 +152,7 @@ def _write_shard(transformer: RowTransformer, shard: TransformedShard, *, descri
 
 
 def arrow_of(features: Mapping[str, Raw]) -> pa.RecordBatch:
-    """Convert transformed features to Arrow columns: lists, or values if each row has exactly one."""
+    """Convert transformed features to Arrow columns: lists, or single values if each row has exactly one."""
     columns: dict[str, pa.Array] = {}
     for name, tensor in features.items():
         is_ragged = isinstance(tensor, tf.RaggedTensor)

@@ -28,32 +28,34 @@ from infeed.components.dataset.statistics.tfdv import StatisticsRequest
 from infeed.components.transform.rows import KINDS
 
 STATISTICS_FILE, SCHEMA_FILE, ANOMALIES_FILE = "FeatureStats.pb", "schema.pbtxt", "SchemaDiff.pb"
-Folders = Mapping[str, str]  # TFX's label of an output -> its folder, as `GetStatsOutputPathEntries` gives them
+Folders = Mapping[str, str]  # TFX's label of an output -> its folder, as `GetStatsOutputPathEntries` returns them
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The statistics to compute of raw or of transformed rows."""
+    """Statistics to compute of raw or transformed rows."""
 
     request: StatisticsRequest
-    schema: schema_pb2.Schema | None  # of the rows. None if TFDV's options have none; then no schema is written
+    schema: (
+        schema_pb2.Schema | None
+    )  # schema of the rows. None if TFDV's options have none, and then no schema is written
 
     @classmethod
     def of(cls, options: tfdv.StatsOptions) -> Asked:
-        """Parse TFDV's options. The request reports unsupported ones."""
+        """Parse TFDV's options. Unsupported options are in the request."""
         try:
             return cls(StatisticsRequest.of(options.to_json()), options.schema)
-        except ValueError as error:  # what cannot be written as JSON, such as generators of the user's own
+        except ValueError as error:  # options that JSON cannot represent, such as user generators
             return cls(StatisticsRequest(beyond=str(error)), None)
 
     @classmethod
     def by_default(cls, schema: schema_pb2.Schema) -> Asked:
-        """Return what TFX computes by default."""
+        """Return the statistics that TFX computes by default."""
         return cls.of(tfdv.StatsOptions(schema=schema))
 
 
 def without_values(schema: schema_pb2.Schema) -> schema_pb2.Schema:
-    """Return a transformed schema as TFX writes it beside statistics, without results of the analysis."""
+    """Return a transformed schema as TFX writes it with statistics: without results of the analysis."""
     bare = schema_pb2.Schema()
     bare.CopyFrom(schema)
     bare.ClearField("annotation")
@@ -73,11 +75,11 @@ def write_raw(
     folders: Folders,
     map_fn: MapFn,
 ) -> None:
-    """Write the statistics of the analyzed rows; raise InfeedError if a file is damaged, or a column has two types.
+    """Write the statistics of the analyzed rows. Raise InfeedError if a file is damaged, or a column has two types.
 
     Args:
       splits: (folder of Examples, split) of each part.
-      columns: names of the columns to describe, even if no row has them.
+      columns: names of the columns to describe, including columns without any row.
       map_fn: reads rows without statistics, such as `Engine.map`.
     """
     named = [feature for feature in schema.feature if feature.name in columns and feature.type in KINDS]
@@ -92,7 +94,9 @@ def write_raw(
     except InfeedError:
         raise
     except ValueError as error:
-        raise InfeedError(str(error), where="the Examples of Transform", do="give a column one type in all") from error
+        raise InfeedError(
+            str(error), where="the Examples of Transform", do="use one type for a column in all files"
+        ) from error
     outputs = labels.PRE_TRANSFORM_OUTPUT_STATS_PATH_LABEL, labels.PRE_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL
     _write(table, asked, *(folders[label] for label in outputs))
 

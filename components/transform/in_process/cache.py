@@ -1,9 +1,9 @@
-"""The TransformCache artifact: what the analyzers of one span added up to, encoded, as tft on Beam keeps it.
+"""TransformCache artifact: encoded accumulators of the analyzers of each span, in the format of tft on Beam.
 
     SPAN/MANIFEST                  key of an analyzer -> number of its files, pickled
-    SPAN/3-00000-of-00001.gz       its accumulators, one a record
+    SPAN/3-00000-of-00001.gz       its accumulators, one per record
 
-A cache that is written here is one that TFX's own Transform reads, and the other way round.
+TFX's own Transform can read caches written here, and vice versa.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from infeed.components.dataset import files, names, records
 Entries = Mapping[bytes, Sequence[str]]  # key of an analyzer -> its files
 Encoded = Mapping[bytes, Iterable[bytes]]  # key of an analyzer -> its accumulators
 _MANIFEST = "MANIFEST"
-_BYTES = ("_codecs", "encode")  # the one function by which old pickles make bytes
-_CHUNK = 1 << 16  # elements that are objects of Python at a time
+_BYTES = ("_codecs", "encode")  # the only function that old pickles call to create bytes
+_CHUNK = 1 << 16  # maximum number of elements that are Python objects at a time
 _log = logging.getLogger(__name__)
 
 
 def find(folder: str, datasets: Iterable[Any]) -> dict[Any, Entries]:
-    """Return the entries of a cache's folder for some datasets, by DatasetKey."""
+    """Return the entries of a cache folder for some datasets, by DatasetKey."""
     found: dict[Any, Entries] = {}
     for dataset in datasets:
         span = files.join(folder, dataset.key)
@@ -45,7 +45,7 @@ def read(paths: Iterable[str]) -> Iterator[bytes]:
 
 
 def write(folder: str, kept: Mapping[Any, Encoded]) -> None:
-    """Add new entries to a cache, whose earlier entries stay."""
+    """Add new entries to a cache, and keep its earlier entries."""
     for dataset, entries in kept.items():
         span = files.join(folder, dataset.key)
         numbers = dict(_manifest(span))
@@ -62,7 +62,7 @@ def framed(payloads: Iterable[bytes]) -> Iterator[pa.LargeBinaryArray]:
 
 
 def chunks(some: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield lists of so many elements as may be objects of Python at a time."""
+    """Yield lists of elements, short enough to be Python objects."""
     remaining = iter(some)
     while chunk := list(itertools.islice(remaining, _CHUNK)):
         yield chunk
@@ -82,7 +82,7 @@ def _manifest(span: str) -> Mapping[bytes, int]:
 
 
 class _Plain(pickle.Unpickler):
-    """Makes dicts, numbers and bytes, and calls nothing else that a pickle may name."""
+    """Unpickler that creates dicts, numbers and bytes, and calls nothing else that a pickle may name."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) != _BYTES:

@@ -1,4 +1,4 @@
-"""Errors of a user's function on data: its line, the operation, and some of the values."""
+"""Errors of a user's function on data: its line, the operation, and example values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from infeed.components.dataset import files, records
 from infeed.components.dataset.decode import decode_example
 from infeed.components.seams import tensorflow as tensorflow_seam
 
-_SHOWN = 3  # values of a column
-_LONGEST = 40  # characters of a value
+_SHOWN = 3  # values shown per column
+_LONGEST = 40  # maximum characters of a value
 
 
 class FailedBatchError(Exception):
-    """A graph rejected a batch. A worker raises this error, and the process that traced the graph explains it."""
+    """A graph rejected a batch. Workers raise this error, and the process that traced the graph explains it."""
 
     def __init__(self, text: str, samples: Mapping[str, Sequence[Any]]) -> None:
         super().__init__(text, samples)
@@ -35,7 +35,7 @@ class FailedBatchError(Exception):
 
 
 def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> InfeedError:
-    """Return an error with the user's line that made the failed operation, and the columns that it depends on."""
+    """Return an error with the user's line that created the failed operation, and the columns that it depends on."""
     operation = tensorflow_seam.failed_operation(failed.text, graph)
     place = user_code.users_line(operation.traceback) if operation is not None else None
     columns = graph_tools.get_dependent_inputs(graph, inputs, list(operation.inputs)) if operation is not None else {}
@@ -46,12 +46,12 @@ def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> 
     return InfeedError(
         f"preprocessing_fn fails on the data: {tensorflow_seam.message_of(failed.text)}",
         where="; ".join(told),
-        do="correct the data, or have the function replace such values first",
+        do="correct the data, or replace such values in the function first",
     )
 
 
 def with_sample(error: InfeedError, patterns: Sequence[str]) -> InfeedError:
-    """Return an error of tracing with values of the columns that the user's line names, from files of `patterns`."""
+    """Return a tracing error with example values, from `patterns`, of the columns that the user's line names."""
     first = _first_values(patterns).items()
     named = [(name, values) for name, values in first if f"'{name}'" in error.where or f'"{name}"' in error.where]
     told = [_sample(name, values) for name, values in named if f"column {name!r} holds" not in error.where]
@@ -59,7 +59,7 @@ def with_sample(error: InfeedError, patterns: Sequence[str]) -> InfeedError:
 
 
 def _first_values(patterns: Sequence[str]) -> dict[str, list[Any]]:
-    """Return some values of each column; none if the records are not tf.Examples."""
+    """Return example values of each column. Empty if the records are not tf.Examples."""
     paths = (file.path for pattern in patterns for file in files.glob(*posixpath.split(pattern)))
     found: dict[str, list[Any]] = {}
     for record in itertools.islice(itertools.chain.from_iterable(map(records.read_records, paths)), _SHOWN):

@@ -1,4 +1,4 @@
-"""A user's `preprocessing_fn` as graphs: of the analysis, of each phase, and of the features. tft traces it."""
+"""Graphs of a user's `preprocessing_fn`: for the analysis, each phase, and the features. tft traces them."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
 from infeed.components.transform.in_process.failures import FailedBatchError, explain
 
-Constants = Mapping[str, tf.Tensor]  # the name of an analyzer's placeholder -> its value
+Constants = Mapping[str, tf.Tensor]  # name of an analyzer's placeholder -> its value
 Function = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Apply = Callable[[Mapping[str, Any]], Mapping[str, npt.NDArray[Any]]]  # a batch, tensors by name -> arrays by key
-_FUNCTION = "transform_fn"  # tft's name for it in a SavedModel
+_FUNCTION = "transform_fn"  # tft's name of the function in a SavedModel
 
 
 class Traced:
-    """A traced function from columns to the input arrays of the analyzers of a phase.
+    """Traced function from columns to the input arrays of a phase's analyzers.
 
     Args:
       concrete: the function.
-      owner: of the tables in the graph, which live as long as it does.
-      graph: as the user's function made it, if `concrete` is a copied part, which lacks the user's lines.
+      owner: object that keeps the tables of the graph alive.
+      graph: the original graph, if `concrete` is a copied part, which lacks the user's lines.
     """
 
     def __init__(self, concrete: Any, owner: tf.Module, graph: Any = None) -> None:
@@ -51,10 +51,10 @@ class Traced:
         self.keys: Sequence[str] = sorted(concrete.structured_outputs)  # names of the arrays
         self._columns = tf2_utils.get_structured_inputs_from_func_graph(concrete.graph)
         outputs = tf.nest.pack_sequence_as(concrete.structured_outputs, concrete.graph.outputs, expand_composites=True)
-        # Columns that the arrays depend on; only these are read.
+        # Columns that the arrays depend on. Only these are read.
         self.inputs: Sequence[str] = sorted(graph_tools.get_dependent_inputs(concrete.graph, self._columns, outputs))
         absent = set(self._columns).difference(self.inputs)
-        # Without a name it would supply all of them.
+        # Without names, it would feed all of them.
         self._absent = tf2_utils.supply_missing_inputs(self._columns, 1, absent) if absent else {}
 
     def __call__(self, columns: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
@@ -63,16 +63,16 @@ class Traced:
         return _arrays(lambda: self._concrete(*given), columns)
 
     def explain(self, failed: FailedBatchError) -> InfeedError:
-        """Return the error of a failure of this graph, here or in a worker, with the user's line."""
+        """Return the error for a failure of this graph, here or in a worker, with the user's line."""
         return explain(failed, self._graph, tf2_utils.get_structured_inputs_from_func_graph(self._graph))
 
     def save(self, folder: str) -> None:
-        """Write the function for workers, which load it by `saved`."""
+        """Write the function for workers, which load it with `saved`."""
         tf.saved_model.save(self._owner, folder)
 
 
 def saved(folder: str, inputs: Sequence[str], keys: Sequence[str]) -> Apply:
-    """Load a function that `Traced.save` wrote: of batches of the columns `inputs`, it computes the arrays `keys`."""
+    """Load a function written by `Traced.save`. It maps batches of the columns `inputs` to the arrays `keys`."""
     model = saved_transform_io_v2.SavedModelLoader(folder)
     model.finalize(inputs, keys)
     return lambda batch: _arrays(lambda: model.apply_transform_model(batch), batch)
@@ -87,10 +87,10 @@ def _arrays(call: Callable[[], Mapping[str, Any]], batch: Mapping[str, Any]) -> 
 
 @dataclass(frozen=True)
 class Tracing:
-    """One tracing of a user's function by tft."""
+    """One trace of a user's function by tft."""
 
     concrete: Any
-    owner: tf.Module  # of the graph's tables and variables, which live as long as it does, and of the function to save
+    owner: tf.Module  # keeps tables and variables of the graph alive, and is saved with the function
 
     @classmethod
     def of(
@@ -104,8 +104,8 @@ class Tracing:
         """Trace the function, with the known results of analyzers as constants.
 
         Args:
-          folder: scratch folder, for placeholders of vocabularies.
-          names: names of the tensors to return; default: what the function returns.
+          folder: temporary folder, for placeholders of vocabularies.
+          names: names of the tensors to return. Defaults to the function's outputs.
         """
         owner = tf.Module()
         context = graph_context.TFGraphContext(owner, folder, constants)
@@ -117,9 +117,9 @@ class Tracing:
         return Traced(self.concrete, self.owner)
 
     def up_to(self, outputs: Mapping[str, tf.Tensor]) -> Traced:
-        """Return the part of the graph that computes these tensors, as another tracing would make it.
+        """Return the part of the graph that computes these tensors, as a new trace would.
 
-        Operations with side effects, such as assertions, belong to it: TensorFlow makes outputs depend on them.
+        It includes operations with side effects, such as assertions, because TensorFlow makes outputs depend on them.
         """
         graph, flat = self.concrete.graph, tf.nest.flatten(self.concrete.structured_outputs, expand_composites=True)
         _, effects = tf2_utils.strip_and_get_tensors_and_control_dependencies(flat)
@@ -132,7 +132,7 @@ class Tracing:
         tf.saved_model.save(self.owner, folder, options=options)
 
     def _part(self, outputs: Any) -> Any:
-        """Return the function that computes some outputs, and have it saved with the owner."""
+        """Return the function that computes some outputs, and register it with the owner for saving."""
         signature = self.concrete.structured_input_signature
         part = tft_seam.part_of(self.concrete.graph, outputs, self.concrete.inputs, signature)
         setattr(self.owner, _FUNCTION, part)
@@ -141,29 +141,29 @@ class Tracing:
 
 @dataclass(frozen=True)
 class Graph:
-    """A user's function and the result of its first tracing."""
+    """A user's function and the result of its first trace."""
 
     function: Function
-    specs: Mapping[str, tf.TypeSpec]  # of each column
-    folder: str  # scratch folder of the analysis
-    first: Tracing  # holds the analyzers
+    specs: Mapping[str, tf.TypeSpec]  # type of each column
+    folder: str  # temporary folder of the analysis
+    first: Tracing  # trace with the analyzers
 
     @classmethod
     def of(cls, function: Function, specs: Mapping[str, tf.TypeSpec], folder: str) -> Graph:
         return cls(function, specs, folder, Tracing.of(function, specs, folder, None))
 
     def check(self) -> None:
-        """Raise InfeedError if the function returns no features, or makes trainable variables."""
+        """Raise InfeedError if the function returns no features, or creates trainable variables."""
         if not isinstance(self.outputs, dict) or not self.outputs:
-            do = "return a dict of at least one feature, name -> tensor"
+            do = "return a dict of at least one feature: name -> tensor"
             raise InfeedError(f"preprocessing_fn returns {self.outputs!r}", where="preprocessing_fn", do=do)
         if variables := self.traced.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES):
-            what = f"preprocessing_fn makes trainable variables: {', '.join(one.name for one in variables)}"
-            raise InfeedError(what, where="preprocessing_fn", do="train them in the model; Transform only computes")
+            what = f"preprocessing_fn creates trainable variables: {', '.join(one.name for one in variables)}"
+            raise InfeedError(what, where="preprocessing_fn", do="train them in the model: Transform only computes")
 
     @property
     def traced(self) -> Any:
-        """Graph that holds the analyzers."""
+        """Graph with the analyzers."""
         return self.first.concrete.graph
 
     @functools.cached_property
@@ -177,12 +177,12 @@ class Graph:
 
     @property
     def features_from(self) -> list[str]:
-        """Columns that the features depend on after the analysis."""
+        """Columns that the final features depend on."""
         return sorted(graph_tools.get_dependent_inputs(self.traced, self.inputs, self.outputs))
 
     @functools.cached_property
     def analyzed(self) -> list[str]:
-        """Columns that the analysis depends on, as long as tft has not planned it, which removes the analyzers."""
+        """Columns that the analysis depends on. Valid until tft plans it, which removes the analyzers."""
         sourced = graph_tools.SourcedTensorsVisitor()
         for sink in self.traced.get_collection(analyzer_nodes.TENSOR_REPLACEMENTS):
             nodes.Traverser(sourced).visit_value_node(sink.future)
@@ -219,10 +219,10 @@ class Graph:
                 file.write(json.dumps(assets))
 
     def _schema_of(self, tracing: Tracing, constants: Constants | None, *, final: bool) -> Any:
-        """Return the schema of the features, with what the function has annotated if the tracing is the last one."""
+        """Return the schema of the features, with the function's annotations if this is the last trace."""
         graph, outputs = tracing.concrete.graph, tracing.concrete.structured_outputs
         noted = tft_seam.annotations_of(graph, outputs, final=final)
-        if noted is None:  # some depend on columns: tft traces again, with made-up values
+        if noted is None:  # some annotations depend on columns, so tft traces again, with placeholder values
             inputs = tf2_utils.get_structured_inputs_from_func_graph(graph)
             context = graph_context.TFGraphContext(tf.Module(), self.folder, constants or {})
             noted = schema_inference.get_traced_metadata_fn(self.function, inputs, context, final)

@@ -1,4 +1,4 @@
-"""What each node of tft's analysis graph does in this process: it takes and returns values of `phases.py`."""
+"""Computation of each node of tft's analysis graph in this process, on values of `phases.py`."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from infeed.components.transform.in_process.phases import (
 
 @dataclass(frozen=True)
 class AnalysisContext:
-    """Inputs of all nodes: the traced function, and the way to the rows of each dataset."""
+    """Inputs of all nodes: the traced function, and access to the rows of each dataset."""
 
     graph: Graph
-    reading: Reading  # of datasets by their DatasetKeys
+    reading: Reading  # reads datasets by their DatasetKeys
     cached: Mapping[Any, cache.Entries]  # by DatasetKey
-    scratch: Scratch  # its folder also holds vocabularies
+    scratch: Scratch  # its folder also contains vocabularies
 
 
 class GraphEvaluator(nodes.Visitor):
-    """Compute the values of each node of an analysis graph."""
+    """Visitor that computes the values of each node of an analysis graph."""
 
     def __init__(self, context: AnalysisContext) -> None:
         self._context = context
@@ -55,7 +55,7 @@ class GraphEvaluator(nodes.Visitor):
 
 
 class Unknown(nodes.Visitor):
-    """Collect the nodes of a graph that this module cannot compute, and count the TensorFlow graphs it makes."""
+    """Visitor that collects the unsupported nodes of a graph, and counts the TensorFlow graphs it needs."""
 
     def __init__(self) -> None:
         self.labels: list[str] = []
@@ -70,11 +70,11 @@ class Unknown(nodes.Visitor):
         return (None,) * int(operation.num_outputs)
 
     def validate_value(self, value: None) -> None:
-        """Accept any value: a visit returns none."""
+        """Accept any value, because a visit returns none."""
 
 
 def _name(operation: Any) -> str:
-    """Return the name of a kind of node; empty for a kind that tft does not define."""
+    """Return the name of a kind of node. Empty for a kind that tft does not define."""
     kind = type(operation)
     return kind.__name__ if kind.__module__ in (analyzer_nodes.__name__, beam_nodes.__name__) else ""
 
@@ -86,7 +86,7 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Bound:
-    """A graph in which the results of some analyzers are constants."""
+    """A graph with the results of some analyzers as constants."""
 
     graph: Graph
     bindings: Sequence[Value]
@@ -102,7 +102,7 @@ class _Bound:
 
 
 def constants_of(value: Any) -> dict[str, tf.Tensor] | None:
-    """Return the constants of the last graph of an analysis: the result of each analyzer by its placeholder."""
+    """Return the constants of the last graph of an analysis: the results of analyzers by placeholder."""
     assert isinstance(value, _Bound)
     return value.constants()
 
@@ -126,7 +126,7 @@ def _merge_packed(operation: Any, context: AnalysisContext, value: Value) -> Val
         parts: dict[Any, list[Any]] = {}
         for key, part in value.elements():
             parts.setdefault(key, []).append(part)
-        # Of a combiner that is packed with others, the one key is the label under which its accumulators come.
+        # For a combiner that is packed with others, the key is the label of its accumulators.
         return [{one.label: _merged(one.combiner, parts[one.keys[0]]) for one in operation.combiners}]
 
     return Value(merge)
@@ -188,7 +188,7 @@ def _repeated(make: Callable[[], Iterator[Any]]) -> Value:
     return Value(lambda: Repeatable(make))
 
 
-# By name: if tft renames a kind of node, it runs on Beam the analyses that need the node, and the others run here.
+# By name. If tft renames a kind of node, analyses with that node run on Beam, and all others still run here.
 _DOES: Mapping[str, Callable[..., Any]] = {
     "ExtractInputForSavedModel": lambda node, context: _Rows(node.dataset_key),
     "CreateTensorBinding": lambda node, context, value: Value(
@@ -214,7 +214,7 @@ _DOES: Mapping[str, Callable[..., Any]] = {
     "CacheableCombinePerKeyMerge": _merge_by_key,
     "CacheableCombinePerKeyFormatKeys": _outputs_by_key,
     "CacheableCombinePerKeyFormatLarge": _lines_by_key,
-    "ScaleAndFlattenPerKeyBucketBouandaries": _scaled_boundaries,  # tft's own spelling
+    "ScaleAndFlattenPerKeyBucketBouandaries": _scaled_boundaries,  # the misspelling is tft's
     "ScaleAndFlattenPerKeyBucketBoundaries": _scaled_boundaries,
     "ExtractCombineMergeOutputs": lambda node, context, value: _items(value, range(node.num_outputs)),
     "ExtractPackedCombineMergeOutputs": lambda node, context, value: _items(value, range(node.num_outputs)),

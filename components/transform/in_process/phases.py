@@ -1,13 +1,14 @@
-"""Phases of an analysis: each has a graph of the user's function, and one pass over the rows.
+"""Phases of an analysis. Each has a graph of the user's function, and one pass over the rows.
 
-A phase computes the analyzers that depend only on analyzers of earlier phases. Its graph holds their results as
-constants and computes the inputs of the phase's analyzers. tft on Beam saves and loads this graph for its workers; this
-module calls it directly. The first phase shares the tracing from which the analysis is planned, and each later one
-traces the function again. After the last phase, the function is written as a SavedModel.
+A phase computes the analyzers that depend only on earlier phases. Its graph has their results as constants and
+computes the inputs of the phase's analyzers. tft on Beam saves and loads this graph for its workers. This module calls
+it directly. The first phase uses the trace from which the analysis is planned, and each later phase traces the
+function again. After the last phase, the function is written as a SavedModel.
 
-A `Value` corresponds to a collection of Beam: its elements are made on demand. They are a list or, if memory may not
-hold them, an object that makes them again for each reader. A `Pass` stands for the rows of a dataset in a phase. All
-nodes of a phase register with the pass before the next phase needs the first result, so each phase reads the rows once.
+A `Value` corresponds to a collection of Beam, computed on demand. Its elements are a list or, if they may exceed
+memory, an object that computes them again for each reader. A `Pass` represents the rows of a dataset in a phase. All
+nodes of a phase register with the pass before the next phase needs the first result, so each phase reads the rows
+once.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from infeed.components.transform.counting import KeyedRuns, Tally
 from infeed.components.transform.in_process.failures import FailedBatchError
 from infeed.components.transform.in_process.graphs import Apply, Traced
 
-Elements = Iterable[Any]  # no iterator: it can be read several times
+Elements = Iterable[Any]  # not an iterator, because it is read several times
 Arrays = tuple[npt.NDArray[Any], ...]
-Wanted = tuple[Sequence[str], Callable[[], "Sink"]]  # keys of arrays, and what makes a sink that takes them
+Wanted = tuple[Sequence[str], Callable[[], "Sink"]]  # keys of arrays, and a factory of the sink that receives them
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """Where an analysis keeps what exceeds memory."""
+    """Storage for data of an analysis that exceeds memory."""
 
-    folder: str  # all workers can write to it. The caller of the analysis removes it
-    secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)  # signs the files
+    folder: str  # writable for all workers. The caller of the analysis removes it
+    secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)  # key that signs the files
 
     def keyed(self, merge: Callable[[Any, Any], Any], *, descends: bool = False) -> KeyedRuns[Any]:
         return KeyedRuns(files.join(self.folder, "keys"), merge, secret=self.secret, descends=descends)
@@ -48,7 +49,7 @@ class Scratch:
 
 @dataclass(frozen=True)
 class Repeatable:
-    """Elements that are made again for each reader, instead of held in memory."""
+    """Elements that are computed again for each reader instead of kept in memory."""
 
     make: Callable[[], Iterator[Any]]
 
@@ -57,7 +58,7 @@ class Repeatable:
 
 
 class Value:
-    """Elements of a collection, made once and on demand."""
+    """Elements of a collection, computed once and on demand."""
 
     def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
         self._make: Callable[[], Iterable[Any]] | None = make
@@ -79,17 +80,17 @@ class Sink(Protocol):
 
     def add(self, values: Arrays) -> None: ...
     def merge(self, other: Any) -> None:
-        """Add the input of another sink, which has taken the rows that follow."""
+        """Merge the input of another sink, whose rows follow."""
 
     def elements(self) -> Elements: ...
 
 
-# Reads the rows of datasets once, and returns the filled sinks by dataset; none for a dataset without rows.
+# Reads the rows of datasets once, and returns the filled sinks by dataset. None for a dataset without rows.
 Reading: TypeAlias = Callable[[Traced, Mapping[Any, Sequence[Wanted]]], Mapping[Any, list[Sink]]]
 
 
 def fill(apply: Apply, wanted: Sequence[Wanted], batches: Iterable[Mapping[str, Any]]) -> list[Sink]:
-    """Return sinks that are filled with batches. Raises FailedBatchError if the function rejects values of one."""
+    """Return sinks filled with the batches. Raise FailedBatchError if the function rejects values of a batch."""
     sinks = [make() for _, make in wanted]
     for batch in batches:
         arrays = apply(batch)
@@ -100,7 +101,7 @@ def fill(apply: Apply, wanted: Sequence[Wanted], batches: Iterable[Mapping[str, 
 
 
 def merge_sinks(sinks: list[Sink], others: list[Sink]) -> list[Sink]:
-    """Merge the sinks of the rows that follow into the first ones, and return the first ones."""
+    """Merge the sinks of later rows into the first sinks. Return the first sinks."""
     for sink, other in zip(sinks, others, strict=True):
         sink.merge(other)
     return sinks
@@ -149,7 +150,7 @@ class Pass:
 
 @dataclass
 class Combined:
-    """Sink that adds up all values by a combiner of tft."""
+    """Sink that combines all values with a combiner of tft."""
 
     combiner: Any
     accumulator: Any = None
@@ -174,7 +175,7 @@ class Combined:
 
 @dataclass
 class CombinedByKey:
-    """Sink that adds up the values of each key by a combiner of tft; the first array holds the keys."""
+    """Sink that combines the values of each key with a combiner of tft. The first array holds the keys."""
 
     combiner: Any
     accumulators: KeyedRuns[Any]

@@ -1,4 +1,4 @@
-"""Analysis of a user's `preprocessing_fn`: tft traces it, and our engine reads the rows. No TFX.
+"""Analysis of a user's `preprocessing_fn`: tft traces it, and our engine reads the rows. Does not use TFX.
 
 tft plans the analysis as a graph of nodes; `nodes.py` computes each node.
 """
@@ -24,16 +24,16 @@ from infeed.components.transform.in_process.tft_rows import ColumnReader
 
 
 class UnknownNodesError(Exception):
-    """Only tft on Beam can compute some nodes of the analysis; the text names them."""
+    """Some nodes of the analysis require tft on Beam. The message names them."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """An analysis that lacks only the rows."""
+    """Planned analysis, before the rows are read."""
 
-    graph: Graph  # the function, traced
-    assets: Mapping[str, str]  # file name of each asset, by name of the asset
-    phases: int  # passes over the rows that the analysis needs, at most
+    graph: Graph  # traced function
+    assets: Mapping[str, str]  # file name of each asset, by asset name
+    phases: int  # maximum number of passes over the rows
     analyzed: Sequence[str]  # columns that the analysis depends on
     _save_options: Any
     _model: Any
@@ -48,14 +48,14 @@ class Plan:
         datasets: Collection[Any] = (),
         cached: Mapping[Any, cache.Entries] | None = None,
     ) -> Plan:
-        """Plan the analysis of a traced function; raise UnknownNodesError if only tft on Beam can compute it.
+        """Plan the analysis of a traced function. Raise UnknownNodesError if only tft on Beam can compute it.
 
         Args:
-          datasets: DatasetKeys of the datasets that the cache keeps apart.
-          cached: entries of an earlier analysis; None if this analysis keeps none either.
+          datasets: DatasetKeys of the datasets that the cache distinguishes.
+          cached: entries of an earlier analysis. None if this analysis writes no cache.
         """
         graph.check()
-        analyzed = graph.analyzed  # before tft plans
+        analyzed = graph.analyzed  # before tft plans and removes the analyzers
         assets = annotators.get_asset_annotations(graph.traced)
         annotators.clear_asset_annotations(graph.traced)
         kept: dict[Any, Any] | None = None
@@ -66,7 +66,7 @@ class Plan:
         nodes.Traverser(unknown).visit_value_node(model)
         if unknown.labels:
             raise UnknownNodesError(", ".join(unknown.labels))
-        phases = unknown.graphs - 1  # the last one makes the features
+        phases = unknown.graphs - 1  # the last graph computes the features
         return cls(graph, assets, phases, analyzed, save_options, model, encoded or {}, cached or {})
 
     def run(self, reading: Reading, output: str) -> dict[Any, cache.Encoded]:
@@ -84,12 +84,12 @@ class Plan:
 
 @dataclass(frozen=True)
 class OnEngine:
-    """A `Reading` that reads datasets on an engine."""
+    """`Reading` that reads datasets on an engine."""
 
     analyzed: Mapping[Any, Sequence[ShardRange]]  # by DatasetKey
-    reader: Callable[[Sequence[str]], ColumnReader]  # of the given columns
+    reader: Callable[[Sequence[str]], ColumnReader]  # names of columns -> their reader
     engine: Engine
-    folder: str  # for graphs that all workers can read
+    folder: str  # folder for graphs that all workers can read
 
     def __call__(self, traced: Traced, wanted: Mapping[Any, Sequence[Wanted]]) -> Mapping[Any, list[Sink]]:
         everything = [part.rows for part in self.all_parts]
@@ -108,13 +108,13 @@ class OnEngine:
 
     @property
     def all_parts(self) -> list[_Part]:
-        """Return what a phase reads whose analyzers all need all rows, as without a cache."""
+        """Return the input of a phase whose analyzers all need all rows, as without a cache."""
         return [_Part(0, shard) for ranges in self.analyzed.values() for shard in ranges]
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows of a dataset, which is known by its number."""
+    """Rows of a dataset, which is identified by its number."""
 
     dataset: int
     rows: ShardRange
@@ -126,10 +126,10 @@ class _Part:
 
 @dataclass
 class PhaseGraph:
-    """Graph of a phase with the reader of its columns. It travels to workers as a SavedModel."""
+    """Graph of a phase with the reader of its columns. Workers receive it as a SavedModel."""
 
     reader: ColumnReader
-    folder: str  # of the SavedModel, written when the first worker needs it
+    folder: str  # folder of the SavedModel, which is written when the first worker needs it
     keys: Sequence[str]
     traced: Traced | None
 

@@ -1,7 +1,7 @@
 """TFX's Transform of a user's `preprocessing_fn`, analyzed and written on our engine.
 
-tft traces the function and plans the analysis as a graph of nodes; `nodes.py` computes each node. If the engine does
-not know a node or an option, tft runs on Beam, and the log gives the reason.
+tft traces the function and plans the analysis as a graph of nodes. `nodes.py` computes each node. If the engine does
+not support a node or an option, tft runs on Beam, and the log gives the reason.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ _log = logging.getLogger(__name__)
 
 
 def on_engine(cluster: Cluster) -> AbstractContextManager[None]:
-    """Have TFX's Transform analyze and write on an engine of ours."""
+    """Make TFX's Transform analyze and write on our engine."""
     first = _First()
     return tfx_seam.transform_by(partial(_transform, cluster, first), _explained, first.columns)
 
 
 class _First:
-    """The first tracing of a function, which both TFX's check and the analysis need."""
+    """First trace of a function, which TFX's check and the analysis share."""
 
     def __init__(self) -> None:
         self._graph: Graph | None = None
 
     def columns(self, outputs: Mapping[str, Any], function: Function, specs: Mapping[str, tf.TypeSpec]) -> list[str]:
-        """Trace the function, and return the columns that its analysis depends on."""
+        """Trace the function. Return the columns that its analysis depends on."""
         self._graph = Graph.of(function, specs, value_utils.GetSoleValue(outputs, labels.TEMP_OUTPUT_LABEL))
         return self._graph.analyzed
 
     def graph(self, function: Function, specs: Mapping[str, tf.TypeSpec], folder: str) -> Graph:
-        """Return the graph of a function, which is traced if it is not the one of `columns`."""
+        """Return the graph of a function. Trace it unless `columns` did."""
         graph, self._graph = self._graph, None
         if graph and (graph.function, graph.specs, graph.folder) == (function, specs, folder):
             return graph
@@ -67,7 +67,7 @@ class _First:
 
 @contextmanager
 def _explained(inputs: Mapping[str, Any]) -> Iterator[None]:
-    """Add a sample of the rows to errors of the user's function, which TFX traces before it reads."""
+    """Add sample rows to errors of the user's function, which TFX traces before it reads data."""
     try:
         yield
     except InfeedError as error:
@@ -76,12 +76,12 @@ def _explained(inputs: Mapping[str, Any]) -> Iterator[None]:
     except ValueError as error:
         if not tft_seam.is_unsized_feature(error):
             raise
-        do = "give it a size, such as by tf.reshape(tensor, [-1, 1]), or make it sparse or ragged"
+        do = "set its shape, such as by tf.reshape(tensor, [-1, 1]), or make it sparse or ragged"
         raise InfeedError(str(error), where="preprocessing_fn", do=do) from error
 
 
 def _transform(cluster: Cluster, first: _First, given: Mapping[str, Any], by_tft: Callable[..., Any]) -> None:
-    """Do what TFX's own function does with its arguments, `given`, or leave it to that function on Beam."""
+    """Replace TFX's function with the arguments `given`, or run it on Beam."""
 
     def on_beam(reason: str) -> None:
         _log.warning("Transform runs on Beam: %s", reason)
@@ -99,33 +99,33 @@ def _transform(cluster: Cluster, first: _First, given: Mapping[str, Any], by_tft
     try:
         plan = Plan.of(graph, save_options=given["save_options"], **caching)
     except UnknownNodesError as error:
-        return on_beam(f"the analysis has what only tft on Beam knows: {error}")
+        return on_beam(f"the analysis requires tft on Beam: {error}")
     asked = None if given["disable_statistics"] else _statistics_asked(plan, given)
     if asked and asked.beyond:
-        return on_beam(f"only TFDV makes such statistics: {asked.beyond}")
+        return on_beam(f"only TFDV can compute these statistics: {asked.beyond}")
     return _run(plan, given, asked, cluster)
 
 
 def _pipeline_for_tft(make: Callable[[], Any]) -> Any:
-    """Make a Beam pipeline. Beam's Dask runner is an error: it supports neither file sources nor tagged outputs."""
+    """Create a Beam pipeline. Raise InfeedError for Beam's Dask runner, which lacks file sources and tagged outputs."""
     pipeline = make()
     if type(pipeline.runner).__name__ == "DaskRunner":
-        what = "this analysis needs tft, as the log explains, and tft cannot run on Beam's DaskRunner"
-        do = "name another runner for this component, such as with_beam_pipeline_args(['--runner=FlinkRunner'])"
+        what = "this analysis needs tft, as the log explains, but tft does not run on Beam's DaskRunner"
+        do = "set another runner for this component, such as with_beam_pipeline_args(['--runner=FlinkRunner'])"
         raise InfeedError(what, where="beam_pipeline_args of Transform", do=do)
     return pipeline
 
 
 def _obstacle(given: Mapping[str, Any]) -> str:
-    """Return why this execution needs Beam; empty if it does not."""
+    """Return why this execution needs Beam. Empty if it does not."""
     datasets = [*given["analyze_data_list"], *given["transform_data_list"]]
     formats = {type(dataset.tfxio) for dataset in datasets}
     if given["per_set_stats_output_paths"] or not (given["disable_statistics"] or given["stats_output_paths"]):
-        return "its statistics have other folders than those of TFX's component"
+        return "the folders of its statistics differ from those of TFX's component"
     if given["force_tf_compat_v1"]:
-        return "its graph is one of TensorFlow 1"
+        return "its graph is for TensorFlow 1"
     if formats != {tf_example_record.TFExampleRecord}:
-        return f"its data are not tf.Examples in TFRecords, but {', '.join(sorted(one.__name__ for one in formats))}"
+        return f"its data is not tf.Examples in TFRecords, but {', '.join(sorted(one.__name__ for one in formats))}"
     if given["materialization_format"] not in (None, labels.FORMAT_TFRECORD):
         return f"it writes {given['materialization_format']}"
     return ""
@@ -137,11 +137,11 @@ class _Statistics:
 
     raw: Asked
     transformed: Asked
-    beyond: str  # why only TFDV can compute them; empty if we can
+    beyond: str  # why only TFDV can compute them. Empty if we can
 
 
 def _statistics_asked(plan: Plan, given: Mapping[str, Any]) -> _Statistics:
-    """Return TFX's options, as the user's function has changed them."""
+    """Return TFX's options with the changes of the user's function."""
     options = partial(tfx_seam.stats_options, given["stats_options_updater_fn"])
     raw = Asked.of(options(StatsType.PRE_TRANSFORM, given["input_dataset_metadata"].schema))
     schema, output = plan.graph.schema(), given["transform_output_path"]
@@ -184,7 +184,7 @@ def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluste
 
 
 def _keep(kept: Mapping[Any, cache.Encoded], given: Mapping[str, Any]) -> None:
-    """Write the cache: the earlier entries of the analyzed spans, and the new ones."""
+    """Write the cache: earlier entries of the analyzed spans, and the new ones."""
     before, folder = given["input_cache_dir"], given["output_cache_dir"]
     if not folder:
         return

@@ -1,4 +1,4 @@
-"""Rows as tfx_bsl reads them, range by range, through a transform graph of tft."""
+"""Rows read like tfx_bsl does, range by range, and transformed by a graph of tft."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ from infeed.components.transform.rows import BATCH_BYTES, MOST_ROWS, Tensors, lo
 
 @dataclass(frozen=True)
 class ColumnReader:
-    """Reads ranges of tf.Examples as tensors of some columns, by the rules of tfx_bsl; workers take it as it is."""
+    """Reader of ranges of tf.Examples as tensors of some columns, by the rules of tfx_bsl.
+
+    Can be pickled for workers.
+    """
 
     columns: Sequence[str]  # names
-    schema: bytes  # serialized, of these columns
-    config: tensor_adapter.TensorAdapterConfig  # which tensor is made of which columns
+    schema: bytes  # serialized schema of these columns
+    config: tensor_adapter.TensorAdapterConfig  # mapping of tensors to their columns
 
     @classmethod
     def of(cls, schema: schema_pb2.Schema, tfxio: Any, columns: Sequence[str]) -> ColumnReader:
-        """Read `columns`, or all if it is empty, of rows that `tfxio` describes and `schema` types."""
+        """Create a reader of `columns` (all if empty) for rows that `tfxio` describes and `schema` types."""
         tensors, whole = tfxio.TensorRepresentations(), schema_pb2.Schema()
         whole.CopyFrom(schema)
-        # If a schema represents some of its features, tfx_bsl projects only these.
+        # If a schema represents some of its features as tensors, tfx_bsl can project only these.
         tensor_representation_util.SetTensorRepresentationsInSchema(whole, tensors)
         columns = list(columns) or list(tensors)
         projected = tensor_representation_util.ProjectTensorRepresentationsInSchema(whole, columns)
@@ -45,13 +48,16 @@ class ColumnReader:
         return cls(columns, projected.SerializeToString(), view.TensorAdapterConfig())
 
     def batches(self, shard: ShardRange) -> Iterator[Tensors]:
-        """Yield batches. Raises InfeedError with the record if the file is truncated or corrupt."""
+        """Yield batches. Raise InfeedError with the record number if the file is truncated or corrupt."""
         adapter = tensor_adapter.TensorAdapter(self.config)
         for block in regroup(read_blocks(shard.path, shard.start, shard.stop), MOST_ROWS, BATCH_BYTES):
             yield adapter.ToBatchTensors(self._decode(block), produce_eager_tensors=True)
 
     def _decode(self, block: RecordBlock) -> pa.RecordBatch:
-        """Decode records as tfx_bsl does, in a third of the time; tfx_bsl itself rejects what is not of the schema."""
+        """Decode records like tfx_bsl, three times as fast.
+
+        If a record does not match the schema, tfx_bsl raises the error.
+        """
         wanted: pa.Schema = self.config.arrow_schema
         with suppress(ValueError):
             found = decode_columns(block, set(wanted.names))
@@ -63,7 +69,7 @@ class ColumnReader:
 
 
 class TftTransformer:
-    """A graph of tft, over rows as tfx_bsl reads them."""
+    """Graph of tft, applied to rows that are read like tfx_bsl does."""
 
     def __init__(self, graph: str, columns: Sequence[str], reader: ColumnReader) -> None:
         self._model = load_graph(graph)
@@ -72,7 +78,7 @@ class TftTransformer:
         schema = tft.TFTransformOutput(graph).transformed_metadata.schema
         self._converter = impl_helper.make_tensor_to_arrow_converter(schema)
         self._tfx_encoder = example_coder.RecordBatchToExamplesEncoder(schema)
-        # A ragged tensor with partitions is one column, and several features with names that its representation has.
+        # A ragged tensor with partitions is one column, and several features with the names of its representation.
         self._has_partitions = not {feature.name for feature in schema.feature}.issuperset(
             self._converter.arrow_schema().names
         )

@@ -1,7 +1,7 @@
-"""Count, merge, prune, order and write the tokens of a vocabulary, as tft does on Beam.
+"""Vocabularies as tft computes them on Beam: tokens are counted, merged, pruned, sorted and written.
 
-The order is total, by count and then by token, both from the largest. The order of the rows does not change the file.
-Tokens that exceed memory are on disk.
+The order is total: by count, then by token, both descending. So the order of the rows does not change the file. Tokens
+that exceed memory are spilled to disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from infeed.components.transform.counting import KeyedRuns, Tally, pairs
 from infeed.components.transform.in_process.cache import chunks, framed
 from infeed.components.transform.in_process.phases import Repeatable, Scratch
 
-Entry = tuple[Any, Any]  # (what it is ordered by, token)
+Entry = tuple[Any, Any]  # (sort key, token)
 _SENTINELS = (tf_utils.GLOBAL_Y_COUNT_SENTINEL_STRING, tf_utils.GLOBAL_Y_COUNT_SENTINEL_INT)
 _LEAST = float("-inf")
 _RANK_BYTES = 8
@@ -41,11 +41,11 @@ def _order_of(operation: Any) -> tuple[bool, bool]:
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """Count or sum of weights of each token. Iteration yields (token, count) in the order of the tokens."""
+    """Count or sum of weights of each token. Iteration yields (token, count) in token order."""
 
     tally: Tally
     weighted: bool
-    is_text: bool  # tokens are bytes; else int64
+    is_text: bool  # tokens are bytes if true, else int64
 
     def add(self, values: tuple[npt.NDArray[Any], ...]) -> None:
         self.tally.add(values[0], values[1].astype(np.float64) if self.weighted else None)
@@ -62,7 +62,7 @@ class TokenCounts:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Entries of the `size` most frequent tokens, or of all, with a count of at least `least`, the largest first."""
+    """Entries of the `size` most frequent tokens, or all, with a count of at least `least`, in descending order."""
 
     tally: Tally
     size: int | None = None
@@ -113,7 +113,7 @@ def _add_means(means: Any, more: Any, weighted: bool) -> Any:
 
 
 def counter_of(operation: Any, scratch: Scratch) -> Callable[[], TokenCounts | LabelMeans]:
-    """Return a function that makes a counter of tokens. It can travel to workers, unlike tft's operations."""
+    """Return a function that creates a counter of tokens. Unlike tft's operations, it can be pickled for workers."""
     by_label, weighted = _order_of(operation)
     if by_label:
         return functools.partial(LabelMeans.of, scratch, weighted)
@@ -140,7 +140,7 @@ def merge(operation: Any, scratch: Scratch, accumulated: Iterable[tuple[Any, Any
 
 @dataclass(frozen=True)
 class InOrder:
-    """Different entries in the order of the file, at most `size`."""
+    """Distinct entries in the order of the file, at most `size`."""
 
     entries: KeyedRuns[Entry]
     size: int | None
@@ -161,14 +161,14 @@ class InOrder:
 
 
 def _sortable(number: float) -> bytes:
-    """Return bytes that sort as the numbers do."""
-    (bits,) = struct.unpack(">Q", struct.pack(">d", number + 0.0))  # -0.0 is 0.0
+    """Return bytes that sort in the order of the numbers."""
+    (bits,) = struct.unpack(">Q", struct.pack(">d", number + 0.0))  # -0.0 counts as 0.0
     return struct.pack(">Q", bits ^ (_ALL_BITS if bits >> 63 else _SIGN_BIT))
 
 
 @dataclass(frozen=True)
 class Informed:
-    """Entries ((mutual information with the label, frequency), token), in the order of the tokens."""
+    """Entries ((mutual information with the label, frequency), token), in token order."""
 
     orders: KeyedRuns[tuple[float, float]]
 
@@ -206,7 +206,7 @@ def _first(order: Any, _: Any) -> Any:
 
 
 def prune(operation: Any, scratch: Scratch, entries: Iterable[Any]) -> list[Entry] | Ranked | InOrder:
-    """Return the entries that reach the thresholds, at most `top_k`, and with a `key_fn` the first ones of each key."""
+    """Return the entries above the thresholds, at most `top_k`. With a `key_fn`, at most `top_k` of each key."""
     kept: list[Entry] | Ranked | InOrder
     if isinstance(entries, Ranked):
         least = operation.frequency_threshold
@@ -220,7 +220,7 @@ def prune(operation: Any, scratch: Scratch, entries: Iterable[Any]) -> list[Entr
         return kept
     covering = _above(entries, operation.coverage_frequency_threshold, operation.coverage_informativeness_threshold)
     if operation.coverage_top_k is not None:
-        # Sorted by key and rank, which is the last part of the sorted bytes.
+        # Sorted by key and rank, which ends the sort bytes.
         by_key = scratch.keyed(_first)
         for rank, (order, token) in enumerate(InOrder.of(scratch, covering)):
             key = repr(operation.key_fn(token)).encode()
@@ -246,7 +246,7 @@ def number_of(entries: Any) -> int:
 
 
 def write(operation: Any, scratch: Scratch, entries: Iterable[Entry], reserved: Any | None) -> str:
-    """Write the vocabulary, the reserved tokens first, and return the path of its file."""
+    """Write the vocabulary, reserved tokens first. Return the path of its file."""
     taken = [] if reserved is None else list(reserved)
     if not operation.input_is_sorted or taken:
         if operation.fingerprint_shuffle:

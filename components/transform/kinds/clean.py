@@ -3,8 +3,8 @@
     ZScore("age", clean=(FillWith("median"), Clip(0.0, 100.0)))
     Vocabulary("review", clean=(LowerCase(), StripAccents(), Tokens()), length=64)    word indices, padded by 0
 
-Constants are those of the training rows after the previous steps; for lists, of all values of all positions. Text is
-UTF-8; invalid bytes become U+FFFD where characters are examined.
+Constants come from the training rows after the previous steps. For lists, they come from all positions together. Text
+is UTF-8. Steps that examine characters replace invalid bytes by U+FFFD.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _STATISTICS: dict[Any, type[Analysis]] = {"mean": Moments, "median": Quantiles, 
 class FillWith(Clean):
     """Replace missing values by a constant of the column's type, or by the "mean", "median" or "mode".
 
-    Mean and median require numbers. The mode is the most frequent string or integer (ties: the later in byte order).
-    The mean turns an integer column into floats. To fill text with the literal word "mean", use the missing value of
-    a `Vocabulary`, index 0.
+    Mean and median require numbers. The mode is the most frequent string or integer. Ties go to the later in byte
+    order. The mean converts an integer column to floats. Text cannot be filled with the literal word "mean": use index
+    0 of a `Vocabulary`.
     """
 
     value: float | str
@@ -38,7 +38,7 @@ class FillWith(Clean):
 
     def __post_init__(self) -> None:
         is_value = isinstance(self.value, str) or is_finite(self.value)
-        require(is_value, self, "value", 'give it as a finite number, a string, "mean", "median" or "mode"')
+        require(is_value, self, "value", 'use a finite number, a string, "mean", "median" or "mode"')
 
     @property
     def needs(self) -> tuple[type[Analysis], ...]:  # type: ignore[override]
@@ -73,7 +73,7 @@ class FillWith(Clean):
 
 @dataclass(frozen=True)
 class Clip(Clean):
-    """Clip numbers to `low` and `high`. None is no bound."""
+    """Clip numbers to `low` and `high`. None disables a bound."""
 
     low: float | None = None
     high: float | None = None
@@ -82,10 +82,10 @@ class Clip(Clean):
     def __post_init__(self) -> None:
         for name in ("low", "high"):
             bound = getattr(self, name)
-            require(bound is None or is_finite(bound), self, name, "give it as a finite number, or None")
-        require(self.low is not None or self.high is not None, self, "low", "give low, high or both")
+            require(bound is None or is_finite(bound), self, name, "use a finite number, or None")
+        require(self.low is not None or self.high is not None, self, "low", "set low, high or both")
         ordered = self.low is None or self.high is None or self.low <= self.high
-        require(ordered, self, "high", "give it as a number not below low")
+        require(ordered, self, "high", "use a number of at least low")
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
         values = column.values
@@ -101,8 +101,7 @@ class Clip(Clean):
 class Trim(Clean):
     """Remove Unicode white space at the ends of text. Text of only white space becomes missing.
 
-    Attributes:
-      inner: whether to also replace each run of white space inside by one space.
+    Attributes: inner: whether to also replace each inner run of white space by one space.
     """
 
     inner: bool = False
@@ -146,7 +145,7 @@ class StripAccents(Clean):
 
 @dataclass(frozen=True)
 class Tokens(Clean):
-    """Split text into a list of tokens. A missing text has none.
+    """Split text into a list of tokens. Missing text has no tokens.
 
     Attributes:
       unit: "words" are runs of letters, marks, digits and underscores; "whitespace" splits at white space; "characters"
@@ -165,12 +164,12 @@ class Tokens(Clean):
         as_tuples(self, "ngrams")
         check_fields(self)
         is_range = len(self.ngrams) == 2 and 1 <= self.ngrams[0] <= self.ngrams[1]
-        require(is_range, self, "ngrams", "give it as (least, most), such as (1, 2)")
+        require(is_range, self, "ngrams", "use (least, most), such as (1, 2)")
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
         from infeed.components.transform.operators.text import tokens
 
-        made = tokens(tf.where(column.present, column.values, ""), self.unit, self.ngrams)  # of each text
+        made = tokens(tf.where(column.present, column.values, ""), self.unit, self.ngrams)  # tokens of each text
         splits = made.row_splits if column.splits is None else tf.gather(made.row_splits, column.splits)
         return column._replace(values=made.values, present=tf.ones_like(made.values, tf.bool), splits=splits)
 
@@ -180,13 +179,13 @@ AnyClean = Annotated[FillWith | Clip | Trim | LowerCase | StripAccents | Tokens 
 
 @dataclass(frozen=True)
 class Prepared(Feature):
-    """Base of features of one column whose values can be cleaned and can be lists.
+    """Base of features of one column, with cleaning steps and support for lists.
 
     Attributes:
       clean: cleaning steps, in order.
-      values: content of a row. "one": a value; several are an error. "all": a list with common constants.
-        "by_position": a list whose positions have their own constants.
-      length: number of values of a list to keep. Shorter rows are padded by 0 or "". None: a ragged feature.
+      values: content of a row. "one": a single value; several values are an error. "all": a list with common
+          constants. "by_position": a list with separate constants for each position.
+      length: number of values of a list to keep. Shorter rows are padded with 0 or "". None gives a ragged feature.
     """
 
     clean: tuple[AnyClean, ...] = field(default=(), kw_only=True)
@@ -198,20 +197,20 @@ class Prepared(Feature):
         super().__post_init__()
         at_least(self, 1, "length")
         is_clean = all(isinstance(step, Clean) for step in self.clean)
-        require(is_clean, self, "clean", "give a list of steps such as FillWith(0.0) and Clip(0.0, 1.0)")
+        require(is_clean, self, "clean", "use a list of steps such as FillWith(0.0) and Clip(0.0, 1.0)")
         lists = self.length is None or self.values != "one" or any(step.makes_lists for step in (*self.clean, self))
-        require(lists, self, "length", 'leave it out, or say that rows hold lists by values="all"')
+        require(lists, self, "length", 'leave it out, or set values="all" if rows hold lists')
 
     def check_key(self, key: str | None) -> None:
-        """Raise OptionError unless `key` is None, or names a column and `values` has no constants of positions."""
-        require(key is None or bool(key), self, "key", "give it as the name of a column, or None")
+        """Raise OptionError unless `key` is None, or names a column and constants are not by position."""
+        require(key is None or bool(key), self, "key", "use the name of a column, or None")
         one = key is None or self.values != "by_position"
         require(one, self, "key", 'leave it out, or do not set values="by_position"')
 
 
 @dataclass(frozen=True)
 class Fill(Prepared):
-    """The column unchanged, [batch, 1] of its type, with `value` for missing values."""
+    """Column without changes, [batch, 1] of its type, with `value` for missing values."""
 
     column: str
     value: float | str
@@ -222,7 +221,7 @@ class Fill(Prepared):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_value = isinstance(self.value, str) or is_finite(self.value)
-        require(is_value, self, "value", "give it as a finite number or a string")
+        require(is_value, self, "value", "use a finite number or a string")
 
     @property
     def takes(self) -> tuple[str, ...]:

@@ -28,10 +28,10 @@ class DatePart(Clean):
     Attributes:
       part: "year", "quarter" (1 to 4), "month" (1 to 12), "week" (1 to 53, of ISO 8601), "day" (1 to 31), "day_of_year"
         (1 to 366), "weekday" (0 is Monday), "hour", "minute" or "second"; or "days" or "seconds" since 1970.
-      format: "iso" is ISO 8601, such as 2024-02, 2024-02-29 or 2024-02-29T17:05:09.25+01:00. Other text is described by
-        directives of `strptime`, such as "%d.%m.%Y %H:%M"; names are English. "epoch_s", "epoch_ms", "epoch_us" and
-        "epoch_ns" are numbers since 1970. Text without an offset (%z) is in UTC, and text without a time is midnight.
-      utc_offset: offset from UTC, in hours, of the clock that the part refers to.
+      format: "iso" is ISO 8601, such as 2024-02, 2024-02-29 or 2024-02-29T17:05:09.25+01:00. For other text, use
+          directives of `strptime`, such as "%d.%m.%Y %H:%M". Names are English. "epoch_s", "epoch_ms", "epoch_us" and
+        "epoch_ns" are numbers since 1970. Text without an offset (%z) is in UTC. Text without a time is midnight.
+      utc_offset: UTC offset, in hours, of the time zone of the result.
     """
 
     part: Part
@@ -42,7 +42,7 @@ class DatePart(Clean):
     def __post_init__(self) -> None:
         check_fields(self)
         is_offset = is_finite(self.utc_offset) and abs(self.utc_offset) <= 24
-        require(is_offset, self, "utc_offset", "give it in hours, -24 to 24")
+        require(is_offset, self, "utc_offset", "use hours, -24 to 24")
         check_format(self)
 
     @property

@@ -1,7 +1,7 @@
 """Features that encode categories and numbers as indices or one-hot vectors.
 
 Indices are int64, [batch, 1] or lists as in `Prepared`. Index 0 always means "missing", so that an embedding has a row
-for it. Each feature documents unseen values.
+for it. Each class documents its handling of unseen values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Q
 from infeed.components.transform.feature import Feature, FlatColumn, Tables, as_strings, each_output, is_finite, tf
 from infeed.components.transform.kinds.clean import Prepared
 
-_SEPARATOR = "\x1f"  # between the parts of a cross: the unit separator of ASCII, which no text holds
+_SEPARATOR = "\x1f"  # joins the parts of a cross: the unit separator of ASCII, which texts do not contain
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Looked(Prepared):
     """Base of features with a vocabulary of strings or integers.
 
     Attributes:
-      size: maximum number of values, the most frequent ones.
+      size: maximum number of values. The most frequent are kept.
       oov: number of indices shared by values outside the vocabulary.
       min_count: minimum count of a value in the vocabulary.
     """
@@ -45,7 +45,7 @@ class Looked(Prepared):
         at_least(self, 0, "oov")
 
     def cardinality(self, values: int) -> int:
-        """Return the number of indices for a vocabulary of `values` values: the rows of an embedding table."""
+        """Return the number of indices, the rows of an embedding table, for a vocabulary of `values` values."""
         return 1 + values + self.oov
 
     def words(self, found: Frequencies) -> list[bytes]:
@@ -58,14 +58,14 @@ class Looked(Prepared):
         return self._numbered(column, tokens, tables.vocabulary(self.output_name, words, tokens), len(words))
 
     def indices(self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        """Return int64 [k, n], the `index` of k features that are `alike`."""
+        """Return the `index` of k features that are `alike`, int64 [k, n]."""
         words = {one.output_name: one.words(of_one[0]) for one, of_one in zip(features, found, strict=True)}
         tokens = as_strings(column)
         sizes = tf.constant([len(of_one) for of_one in words.values()], tf.int64)[:, tf.newaxis]
         return self._numbered(column, tokens, tables.vocabularies(words, tokens), sizes)
 
     def _numbered(self, column: FlatColumn, tokens: Any, place: Any, words: Any) -> Any:
-        """Return indices from places in a vocabulary of `words` words. -1 means not found."""
+        """Convert places in a vocabulary of `words` words to indices. Place -1 means not found."""
         if self.oov:
             others = tf.strings.to_hash_bucket_fast(tokens, self.oov) + words
             place = tf.where(place < 0, others, place)
@@ -73,10 +73,10 @@ class Looked(Prepared):
 
 
 def vocabulary_of(feature: Feature, found: Frequencies, size: int | None, least: int) -> dict[bytes, int]:
-    """Return the words of a vocabulary in index order, with their counts; raise InfeedError if there are none."""
+    """Return the words of a vocabulary in index order, with their counts. Raise InfeedError if there are none."""
     words = found.ranked(size, least)
     if not words:
-        held = f"values such as {found.sample}" if found.sample else "no value at all"
+        held = f"values such as {found.sample}" if found.sample else "no values"
         what = f"the vocabulary of {' and '.join(map(repr, feature.columns))} is empty: the training rows hold {held}"
         raise InfeedError(what, where=f"{feature}", do="leave the feature out, or lower min_count")
     return words
@@ -86,11 +86,11 @@ def vocabulary_of(feature: Feature, found: Frequencies, size: int | None, least:
 class Vocabulary(Looked):
     """Encode string or integer categories as indices.
 
-    0 is a missing value, 1 to n are the n values of the training rows, the most frequent first (ties: later in byte
-    order first), and n + 1 to n + `oov` are shared by unseen values, by their hash as in `tft.apply_vocabulary`. With
-    `oov=0` unseen values count as missing. `size` and `min_count` keep only frequent values. The empty string is never
-    in the vocabulary. The transform graph has the values in index order as a vocabulary asset with the name of the
-    output.
+    Index 0 is a missing value. Indices 1 to n are the n values of the training rows, most frequent first, ties in
+    descending byte order. Unseen values share n + 1 to n + `oov`, by their hash as in `tft.apply_vocabulary`. With
+    `oov=0`, unseen values count as missing. `size` and `min_count` keep only frequent values. The empty string is
+    never in the vocabulary. The transform graph stores the values in index order as a vocabulary asset, which has the
+    name of the output.
     """
 
     kind: Literal["vocabulary"] = field(default="vocabulary", kw_only=True, repr=False)
@@ -111,14 +111,14 @@ class Vocabulary(Looked):
 class OneHot(Looked):
     """Encode categories as one-hot vectors, float32 [batch, 1 + n + `oov`], with the indices of `Vocabulary`.
 
-    A missing value sets index 0. Lists become multi-hot vectors, and an empty list is all 0.
+    A missing value sets index 0. Lists become multi-hot vectors. An empty list becomes all zeros.
     """
 
     kind: Literal["one_hot"] = field(default="one_hot", kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.length is None, self, "length", "leave it out: of a list it gives one vector")
+        require(self.length is None, self, "length", "leave it out: a list becomes one vector")
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         depth = self.cardinality(len(self.words(found[0])))
@@ -144,10 +144,10 @@ def any_of_rows(column: FlatColumn, vectors: Any) -> Any:
 
 @dataclass(frozen=True)
 class Hash(Prepared):
-    """Encode strings or integers as one of `buckets` indices by their hash, without an analysis.
+    """Encode strings or integers as hash indices in `buckets` buckets, without an analysis.
 
-    0 is a missing value. Other values have index 1 + their hash modulo `buckets`, as in `tft.hash_strings` (FarmHash's
-    Fingerprint64 of the text). Different values may share an index, and unseen values are like any other.
+    Index 0 is a missing value. Other values have index 1 + hash modulo `buckets`, as in `tft.hash_strings` (FarmHash's
+    Fingerprint64 of the text). Different values may share an index. Unseen values are hashed like all others.
     """
 
     column: str
@@ -162,7 +162,7 @@ class Hash(Prepared):
         at_least(self, 1, "buckets")
 
     def cardinality(self) -> int:
-        """Return the number of indices: the rows of an embedding table."""
+        """Return the number of indices, which is the number of rows of an embedding table."""
         return 1 + self.buckets
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
@@ -175,11 +175,11 @@ class Hash(Prepared):
 
 @dataclass(frozen=True)
 class Bucketize(Prepared):
-    """Encode numbers as the index of their quantile or range. 0 is missing, 1 to `buckets` the rest.
+    """Encode numbers as the index of their quantile or range, 1 to `buckets`. A missing value is 0.
 
-    Boundaries are quantiles of the training rows, each a value of the data with a rank error of at most 1 %, or
-    `edges`, one fewer than buckets. A value on a boundary belongs above it. Values beyond those of the training rows
-    belong to the first or the last bucket. With `key`, boundaries are those of the rows with that key.
+    Boundaries are quantiles of the training rows, which are data values with a rank error of at most 1 %, or `edges`,
+    one fewer than buckets. A value on a boundary is in the bucket above it. Values outside the range of the training
+    rows are in the first or the last bucket. With `key`, boundaries come from the rows with that key.
     """
 
     column: str
@@ -195,9 +195,9 @@ class Bucketize(Prepared):
         self.check_key(self.key)
         at_least(self, 2, "buckets")
         if (self.buckets is None) == (not self.edges):
-            raise refused(self, "buckets", "give either buckets or edges", f"buckets is {self.buckets}")
+            raise refused(self, "buckets", "set either buckets or edges", f"buckets is {self.buckets}")
         ascending = all(map(is_finite, self.edges)) and all(a < b for a, b in itertools.pairwise(self.edges))
-        require(ascending, self, "edges", "give finite numbers in ascending order")
+        require(ascending, self, "edges", "use finite numbers in ascending order")
         constants = not (self.edges and (self.key or self.values == "by_position"))
         require(constants, self, "edges", 'leave them out, or key and values="by_position"')
 
@@ -206,7 +206,7 @@ class Bucketize(Prepared):
         return () if self.edges else (Quantiles,)
 
     def cardinality(self) -> int:
-        """Return the number of indices: the rows of an embedding table."""
+        """Return the number of indices, which is the number of rows of an embedding table."""
         return 1 + (self.buckets or len(self.edges) + 1)
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
@@ -229,9 +229,9 @@ class Bucketize(Prepared):
 class Cross(Feature):
     """Encode combinations of the values of several columns as categories, int64 [batch, 1].
 
-    The values of a row, as text, are joined by ASCII's unit separator. The result is hashed into `buckets` indices as
-    in `Hash`, or without `buckets` looked up in a vocabulary of the combinations as in `Vocabulary`. If one of the
-    values is missing, the index is 0. Columns hold strings or integers.
+    The values of a row, as text, are joined by ASCII's unit separator. With `buckets`, the result is hashed as in
+    `Hash`. Otherwise, it is looked up in a vocabulary of combinations as in `Vocabulary`. If any value is missing, the
+    index is 0. Columns hold strings or integers.
     """
 
     of: tuple[str, ...]
@@ -246,7 +246,7 @@ class Cross(Feature):
     def __post_init__(self) -> None:
         as_tuples(self, "of")
         several = isinstance(self.of, tuple) and len(set(self.of)) == len(self.of) > 1
-        require(several, self, "of", "give a list of at least two columns, each once")
+        require(several, self, "of", "use a list of at least two distinct columns")
         super().__post_init__()
         at_least(self, 1, "buckets", "size", "min_count")
         at_least(self, 0, "oov")

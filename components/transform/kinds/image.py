@@ -23,7 +23,7 @@ class PixelMoments(Analysis):
         super().__init__(folder)
         self.pixels = 0
         self.sum: Array = np.zeros(1, np.int64)  # [channels]
-        self.squares: Array = np.zeros(1, np.int64)  # 10^14 pixels fit
+        self.squares: Array = np.zeros(1, np.int64)  # the sum of 10^14 pixels fits
 
     def add(self, values: Array, missing: int = 0, rows: int = 0) -> None:
         """Add the images of a batch: uint8 [n, height, width, channels]."""
@@ -56,10 +56,10 @@ class PixelMoments(Analysis):
 class DecodeImage(Feature):
     """Decode PNG, JPEG, BMP or the first frame of a GIF, to float32 [batch, height, width, channels].
 
-    By default pixels are whole numbers from 0 to 255, so a cast to uint8 is exact. A transform graph can return only
-    int64, float32 and strings.
+    By default, pixels are integers from 0 to 255, so a cast to uint8 is exact. A transform graph cannot return uint8.
 
-    Channels of 16 bits become 8 bits. JPEGs are rotated according to their orientation tag. A row without an image is
+    16-bit channels are reduced to 8 bits. JPEGs are rotated according to their orientation tag. A row without an image
+    is
     an error.
 
     Attributes:
@@ -69,8 +69,8 @@ class DecodeImage(Feature):
         the margins.
       method: "bilinear", "bicubic", "lanczos3" or "area", with antialiasing, or "nearest".
       scale: "bytes" keeps 0 to 255. "unit" is pixel / 255. "mean_std" is (pixel / 255 - mean) / std for each channel.
-      mean, std: mean and deviation of pixel / 255 for each channel, for example those of a pretrained model. None takes
-        those of the resized images of the training rows. A channel whose std is 0 becomes 0.
+      mean, std: mean and standard deviation of pixel / 255 for each channel, for example those of a pretrained model.
+      None computes them from the resized images of the training rows. A channel with std 0 becomes 0.
     """
 
     height: int
@@ -90,13 +90,13 @@ class DecodeImage(Feature):
         as_tuples(self, "mean", "std")
         super().__post_init__()
         at_least(self, 1, "height", "width")
-        require(self.channels in (1, 3, 4), self, "channels", "give it as 1 (gray), 3 (RGB) or 4 (RGBA)")
+        require(self.channels in (1, 3, 4), self, "channels", "use 1 (gray), 3 (RGB) or 4 (RGBA)")
         both = (self.mean is None) == (self.std is None) and (self.mean is None or self.scale == "mean_std")
-        require(both, self, "mean", 'give mean and std together, with scale "mean_std"')
+        require(both, self, "mean", 'set mean and std together, with scale "mean_std"')
         for name in ("mean", "std"):
             numbers = getattr(self, name)
             fits = numbers is None or (len(numbers) == self.channels and all(map(is_finite, numbers)))
-            require(fits, self, name, f"give {self.channels} numbers, one for each channel")
+            require(fits, self, name, f"use {self.channels} numbers, one for each channel")
 
     @property
     def needs(self) -> tuple[type[Analysis], ...]:  # type: ignore[override]

@@ -16,23 +16,23 @@ from infeed.components.transform.kinds.encode import any_of_rows
 
 Task = Literal["classification", "regression", "multilabel"]
 Missing = Literal["error", "mark"]
-_SPLIT = "the split that Transform analyses"
+_SPLIT = "the split that Transform analyzes"
 
 
 @dataclass(frozen=True)
 class Label(Feature):
-    """The label that the model learns, [batch], under the column's name. A model may have several labels, or none.
+    """Label of the model, [batch], under the column's name. A model may have several labels, or none.
 
-    A row without a label (also NaN, infinity and the empty string) becomes -1 or NaN, as does a class that no training
-    row has. The reader must drop these rows before the loss, because a transform cannot drop rows. Serving, where the
-    label is absent, is not affected.
+    A missing label (also NaN, infinity and the empty string) becomes -1 or NaN. So does a class that no training row
+    has. A transform cannot drop rows, so the reader must drop them before the loss. Serving has no label, and is not
+    affected.
 
     Attributes:
-      task: "classification" gives the int64 index of the class. The vocabulary asset named like the column lists the
-        classes in the order of their index: strings by their bytes, whole numbers by size. Floats such as 1.0 count as
-        whole numbers; pandas writes them if a cell is empty. "regression" gives float32.
-        "multilabel" expects lists of classes and gives float32 [batch, classes], with 1 for each class of the row.
-      missing: "error" stops Transform if training rows lack a label, and reports their number. "mark" lets them pass.
+      task: "classification" gives the int64 index of the class. A vocabulary asset with the column's name lists the
+          classes in index order: strings in byte order, integers in ascending order. Floats such as 1.0 count as
+          integers, because pandas writes them if a cell is empty. "regression" gives float32. "multilabel" expects
+          lists of classes and gives float32 [batch, classes], with 1 for each class of the row.
+      missing: "error" stops Transform if training rows have no label, and reports their number. "mark" accepts them.
     """
 
     column: str
@@ -64,8 +64,7 @@ class Label(Feature):
             raise InfeedError(
                 f"column {self.column!r} has no label in {without} rows",
                 where=_SPLIT,
-                do="leave these rows out of the data,"
-                ' or set missing="mark" on the label and let the reader leave them out',
+                do='remove these rows from the data, or set missing="mark" on the label and drop them in the reader',
             )
         if self.task == "regression":
             return tf.where(column.present, tf.cast(column.values, tf.float32), math.nan)
@@ -85,15 +84,15 @@ class Label(Feature):
         given = sorted(value for value in found.counts if value != b"")
         for value in given:
             if isinstance(value, float) and not value.is_integer():
-                what = f"column {self.column!r} holds the label {value}, and a class has no fraction"
-                do = "write the classes as whole numbers or as words, or use task='regression'"
+                what = f"column {self.column!r} has the label {value}, but a class cannot be a fraction"
+                do = "write the classes as integers or words, or use task='regression'"
                 raise InfeedError(what, where=_SPLIT, do=do)
         values = [as_word(value) for value in given]
         if not values:
-            do = "check that this is the label's column, and that the split has rows"
-            raise InfeedError(f"column {self.column!r} holds no labels", where=_SPLIT, do=do)
+            do = "check that this is the label column, and that the split has rows"
+            raise InfeedError(f"column {self.column!r} has no labels", where=_SPLIT, do=do)
         for value in values:
             if not is_word(value):
-                what = f"column {self.column!r} holds the label {value!r}, which has a line break"
+                what = f"column {self.column!r} has the label {value!r}, which contains a line break"
                 raise InfeedError(what, where=_SPLIT, do="name the classes without line breaks")
         return values

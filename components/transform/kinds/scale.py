@@ -1,8 +1,8 @@
 """Features that scale numbers: float32, 0 for a missing value, [batch, 1] or lists as in `Prepared`.
 
-Without `key`, constants are those of all training rows. With `key`, they are those of the training rows with the same
-key, or of all rows for an unseen key. With `values="by_position"`, constants are those of each position in a list. If
-all training values of a column or key are equal, the output is 0, with a warning.
+Constants come from all training rows. With `key`, they come from the training rows with the same key; an unseen key
+uses all rows. With `values="by_position"`, each position of a list has separate constants. If all training values of a
+column or key are equal, the output is 0, with a warning.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from infeed.components.transform.analyses import Analysis, ByKey, Moments, Quant
 from infeed.components.transform.feature import FlatColumn, Tables, each_output, is_finite, tf
 from infeed.components.transform.kinds.clean import FillWith, Prepared
 
-# Below this share of the mean a standard deviation is rounding, not data.
+# A standard deviation below this share of the mean is rounding error.
 _CONSTANT = 1e-12
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Scaled(Prepared):
-    """Base of (value - center) / width, with two constants of the training rows."""
+    """Base of (value - center) / width, with two constants from the training rows."""
 
     column: str
     output: str | None = None
@@ -63,7 +63,7 @@ class Scaled(Prepared):
         constants = self.constants(found)
         if not constants[1] > 0:
             what = f"always {found.sample[0]}" if found.sample else "missing in every row"
-            _log.warning("%s is always 0, since column %r is %s; leave the feature out", self, self.column, what)
+            _log.warning("%s is always 0, because column %r is %s: remove the feature", self, self.column, what)
         return constants
 
 
@@ -72,8 +72,8 @@ class ZScore(Scaled):
     """Scale to (value - mean) / standard deviation over the training rows.
 
     The deviation is the population deviation, as in `tft.scale_to_z_score`. A missing value becomes the mean, which is
-    0 after scaling, and does not affect mean and deviation. With a number as `fill`, in the column's unit, a missing
-    value counts as that number in all three.
+    0 after scaling, and does not affect mean and deviation. With a number as `fill`, in the column's unit, missing
+    values are replaced by it before mean and deviation are computed.
     """
 
     fill: float | Literal["mean"] = "mean"
@@ -82,7 +82,7 @@ class ZScore(Scaled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.fill == "mean" or is_finite(self.fill), self, "fill", 'give it as "mean" or a finite number')
+        require(self.fill == "mean" or is_finite(self.fill), self, "fill", 'use "mean" or a finite number')
 
     @property
     def steps(self) -> tuple[Any, ...]:
@@ -97,7 +97,7 @@ class ZScore(Scaled):
 class MinMax(Scaled):
     """Scale to low + (value - min) / (max - min) * (high - low), as in `tft.scale_by_min_max`.
 
-    Values beyond those of the training rows exceed `low` and `high`, unless a step `Clip` comes first.
+    Values outside the range of the training rows exceed `low` and `high`. A step `Clip` prevents this.
     """
 
     low: float = 0.0
@@ -107,8 +107,8 @@ class MinMax(Scaled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(is_finite(self.low), self, "low", "give it as a finite number")
-        require(is_finite(self.high) and self.high > self.low, self, "high", "give it as a number greater than low")
+        require(is_finite(self.low), self, "low", "use a finite number")
+        require(is_finite(self.high) and self.high > self.low, self, "high", "use a number greater than low")
 
     def constants(self, found: Moments) -> tuple[float, ...]:
         if not found.most > found.least:
@@ -119,9 +119,9 @@ class MinMax(Scaled):
 
 @dataclass(frozen=True)
 class Robust(Scaled):
-    """Scale to (value - median) / interquartile range, as in scikit-learn's `RobustScaler`, which resists outliers.
+    """Scale to (value - median) / interquartile range, robust to outliers, as in scikit-learn's `RobustScaler`.
 
-    Quantiles are values of the data, with a rank error of at most 1 %.
+    Quantiles are data values with a rank error of at most 1 %.
     """
 
     kind: Literal["robust"] = field(default="robust", kw_only=True, repr=False)
@@ -147,7 +147,7 @@ class Log(Prepared):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(is_finite(self.offset), self, "offset", "give it as a finite number")
+        require(is_finite(self.offset), self, "offset", "use a finite number")
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         shifted = tf.cast(column.values, tf.float64) + self.offset
@@ -170,7 +170,7 @@ class Cycle(Prepared):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(is_finite(self.period) and self.period > 0, self, "period", "give it as a number above 0")
+        require(is_finite(self.period) and self.period > 0, self, "period", "use a number above 0")
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         turns = tf.math.floormod(tf.cast(column.values, tf.float64), self.period) / self.period

@@ -1,4 +1,4 @@
-"""Pretrained word vectors: the feature, and readers of word2vec, GloVe, fastText and NumPy files.
+"""Pretrained word vectors: a feature, and readers of word2vec, GloVe, fastText and NumPy files.
 
 PretrainedVectors("review", file="glove.6B.100d.txt", clean=(LowerCase(), Tokens()), pool="mean")
 """
@@ -23,28 +23,30 @@ from infeed.components.transform.feature import FlatColumn, Tables, as_strings, 
 from infeed.components.transform.kinds.clean import Prepared
 
 Floats = npt.NDArray[np.float32]
-_LINES = 4_096  # parsed at a time: the numbers of all of them are one call of NumPy
+_LINES = 4_096  # lines parsed at a time, by one call of NumPy
 _READ = 1 << 20  # bytes
-_MOST_BYTES = 1 << 30  # of a table within a graph: a SavedModel holds 2 GiB, in one message of protobuf
+_MOST_BYTES = (
+    1 << 30
+)  # maximum bytes of a table in a graph, because a SavedModel is a protobuf message of at most 2 GiB
 
 
 @dataclass(frozen=True)
 class PretrainedVectors(Prepared):
-    """Encode words by the vectors of a file, float32 [batch, dimensions], or by indices of its rows.
+    """Encode words as vectors from a file, float32 [batch, dimensions], or as indices of its rows.
 
-    Index 0 is a missing word, 1 to n are the words of the file in its order, and n + 1 is a word that the file does not
-    have; a word that is written otherwise, such as in capitals, is another one. The vector of a missing word is 0.
+    Index 0 is a missing word, 1 to n are the words of the file in order, and n + 1 is a word that is not in the file.
+    Lookup is case-sensitive. The vector of a missing word is 0.
 
     Attributes:
-      file: text of word2vec, GloVe or fastText (a word and its numbers on a line), or `.npy` [words, dimensions]. It is
-        read when Transform runs, and the graph holds what was in it.
-      words: of a `.npy`, a text file of its words, one a line.
-      size: how many words to read, from the start of the file, where the frequent ones are.
-      gives: "vectors"; or "indices", int64 as of a `Vocabulary`, for an embedding of the model that starts from
-        `table()` and goes on to learn.
-      unseen: the vector of a word that the file does not have: the "mean" of all, or "zero".
-      pool: of lists, the "mean" of the vectors of a row's words, float32 [batch, dimensions] and 0 without any; None:
-        ragged float32 [batch, None, dimensions], or [batch, length, dimensions].
+      file: text of word2vec, GloVe or fastText (a word and its numbers per line), or `.npy` [words, dimensions].
+          Transform copies the content into the graph.
+      words: for `.npy`, a text file with one word per line.
+      size: number of words to read from the start of the file, where the frequent words are.
+      gives: "vectors", or "indices": int64 as in `Vocabulary`, for a trainable embedding with the initial weights
+          `table()`.
+      unseen: vector of words that are not in the file: the "mean" of all vectors, or "zero".
+      pool: for lists, "mean" averages the vectors of a row, float32 [batch, dimensions], 0 for an empty row. None
+          gives ragged float32 [batch, None, dimensions], or [batch, length, dimensions].
     """
 
     column: str
@@ -60,10 +62,10 @@ class PretrainedVectors(Prepared):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(isinstance(self.file, str) and self.file, self, "file", "give the path of a file")
+        require(isinstance(self.file, str) and self.file, self, "file", "use the path of a file")
         at_least(self, 1, "size")
         pools = self.pool is None or (self.gives == "vectors" and self.length is None)
-        require(pools, self, "pool", 'leave it out, or leave length out and give gives as "vectors"')
+        require(pools, self, "pool", 'leave it out, or leave out length and set gives to "vectors"')
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -82,9 +84,10 @@ class PretrainedVectors(Prepared):
             return index
         if read.vectors.nbytes > _MOST_BYTES:
             raise InfeedError(
-                f"the vectors of {self.file} take {read.vectors.nbytes / 2**30:.1f} GiB, more than a saved graph holds",
+                f"the vectors of {self.file} take {read.vectors.nbytes / 2**30:.1f} GiB, more than a saved "
+                "graph can hold",
                 where=f"{self}",
-                do='read fewer words with size, or give gives as "indices" and let the model hold the table',
+                do='read fewer words with size, or set gives to "indices" and keep the table in the model',
             )
         return tf.gather(tf.constant(read.table(self.unseen)), index)
 
@@ -125,21 +128,21 @@ class WordVectors:
         return np.concatenate([zeros, self.vectors, mean if unseen == "mean" else zeros])
 
 
-@functools.lru_cache(maxsize=2)  # a feature asks several times while its graph is made
+@functools.lru_cache(maxsize=2)  # a feature reads the file several times while its graph is traced
 def _read_file(path: str, versions: tuple[str, ...], words: str | None, size: int | None) -> WordVectors:
     found = _read_numpy(path, words, size) if path.endswith(".npy") else _read_text(path, size)
     if not len(found.vectors):
-        raise InfeedError("there are no vectors", where=path, do="name a file of word vectors")
+        raise InfeedError("there are no vectors", where=path, do="use a file of word vectors")
     seen: set[bytes] = set()
     for number, word in enumerate(found.words, 1):
         if not word or word in seen:
-            what = f"word {number} is {word!r}, which is {'there twice' if word else 'empty'}"
-            raise InfeedError(what, where=path, do="keep one vector for each word")
+            what = f"word {number} is {word!r}, which {'occurs twice' if word else 'is empty'}"
+            raise InfeedError(what, where=path, do="keep one vector per word")
         seen.add(word)
     finite = np.isfinite(found.vectors).all(1)
     if not finite.all():
         word = found.words[int(np.argmin(finite))]
-        raise InfeedError(f"the vector of {word!r} is not finite", where=path, do="leave that word out of the file")
+        raise InfeedError(f"the vector of {word!r} is not finite", where=path, do="remove the word from the file")
     return found
 
 
@@ -149,8 +152,8 @@ def read_vectors(path: str, words: str | None = None, size: int | None = None) -
     Args:
       path: text with a word and its numbers on each line, separated by spaces, as in GloVe (word2vec and fastText files
         start with a line of two numbers, rows and dimensions); or `.npy`: floats [words, dimensions].
-      words: for a `.npy`, a text file of its words, one a line.
-      size: number of words to read, from the start, where files have the most frequent words.
+      words: for `.npy`, a text file with one word per line.
+      size: number of words to read from the start, where files have the most frequent words.
 
     Raises:
       InfeedError: the file does not exist or has no vectors, a line has a wrong number of values or other text, a word
@@ -158,7 +161,7 @@ def read_vectors(path: str, words: str | None = None, size: int | None = None) -
     """
     if words is not None and not path.endswith(".npy"):
         raise InfeedError(
-            f"words is {words!r}, but the file contains words", where=path, do="leave words out, or name a .npy file"
+            f"words is {words!r}, but the file contains words", where=path, do="leave out words, or use a .npy file"
         )
     try:
         versions = tuple(files.version(files.stat(one)) for one in (path, words) if one)
@@ -169,7 +172,9 @@ def read_vectors(path: str, words: str | None = None, size: int | None = None) -
 
 def _read_numpy(path: str, words: str | None, size: int | None) -> WordVectors:
     if words is None:
-        raise InfeedError("the file contains no words", where=path, do="give words, a text file with one word per line")
+        raise InfeedError(
+            "the file contains no words", where=path, do="set words to a text file with one word per line"
+        )
     with files.open_input(path) as file:
         try:
             vectors = np.load(file, allow_pickle=False)
@@ -183,7 +188,7 @@ def _read_numpy(path: str, words: str | None, size: int | None) -> WordVectors:
         )
     lines = files.read_bytes(words).decode("utf-8").splitlines()
     if len(lines) != len(vectors):
-        do = "give a vector for each word"
+        do = "write one vector per word"
         raise InfeedError(f"{len(lines):,} words, and {len(vectors):,} vectors", where=f"{words} and {path}", do=do)
     return WordVectors([line.strip().encode() for line in lines[:size]], vectors[:size].astype(np.float32))
 
@@ -196,7 +201,7 @@ def _read_text(path: str, size: int | None) -> WordVectors:
         while block := list(islice(lines, _LINES)):
             width = blocks[0].shape[1] if blocks else block[0].count(b" ")
             if width < 1:
-                raise InfeedError(f"the first line is {block[0][:80]!r}", where=path, do="name a file of word vectors")
+                raise InfeedError(f"the first line is {block[0][:80]!r}", where=path, do="use a file of word vectors")
             of_block, vectors = _parsed(block, len(words) + 1, width, path)
             words += of_block
             blocks.append(vectors)
@@ -217,16 +222,16 @@ def _parsed(block: list[bytes], first: int, width: int, path: str) -> tuple[list
     words, numbers = list[bytes](), list[bytes]()
     for number, line in enumerate(block, first):
         if (spaces := line.count(b" ")) < width:
-            do = "write as many numbers on each line"
-            raise InfeedError(f"vector {number:,} has {spaces} numbers, and the first has {width}", where=path, do=do)
+            do = "write the same number of values on each line"
+            raise InfeedError(f"vector {number:,} has {spaces} numbers, but the first has {width}", where=path, do=do)
         word, *of_word = line.split(b" ", 1) if spaces == width else line.rsplit(b" ", width)
         words.append(word.strip())
         numbers += of_word
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # how NumPy says that it found something else
+            warnings.simplefilter("error", DeprecationWarning)  # NumPy reports unparsed text this way
             return words, np.fromstring(b" ".join(numbers), np.float32, sep=" ").reshape(len(block), width)
     except (ValueError, DeprecationWarning) as error:
-        what = f"text other than numbers follows a word from {words[0]!r} to {words[-1]!r}: {error}"
+        what = f"a word from {words[0]!r} to {words[-1]!r} is followed by text other than numbers: {error}"
         do = "write a word and its numbers on each line, separated by single spaces"
         raise InfeedError(what, where=path, do=do) from error

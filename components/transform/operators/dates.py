@@ -1,4 +1,4 @@
-"""Parse dates and timestamps to microseconds, and compute parts of the calendar, inside a graph.
+"""Graph operations that parse dates and timestamps to microseconds, and compute calendar parts.
 
 A time is int64 microseconds since 1970-01-01T00:00 UTC, in the proleptic Gregorian calendar, years 1 to 9999. All
 functions work element-wise on tensors of any shape.
@@ -17,14 +17,14 @@ SECOND = 1_000_000
 
 
 class Times(NamedTuple):
-    """Times. If `valid` is False, `micros` is 0."""
+    """Parsed times. If `valid` is False, `micros` is 0."""
 
     micros: tf.Tensor  # int64
     valid: tf.Tensor  # bool
 
 
 class Civil(NamedTuple):
-    """A date of the calendar, int64 each."""
+    """Calendar date, int64 each."""
 
     year: tf.Tensor
     month: tf.Tensor  # 1 to 12
@@ -38,7 +38,7 @@ def from_epoch(numbers: tf.Tensor, unit: str) -> Times:
     the calendar are invalid.
     """
     multiply, divide = EPOCHS[unit]
-    # int64 holds the nanoseconds of 1677 to 2262 alone.
+    # Nanoseconds in int64 cover only 1677 to 2262.
     least, beyond = max(FIRST * divide // multiply, tf.int64.min), min(LAST * divide // multiply, tf.int64.max)
     valid = (numbers >= tf.constant(least, numbers.dtype)) & (numbers < tf.constant(beyond, numbers.dtype))  # no NaN
     numbers = tf.where(valid, numbers, tf.zeros_like(numbers))
@@ -55,10 +55,10 @@ def in_calendar(micros: tf.Tensor) -> tf.Tensor:
 
 
 def days_from_civil(year: tf.Tensor, month: tf.Tensor, day: tf.Tensor) -> tf.Tensor:
-    """Return days since 1970-01-01, int64. Days beyond the end of a month run on into the next.
+    """Return days since 1970-01-01, int64. Days beyond the end of a month continue in the next month.
 
-    After H. Hinnant, "chrono-Compatible Low-Level Date Algorithms": years begin in March, so that the leap day is the
-    last one; 400 years, an era, have 146,097 days.
+    After H. Hinnant, "chrono-Compatible Low-Level Date Algorithms": years begin in March, so that the leap day comes
+    last. 400 years, an era, have 146,097 days.
     """
     year = tf.where(month <= 2, year - 1, year)
     era = tf.math.floordiv(year, 400)
@@ -107,7 +107,7 @@ def _day_of_year(days: tf.Tensor) -> tf.Tensor:
 
 
 def _week(days: tf.Tensor) -> tf.Tensor:
-    # A week belongs to the year of its Thursday, and is so many Thursdays after that year's first day.
+    # A week belongs to the year of its Thursday. Its number counts the Thursdays of that year up to this one.
     return (_day_of_year(days - _weekday(days) + 3) - 1) // 7 + 1
 
 
@@ -130,13 +130,13 @@ _PARTS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
 def parse(texts: tf.Tensor, whole: str, parts: Mapping[str, str]) -> Times:
     """Parse dates as text with English names. Case and surrounding white space are ignored.
 
-    A text without a time is midnight; one without `%z` is UTC. `%y` is 1969 to 2068, as POSIX says. Digits of a
-    fraction beyond the sixth are dropped.
+    Text without a time is midnight; text without `%z` is UTC. `%y` is 1969 to 2068, as in POSIX. Fractions are
+    truncated to six digits.
 
     Args:
       texts: string.
-      whole: regular expression of a text, in lower case.
-      parts: directive of `strptime` -> the same with a group around what it stands for.
+      whole: regular expression of the whole text, in lower case.
+      parts: directive of `strptime` -> the same expression with a group around the value of the directive.
     """
     texts = tf.strings.strip(tf.strings.lower(texts))
     matched = tf.strings.regex_full_match(texts, whole)
@@ -151,7 +151,7 @@ def parse(texts: tf.Tensor, whole: str, parts: Mapping[str, str]) -> Times:
 
 
 def _number(held: Mapping[str, tf.Tensor], directive: str, default: int = 0) -> tf.Tensor:
-    """Return int64, `default` for an empty group and for a directive that the format lacks."""
+    """Return the numbers of a group, int64. `default` if the group is empty or the format lacks the directive."""
     if directive not in held:
         return tf.constant(default, tf.int64)
     text = held[directive]
@@ -174,7 +174,7 @@ def _days_of(held: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         month = _number(held, "m", 1)
     month, day = tf.broadcast_to(month, tf.shape(year)), tf.broadcast_to(_number(held, "d", 1), tf.shape(year))
     days = days_from_civil(year, month, day)
-    back = civil_from_days(days)  # the 30th of February comes back as a day of March
+    back = civil_from_days(days)  # the 30th of February becomes a day of March
     return days, (back.month == month) & (back.day == day) & (year >= 1)
 
 
@@ -186,9 +186,9 @@ def _time_of_day(held: Mapping[str, tf.Tensor]) -> tf.Tensor:
     fraction: tf.Tensor | int = 0
     if "f" in held:
         fraction = tf.strings.to_number(tf.strings.substr(held["f"] + "000000", 0, 6), tf.int64)
-    offset: tf.Tensor | int = 0  # from UTC, in minutes
+    offset: tf.Tensor | int = 0  # offset from UTC, in minutes
     if "z" in held:
-        digits = tf.strings.regex_replace(held["z"], "[^0-9]", "") + "0000"  # hhmm; "z" and nothing are 0000
+        digits = tf.strings.regex_replace(held["z"], "[^0-9]", "") + "0000"  # hhmm. "z" and no offset are 0000
         offset = tf.strings.to_number(tf.strings.substr(digits, 0, 2), tf.int64) * 60
         offset += tf.strings.to_number(tf.strings.substr(digits, 2, 2), tf.int64)
         offset = tf.where(tf.strings.substr(held["z"], 0, 1) == "-", -offset, offset)

@@ -1,7 +1,7 @@
-"""Clean texts, and compute tokens, indices and bags, inside a graph.
+"""Graph operations that clean texts and compute tokens, indices and bags.
 
-All functions take whole batches: texts [n]. Strings are UTF-8; invalid bytes become U+FFFD where characters are
-examined.
+All functions take whole batches: texts [n]. Strings are UTF-8. Functions that examine characters replace invalid bytes
+by U+FFFD.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import tensorflow as tf
 
 Array: TypeAlias = npt.NDArray[Any]
 
-# White space as `str.isspace` has it; RE2's own `\s` is that of ASCII.
+# White space as in `str.isspace`. RE2's `\s` covers only ASCII.
 _SPACE = r"[\s\v\x1c-\x1f\x{85}\pZ]"
-# What stands between words: all but letters, the marks upon them, digits and the underscore.
+# Text between words: everything but letters, their marks, digits and the underscore.
 _BETWEEN_WORDS = r"[^\pL\pM\pN_]+"
-_NOTHING = -1  # a mark that stands by itself
+_NOTHING = -1  # a mark on its own, which is removed
 
 
 def trim(texts: tf.Tensor) -> tf.Tensor:
@@ -35,7 +35,7 @@ def squeeze(texts: tf.Tensor) -> tf.Tensor:
 
 
 def strip_accents(texts: tf.Tensor) -> tf.Tensor:
-    """Remove marks upon letters: é becomes e."""
+    """Remove marks from letters: é becomes e."""
     characters = tf.strings.unicode_decode(texts, "UTF-8")  # [n, (characters)] int32
     accented, bare = _bare_letters()
     at = tf.minimum(tf.searchsorted(accented, characters.values), len(accented) - 1)
@@ -47,13 +47,13 @@ def strip_accents(texts: tf.Tensor) -> tf.Tensor:
 
 @cache
 def _bare_letters() -> tuple[Array, Array]:
-    """Return code points of characters with marks, ascending, and the characters without them, int32 [n].
+    """Return the code points of characters with marks, ascending, and the characters without marks, int32 [n].
 
-    A character is decomposed (Unicode's canonical form NFD), marks (characters of a combining class other than 0) are
-    dropped, and the rest is composed again (NFC), so that syllables of Hangul stay what they are.
+    A character is decomposed (Unicode's canonical form NFD), marks (characters with a combining class other than 0)
+    are dropped, and the rest is composed again (NFC), which preserves Hangul syllables.
     """
     marked = {}
-    for code in range(0x20000):  # no character beyond has a mark
+    for code in range(0x20000):  # later code points have no marks
         letters = unicodedata.normalize("NFD", chr(code))
         rest = "".join(letter for letter in letters if not unicodedata.combining(letter))
         if rest != letters:
@@ -65,10 +65,10 @@ def tokens(texts: tf.Tensor, unit: str, ngrams: tuple[int, int] = (1, 1)) -> tf.
     """Return the tokens of each text, ragged [n, (tokens)] string.
 
     Args:
-      unit: "words" (runs of letters, digits and underscores), "whitespace" (what white space separates) or
+      unit: "words" (runs of letters, digits and underscores), "whitespace" (text between white space) or
         "characters".
-      ngrams: (least, most) tokens that follow one another and are joined to one, by a space or, of characters, by
-        nothing; all of the least length come first. A text shorter than the least has none.
+      ngrams: (least, most) numbers of consecutive tokens to join, by a space, or for characters by nothing. Shorter
+          n-grams come first. A text with fewer than `least` tokens has none.
     """
     if unit == "characters":
         parts = tf.strings.unicode_split(texts, "UTF-8")
@@ -85,7 +85,7 @@ def tokens(texts: tf.Tensor, unit: str, ngrams: tuple[int, int] = (1, 1)) -> tf.
 def bag(indices: tf.RaggedTensor, size: int, *, binary: bool = False) -> tf.Tensor:
     """Count each index in each row, float32 [batch, size], or mark its presence by 1.
 
-    Indices are int64 [batch, (tokens)], 0 to `size` - 1, or negative, which is counted nowhere.
+    Indices are int64 [batch, (tokens)], 0 to `size` - 1. Negative indices are not counted.
     """
     rows = indices.nrows(out_type=tf.int64)
     cells = tf.where(indices.values < 0, indices.values, indices.value_rowids() * size + indices.values)
@@ -98,12 +98,12 @@ def tf_idf(indices: tf.RaggedTensor, documents: Sequence[int] | Array, rows: int
 
         tf(t, row) = occurrences of t in the row / tokens in the row; 0 in a row without tokens
         idf(t)     = 1 + log((rows + 1) / (documents(t) + 1))     smooth
-                   = 1 + log(rows / documents(t))                 not smooth; of a t that no document has: as if one had
+                   = 1 + log(rows / documents(t))                 not smooth; documents(t) is at least 1
 
     Args:
-      indices: int64 [batch, (tokens)], 0 to size - 1, or negative: a token of the row that has no place.
-      documents: [size], how many of the analyzed rows have each index.
-      rows: analyzed rows, those without a token included.
+      indices: int64 [batch, (tokens)], 0 to size - 1. Negative for a token outside the vocabulary.
+      documents: [size], number of analyzed rows with each index.
+      rows: number of analyzed rows, including rows without a token.
     """
     counts = bag(indices, len(documents))
     lengths = tf.cast(indices.row_lengths(), tf.float32)[:, tf.newaxis]

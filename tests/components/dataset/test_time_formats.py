@@ -34,9 +34,9 @@ def test_a_format_must_say_the_date_once() -> None:
 
 
 def test_an_unknown_directive_is_named() -> None:
-    with pytest.raises(InfeedError, match=r"(?s)has '%q'.*use these: %Y %y"):
+    with pytest.raises(InfeedError, match=r"'%q'"):
         pieces_of("%Y-%q-%d")
-    with pytest.raises(InfeedError, match="has '%'"):
+    with pytest.raises(InfeedError, match="'%'"):
         pieces_of("%Y-%m-%d %")
 
 

@@ -84,8 +84,8 @@ def test_one_epoch_without_a_ceiling_has_one_figure_and_says_what_is_missing(pro
 @pytest.mark.parametrize(
     ("waits", "said"),
     [
-        ((0.02, 0.5), "Waited, worker by worker 2.0 %, 50 %"),
-        ((0.02, *[0.25] * 8, 0.5), "Waited, worker by worker 2.0 % (worker 0) to 50 % (worker 9)"),
+        ((0.02, 0.5), "Waited, by worker 2.0 %, 50 %"),
+        ((0.02, *[0.25] * 8, 0.5), "Waited, by worker 2.0 % (worker 0) to 50 % (worker 9)"),
     ],
 )
 def test_the_wait_of_each_worker_is_told(waits: tuple[float, ...], said: str, profile: Make) -> None:

@@ -15,7 +15,7 @@ def test_inputs_larger_than_the_limit_of_the_pod_are_an_error_with_their_sizes(t
     inputs = [str(tmp_path / name) for name in ("examples", "schema", "none")]
     disk.check_inputs(inputs, None)
     disk.check_inputs(inputs, 3_500)
-    with pytest.raises(InfeedError, match=r"3.5 kB(.|\n)*'examples' 3.0 kB") as error:
+    with pytest.raises(InfeedError, match=r"3.5 kB(.|\n)*3.0 kB of 'examples'") as error:
         disk.check_inputs(inputs, 3_499, "deploy.resources.Trainer.ephemeral_storage", direct=True)
     assert error.value.where == "deploy.resources.Trainer.ephemeral_storage"
     assert "deploy.reading: direct" in error.value.do
