@@ -1,1 +1,1 @@
-"""Model and examples -> metrics."""
+"""Evaluation of models on examples, and batch predictions."""

@@ -1,7 +1,7 @@
-"""Recall, precision and F1 of a class, or their mean over all classes, for TFMA to measure.
+"""Metrics for TFMA: recall, precision and F1 of a class, or their means over all classes.
 
-TFMA's own mean over classes takes the classes as an option. The model may not know all classes of the data, because
-training may lack a rare class. These metrics take the classes from the confusion matrix.
+TFMA's own mean over classes requires the classes as an option, but training may lack a rare class of the data. These
+metrics take the classes from the confusion matrix.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 from tensorflow_model_analysis.metrics import metric_types, metric_util
 from tensorflow_model_analysis.metrics.multi_class_confusion_matrix_metrics import multi_class_confusion_matrices
 
-_MATRICES = "_class_score_matrices"  # under TFMA's own name would be those of other thresholds, if a metric has some
-_UNKNOWN = -1  # how Transform marks a class that no training row has
+_MATRICES = "_class_score_matrices"  # TFMA's own name may have other thresholds
+_UNKNOWN = -1  # Transform's mark of a class that no training row has
 
 
 class _ClassScore(metric_types.Metric):
-    """A score of class `positive`; of every class, and the mean, where `positive` is None."""
+    """Score of class `positive`, or if `positive` is None, scores of all classes and their mean."""
 
     score: ClassVar[str]
 
@@ -27,15 +27,15 @@ class _ClassScore(metric_types.Metric):
         super().__init__(computations, positive=positive, name=name or self.score)
 
 
-# TFMA looks a class up by its name alone, wherever it has one of its own that is called so.
+# TFMA looks classes up by name alone, so the name must not be one of TFMA's classes.
 class ClassRecall(_ClassScore):
-    """Share of the rows of the class that are found."""
+    """Share of the rows of the class that are predicted as the class."""
 
     score = "recall"
 
 
 class ClassPrecision(_ClassScore):
-    """Share of the rows that are called so and are of the class."""
+    """Share of the rows predicted as the class that belong to it."""
 
     score = "precision"
 
@@ -77,7 +77,7 @@ def _computations_of(score: str) -> Callable[..., Any]:
 def scores(rows: Mapping[tuple[int, int], float], positive: int | None = None) -> dict[str, float]:
     """Recall, precision and F1 of class `positive`, or else their means over the classes with training rows.
 
-    `rows` is (actual, predicted) -> how many.
+    `rows` maps (actual, predicted) to a number of rows.
     """
     actual, predicted, right = Counter[int](), Counter[int](), Counter[int]()
     for (is_class, called), count in rows.items():

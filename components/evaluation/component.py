@@ -1,4 +1,4 @@
-"""Evaluator with the arguments of TFX's, and its executor, which evaluates in batches on an engine."""
+"""Evaluator with the interface of TFX's, and its executor, which evaluates batches on an engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tfx.components  # before TFMA: the other order fails on TFX 1.21
+import tfx.components  # before TFMA, because the other order fails on TFX 1.21
 from tfx import types
 from tfx.components.evaluator import constants
 from tfx.dsl.components.base import executor_spec
@@ -34,7 +34,10 @@ _log = logging.getLogger(__name__)
 
 
 class EvaluatorExecutor(EngineExecutor):
-    """Executor that writes TFMA's files and the blessing, and falls back to TFX's where only TFMA can compute."""
+    """Executor that writes TFMA's files and the blessing.
+
+    Falls back to TFX's executor for what only TFMA can compute.
+    """
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         try:
@@ -52,21 +55,23 @@ class EvaluatorExecutor(EngineExecutor):
 def evaluate(
     input_dict: Artifacts, output_dict: Artifacts, exec_properties: Mapping[str, Any], cluster: Cluster | None = None
 ) -> Any:
-    """Evaluate what the artifacts and exec properties of TFX's executor describe; see `evaluate.evaluate`.
+    """Evaluate by the artifacts and exec properties of TFX's executor; see `evaluate.evaluate`.
 
-    If only TFX's own executor can do this, it is a BeyondError, and nothing is written.
+    Raise BeyondError, and write nothing, if only TFX's own executor can do this.
     """
     if reason := tfma_seam.EVALUATION.available():
         raise BeyondError(reason)
-    from infeed.components.evaluation import evaluate as plain  # only now, for it imports the names of the seam
+    from infeed.components.evaluation import (
+        evaluate as plain,
+    )  # imported late, because it imports the names of the seam
 
     if not exec_properties.get(EVAL_CONFIG):
-        raise BeyondError("there is no eval_config, but the slices of an estimator (feature_slicing_spec)")
+        raise BeyondError("there is no eval_config, only slices of an estimator (feature_slicing_spec)")
     for name in ("module_file", "module_path"):
         if exec_properties.get(name):
             raise BeyondError(f"{name} has functions of its own")
     if not input_dict.get(MODEL):
-        raise BeyondError("there is no model: predictions are taken from the examples")
+        raise BeyondError("there is no model: the examples contain the predictions")
     config = proto_utils.json_to_proto(exec_properties[EVAL_CONFIG], EvalConfig())
     eval_config = plain.completed(config, has_baseline=bool(input_dict.get(BASELINE)))
     if unread := unread_format(input_dict[EXAMPLES]):
@@ -85,7 +90,7 @@ def evaluate(
 
 
 def _folders(examples: Sequence[types.Artifact], exec_properties: Mapping[str, Any]) -> list[str]:
-    """Return the folders of the splits to evaluate on; raise InfeedError if a split does not exist."""
+    """Return the folders of the splits to evaluate. Raise InfeedError if a split does not exist."""
     asked = json_utils.loads(exec_properties.get(SPLITS) or "null") or ["eval"]
     there = {name for artifact in examples for name in artifact_utils.decode_split_names(artifact.split_names)}
     for split in asked:
@@ -119,7 +124,7 @@ class EvaluatorSpec(TfxEvaluatorSpec):
 
 
 class Evaluator(tfx.components.Evaluator):
-    """Measure a model by slices of examples, compare it with a baseline, and bless it if it meets the thresholds.
+    """Evaluates a model on slices of examples, compares it with a baseline, and blesses it if it meets the thresholds.
 
         Evaluator(
             examples=example_gen.outputs["examples"],
@@ -132,8 +137,8 @@ class Evaluator(tfx.components.Evaluator):
     and derives them from counts; this component computes the counts, in batches of thousands of rows.
 
     If this component cannot compute a metric, TFX's own executor evaluates on Beam, and the log gives the reason. This
-    concerns metrics of other kinds, confidence intervals, `query_key`, averages over classes, models with several
-    outputs or without a signature that takes serialized tf.Examples, and functions in `module_file`.
+    applies to other kinds of metrics, confidence intervals, `query_key`, averages over classes, models with several
+    outputs or without a signature for serialized tf.Examples, and functions in `module_file`.
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(EvaluatorExecutor)
@@ -153,7 +158,7 @@ class Evaluator(tfx.components.Evaluator):
         *,
         model_report: ModelReport | None = None,
     ) -> None:
-        """Create the component with the arguments of TFX's, and the options of a report beside the metrics, if any."""
+        """Create the component with the arguments of TFX's Evaluator, and optionally the options of a model report."""
         super().__init__(
             examples,
             model,

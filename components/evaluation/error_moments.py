@@ -1,6 +1,6 @@
-"""R2 of a regression, and how far chance moves R2 and the mean squared error, for TFMA to measure.
+"""Metrics for TFMA: R2 of a regression, and standard errors of R2 and the mean squared error.
 
-TFMA has the squared correlation, which a constant offset of the predictions leaves as it is, and no R2.
+TFMA has only the squared correlation, which ignores a constant offset of the predictions.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Array = npt.NDArray[Any]
 
 
 class RSquared(metric_types.Metric):
-    """The coefficient of determination, and what its interval needs.
+    """Coefficient of determination, with the inputs of its interval.
 
-    Beside `name`: `label_variance`, the mean squared error of always guessing the mean of these rows, and
+    In addition to `name`, it gives `label_variance` (the mean squared error of guessing the mean),
     `mse_standard_error` and `r2_standard_error`.
 
     Args:
-      center: about the mean of the labels. Moments are summed about it, so that labels far from 0 lose no digits.
+      center: approximate mean of the labels. Moments are computed about it, so that labels far from 0 lose no digits.
     """
 
     def __init__(self, center: float = 0.0, name: str = "r2") -> None:
@@ -64,7 +64,7 @@ def _computations(
 
 
 def row_moments(labels: Array, predictions: Array, weights: Array, center: float) -> Array:
-    """Return what each row adds to the sums that `scores` takes: float64 [rows, 9]."""
+    """Return each row's contribution to the sums that `scores` takes: float64 [rows, 9]."""
     label = labels.astype(np.float64).reshape(-1) - center
     square = (labels.astype(np.float64) - predictions.astype(np.float64)).reshape(-1) ** 2
     ones = np.ones_like(label)
@@ -96,7 +96,7 @@ def scores(sums: Array) -> tuple[float, float, float, float]:
 
 
 class ErrorMomentsCombiner(beam.CombineFn):
-    """Sums of powers of labels and errors, row by row; for TFX's own executor."""
+    """Sums of powers of labels and errors, row by row, for TFX's own executor."""
 
     def __init__(self, key: Any, eval_config: Any, center: float) -> None:
         self._key, self._eval_config, self.center = key, eval_config, center

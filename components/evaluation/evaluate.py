@@ -1,4 +1,4 @@
-"""Evaluate a SavedModel on splits of a dataset, without TFX: TFMA's files of metrics, plots and validations."""
+"""Evaluation of a SavedModel on splits of a dataset, without TFX. Writes TFMA's metrics, plots and validations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from infeed.components.seams import tfma as tfma_seam
 
 EVAL_CONFIG = "eval_config"
 ROWS = 4_096  # maximum rows of a batch
-# The graph of a wide table takes as long for one row as for hundreds, and its records hold no pictures.
+# The graph of a wide table takes as long for one row as for hundreds, and its records contain no images.
 WIDE, WIDE_BYTES = 100, 64 << 20
 Sliced = Sequence[tuple[SliceKey, Metrics]]
 
@@ -63,7 +63,7 @@ Sliced = Sequence[tuple[SliceKey, Metrics]]
 def completed(given: Any, *, has_baseline: bool) -> Any:
     """Return a TFMA EvalConfig with defaults, as TFX's executor completes it.
 
-    A config that contradicts itself is an InfeedError, and one that only TFX's own executor can do a BeyondError.
+    Raise InfeedError for an inconsistent config, and BeyondError for one that only TFX's own executor supports.
     """
     found = tfma.utils.update_eval_config_with_defaults(given, has_baseline=has_baseline, rubber_stamp=True)
     try:
@@ -78,18 +78,18 @@ def completed(given: Any, *, has_baseline: bool) -> Any:
 
 
 def _beyond(eval_config: Any, has_baseline: bool) -> str:
-    """Return why only TFX's own executor can evaluate; empty if this module can."""
+    """Return why only TFX's own executor can evaluate. Empty if this module can."""
     options, models, metrics = eval_config.options, eval_config.model_specs, eval_config.metrics_specs
     least, disabled = options.min_slice_size.value, options.disabled_outputs.values
     reasons = {
         f"the eval config has {len(models)} model_specs": len(models) != 1 + has_baseline,
-        "confidence intervals are asked for": options.compute_confidence_intervals.value,
+        "confidence intervals are requested": options.compute_confidence_intervals.value,
         f"slices of fewer than {least} rows are hidden (min_slice_size)": least > 1,
         f"outputs are disabled: {', '.join(disabled)}": disabled,
         "slices are compared with one another (cross_slicing_specs)": eval_config.cross_slicing_specs,
         "slices are given in SQL": any(spec.slice_keys_sql for spec in eval_config.slicing_specs),
         "rows are grouped by a query_key": any(spec.query_key for spec in metrics),
-        "metrics are of one output of several": any(spec.output_names or spec.output_weights for spec in metrics),
+        "metrics are about one output of several": any(spec.output_names or spec.output_weights for spec in metrics),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -103,19 +103,19 @@ def evaluate(
     cluster: Cluster | None = None,
     report: ModelReport | None = None,
 ) -> Any:
-    """Evaluate models, and write TFMA's files to `output`, and a model report if there are options for it.
+    """Evaluate models. Write TFMA's files to `output`, and a model report if there are options for one.
 
     Args:
       eval_config: EvalConfig that `completed` returned.
-      roots, folders: of the datasets, whose manifests name the columns, and of the splits to evaluate on.
+      roots, folders: folders of the datasets, whose manifests list the columns, and of the splits to evaluate.
       models: folder of the SavedModel of the candidate (False) and of the baseline (True), if any.
-      cluster: way to the runner that Beam's options name.
+      cluster: runner that Beam's options select.
 
     Returns:
-      TFMA's ValidationResult; None if the eval config has no thresholds, so that nothing can be blessed.
+      TFMA's ValidationResult. None if the eval config has no thresholds for a blessing.
 
     Raises:
-      BeyondError: the config requires what only TFX's own executor can do. Nothing is written.
+      BeyondError: only TFX's own executor supports the config. Nothing is written.
       InfeedError: the examples or a model do not fit the config.
     """
     if reason := tfma_seam.EVALUATION.available():
@@ -132,11 +132,11 @@ def evaluate(
     ranges = record_ranges(folders, counting(cluster))
     if not ranges:
         where = ", ".join(folders)
-        raise InfeedError("there are no examples to evaluate on", where=where, do="name a split that has some")
+        raise InfeedError("there are no examples to evaluate", where=where, do="use a split with examples")
     with _engine("evaluates", ranges, cluster) as engine:
         call = measuring(evaluation)
         found = measure(evaluation, call, ranges, engine)
-        # In this process, with the models that it may have loaded already.
+        # In this process, because it may have loaded the models already.
         report = _with_names(report, found) if report else None
         findings = call.after(_findings)((report, found)) if report else None
     sliced = metrics_of(evaluation, found)
@@ -164,7 +164,7 @@ def _engine(does: str, ranges: Sequence[ShardRange], cluster: Cluster | None) ->
 def _check_before_tfx(
     eval_config: Any, evaluation: Evaluation, folders: Sequence[str], cluster: Cluster | None
 ) -> None:
-    """Check the labels if metrics are of single classes: TFX's own executor would fail with an error of Beam's."""
+    """Check the labels if metrics are about single classes, because TFX's executor gives an obscure error."""
     if any(spec.HasField("binarize") or spec.HasField("aggregate") for spec in eval_config.metrics_specs):
         ranges = record_ranges(folders, counting(cluster))
         with suppress(BeyondError), _engine("checks the labels of", ranges, cluster) as engine:
@@ -172,22 +172,22 @@ def _check_before_tfx(
 
 
 def _with_names(report: ModelReport, found: Measurement) -> ModelReport:
-    """Return the options, without the names of classes if the model knows fewer: then an index is another class's."""
-    assert found.collected, "the evaluation has collected what the report shows"
-    assert found.collected.sample, "there are rows"
+    """Return the options. If the model knows fewer classes, omit the class names, because indices then differ."""
+    assert found.collected, "a report requires collected data"
+    assert found.collected.sample, "a report requires rows"
     classes = found.collected.sample.scores.shape[1]
     return report if len(report.classes) == classes else replace(report, classes=())
 
 
 def _scores(metrics: Metrics, report: ModelReport, split: str, found: Measurement) -> Scores | None:
     record = tfma_writer.convert_slice_metrics_to_proto(((), _of_kind(metrics, plots=False)), [])
-    assert found.collected, "the evaluation has collected what the report shows"
+    assert found.collected, "a report requires collected data"
     return read_scores(record, report, split, found.collected.clusters)
 
 
 def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Measurement]) -> ModelFindings:
     report, found = given
-    assert found.collected, "the evaluation has collected what the report shows"
+    assert found.collected, "a report requires collected data"
     model = models[0]
     return ModelFindings.of(report, found.collected, model.spec.label_key, model.raw_features, model.predictions)
 
@@ -212,7 +212,7 @@ def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: Model
 
 
 def _limit(threshold: Any) -> str:
-    """Return a GenericValueThreshold or GenericChangeThreshold in words."""
+    """Describe a GenericValueThreshold or GenericChangeThreshold."""
     given = {field.name: value for field, value in threshold.ListFields()}
     worst = "at least" if given.pop("direction", None) == tfma.MetricDirection.HIGHER_IS_BETTER else "at most"
     words = {
@@ -225,7 +225,7 @@ def _limit(threshold: Any) -> str:
 
 
 def _slices(sliced: Sliced, report: ModelReport, label: str) -> dict[str, dict[str, float]]:
-    """Return the metrics of each slice but that of all rows, by the text of the slice, with the names of classes."""
+    """Return the metrics of each slice except that of all rows, by the text of the slice, with class names."""
 
     def shown(name: str, value: Any) -> str:
         is_class = name == label and report.task == "classification" and isinstance(value, int)
@@ -268,9 +268,9 @@ def known_columns(root: str) -> set[str]:
 
 
 def write_results(folder: str, eval_config: Any, locations: Mapping[str, str], sliced: Sliced, doubt: str = "") -> Any:
-    """Write metrics, plots, the validation and the eval config, each file atomically; return the ValidationResult.
+    """Write metrics, plots, validation and eval config, each file atomically. Return the ValidationResult.
 
-    `doubt` is why the model fails beyond its thresholds, if it does.
+    `doubt` is a reason to fail the model in addition to its thresholds, or empty.
     """
     metrics = [(key, _of_kind(found, plots=False)) for key, found in sliced]
     plots = [(key, _of_kind(found, plots=True)) for key, found in sliced]
@@ -293,7 +293,7 @@ def write_results(folder: str, eval_config: Any, locations: Mapping[str, str], s
     run = config_pb2.EvalRun(
         eval_config=eval_config,
         version=tfma.__version__,
-        data_location="<user provided PCollection>",  # TFMA's own text; no program reads it
+        data_location="<user provided PCollection>",  # same text as in TFMA, which no program reads
         file_format="<unknown>",
         model_locations=locations,
     )

@@ -1,7 +1,7 @@
-"""95 % intervals of scores, from counts and moments that an evaluation already has.
+"""95 % intervals of scores, from the counts and moments of an evaluation.
 
-Each interval says where the score on many more rows like these would lie. Intervals of shares never leave 0 to 1, and
-a score of exactly 1 has one, too. A score that has no honest interval gets None.
+An interval estimates the score on many more rows of the same kind. Intervals of shares are within 0 to 1, even for a
+score of exactly 1. None marks a score without a valid interval.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Interval = tuple[float, float]
 Matrix = Mapping[tuple[int, int], float]  # (actual class, predicted class) -> rows
 
 _Z = 1.959964  # 97.5 % quantile of the normal distribution
-# A normal approximation of a mean of squared errors, which are skewed, needs some rows.
+# Squared errors are skewed, so the normal approximation of their mean needs some rows.
 _ROWS_FOR_MOMENTS = 20
 _GROUPS_FOR_JACKKNIFE = 5
-_HALVINGS = 60  # of the range in which a bound is searched: to the last bit
+_HALVINGS = 60  # bisection steps of the search for a bound: exact to the last bit
 
 
 def of_share(share: float, rows: float) -> Interval | None:
@@ -63,8 +63,8 @@ def _farthest(is_inside: Callable[[float], bool], inside: float, outside: float)
 def of_class(matrix: Matrix, positive: int) -> dict[str, Interval | None]:
     """Return the intervals of recall, precision and F1 of one class.
 
-    Each is a share of some rows, or grows with one. F1 is 2 J / (1 + J), where J is the share of the true positives
-    among all rows that are of the class or called so: Hand, Christen, Kirielle (2021), F*: an interpretable
+    Recall and precision are shares of rows. F1 is 2 J / (1 + J), where J is the share of true positives among all rows
+    that are of the class or predicted as it: Hand, Christen, Kirielle (2021), F*: an interpretable
     transformation of the F-measure, Machine Learning 110, 451-456.
     """
     right = matrix.get((positive, positive), 0.0)
@@ -80,15 +80,15 @@ def of_class(matrix: Matrix, positive: int) -> dict[str, Interval | None]:
 
 
 def of_means(matrix: Matrix, unknown: int) -> dict[str, Interval | None]:
-    """Return the intervals of the means of recall, precision and F1 over the classes that rows have.
+    """Return the intervals of the means of recall, precision and F1 over the classes with rows.
 
     By the delta method over the multinomial cells, as Takahashi, Yamamoto, Kuchiba, Koyama (2022), Confidence interval
-    for micro-averaged F1 and macro-averaged F1 scores, Applied Intelligence 52, 4961-4972, do for F1. A cell moves the
-    mean by what it adds to the numerators and the denominators of its two classes. Without any error, it is the score
-    interval of the number of rows that would give a share the same variance.
+    for micro-averaged F1 and macro-averaged F1 scores, Applied Intelligence 52, 4961-4972, do for F1. A cell changes
+    the mean through the numerators and denominators of its two classes. Without any error, the result is the score
+    interval of a share with the equivalent number of rows.
 
     Args:
-      unknown: class id of rows whose class the model does not know, which has no score.
+      unknown: class id of rows whose class is unknown to the model. It has no score.
     """
     actual, called = Counter[int](), Counter[int]()
     for (of, said), rows in matrix.items():
@@ -106,7 +106,10 @@ def of_means(matrix: Matrix, unknown: int) -> dict[str, Interval | None]:
 def _of_mean(
     matrix: Matrix, sizes: Mapping[int, float], classes: int, of_actual: float, of_called: float
 ) -> Interval | None:
-    """`sizes` are the denominators of the scores: shares `of_actual` and `of_called` of the rows of each class."""
+    """Return the interval of a mean of scores.
+
+    `sizes` are their denominators: rows per class, with shares `of_actual` and `of_called`.
+    """
     total = sum(matrix.values())
     score = {one: matrix.get((one, one), 0.0) / size for one, size in sizes.items()}
     per_row = {one: score[one] / size for one, size in sizes.items()}
@@ -124,7 +127,7 @@ def _of_mean(
 
 
 def of_mean_square(mean: float, standard_error: float, rows: float) -> Interval | None:
-    """Return the interval of a mean of squares, or of anything positive, by its logarithm, so that it stays positive.
+    """Return the interval of a mean of squares, or another positive number, from its logarithm.
 
     The standard error of log(x) is that of x over x: the delta method, as in Casella and Berger, Statistical
     Inference (2002), section 5.5.4.
@@ -136,19 +139,19 @@ def of_mean_square(mean: float, standard_error: float, rows: float) -> Interval 
 
 
 def of_r2(r2: float, standard_error: float, rows: float) -> Interval | None:
-    """Return the interval of R2 by that of 1 - R2, the share of the variance that is left, so that it stays below 1."""
+    """Return the interval of R2 from that of 1 - R2, the unexplained variance, so that it stays below 1."""
     left = of_mean_square(1 - r2, standard_error, rows)
     return left and (1 - left[1], 1 - left[0])
 
 
 def of_clusters(value: float, left_out: npt.NDArray[np.float64] | None, metric: str) -> Interval | None:
-    """Return the interval of a score by the delete-one-group jackknife, on a scale on which its bounds are possible.
+    """Return the interval of a score by the delete-one-group jackknife, on a scale that keeps its bounds valid.
 
-    The scale is the logit of a share, the logarithm of an error, and that of 1 - R2. A share without a spread, such as
-    1, gets the score interval of as many rows as there are groups.
+    The scale is the logit for shares, and the logarithm for errors and 1 - R2. A share without variation, such as 1,
+    gets the score interval with one row per group.
 
     Args:
-      left_out: the score without each group, float64 [groups].
+      left_out: score without each group, float64 [groups].
     """
     if left_out is None or len(left_out) < _GROUPS_FOR_JACKKNIFE:
         return None

@@ -1,8 +1,8 @@
-"""The computations of TFMA that read rows, each over a whole batch. TFMA derives all other metrics from them.
+"""TFMA's computations over rows, vectorized over batches. TFMA derives all other metrics from them.
 
-A leaf replaces a combiner of TFMA, and returns the same results under the same keys. It computes `terms` once for a
-batch, [rows, ...] each, adds up the terms of the rows of each slice to a total, and merges totals. Except for the
-rounding of fractions, the size of the batches does not change the results.
+A leaf replaces a combiner of TFMA, and returns the same results under the same keys. It computes `terms` [rows, ...]
+once per batch, sums the terms of each slice to a total, and merges totals. Apart from float rounding, results do not
+depend on the batch size.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from infeed.components.evaluation.pairs import Array, BeyondError, Observed, Sub
 from infeed.components.seams import tfma as tfma_seam
 
 Terms = tuple[Array, ...]
-Batch = Mapping[str, Observed]  # by the model's name
+Batch = Mapping[str, Observed]  # by model name
 
 
 class Leaf(abc.ABC):
-    """A combiner of TFMA, for batches; raises AttributeError if the combiner lacks a setting."""
+    """Vectorized combiner of TFMA. Raises AttributeError if the combiner lacks a setting."""
 
     needs_pairs: ClassVar[bool] = True  # whether the leaf reads labels and predictions, or only weights
 
@@ -32,7 +32,7 @@ class Leaf(abc.ABC):
         self.subject = Subject.of(self.settings)
 
     def check(self) -> None:
-        """Raise AttributeError if the results cannot be computed with this TFMA, before any row is read."""
+        """Raise AttributeError, before rows are read, if the results cannot be computed with this version of TFMA."""
         self.results(self.example())
 
     @abc.abstractmethod
@@ -41,14 +41,14 @@ class Leaf(abc.ABC):
 
     @abc.abstractmethod
     def total(self, terms: Terms) -> Any:
-        """Return the total of some rows."""
+        """Return the total of several rows."""
 
     @abc.abstractmethod
     def example(self) -> Any:
-        """Return any total, for a check."""
+        """Return an arbitrary total, for a check."""
 
     def merge(self, one: Any, other: Any) -> Any:
-        """Return the total of both; may change `one`."""
+        """Return the sum of both totals. May modify `one`."""
         return one + other
 
     @abc.abstractmethod
@@ -57,7 +57,7 @@ class Leaf(abc.ABC):
 
 
 class _Sums(Leaf):
-    """A leaf whose total is the sum of its only term, [rows] or [rows, n]; `sums` names them in the accumulator."""
+    """Leaf whose total is the sum of its only term, [rows] or [rows, n]. `sums` are field names of the accumulator."""
 
     sums: ClassVar[tuple[str, ...]] = ()
 
@@ -70,7 +70,7 @@ class _Sums(Leaf):
     def results(self, total: Any) -> dict[Any, Any]:
         found = self.combiner.create_accumulator()
         for name, value in zip(self.sums, total.tolist(), strict=True):
-            getattr(found, name)  # raises AttributeError; Python would set a new attribute that nothing reads
+            getattr(found, name)  # raises AttributeError, whereas setattr would silently create an attribute
             setattr(found, name, value)
         return dict(self.combiner.extract_output(found))
 
@@ -91,7 +91,7 @@ class ExampleCount(_Sums):
 
 
 class MeanTotals(_Sums):
-    """Sums of labels, of predictions and of weights, for calibration and both means."""
+    """Sums of labels, predictions and weights, for calibration and both means."""
 
     sums = ("total_weighted_labels", "total_weighted_predictions", "total_weighted_examples")
 
@@ -114,7 +114,7 @@ ERRORS: Mapping[str, Callable[[Array, Array], Array]] = {
 
 
 class MeanError(_Sums):
-    """Sums of errors and of weights, without the errors that are NaN and their weights, as in TFMA."""
+    """Sums of errors and weights. As in TFMA, rows with NaN errors are excluded."""
 
     sums = ("total_regression_error", "total_example_weights")
 
@@ -212,7 +212,10 @@ def _by_bucket(buckets: Array, sums: Array) -> tuple[Array, Array]:
 
 
 class ConfusionMatrices(Leaf):
-    """True and false positives and negatives at thresholds; the total is float64 [4, thresholds]: tp, tn, fp, fn."""
+    """Weights of true and false positives and negatives at thresholds.
+
+    The total is float64 [4, thresholds]: tp, tn, fp, fn.
+    """
 
     def example(self) -> Any:
         return np.ones([4, len(self._asked)])
@@ -245,7 +248,7 @@ class ConfusionMatrices(Leaf):
         return np.concatenate(parts, axis=1)
 
     def _counts(self, predictions: Array, negative: Array, positive: Array, thresholds: Array) -> Array:
-        """Return the total, of the weights of labels 0 and 1. A prediction of NaN is never above a threshold."""
+        """Return the total for weights of labels 0 and 1. A NaN prediction is never above a threshold."""
         order = np.argsort(thresholds)
         back, values = np.argsort(order), predictions.reshape(-1).astype(np.float64)
         passed = np.searchsorted(thresholds[order], np.where(np.isnan(values), -np.inf, values), side="left")
@@ -264,7 +267,7 @@ class ConfusionMatrices(Leaf):
 
 
 class ClassMatrices(Leaf):
-    """Confusion matrix of the classes; the total is (threshold, actual, predicted) -> weight."""
+    """Confusion matrix of classes. The total maps (threshold, actual, predicted) to a weight."""
 
     def example(self) -> Any:
         return {(threshold, 0, 0): 1.0 for threshold in self.settings.thresholds}
@@ -278,7 +281,7 @@ class ClassMatrices(Leaf):
     def terms(self, batch: Batch) -> Terms:
         pairs = self.subject.pairs(batch, whole=True)
         if pairs.predictions.shape[1] < 2:
-            raise ValueError("a confusion matrix of classes is asked for, and the model predicts one number")
+            raise ValueError("a confusion matrix of classes is requested, but the model predicts one number")
         actual = pairs.labels.argmax(axis=1) if pairs.labels.shape[1] > 1 else pairs.labels[:, 0].astype(np.int64)
         predicted = pairs.predictions.argmax(axis=1)
         return actual, predicted, pairs.predictions.max(axis=1), pairs.weights[:, 0].astype(np.float64)
@@ -310,10 +313,10 @@ class ClassMatrices(Leaf):
 
 
 def settings_of(combiner: Any) -> Any:
-    """Return the settings of a combiner, of TFMA or of this package."""
+    """Return the settings of a combiner, from TFMA or this package."""
     return getattr(combiner, "settings", None) or tfma_seam.settings_of(combiner)
 
 
 def _check_extraction(settings: Any) -> None:
     if settings.extract_label_prediction_and_weight is not metric_util.to_label_prediction_example_weight:
-        raise BeyondError("a metric pairs labels and predictions in a way of its own")
+        raise BeyondError("a metric has a custom pairing of labels and predictions")

@@ -1,4 +1,4 @@
-"""Measures models on examples: the terms of every metric are added up for each slice, range by range, and merged."""
+"""Measurement of models on examples: the terms of each metric are summed per slice and range, and merged."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from infeed.components.evaluation.predictions.batches import Batch, batches_of
 from infeed.components.evaluation.slices import SliceKey, SliceSpec, slice_rows
 
 _SLICES = "eval_config.slicing_specs"
-_DO = "compare with a model of the same label, or leave baseline_model out"
+_DO = "compare with a model that has the same label, or leave out baseline_model"
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is evaluated, as plain data that travels to workers."""
+    """Evaluation job, as plain data for workers."""
 
-    config: bytes  # an EvalConfig that TFMA has completed, serialized
-    models: tuple[tuple[bytes, str], ...]  # ModelSpec, serialized, and folder of each model; the candidate first
-    default_metrics: bool  # whether the metrics that a Keras model was compiled with are asked for
-    known: frozenset[str]  # columns that the examples are known to have, even if few rows have them; empty if unknown
-    most_rows: int  # of a batch
+    config: bytes  # completed EvalConfig, serialized
+    models: tuple[tuple[bytes, str], ...]  # serialized ModelSpec and folder of each model, candidate first
+    default_metrics: bool  # whether to include the compiled metrics of a Keras model
+    known: frozenset[str]  # columns that the examples are known to have, even if few rows have them. Empty if unknown
+    most_rows: int  # maximum rows of a batch
     most_bytes: int
     report: ModelReport | None = None
 
@@ -49,7 +49,7 @@ class Evaluation:
 
 
 class _Plans(threading.local):
-    """Plans of this thread. Keras' metrics in a plan hold the state of a batch, and a worker may measure on threads."""
+    """Plans of this thread. Keras metrics in a plan hold the state of a batch, and workers may use threads."""
 
     def __init__(self) -> None:
         self.of = functools.lru_cache(maxsize=2)(lambda config: MetricPlan.of(EvalConfig.FromString(config)))
@@ -59,19 +59,19 @@ _plans = _Plans()
 
 
 def plan_of(config: bytes) -> MetricPlan:
-    """Return the plan of a serialized eval config, which this thread makes once; see `MetricPlan.of`."""
+    """Return the plan of a serialized eval config, cached per thread; see `MetricPlan.of`."""
     return _plans.of(config)
 
 
 @functools.lru_cache(maxsize=2)
 def slices_of(config: bytes) -> tuple[SliceSpec, ...]:
-    """The slices of a serialized eval config; all rows if it names none."""
+    """Return the slices of a serialized eval config. All rows if it has none."""
     specs = EvalConfig.FromString(config).slicing_specs
     return tuple(SliceSpec.of(spec) for spec in specs) or (SliceSpec((), ()),)
 
 
 def load_models(evaluation: Evaluation) -> list[EvaluatedModel]:
-    """Load all models, the candidate first; see `EvaluatedModel` for the errors."""
+    """Load all models, candidate first. For errors, see `EvaluatedModel`."""
     return [
         EvaluatedModel(ModelSpec.FromString(spec), path, default_metrics=evaluation.default_metrics)
         for spec, path in evaluation.models
@@ -80,12 +80,12 @@ def load_models(evaluation: Evaluation) -> list[EvaluatedModel]:
 
 @dataclass
 class Measurement:
-    """What has been measured of some rows: for each slice one total of each leaf, however many rows it has."""
+    """Results for some rows: one total per leaf and slice, independent of the number of rows."""
 
     rows: int = 0
     totals: dict[SliceKey, list[Any]] = field(default_factory=dict)
-    filled: set[SliceSpec] = field(default_factory=set)  # the specs that have had rows
-    collected: Collected | None = None  # what a model report keeps of the rows; None without one
+    filled: set[SliceSpec] = field(default_factory=set)  # specs that have had rows
+    collected: Collected | None = None  # data of the rows for the model report. None without a report
 
     def add(self, key: SliceKey, totals: Sequence[Any], plan: MetricPlan) -> None:
         before = self.totals.get(key)
@@ -106,31 +106,31 @@ def merge(config: bytes, one: Measurement, other: Measurement) -> Measurement:
 
 
 def measuring(evaluation: Evaluation) -> Measuring:
-    """The function that measures a range of records; a worker loads the models once."""
+    """Return the function that measures a range of records. A worker loads the models once."""
     return WithSetUp(functools.partial(measure_range, evaluation), functools.partial(load_models, evaluation))
 
 
 def measure(evaluation: Evaluation, call: Measuring, ranges: Sequence[ShardRange], engine: Engine) -> Measurement:
-    """What `call`, which `measuring` returned, measures of all records, merged in their order.
+    """Measure all records with `call`, a result of `measuring`, and merge the results in order.
 
     Raises:
-      BeyondError: what only TFX's own executor can do.
+      BeyondError: only TFX's own executor supports the evaluation.
       ValueError: there are no ranges.
-      InfeedError: no examples, a column that there is not, a slice without rows, a baseline of another label.
+      InfeedError: there are no examples, a column is missing, a slice has no rows, or the baseline has another label.
     """
     found: Measurement = engine.reduce(call, ranges, functools.partial(merge, evaluation.config))
     if not found.rows:
-        raise InfeedError("there are no examples to evaluate on", where="examples", do="name a split that has some")
+        raise InfeedError("there are no examples to evaluate", where="examples", do="use a split with examples")
     for spec in slices_of(evaluation.config):
         if spec not in found.filled:
-            raise InfeedError(f"no row is in the slice {spec}", where=_SLICES, do="leave it out, or mend its values")
+            raise InfeedError(f"no row is in the slice {spec}", where=_SLICES, do="leave it out, or correct its values")
     return found
 
 
 def check_classes(evaluation: Evaluation, ranges: Sequence[ShardRange], engine: Engine) -> None:
-    """Raise InfeedError for a label that a model has no class for, which TFMA's own combiners do not name.
+    """Raise InfeedError for a label whose class the model does not know. TFMA's own errors do not name it.
 
-    What this package cannot read is a BeyondError.
+    Raise BeyondError for data that this package cannot read.
     """
     load = functools.partial(load_models, evaluation)
     for _ in engine.map(WithSetUp(functools.partial(_check_range, evaluation), load), ranges):
@@ -141,24 +141,24 @@ def _check_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part:
     for batch in batches_of(part, evaluation.most_rows, evaluation.most_bytes):
         for model in models:
             observed = model.observe(batch, model.answer(batch, predict=True), pairs=True)
-            assert observed.labels is not None, "pairs are asked for"
-            assert observed.predictions is not None, "pairs are asked for"
+            assert observed.labels is not None, "pairs are required"
+            assert observed.predictions is not None, "pairs are required"
             classes = observed.predictions.shape[1]
             if (row := unknown_class(observed.labels, classes)) is not None:
                 what = is_unknown(observed.labels[row, 0], classes)
-                do = "leave such rows out, correct the label, or train a model that knows the class"
+                do = "remove such rows, correct the label, or train a model that knows the class"
                 raise InfeedError(what, where=f"{batch.where(row)}, {model.spec.label_key!r}", do=do)
 
 
 def metrics_of(evaluation: Evaluation, found: Measurement) -> list[tuple[SliceKey, Metrics]]:
-    """The metrics of each slice, all rows first, then by column and value."""
+    """Return the metrics of each slice, all rows first, then sorted by column and value."""
     plan = plan_of(evaluation.config)
     keys = sorted(found.totals, key=lambda key: (len(key), str(key)))
     return [(key, plan.metrics(found.totals[key])) for key in keys]
 
 
 def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part: ShardRange) -> Measurement:
-    """Measure the models on a range of records, batch by batch. The errors are those of `measure`."""
+    """Measure the models on a range of records, batch by batch. Raises the errors of `measure`."""
     plan, specs, pairs = plan_of(evaluation.config), slices_of(evaluation.config), evaluation.needs_pairs
     found = Measurement(collected=Collected() if evaluation.report else None)
     for batch in batches_of(part, evaluation.most_rows, evaluation.most_bytes):
@@ -178,7 +178,7 @@ def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part
         try:
             terms = [leaf.terms(observed) for leaf in plan.leaves]
         except ValueError as error:
-            do = "choose metrics that fit the label and the model"
+            do = "use metrics that fit the label and the model"
             raise InfeedError(str(error), where=f"eval_config.metrics_specs, {batch.where()}", do=do) from error
         rows = len(batch.records)
         found.rows += rows
@@ -197,36 +197,41 @@ def _check_columns(
     for name in (name for spec in specs for name in spec.names):
         if known and name not in there:
             raise InfeedError(
-                f"there is no column {name!r} to slice by", where=_SLICES, do=f"name one of {', '.join(sorted(there))}"
+                f"there is no column {name!r} to slice by", where=_SLICES, do=f"use one of {', '.join(sorted(there))}"
             )
 
 
 def _check_labels(models: Sequence[EvaluatedModel], batch: Batch, answers: Sequence[ModelAnswer]) -> None:
-    """All models take the label from where the candidate does: of the examples, or of what they make of them."""
+    """Raise InfeedError unless all models take the label from the same source: the examples or transformed features."""
     sources = [model.spec.label_key in answer.features for model, answer in zip(models, answers, strict=True)]
     for model, is_own in zip(models, sources, strict=True):
         model.check_names(batch.columns)
         if is_own != sources[0]:
             who, other = ("model", "baseline") if is_own else ("baseline", "model")
-            what = f"the {who} does not make {model.spec.label_key!r} of the examples, as the {other} does"
+            what = f"the {who} does not compute {model.spec.label_key!r} from the examples, as the {other} does"
             raise InfeedError(what, where=model.path, do=_DO)
 
 
 def _check_alike(models: Sequence[EvaluatedModel], observed: Sequence[Observed]) -> None:
-    """Classes may be more than they were, where each model numbers them itself; all else has to be the same."""
+    """Raise InfeedError if the labels or classes of the models differ.
+
+    Only the number of classes may, if models number them.
+    """
     mine, *others = observed
     for model, its in zip(models[1:], others, strict=True):
         if mine.labels is None or its.labels is None or mine.predictions is None or its.predictions is None:
-            continue  # nothing looks at them
+            continue  # no metric uses them
         if _words(mine.labels) != _words(its.labels):
-            what = f"the labels of the baseline are {_words(its.labels)}, those of the model {_words(mine.labels)}"
+            what = (
+                f"the labels of the baseline are {_words(its.labels)}, but those of the model are {_words(mine.labels)}"
+            )
             raise InfeedError(what, where=model.path, do=_DO)
         classes = its.predictions.shape[1], mine.predictions.shape[1]
         if classes[0] != classes[1]:
-            words = f"the baseline predicts {classes[0]} numbers a row, the model {classes[1]}"
+            words = f"the baseline predicts {classes[0]} numbers per row, but the model predicts {classes[1]}"
             if 1 in classes or not model.spec.preprocessing_function_names:
                 raise InfeedError(words, where=model.path, do=_DO)
-            _log.warning("%s: each is measured by the labels of its own", words)
+            _log.warning("%s: each model is measured by its own labels", words)
 
 
 def _words(labels: Array) -> str:

@@ -1,7 +1,7 @@
-"""The computations of an eval config: leaves over rows, and the metrics that TFMA derives from them.
+"""Computations of an eval config: leaves over rows, and the metrics that TFMA derives from them.
 
-TFMA defines which computations its metrics need, under which keys, and how to derive metrics. This package replaces
-only the computations over rows, each by a `Leaf`. The metrics of Keras are one of them.
+TFMA defines the computations of its metrics, their keys, and the derived metrics. This package replaces only the
+computations over rows, each by a `Leaf`. Keras metrics are one kind of leaf.
 """
 
 from __future__ import annotations
@@ -28,34 +28,36 @@ from infeed.components.evaluation.leaves import Batch, Leaf, Terms
 from infeed.components.evaluation.pairs import BeyondError, dense_labels
 from infeed.components.seams import tfma as tfma_seam
 
-_ROWS = 1_024  # rows of a slice wait for one another up to here: a call of Keras takes a millisecond
+_ROWS = 1_024  # rows of a slice are gathered up to this number, because a call of Keras takes a millisecond
 Metrics = dict[Any, Any]  # TFMA's MetricKey or PlotKey -> value
 
 
 @dataclass
 class _Gathered:
-    """Weights of Keras' metrics for some rows, and rows that wait for a call of Keras."""
+    """Weights of Keras metrics for some rows, and rows that are not yet processed."""
 
     kept: list[list[Any]]
     waiting: list[Terms] = field(default_factory=list)
 
 
 class KerasMetrics(Leaf):
-    """Keras' metrics of one model and one choice of classes, such as SparseCategoricalAccuracy.
+    """Keras metrics of one model and one selection of classes, such as SparseCategoricalAccuracy.
 
-    TFMA calls the metrics with gathered rows, this leaf with whole batches. It adds up the weights of the metrics from
-    batch to batch, as TFMA does, but in float64: float32 counts only up to 16,777,216. TFMA's combiner makes the
-    metrics and reads their results.
+    It calls the metrics with whole batches, and sums the metrics' weights over batches in float64, because float32
+    counts only up to 16,777,216. TFMA's combiner creates the metrics and reads their results.
     """
 
     def __init__(self, combiner: Any) -> None:
         super().__init__(combiner)
         if self.settings.output_names != [""]:
-            raise BeyondError(f"metrics are of the outputs {', '.join(self.settings.output_names)}")
+            raise BeyondError(f"metrics are about the outputs {', '.join(self.settings.output_names)}")
         self._metrics = tfma_seam.keras_metrics(combiner)
 
     def terms(self, batch: Batch) -> Terms:
-        """Return labels, predictions and weights, of all classes if the metrics choose classes by their own top_k."""
+        """Return labels, predictions and weights.
+
+        All classes are included if the metrics select classes by their own top_k.
+        """
         chooses = bool(self.settings.sub_key_in_config)
         pairs = self.subject.pairs(batch, whole=chooses)
         labels = dense_labels(pairs) if chooses else pairs.labels
@@ -75,13 +77,13 @@ class KerasMetrics(Leaf):
         return self._flushed(_Gathered(kept, one.waiting + other.waiting), _ROWS)
 
     def _flushed(self, gathered: _Gathered, rows: int) -> _Gathered:
-        """Return the state after a call of Keras, if at least `rows` rows wait."""
+        """Return the state after a call of Keras, if at least `rows` rows are waiting."""
         if not gathered.waiting or sum(len(terms[0]) for terms in gathered.waiting) < rows:
             return gathered
         given = [np.concatenate(parts) for parts in zip(*gathered.waiting, strict=True)]
         for metric, kept in zip(self._metrics, gathered.kept, strict=True):
             metric.reset_states()
-            # The call is eager. AutoGraph would first translate Keras's own code, for a second and more.
+            # Eager, because AutoGraph would first convert Keras' own code, which takes more than a second.
             tf.autograph.experimental.do_not_convert(metric.update_state)(*given)
             fresh = [np.asarray(weight, np.float64) for weight in metric.get_weights()]
             kept[:] = _added(kept, fresh) if kept else fresh
@@ -100,7 +102,7 @@ def _added(one: list[Any], other: list[Any]) -> list[Any]:
     return [mine + its for mine, its in zip(one, other, strict=True)]
 
 
-# Kind of a combiner -> leaf. TFMA computes what a combiner of another kind does.
+# Kind of a combiner -> leaf. TFMA itself computes the combiners of other kinds.
 _LEAVES: Mapping[str, Callable[[Any], Leaf]] = {
     "ExampleCount": leaves.ExampleCount,
     "WeightedLabelsPredictionsExamples": leaves.MeanTotals,
@@ -119,25 +121,25 @@ _LEAVES: Mapping[str, Callable[[Any], Leaf]] = {
 class MetricPlan:
     """The computations for each slice."""
 
-    leaves: Sequence[Leaf]  # computations over the rows
-    derived: Sequence[Any]  # computations of TFMA from earlier results
-    of_all: Sequence[Any]  # computations of TFMA from all results, including differences to the baseline
+    leaves: Sequence[Leaf]  # computations over rows
+    derived: Sequence[Any]  # TFMA's computations from earlier results
+    of_all: Sequence[Any]  # TFMA's computations from all results, including differences to the baseline
     baseline: str | None  # name of the baseline's ModelSpec; None without a baseline
 
     @classmethod
     def of(cls, eval_config: Any) -> MetricPlan:
-        """Return the plan of an eval config that TFMA has completed; raise BeyondError if only TFMA computes a metric.
+        """Return the plan of a completed eval config. Raise BeyondError if only TFMA can compute a metric.
 
-        A metric that does not exist, or whose options are wrong, is an InfeedError.
+        Raise InfeedError if a metric does not exist, or its options are invalid.
         """
         try:
             made = list(metric_specs.to_computations(eval_config.metrics_specs, eval_config=eval_config))
-        except Exception as error:  # whatever TFMA and Keras raise for a name or an option
-            what = f"the metrics cannot be made: {str(error).strip().splitlines()[0] if str(error) else error!r}"
-            do = "name classes of tfma.metrics or Keras, or give the module of your own, with options that they have"
+        except Exception as error:  # TFMA and Keras may raise anything for an invalid name or option
+            what = f"cannot create the metrics: {str(error).strip().splitlines()[0] if str(error) else error!r}"
+            do = "use classes of tfma.metrics or Keras, or set the module of your own class, with valid options"
             raise InfeedError(what, where="eval_config.metrics_specs", do=do) from error
         rows, of_all, derived = list[Any](), list[Any](), list[Any]()
-        for one in dict.fromkeys(made):  # TFMA decides which are equal
+        for one in dict.fromkeys(made):  # TFMA determines which are equal
             if isinstance(one, metric_types.MetricComputation):
                 rows.append(one)
             elif isinstance(one, metric_types.CIDerivedMetricComputation):
@@ -152,7 +154,7 @@ class MetricPlan:
         return any(leaf.needs_pairs for leaf in self.leaves)
 
     def metrics(self, totals: Sequence[Any]) -> Metrics:
-        """Return TFMA's metrics of a slice from the total of each leaf."""
+        """Return TFMA's metrics of a slice from the totals of the leaves."""
         found: Metrics = {}
         for leaf, total in zip(self.leaves, totals, strict=True):
             found.update(leaf.results(total))
@@ -182,18 +184,18 @@ def _leaf(computation: Any) -> Leaf:
     if kind not in _LEAVES:
         by = f"{type(combiner).__module__}.{type(combiner).__name__}"
         names = ", ".join(sorted({key.name for key in computation.keys})) or by
-        raise BeyondError(f"the metric {names} is computed by {by}")
+        raise BeyondError(f"only {by} can compute the metric {names}")
     own = [one for one in computation.preprocessors if type(one) is not metric_types.StandardMetricInputsPreprocessor]
     if own:
-        raise BeyondError(f"a metric prepares its rows by {type(own[0]).__name__}")
+        raise BeyondError(f"a metric uses the preprocessor {type(own[0]).__name__}")
     try:
         leaf = _LEAVES[kind](combiner)
         leaf.check()
         return leaf
     except (AttributeError, TypeError, ValueError) as error:
-        raise BeyondError(f"TFMA's {kind} is not as we know it: {error}") from error
+        raise BeyondError(f"TFMA's {kind} differs from the supported versions: {error}") from error
 
 
 def _is_private(key: Any) -> bool:
-    """Report whether a key belongs to an intermediate result, which TFMA does not write."""
+    """Return whether a key belongs to an intermediate result, which TFMA does not write."""
     return key.name.startswith("_") and not key.name.startswith("__")

@@ -1,4 +1,4 @@
-"""A SavedModel that is evaluated, loaded once and asked about whole batches, and what it or its input says of rows."""
+"""Loaded SavedModel for evaluation: batch predictions, and labels, weights and features of rows."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from infeed.components.evaluation.predictions.batches import Batch
 from infeed.components.evaluation.predictions.saved_model import SavedModel
 from infeed.components.evaluation.slices import Values
 
-# Of features, where an eval config names none; TFMA's own, and not required.
+# Default name of features if the eval config has none. As in TFMA, it is optional.
 _PREPROCESSING = ("transformed_features", "transformed_labels")
-# Of several outputs, where an eval config names none; TFMA's own, the first that there is.
+# Default names of the output if the eval config has none. As in TFMA, the first existing one is used.
 _PREDICTIONS = ("scores", "outputs", "predictions", "logistic", "probabilities", "logits")
 
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What a model says of a batch: transformed features and outputs of its signature, name -> [rows, ...]."""
+    """Model results for a batch: transformed features and outputs of its signature, name -> [rows, ...]."""
 
     features: Mapping[str, Array]
     outputs: Mapping[str, Array]
 
 
 class EvaluatedModel:
-    """The model of one ModelSpec.
+    """Model of one ModelSpec.
 
     Args:
-      spec: TFMA's ModelSpec, its name "" where it is the only one
-      default_metrics: whether the metrics that a Keras model was compiled with are asked for
+      spec: TFMA's ModelSpec. Its name is "" if there is only one.
+      default_metrics: whether to include the compiled metrics of a Keras model.
 
     Raises:
-      BeyondError: a model of another kind.
-      InfeedError: there is no such model, or it lacks a signature.
+      BeyondError: the model is of an unsupported kind.
+      InfeedError: the model does not exist, or lacks a signature.
     """
 
     def __init__(self, spec: Any, path: str, *, default_metrics: bool = True) -> None:
@@ -53,11 +53,11 @@ class EvaluatedModel:
             if name in given:
                 raise BeyondError(f"model_specs.{name} is set")
         if not tf.io.gfile.exists(f"{path}/saved_model.pb"):
-            do = "give what a Trainer or Keras has exported"
+            do = "use a model exported by a Trainer or Keras"
             raise InfeedError(f"{self._called} is no SavedModel", where=path, do=do)
         kind = model_util.get_model_type(spec, path)
         if kind == constants.TF_KERAS and default_metrics:
-            raise BeyondError("the model may bring metrics that Keras has compiled (include_default_metrics)")
+            raise BeyondError("the model may include compiled Keras metrics (include_default_metrics)")
         if kind not in (constants.TF_GENERIC, constants.TF_KERAS):
             raise BeyondError(f"model_specs.model_type is {kind!r}")
         self._model = SavedModel.load(path, ["serve"], self._called).loaded
@@ -74,7 +74,7 @@ class EvaluatedModel:
         return f"the {self.spec.name} model" if self.spec.name else "the model"
 
     def _signature(self, name: str, option: str) -> Any:
-        """A function of serialized tf.Examples."""
+        """Return a function of serialized tf.Examples."""
         if "@" in name:
             raise BeyondError(f"{name!r} is a function of TFMA's")
         if name not in self._model.signatures:
@@ -82,7 +82,7 @@ class EvaluatedModel:
                 raise BeyondError(f"{name!r} is no signature of {self._called}, but an attribute")
             there = sorted(one for one in self._model.signatures if not one.startswith("__"))
             what = f"{self._called} has no signature {name!r}"
-            do = f"name one that it has: {', '.join(there) or 'it has none at all'}"
+            do = f"use one of its signatures: {', '.join(there) or 'it has none'}"
             raise InfeedError(what, where=f"{self.path}, eval_config.model_specs.{option}", do=do)
         signature = self._model.signatures[name]
         taken = signature.structured_input_signature[1]
@@ -91,14 +91,14 @@ class EvaluatedModel:
         return signature
 
     def check_names(self, columns: Mapping[str, Any]) -> None:
-        """Raises BeyondError where TFMA would give a signature a column, since its input is called the same."""
+        """Raise BeyondError if TFMA would pass a column to a signature because an input has the same name."""
         for signature in (self._predict, *self._transforms):
             (name,) = signature.structured_input_signature[1]
             if model_util.find_input_name_in_features(set(columns), name):
-                raise BeyondError(f"an input of {self._called} and a column are both called {name!r}")
+                raise BeyondError(f"an input of {self._called} and a column are both named {name!r}")
 
     def answer(self, batch: Batch, *, predict: bool) -> ModelAnswer:
-        """Its features and, where asked for, predictions; raises InfeedError if TensorFlow cannot compute them."""
+        """Return features and, if requested, predictions. Raise InfeedError if TensorFlow cannot compute them."""
         records = tf.constant(batch.records, tf.string)
         features: dict[str, Array] = {}
         for transform in self._transforms:
@@ -106,12 +106,12 @@ class EvaluatedModel:
         return ModelAnswer(features, self._call(self._predict, records) if predict else {})
 
     def predictions(self, records: Sequence[bytes]) -> Array:
-        """Its predictions for serialized tf.Examples, [records, classes]."""
+        """Return the predictions for serialized tf.Examples, [records, classes]."""
         return self._predictions(ModelAnswer({}, self._call(self._predict, tf.constant(records, tf.string))))
 
     @property
     def raw_features(self) -> list[str]:
-        """The columns that it reads, as an export of infeed's Trainer names them; empty for other models."""
+        """Columns that the model reads, if infeed's Trainer exported it. Empty for other models."""
         known = getattr(self._model, "raw_features", None)
         return [] if known is None else [name.decode() for name in known.numpy()]
 
@@ -122,22 +122,22 @@ class EvaluatedModel:
             raise InfeedError(
                 f"{self._called} does not take these examples: {str(error).strip().splitlines()[0]}",
                 where=self.path,
-                do="evaluate it on examples with the columns that it was trained on"
-                + ("; pipelines of other data need another root (`--root`)" if self.spec.is_baseline else ""),
+                do="evaluate the model on examples with the columns of its training data"
+                + ("; pipelines for other data need another root (`--root`)" if self.spec.is_baseline else ""),
             ) from error
         for name, array in found.items():
             if array.shape[:1] != (len(records),):
-                raise BeyondError(f"output {name!r} has no row for each example")
+                raise BeyondError(f"output {name!r} does not have one row per example")
         return found
 
     def observe(self, batch: Batch, answer: ModelAnswer, *, pairs: bool) -> Observed:
-        """Its rows as metrics take them; labels and predictions only where `pairs` are asked for."""
+        """Return the rows in the form that metrics take. Labels and predictions are included only if `pairs`."""
         weights = self.spec.example_weight_key and self._column(batch, answer, "example_weight_key")
         if not isinstance(weights, str) and (weights.shape[1] != 1 or weights.dtype.kind not in "iuf"):
             raise BeyondError("a row has several weights, or none that is a number")
         if pairs and not self.spec.label_key:
             raise InfeedError(
-                "the eval config names no label", where="eval_config.model_specs.label_key", do="name its column"
+                "the eval config names no label", where="eval_config.model_specs.label_key", do="set its column"
             )
         labels = self._column(batch, answer, "label_key") if pairs else None
         if labels is not None and labels.dtype.kind not in "iufb":
@@ -150,14 +150,14 @@ class EvaluatedModel:
         )
 
     def _column(self, batch: Batch, answer: ModelAnswer, option: str) -> Array:
-        """[rows, n], of the transformed features, or else of the examples."""
+        """Return a column as [rows, n], from the transformed features or else from the examples."""
         name = getattr(self.spec, option)
         if name in answer.features:
             return _two_dimensional(answer.features[name], name)
         if name not in batch.columns:
             there = ", ".join(sorted({*answer.features, *batch.columns}))
-            what = f"there is no column {name!r}, neither in the examples nor among what {self._called} makes of them"
-            raise InfeedError(what, where=f"eval_config.model_specs.{option}", do=f"name one of {there}")
+            what = f"there is no column {name!r} in the examples or the outputs of {self._called}"
+            raise InfeedError(what, where=f"eval_config.model_specs.{option}", do=f"use one of {there}")
         return _dense_column(batch, name)
 
     def _predictions(self, answer: ModelAnswer) -> Array:
@@ -166,7 +166,7 @@ class EvaluatedModel:
         name = next(iter(outputs)) if len(outputs) == 1 else next((one for one in asked if one in outputs), "")
         if not name:
             what = f"{self._called} has the outputs {', '.join(sorted(outputs))}, and none is chosen"
-            do = "name the one that holds its probabilities, or its prediction"
+            do = "select the output that holds probabilities or predictions"
             raise InfeedError(what, where="eval_config.model_specs.prediction_key", do=do)
         if outputs[name].dtype.kind not in "iuf":
             raise BeyondError(f"the predictions in {name!r} are text")
@@ -188,7 +188,10 @@ def _two_dimensional(array: Array, name: str) -> Array:
 
 
 def feature_values(batch: Batch, answers: Sequence[ModelAnswer], name: str) -> Values | None:
-    """The values of a feature: of all models' transformed ones, or else of the examples; None if no record has it."""
+    """Return the values of a feature from the models' transformed features or else the examples.
+
+    None if no record has it.
+    """
     found = [Values.of(answer.features[name]) for answer in answers if name in answer.features]
     if found:
         return functools.reduce(Values.joined, found)
@@ -199,13 +202,13 @@ def feature_values(batch: Batch, answers: Sequence[ModelAnswer], name: str) -> V
 
 
 def _dense_column(batch: Batch, name: str) -> Array:
-    """A column as [rows, n]; raises InfeedError if the rows have different numbers of values."""
+    """Return a column as [rows, n]. Raise InfeedError if the rows have different numbers of values."""
     lists = batch.columns[name]
     counts = item_counts(lists)
     if (counts != counts[0]).any() or not counts[0]:
         row = int(np.argmin(counts))
-        what = f"column {name!r} has {counts[row]} values here, and up to {counts.max()} elsewhere"
-        do = "fill in what is missing, or name another column in eval_config.model_specs"
+        what = f"column {name!r} has {counts[row]} values here, but up to {counts.max()} elsewhere"
+        do = "fill the missing values, or use another column in eval_config.model_specs"
         raise InfeedError(what, where=batch.where(row), do=do)
     return _items(lists).reshape(len(counts), counts[0])
 

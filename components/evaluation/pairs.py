@@ -13,16 +13,16 @@ Array = npt.NDArray[Any]
 
 
 class BeyondError(Exception):
-    """Only TFX's own executor can do this; the text gives the reason."""
+    """Only TFX's own executor can do this. The message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Pairs:
     """Labels and predictions of some rows."""
 
-    labels: Array  # [rows, classes] like the predictions, or [rows, 1] with the number of the class
-    predictions: Array  # [rows, classes]; one class for a number or a probability
-    weights: Array  # [rows, 1]; [rows, classes] in flat pairs
+    labels: Array  # [rows, classes] like the predictions, or class indices [rows, 1]
+    predictions: Array  # [rows, classes], with one class for a number or a probability
+    weights: Array  # [rows, 1], or [rows, classes] in flat pairs
 
 
 @dataclass(frozen=True)
@@ -30,41 +30,41 @@ class Observed:
     """Values of each row of a batch, for one model."""
 
     rows: int
-    labels: Array | None  # [rows, 1 or classes]; None if no metric needs them
-    predictions: Array | None  # [rows, classes]; None if no metric needs them
-    weights: Array | None  # [rows]; None if the rows have none
+    labels: Array | None  # [rows, 1 or classes]. None if no metric needs them
+    predictions: Array | None  # [rows, classes]. None if no metric needs them
+    weights: Array | None  # [rows]. None if the rows have no weights
 
 
 @dataclass(frozen=True)
 class Subject:
     """Model and classes that a computation of TFMA measures."""
 
-    model: str  # name of the model; "" if there is only one
-    sub_key: Any  # TFMA's SubKey, one class or the likeliest; None for the whole output
+    model: str  # name of the model, or "" if there is only one
+    sub_key: Any  # TFMA's SubKey: one class or the top classes. None for the whole output
     weighted: bool
 
     @classmethod
     def of(cls, settings: Any) -> Subject:
-        """Return the subject of a combiner; raise BeyondError for one output of several, or an average over classes."""
+        """Return the subject of a combiner. Raise BeyondError for one output of several, or an average over classes."""
         given = vars(settings)
         key = given.get("key") or given.get("metric_key") or settings
         name, output, sub_key = (getattr(key, one, None) for one in ("model_name", "output_name", "sub_key"))
         if output:
-            raise BeyondError(f"metrics are of the output {output!r} of several")
+            raise BeyondError(f"metrics are about the output {output!r} of several")
         if given.get("aggregation_type") or given.get("class_weights"):
             raise BeyondError("metrics are averaged over classes (aggregate)")
         return cls(name or "", sub_key, bool(settings.example_weighted))
 
     def pairs(self, observed: Mapping[str, Observed], *, whole: bool = False) -> Pairs:
-        """Return the pairs of a batch, [rows, ...]; `whole` ignores the choice of classes."""
+        """Return the pairs of a batch, [rows, ...]. `whole` ignores the selection of classes."""
         mine = observed[self.model]
-        assert mine.labels is not None, "the plan says which metrics need labels"
+        assert mine.labels is not None, "the plan determines which metrics need labels"
         assert mine.predictions is not None, "and predictions"
         pairs = Pairs(mine.labels, mine.predictions, self.weights(observed)[:, None])
         return pairs if whole or self.sub_key is None else _chosen(pairs, self.sub_key)
 
     def weights(self, observed: Mapping[str, Observed]) -> Array:
-        """Return the weights, [rows]: ones unless the metric is weighted and the rows have weights."""
+        """Return the weights, [rows]. They are 1 unless the metric is weighted and the rows have weights."""
         mine = observed[self.model]
         return np.ones(mine.rows) if not self.weighted or mine.weights is None else mine.weights
 
@@ -76,22 +76,22 @@ def flat(pairs: Pairs) -> Pairs:
 
 
 def dense_labels(pairs: Pairs) -> Array:
-    """Return labels [rows, classes]: as they are, or one-hot from the number of the class; zeros for -1."""
+    """Return labels [rows, classes]: unchanged, or one-hot from class indices. -1 becomes zeros."""
     if pairs.labels.shape == pairs.predictions.shape:
         return pairs.labels
     if pairs.labels.shape[1] != 1:
-        raise BeyondError(f"a row has {pairs.labels.shape[1]} labels and {pairs.predictions.shape[1]} predictions")
+        raise BeyondError(f"a row has {pairs.labels.shape[1]} labels but {pairs.predictions.shape[1]} predictions")
     from tensorflow_model_analysis.metrics import metric_util
 
     classes = pairs.predictions.shape[1]
-    if (row := unknown_class(pairs.labels, classes)) is not None:  # TFMA takes -2 as the last class
+    if (row := unknown_class(pairs.labels, classes)) is not None:  # TFMA treats -2 as the last class
         raise ValueError(is_unknown(pairs.labels[row, 0], classes))
     found: Array = metric_util.one_hot(pairs.labels, pairs.predictions)
     return found
 
 
 def unknown_class(labels: Array, classes: int) -> int | None:
-    """Return the first row whose class number the model does not have; -1 is a class that training rows lack."""
+    """Return the first row whose class index is unknown to the model. -1 marks a class without training rows."""
     if labels.shape[1] != 1 or classes < 2:
         return None
     outside = (labels[:, 0] < -1) | (labels[:, 0] >= classes)
@@ -99,18 +99,18 @@ def unknown_class(labels: Array, classes: int) -> int | None:
 
 
 def is_unknown(label: object, classes: int) -> str:
-    return f"a label is {label}, a class that the model does not know: it predicts {classes} classes, from 0"
+    return f"the label {label} is a class that the model does not know: it predicts {classes} classes, from 0"
 
 
 def fractional(pairs: Pairs) -> tuple[Array, Array]:
-    """Return the weights of labels 0 and 1 in flat pairs, [rows, classes] each: a label of 0.3 is 0.3 of a 1.
+    """Return the weights of labels 0 and 1 in flat pairs, [rows, classes] each. Label 0.3 has weight 0.3 for 1.
 
-    A label that is not between 0 and 1 is a ValueError.
+    Raise ValueError for a label outside 0 to 1.
     """
     labels = pairs.labels
     outside = labels[~((labels >= 0) & (labels <= 1))]
     if outside.size:
-        raise ValueError(f"a label is {outside.flat[0]}, where a probability is measured")
+        raise ValueError(f"a label is {outside.flat[0]}, but the metric needs probabilities")
     return pairs.weights * (1 - labels), pairs.weights * labels
 
 
@@ -118,13 +118,13 @@ def _chosen(pairs: Pairs, sub_key: Any) -> Pairs:
     number, classes = sub_key.class_id, pairs.predictions.shape[1]
     if number is not None:
         if not 0 <= number < classes:
-            raise ValueError(f"class {number} is asked for, and the model knows {classes}, from 0")
+            raise ValueError(f"class {number} is requested, but the model has classes 0 to {classes - 1}")
         is_sparse = pairs.labels.shape[1] != classes
         labels = (pairs.labels == number).astype(np.int64) if is_sparse else pairs.labels[:, [number]]
         return replace(pairs, labels=labels, predictions=pairs.predictions[:, [number]])
     k = sub_key.k or sub_key.top_k
     if k is None:
-        raise BeyondError(f"metrics are of {sub_key}")
+        raise BeyondError(f"metrics are about {sub_key}")
     if classes < k:
         raise ValueError(f"the {k} likeliest classes are asked for, and the model knows {classes}")
     labels = pairs.labels if sub_key.k is None else dense_labels(pairs)

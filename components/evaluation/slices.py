@@ -1,7 +1,7 @@
-"""Which rows of a batch are in which slice, as TFMA cuts them: by the values of columns, crossed, or by given values.
+"""Rows of each slice of a batch, by TFMA's rules: by values of columns, combinations, or given values.
 
-A slice's key is TFMA's: ((column, value), ...), sorted by column; () is all rows. A row with several values of a column
-is in the slices of all of them, one that has none is in none.
+Slice keys are TFMA's: ((column, value), ...), sorted by column; () is all rows. A row with several values in a column
+is in all of their slices. A row without a value is in none.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SliceKey = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True)
 class Values:
-    """The values of a column, [n] of any dtype, those of all rows end to end, and int64 [n], which row each is of."""
+    """Values of a column, [n] of any dtype, concatenated, and the row of each value, int64 [n]."""
 
     rows: Ints
     values: npt.NDArray[Any]
 
     @classmethod
     def of(cls, column: npt.NDArray[Any]) -> Values:
-        """Of an array [rows, ...]."""
+        """Return the values of an array [rows, ...]."""
         flat = column.reshape(len(column), -1)
         return cls(np.repeat(np.arange(len(flat)), flat.shape[1]), flat.reshape(-1))
 
@@ -36,15 +36,15 @@ class Values:
         return Values(np.concatenate([self.rows, other.rows]), np.concatenate([self.values, other.values]))
 
 
-Lookup = Callable[[str], Values | None]  # a column by its name; None where the batch does not have it
+Lookup = Callable[[str], Values | None]  # column name -> values. None if the batch does not have the column
 
 
 @dataclass(frozen=True)
 class SliceSpec:
-    """One of an eval config's slicing_specs."""
+    """One of the slicing_specs of an eval config."""
 
-    columns: tuple[str, ...]  # a slice for each value, or combination of values, that rows have
-    values: tuple[tuple[str, Any], ...]  # column -> the value that rows must have
+    columns: tuple[str, ...]  # a slice for each value, or combination of values, of these columns
+    values: tuple[tuple[str, Any], ...]  # column -> required value
 
     @classmethod
     def of(cls, spec: Any) -> SliceSpec:
@@ -61,7 +61,7 @@ class SliceSpec:
 
 
 def slice_rows(specs: Sequence[SliceSpec], rows: int, lookup: Lookup) -> list[dict[SliceKey, Ints]]:
-    """For each spec, the rows of each of its slices that have any, ascending."""
+    """Return, for each spec, the row numbers of each non-empty slice, ascending."""
     coded: dict[str, _Coded | None] = {}
     for name in {name for spec in specs for name in spec.names}:
         values = lookup(name)
@@ -71,7 +71,7 @@ def slice_rows(specs: Sequence[SliceSpec], rows: int, lookup: Lookup) -> list[di
 
 @dataclass(frozen=True)
 class _Coded:
-    """Which rows have which values: pairs of a row and the place of a value, each once, by row."""
+    """Distinct pairs of row and index of a value, sorted by row."""
 
     rows: Ints
     places: Ints
@@ -85,7 +85,7 @@ class _Coded:
         return cls(rows, places, [_text(value, name) for value in found.tolist()])
 
     def rows_with(self, value: Any) -> Ints:
-        """The rows that have a value. As for TFMA, 5 is the number and not the text."""
+        """Return the rows with a value. As in TFMA, 5 is the number and not the text."""
         same = [place for place, one in enumerate(self.values) if one == value]
         return self.rows[np.isin(self.places, same)]
 
@@ -117,7 +117,7 @@ def _crossed(slices: list[tuple[SliceKey, Ints]], name: str, column: _Coded) -> 
 
 
 def _typed(value: str) -> Any:
-    """As TFMA reads the values of an eval config: numbers where they look like numbers."""
+    """Parse a value of an eval config as TFMA does: as a number if it looks like one."""
     try:
         return float(value) if "." in value else int(value)
     except ValueError:
@@ -130,5 +130,5 @@ def _text(value: Any, name: str) -> Any:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        what = f"a value of column {name!r} is no UTF-8: {value[:40]!r}"
+        what = f"a value of column {name!r} is not UTF-8: {value[:40]!r}"
         raise InfeedError(what, where="eval_config.slicing_specs", do="slice by a column of text or numbers") from error

@@ -1,4 +1,4 @@
-"""Import TFX, if it is installed, before TFMA: on TFX 1.21 the import of TFX fails after that of TFMA."""
+"""Import TFX, if installed, before TFMA. On TFX 1.21, the import of TFX fails after that of TFMA."""
 
 import importlib.util
 

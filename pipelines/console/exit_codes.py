@@ -26,33 +26,33 @@ EXIT_INTERRUPTED = 130  # as in shells: 128 + SIGINT
 EXIT_CODES = {
     0: "success",
     EXIT_FAILED: "the work failed, or the command found a problem",
-    EXIT_BAD_INPUT: "an option, a file or the data is wrong",
+    EXIT_BAD_INPUT: "an option, a file or the data is invalid",
     EXIT_NOT_BLESSED: "the model is not good enough to be blessed",
-    EXIT_LOST: "a remote run was or may have been started, and its end is unknown",
+    EXIT_LOST: "a remote run was or may have been started, and its result is unknown",
     EXIT_DEFECT: "a defect of this package",
     EXIT_INTERRUPTED: "interrupted by Ctrl-C",
 }
-# Errors of the system about a path from the user: missing, taken, too long, or not permitted.
+# System errors about a user's path: missing, existing, too long, or without permission.
 _OF_PATHS = {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.ENODEV),
 }
 _DEBUG = "infeed.debug"
 _NO_MEMORY = InfeedError(
-    "there is not enough memory", do="end other programs, or give smaller files or batches; --debug shows where"
+    "there is not enough memory", do="close other programs, or use smaller files or batches. --debug shows the location"
 )
-_REPEAT_AFTER = 0.2  # seconds before an ignored Ctrl-C is repeated
+_REPEAT_AFTER = 0.2  # seconds until an ignored Ctrl-C is repeated
 
 
 class LostError(InfeedError):
-    """A remote run whose start is unknown: submitting it again could start it twice."""
+    """A remote run may have started. Submitting it again could start it twice."""
 
 
 @contextlib.contextmanager
 def errors(as_json: bool, debug: bool) -> Iterator[None]:
     """Print errors without a traceback, and exit with the codes above.
 
-    A path that the system rejects is bad input. Any other exception is a defect of infeed.
+    A path that the system rejects is invalid input. Any other exception is a defect of infeed.
     """
     try:
         with naming_extras():
@@ -68,11 +68,11 @@ def errors(as_json: bool, debug: bool) -> Iterator[None]:
         sys.exit(EXIT_INTERRUPTED)
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
-    except Exception as raised:  # the last resort: report any other exception as a defect
+    except Exception as raised:  # last resort: report any other exception as a defect
         if debug or (isinstance(raised, OSError) and raised.errno in (errno.EPIPE, errno.ENOSPC)):
             raise
         if isinstance(raised, OSError) and raised.filename and raised.errno in _OF_PATHS:
-            do = "give another path, or change its permissions"
+            do = "use another path, or change its permissions"
             _print(InfeedError(str(raised.strerror), where=str(raised.filename), do=do), as_json)
             sys.exit(EXIT_BAD_INPUT)
         if isinstance(raised, FileNotFoundError) and _is_cwd_removed():
@@ -127,13 +127,13 @@ class Command(click.Command):
 
 
 def debugging() -> bool:
-    """Whether the command that runs was given `--debug`."""
+    """Return whether the current command has the option `--debug`."""
     return bool(click.get_current_context().meta[_DEBUG])
 
 
 @contextlib.contextmanager
 def interruptible(words: str) -> Iterator[None]:
-    """Exit with 130 and print `words` on Ctrl-C or SIGTERM, which would otherwise leave files and processes behind."""
+    """On Ctrl-C or SIGTERM, print `words` and exit with 130, so that no files and processes are left behind."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -146,9 +146,9 @@ def interruptible(words: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """Make Ctrl-C work during the imports of TFX and TensorFlow, which take seconds and swallow exceptions.
+    """Keep Ctrl-C working during the imports of TFX and TensorFlow, which take seconds and swallow exceptions.
 
-    The signal is repeated until an exception leaves the block.
+    The signal is repeated until an exception leaves the body.
     """
     interrupted = False
 
@@ -161,7 +161,7 @@ def importing() -> Iterator[None]:
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGALRM)}
     try:
         yield
-    except Exception:  # after Ctrl-C, half imported modules raise anything
+    except Exception:  # after Ctrl-C, partially imported modules may raise anything
         if not interrupted:
             raise
     finally:

@@ -1,4 +1,4 @@
-"""States of the nodes of a run, shown as a live table on a terminal or one line per change elsewhere.
+"""States of the nodes of a run, shown as a live table on a terminal and otherwise as one line per change.
 
 The states are plain data, so the table can appear before TFX is loaded.
 """
@@ -24,17 +24,17 @@ from infeed.components.base.units import stopwatch
 
 
 class NodeState(str, Enum):
-    """State of a node; a `str`, so that `json.dumps(dataclasses.asdict(report))` works."""
+    """State of a node. A `str`, so that `json.dumps(dataclasses.asdict(report))` works."""
 
     WAITING = "waiting"
     RUNNING = "running"
     DONE = "done"
     CACHED = "cached"  # outputs of an earlier execution with the same inputs and options
     FAILED = "failed"
-    SKIPPED = "skipped"  # not started: upstream of a partial run, or inside a false condition
+    SKIPPED = "skipped"  # not started: upstream of a partial run, or in a false condition
 
 
-# The word carries the state; icon and color only support it.
+# The word shows the state. Icon and color only support it.
 _LOOKS = {
     NodeState.WAITING: ("·", "dim"),
     NodeState.RUNNING: ("▸", "bold yellow"),
@@ -45,11 +45,11 @@ _LOOKS = {
 }
 _NOT_STARTED = {NodeState.WAITING, NodeState.SKIPPED}
 _STATE_WIDTH = max(len(state.value) for state in NodeState)
-_WIDTH = 120  # characters of a line without a terminal
-_NOTES_FROM = 80  # columns; narrower terminals show no notes
-_SECONDS_OF_PROGRESS = 30.0  # between two lines of progress without a terminal
+_WIDTH = 120  # maximum characters of a line without a terminal
+_NOTES_FROM = 80  # columns of the terminal. Narrower terminals show no notes
+_SECONDS_OF_PROGRESS = 30.0  # seconds between two lines of progress without a terminal
 _SECONDS_OF_TICK = 1.0
-_SECONDS_UNSHOWN = 1.0  # of a table that disappears
+_SECONDS_UNSHOWN = 1.0  # seconds before a transient table appears
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class NodeReport:
 
     name: str
     state: NodeState = NodeState.WAITING
-    seconds: float = 0.0  # duration; 0 until the node has finished
+    seconds: float = 0.0  # duration. 0 until the node has finished
     error: str | None = None  # error text of a failed node
     note: str = ""  # short remark, for example the number of the attempt
-    progress: str = ""  # progress of a running node; changes often
+    progress: str = ""  # progress of a running node. Changes often
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class RunReport:
 
     @property
     def failed(self) -> NodeReport | None:
-        """The node that stopped the run."""
+        """Node that stopped the run."""
         return next((node for node in self.nodes if node.state is NodeState.FAILED), None)
 
     @property
@@ -82,11 +82,11 @@ class RunReport:
 
 
 OnChange = Callable[[Sequence[NodeReport]], None]
-"""Receives all nodes of the pipeline in order of execution, each time a node changes its state."""
+"""Callback that receives all nodes of the pipeline in execution order at each change of a node's state."""
 
 
 class RunTracker:
-    """State of all nodes, passed to `on_change` at each change. Threads may post at the same time."""
+    """State of all nodes, passed to `on_change` at each change. Thread-safe."""
 
     def __init__(self, nodes: Sequence[NodeReport], on_change: OnChange) -> None:
         self._nodes = {node.name: node for node in nodes}
@@ -103,7 +103,7 @@ class RunTracker:
 
     @contextlib.contextmanager
     def following(self, name: str) -> Iterator[Progress]:
-        """Post the progress that functions in this process report, as that of a running node."""
+        """Post the progress that functions in this process report as the progress of a running node."""
         self.post(NodeReport(name, NodeState.RUNNING))
         with listening(Progress(name, self)) as progress:
             yield progress
@@ -114,7 +114,7 @@ class RunTracker:
 
 
 class Progress:
-    """Listener that posts the progress of a node; `result` is the last message that stays after the node ends."""
+    """Listener that posts the progress of a node. `result` is the last message that remains after the node ends."""
 
     def __init__(self, name: str, tracker: RunTracker) -> None:
         self._name, self._tracker, self._started = name, tracker, time.monotonic()
@@ -137,29 +137,29 @@ def show_nodes(
     silent: bool = False,
     plain: bool = False,
 ) -> Iterator[OnChange]:
-    """Yield the function to call with all nodes after each change.
+    """Yield a function that takes all nodes after each change and shows them.
 
     A `transient` table appears after a second, and disappears at the end. Without a terminal, or if `plain`, there are
     lines instead of a table.
 
-    Enter it before importing TFX, so that the table shows the import time. Use the console of `quiet`, because nothing
-    else may write to the screen.
+    Enter before importing TFX, so that the table shows the import. Use the console of `quiet`, so that nothing else
+    writes to the screen.
     """
     if silent:
         yield lambda nodes: None
         return
-    if plain or not console.is_interactive:  # a pipe, a file, a terminal that cannot redraw
+    if plain or not console.is_interactive:  # a pipe, a file, or a terminal that cannot redraw
         with LineView(console) as lines:
             yield lines
         return
     table = TableView(log_path, label=label, loading=loading, delay=_SECONDS_UNSHOWN if transient else 0.0)
-    # `quiet` redirects stdout and stderr to the log; Live must not draw them above the table.
+    # `quiet` redirects stdout and stderr to the log, so Live must not print them above the table.
     with Live(
         table, console=console, refresh_per_second=4, redirect_stdout=False, redirect_stderr=False, transient=transient
     ) as live:
 
         def on_change(nodes: Sequence[NodeReport]) -> None:
-            if table.update(nodes):  # Live itself draws progress, four times a second
+            if table.update(nodes):  # Live itself redraws progress, four times a second
                 live.refresh()
 
         yield on_change
@@ -190,9 +190,9 @@ def show_step(
 
 @dataclass
 class TableView:
-    """Table of nodes that updates the times of the running nodes each time it is drawn."""
+    """Table of nodes that updates the times of running nodes at each drawing."""
 
-    log_path: str | Path  # path shown under the table, after `label`; empty for none
+    log_path: str | Path  # path shown under the table, after `label`. Empty for none
     clock: Callable[[], float] = time.monotonic  # monotonic clock, in seconds
     label: str = "log"
     loading: str = "loading TFX"  # text shown until the nodes are known
@@ -204,7 +204,7 @@ class TableView:
         self._changed: dict[str, tuple[NodeReport, float]] = {}  # latest report of a node, and its time
 
     def update(self, nodes: Sequence[NodeReport]) -> bool:
-        """Take over the nodes, and return whether one has another state."""
+        """Store the nodes. Return whether any state has changed."""
         before = [node.state for node in self._nodes]
         self._nodes, now = nodes, self.clock()
         for node in nodes:
@@ -237,9 +237,9 @@ class TableView:
 
 
 class LineView:
-    """Print a line per change, for example `StatisticsGen   done   1.9 s`, and one every 30 seconds for a running node.
+    """Prints a line per change, for example `StatisticsGen done 1.9 s`, and one every 30 seconds for a running node.
 
-    In a `with` block, a thread prints the lines of nodes that report nothing.
+    In a `with` block, a thread prints lines for nodes without reports.
     """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,6 +1,6 @@
-"""Click types for paths. `Command` checks the given paths before anything else.
+"""Click types for paths. `Command` checks all given paths first.
 
-The command itself reports a missing input, because only the command knows what should be there.
+The command itself reports a missing input, because only the command knows what to expect.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class InputPath(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
         return [CompletionItem(incomplete, type=self.completed)]
 
     def check(self, path: str, where: str) -> None:
-        """Raise InfeedError if a command cannot use `path`. `where` names the path in the error."""
+        """Raise InfeedError if a command cannot use `path`. `where` is the location in the error."""
         if not path or "\0" in path:
-            what = "the path has a NUL character" if path else "the path is empty"
-            raise InfeedError(what, where=where, do="name a file or a folder")
+            what = "the path contains a NUL character" if path else "the path is empty"
+            raise InfeedError(what, where=where, do="use a file or a folder")
         files.refuse_password(path)
 
 
@@ -45,11 +45,11 @@ class InputFolder(InputPath):
         super().check(path, where)
         if not os.path.isdir(path):
             what = "a file, not a folder" if os.path.exists(path) else "there is no such folder"
-            raise InfeedError(what, where=where, do="name a folder")
+            raise InfeedError(what, where=where, do="use a folder")
 
 
 class OutputPath(InputPath):
-    """File or folder to write; missing parent folders are created."""
+    """File or folder to write. Missing parent folders are created."""
 
     replaced: tuple[str, ...] = ("a file", "a folder")
 
@@ -69,7 +69,7 @@ class OutputFile(OutputPath):
 
 
 class OutputFolder(InputPath):
-    """Folder to write to; created if it is missing."""
+    """Folder to write to. Created if missing."""
 
     completed = "dir"
 
@@ -80,7 +80,7 @@ class OutputFolder(InputPath):
 
 
 class ServingFolder(InputPath):
-    """Folder of pushed models to read, local or in a store; created by the first push."""
+    """Folder of pushed models, local or in a store. The first push creates it."""
 
     completed = "dir"
 
@@ -98,15 +98,15 @@ class MappedFolder(OutputFolder):
         folder = folder or place
         super().check(folder, where)
         if "://" not in folder and not os.path.isdir(folder):
-            do = f"create it with the data of the bucket: mkdir {folder}"
+            do = f"create it with the bucket's data: mkdir {folder}"
             raise InfeedError(f"the folder {folder!r} does not exist", where=where, do=do)
 
 
 def check_paths(parameters: Iterable[click.Parameter], context: click.Context) -> None:
-    """Check the given paths of a command; defaults are checked on use.
+    """Check the given paths of a command. Defaults are checked on use.
 
-    In a step of Kubeflow, inputs on this disk are artifacts that the launcher has downloaded. Raises InfeedError if a
-    path cannot be read or written, or the inputs take more of the pod's disk than the step may use.
+    In a Kubeflow step, local inputs are artifacts that the launcher has downloaded. Raises InfeedError if a path
+    cannot be read or written, or the inputs exceed the step's limit of the pod's disk.
     """
     here = []
     for parameter in parameters:
@@ -118,44 +118,44 @@ def check_paths(parameters: Iterable[click.Parameter], context: click.Context) -
         title = parameter.opts[0] if isinstance(parameter, click.Option) else name.upper()
         for path in given if isinstance(given, tuple) else (given,):
             parameter.type.check(path, f"{title} {path}" if path else title)
-            # Data is in a store or on a volume.
+            # The data is in a store or on a volume.
             is_artifact = name != "data" and type(parameter.type) in (InputPath, InputFolder)
             here += [path] if is_artifact and os.path.exists(path) else []
     disk.check_inputs(here, disk.limit_of())
 
 
 def _check_writable(folder: str, *below: str, where: str) -> None:
-    """Write an unnamed file into `folder` or its nearest parent: permission bits do not show every refusal."""
+    """Write a temporary file into `folder` or its nearest parent, because permission bits are not conclusive."""
     there = _check_possible(folder, *below, where=where)
     try:
         tempfile.TemporaryFile(dir=there).close()
     except OSError as error:
-        do = "name another place, or change the permissions"
+        do = "use another place, or change the permissions"
         raise InfeedError(f"cannot write in {there!r}: {error.strerror}", where=where, do=do) from error
 
 
 def _check_possible(folder: str, *below: str, where: str) -> str:
-    """Return `folder` or its nearest parent that exists, and check that the other names may be created in it."""
+    """Return `folder` or its nearest existing parent, and check that the remaining names are valid there."""
     there, missing = folder, [*below]
     while not os.path.lexists(there) and there != "/":
         there, name = os.path.split(there)
         missing.append(name)
     if not os.path.isdir(there):
-        raise InfeedError(f"{there!r} is {_kind(there)}, not a folder", where=where, do="name another place")
+        raise InfeedError(f"{there!r} is {_kind(there)}, not a folder", where=where, do="use another place")
     try:
         with contextlib.suppress(FileNotFoundError):  # raises OSError if the path is too long
             os.lstat(os.path.join(folder, *below))
     except OSError as error:
-        raise InfeedError(f"{folder!r}: {error.strerror}", where=where, do="name another place") from error
+        raise InfeedError(f"{folder!r}: {error.strerror}", where=where, do="use another place") from error
     longest = os.pathconf(there, "PC_NAME_MAX") if missing else 0
     for encoded in map(os.fsencode, missing):
         if len(encoded) > longest:
-            what = f"a name of {len(encoded)} bytes, more than {longest}"
-            raise InfeedError(what, where=where, do="give a shorter name")
+            what = f"a name has {len(encoded)} bytes, more than {longest}"
+            raise InfeedError(what, where=where, do="use a shorter name")
         try:
             encoded.decode()
         except UnicodeDecodeError as error:
-            raise InfeedError(f"a name that is not UTF-8: {encoded!r}", where=where, do="give another name") from error
+            raise InfeedError(f"a name is not UTF-8: {encoded!r}", where=where, do="use another name") from error
     return there
 
 
@@ -164,4 +164,4 @@ def _kind(path: str) -> str:
         return "a folder"
     if os.path.isfile(path):
         return "a file"
-    return "a device or a pipe" if os.path.exists(path) else "a link that leads nowhere"
+    return "a device or a pipe" if os.path.exists(path) else "a dangling link"

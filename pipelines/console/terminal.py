@@ -1,4 +1,4 @@
-"""Output to the terminal, and the log that collects all other output while a command runs.
+"""Terminal output of a command, and the log that collects all other output.
 
 Names, values and errors come from files, so control characters in them are escaped. The output of TensorFlow, Beam,
 their C++ code and child processes goes to the log file.
@@ -30,8 +30,8 @@ from rich.text import Text
 from infeed.components.base.plain_text import plain
 
 _LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_SECONDS_OF_COPY = 0.2  # between two copies of the log to a terminal
-_WIDTH = 120  # characters of a line that is not for a terminal
+_SECONDS_OF_COPY = 0.2  # seconds between two copies of the log to a terminal
+_WIDTH = 120  # maximum characters of a line without a terminal
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
@@ -41,22 +41,22 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 def escape_unencodable() -> None:
-    """Write characters that the encoding of stdout or stderr lacks, such as ASCII, as escapes in place of errors."""
+    """Escape characters that the encoding of stdout or stderr, such as ASCII, does not support, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # None if it is closed
-            with contextlib.suppress(OSError):  # it flushes, and a failed write is reported by the next one
+        if isinstance(stream, io.TextIOWrapper):  # the stream is None if closed
+            with contextlib.suppress(OSError):  # reconfiguring flushes. The next write will report a failed write
                 stream.reconfigure(errors="backslashreplace")
 
 
 def in_notebook() -> bool:
-    """Return whether this process runs in a cell of Jupyter, Colab or VS Code, whose terminal only appends text."""
+    """Return whether this process runs in a notebook (Jupyter, Colab, VS Code), whose output only appends text."""
     return "JPY_PARENT_PID" in os.environ or "inline" in os.environ.get("MPLBACKEND", "")
 
 
 class Terminal(Console):
     """Rich console that escapes control characters in text; only Rich itself emits control sequences.
 
-    In a notebook it is not interactive: a live table would print a copy of itself at each change.
+    In a notebook it is not interactive, because a live table would print a copy at each change.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -69,20 +69,20 @@ class Terminal(Console):
 
 
 def command_line(*words: object, program: str = "") -> str:
-    """Return a command to paste, quoted for a POSIX shell; `program` is by default this program, as it was called."""
+    """Return a command to paste, quoted for a POSIX shell. `program` defaults to this program as it was called."""
     own = "infeed" if shutil.which("infeed") else os.path.relpath(sys.argv[0])
     return shlex.join([program or own, *map(str, words)])
 
 
 def in_lines(facts: Iterable[tuple[str, ...]], width: int = 20) -> Text:
-    """Format (name, words) or (name, words, style) as lines; unlike a table, lines keep long paths whole."""
+    """Format (name, words) or (name, words, style) as lines. Unlike tables, lines keep long paths whole."""
     return Text("\n").join(
         Text.assemble(f"{name:<{width}}", (words, style[0] if style else "")) for name, words, *style in facts
     )
 
 
 def show_facts(console: Console, facts: Sequence[tuple[str, ...]]) -> None:
-    """Print facts, wrapped between words. Only a terminal also divides words, such as long paths."""
+    """Print facts, wrapped between words. On a terminal, long words such as paths are split, too."""
     if not console.is_terminal:
         console.print("\n".join(itertools.chain(*(_wrapped(*fact[:2]) for fact in facts))), soft_wrap=True)
         return
@@ -103,13 +103,13 @@ def _wrapped(name: str, words: str) -> list[str]:
 
 @contextlib.contextmanager
 def quiet(log_path: str | Path | None, verbose: bool = False) -> Iterator[Console]:
-    """Append all output of this process and its children to `log_path`; yield a console on the original stdout.
+    """Append all output of this process and its children to `log_path`. Yield a console on the original stdout.
 
-    Without a path, the output goes to stderr. If `verbose`, stderr shows what is appended to the log.
+    Without a path, the output goes to stderr. If `verbose`, stderr also shows the log.
 
     The file descriptors themselves are redirected, because C++ code and child processes write to them. They are
-    restored at the end of the block, and redirected again at interpreter exit, when libraries still write. Use the
-    console only inside the block.
+    restored at the end of the body, and redirected again at interpreter exit, when libraries still write. Use the
+    console only in the body.
     """
     _flush()
     if log_path:
@@ -120,7 +120,7 @@ def quiet(log_path: str | Path | None, verbose: bool = False) -> Iterator[Consol
         _point_to(log.fileno(), log.fileno())
         try:
             copying = _copying(log_path, errors) if verbose and log_path else contextlib.nullcontext()
-            # Rich measures the width on stdin, stdout and stderr; now only stdin may be a terminal.
+            # Rich measures the width of stdin, stdout and stderr, but now only stdin may be a terminal.
             has_width = terminal.isatty() and not os.isatty(_STDIN)
             width = os.get_terminal_size(terminal.fileno()).columns if has_width else None
             with copying, _python_logging_to(log):
@@ -133,18 +133,18 @@ def quiet(log_path: str | Path | None, verbose: bool = False) -> Iterator[Consol
 
 
 def with_log(log_path: str | Path, verbose: bool = False) -> contextlib.AbstractContextManager[Console]:
-    """Log as `quiet` does if stdout is a terminal, and to stderr elsewhere, so that the logs of containers have it."""
+    """Log like `quiet` if stdout is a terminal, and otherwise to stderr, so that container logs include it."""
     return quiet(log_path if sys.stdout.isatty() else None, verbose)
 
 
-verbose_option = click.option("--verbose", is_flag=True, help="Show the log of TensorFlow and TFX on stderr as well.")
+verbose_option = click.option("--verbose", is_flag=True, help="Also show the log of TensorFlow and TFX on stderr.")
 
 
 @contextlib.contextmanager
 def _copying(path: str | Path, descriptor: int) -> Iterator[None]:
-    """Copy what the body appends to a text file to a file descriptor."""
+    """Copy text that the body appends to a file to a file descriptor."""
     ended = threading.Event()
-    # A second file object, so that `descriptor` stays open.
+    # a second file object, so that `descriptor` stays open
     with open(path, encoding="utf-8", errors="replace") as log, open(descriptor, "w", closefd=False) as screen:
         log.seek(0, os.SEEK_END)
 
@@ -165,7 +165,7 @@ def _copying(path: str | Path, descriptor: int) -> Iterator[None]:
 
 
 class _PlainFormatter(logging.Formatter):
-    """Escapes control characters, which `cat` of the log would send to the terminal."""
+    """Formatter that escapes control characters, because `cat` would send them to the terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         return plain(super().format(record))
@@ -189,7 +189,7 @@ def _python_logging_to(stream: TextIO) -> Iterator[None]:
 
 
 def _tells_something(record: logging.LogRecord) -> bool:
-    """Drop about 80 log lines about type hints that importing Beam prints."""
+    """Filter out about 80 log lines about type hints that the import of Beam prints."""
     return record.levelno >= logging.WARNING or not record.name.startswith("apache_beam.typehints.")
 
 

@@ -107,7 +107,7 @@ def a_root_in_an_object_store(tmp_path):
             "{tmp}/data.csv",
             "--label, or label in the config; the columns are 'x', 'y'",
         ),
-        (column_the_data_lacks, "no column 'height' in the data", "the columns are: x, y", "name one of these columns"),
+        (column_the_data_lacks, "no column 'height' in the data", "the columns are: x, y", "use one of these columns"),
         (model_function_that_does_not_exist, "defines no function 'make_model'", "option model", "build_model"),
         (unknown_strategy_in_the_file, "there is no strategy 'quantum'", "option strategy", "one_device, mirrored"),
         (a_root_in_an_object_store, "needs a local folder for its metadata", "root", "deploy.root"),

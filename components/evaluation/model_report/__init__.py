@@ -1,1 +1,1 @@
-"""The model report: how good a model is and where it errs, from the pass that evaluates it."""
+"""Model report: quality and errors of a model, collected during its evaluation."""

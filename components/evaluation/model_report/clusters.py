@@ -1,8 +1,9 @@
-"""Sums of groups of rows that belong together, such as those of one country, for intervals that resample groups.
+"""Sums per group of related rows, such as those of one country, for intervals that resample groups.
 
-Rows of one group are alike, so an interval that counts rows as independent is too narrow if whole groups are in one
-split. The delete-one-group jackknife takes the spread of the score without each group: Efron and Tibshirani, An
-Introduction to the Bootstrap (1993), chapter 11. It needs sums of each group alone, and no rows.
+Rows of one group are correlated. If whole groups are in one split, an interval that treats rows as independent is too
+narrow. The delete-one-group jackknife uses the variation of the score when each group is left out: Efron and
+Tibshirani, An
+Introduction to the Bootstrap (1993), chapter 11. It needs only the sums of each group, not rows.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import numpy as np
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.pairs import Array
 
-_BUCKETS = 1_000  # groups that are held; of more, those with the same hash modulo this number are one
-_BINS = 200  # of a probability, for the area under a curve
+_BUCKETS = 1_000  # maximum number of groups. Beyond it, groups with the same hash modulo this number are merged
+_BINS = 200  # bins of a probability, for the area under a curve
 
 
 class PredictedRows(Protocol):
-    """Rows of a batch as a model predicts them; see `collected.Scored`."""
+    """Rows of a batch with predictions; see `collected.Scored`."""
 
     @property
     def labels(self) -> Array: ...
@@ -36,19 +37,19 @@ class PredictedRows(Protocol):
 class ClusterSums:
     """Sums of the rows of each group, by a hash of its values.
 
-    Of a classification, float64 [3, classes]: rows of the class, rows called so, and right ones; and the positives and
-    negatives by probability, float64 [2, bins]. Of a regression, float64 [5]: rows, label, its square, squared error
-    and absolute error.
+    For a classification, float64 [3, classes]: rows of the class, rows predicted as it, and correct ones; and
+    positives and negatives by probability, float64 [2, bins]. For a regression, float64 [5]: rows, label, its square,
+    squared error and absolute error.
     """
 
-    sums: dict[int, Array] = field(default_factory=dict)  # float64 [n], all sums of a group end to end
-    are_joined: bool = False  # whether groups share sums, because there are too many
+    sums: dict[int, Array] = field(default_factory=dict)  # float64 [n], all sums of a group concatenated
+    are_joined: bool = False  # whether groups were merged because there are too many
 
     def __len__(self) -> int:
         return len(self.sums)
 
     def add(self, columns: Mapping[str, Any], rows: PredictedRows, report: ModelReport) -> None:
-        """Add a batch. `columns` holds a list for each row, by column."""
+        """Add a batch. `columns` holds one list per row, by column."""
         if not all(name in columns for name in report.split_by):
             return
         values = zip(*(columns[name].to_pylist() for name in report.split_by), strict=True)
@@ -70,7 +71,7 @@ class ClusterSums:
                 self._add(one, its)
 
     def left_out(self, report: ModelReport) -> dict[str, Array]:
-        """Return the metrics of all rows but those of one group, by name: float64 [groups]."""
+        """Return the metrics without each group, by name: float64 [groups]."""
         each = np.stack([self.sums[group] for group in sorted(self.sums)])
         sums = each.sum(axis=0) - each
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -78,7 +79,7 @@ class ClusterSums:
 
 
 def _terms(rows: PredictedRows, report: ModelReport) -> Array:
-    """Return what each row adds: float64 [rows, n]."""
+    """Return the contribution of each row: float64 [rows, n]."""
     if report.task == "regression":
         errors = rows.predicted - rows.labels
         powers = [np.ones(len(errors)), rows.labels, rows.labels**2, errors**2, np.abs(errors)]

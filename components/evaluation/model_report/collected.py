@@ -1,7 +1,7 @@
-"""What the report keeps of the rows, batch by batch: sums, the worst rows, and a sample. All are bounded.
+"""Data for the report, collected batch by batch in bounded memory: sums, the worst rows, and a sample.
 
-Partial results of neighbors merge in the order of the files, like those of the metrics. The sample and the worst rows
-depend on the rows alone, so every engine keeps the same ones.
+Partial results merge in file order, like those of the metrics. The sample and the worst rows depend only on the rows,
+so all engines keep the same rows.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from infeed.components.evaluation.predictions.batches import Batch
 
 WORST = 20
 SAMPLE, SAMPLE_BYTES = 2_000, 16 << 20
-BINS = 10  # of the calibration
-CURVES = 10  # classes with curves of their own
-MATRIX_CLASSES = 500  # a larger confusion matrix is not kept
+BINS = 10  # bins of the calibration
+CURVES = 10  # maximum number of classes with curves
+MATRIX_CLASSES = 500  # larger confusion matrices are not stored
 LOGITS, LOGIT_STEP = 16.0, 0.01  # buckets of a probability: equal steps of its logit, so that rare classes have many
 BUCKETS = round(2 * LOGITS / LOGIT_STEP)
-_LEAST = 1e-7  # probability in a loss, as in Keras
+_LEAST = 1e-7  # minimum probability in a loss, as in Keras
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Rows of a batch as one model predicts them."""
+    """Rows of a batch with the predictions of one model."""
 
-    labels: Array  # class index, int64 [rows]; or a number, float64 [rows]
-    scores: Array  # probability of each class, float64 [rows, classes]; or the predicted number, [rows, 1]
+    labels: Array  # class indices, int64 [rows], or numbers, float64 [rows]
+    scores: Array  # probability of each class, float64 [rows, classes], or predicted numbers, [rows, 1]
     predicted: Array  # as `labels`
-    losses: Array  # cross entropy or absolute error of each row, float64 [rows]; infinite if the model predicts NaN
+    losses: Array  # cross entropy or absolute error of each row, float64 [rows]. Infinite for NaN predictions
 
     @classmethod
     def of(cls, observed: Observed, report: ModelReport) -> Scored:
-        """Return the rows; raise InfeedError if a classification predicts a number that is no probability."""
-        assert observed.labels is not None, "the report asks for labels"
+        """Return the rows. Raise InfeedError if a classification predicts a number that is not a probability."""
+        assert observed.labels is not None, "the report requires labels"
         assert observed.predictions is not None, "and predictions"
         scores = observed.predictions.astype(np.float64)
         if report.task == "regression":
@@ -52,8 +52,8 @@ class Scored:
         labels = observed.labels
         outside = scores[(scores < 0) | (scores > 1 + 1e-3)]
         if outside.size:
-            what = f"the model predicts {outside[0]:.4g}, which is no probability"
-            do = "name the output with probabilities, or use task='regression'"
+            what = f"the model predicts {outside[0]:.4g}, which is not a probability"
+            do = "select the output with probabilities, or use task='regression'"
             raise InfeedError(what, where="model_report.task, eval_config.model_specs.prediction_key", do=do)
         if scores.shape[1] == 1:
             scores = np.concatenate([1 - scores, scores], axis=1)
@@ -72,16 +72,16 @@ class Scored:
 
 @dataclass
 class Sums:
-    """Sums over the rows of one model."""
+    """Sums over rows for one model."""
 
     rows: int = 0
-    nans: int = 0  # rows with NaN as a prediction
-    loss: float = 0.0  # sum of the losses, without NaN
-    # int64 [classes + 1, classes], actual and predicted; the last row is of classes that the model lacks
+    nans: int = 0  # rows with NaN predictions
+    loss: float = 0.0  # sum of the losses that are not NaN
+    # int64 [classes + 1, classes], actual and predicted. The last row is for classes unknown to the model
     matrix: Any = 0
     buckets: Any = 0  # int64 [curves, BUCKETS, 2]: negatives and positives of a class by its probability
-    bins: Any = 0.0  # float64 [BINS, 3]: rows, their confidence, and how many are right, by the confidence
-    errors: Any = 0.0  # float64 [3]: of a regression, sums of the error, its absolute value and its square
+    bins: Any = 0.0  # float64 [BINS, 3] by confidence: rows, sum of confidences, number of correct rows
+    errors: Any = 0.0  # float64 [3], for a regression: sums of the error, its absolute value and its square
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(*(mine + its for mine, its in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -106,7 +106,7 @@ class Sums:
 
 
 def curve_classes(classes: int, report: ModelReport) -> list[int]:
-    """Return the classes with curves: the positive one of two, or ten."""
+    """Return the classes with curves: the positive class of two, or up to ten."""
     if classes == 2:
         return [report.positive]
     return [one for one in report.shown_classes or range(classes) if one < classes][:CURVES]
@@ -120,7 +120,7 @@ def _buckets(scores: Array, is_class: Array) -> Array:
 
 
 def _bins(rows: Scored, report: ModelReport) -> Array:
-    """Of two classes, the confidence is that in the positive one; of several, that in the predicted one."""
+    """Return sums per bin of confidence: the probability of the positive class of two, or of the predicted one."""
     if rows.scores.shape[1] == 2:
         sure, right = rows.scores[:, report.positive], rows.labels == report.positive
     else:
@@ -131,10 +131,10 @@ def _bins(rows: Scored, report: ModelReport) -> Array:
 
 @dataclass(frozen=True)
 class Kept:
-    """Rows with the smallest keys, in this order."""
+    """Rows with the smallest keys, sorted."""
 
-    keys: Array  # float64 [rows, 2]; the second key decides between equal first ones
-    places: tuple[tuple[str, int], ...]  # shard and number of each record
+    keys: Array  # float64 [rows, 2]. The second key breaks ties
+    places: tuple[tuple[str, int], ...]  # shard and record number of each row
     records: tuple[bytes, ...]  # serialized tf.Examples
     labels: Array  # see `Scored`
     scores: Array
@@ -143,7 +143,7 @@ class Kept:
         return len(self.records)
 
     def merge(self, other: Kept, most: int, most_bytes: int | None = None) -> Kept:
-        """Return the first rows of both, at most `most` rows, and at most `most_bytes` but at least one row."""
+        """Return the first rows of both: at most `most` rows and `most_bytes`, but at least one row."""
         keys = np.concatenate([self.keys, other.keys])
         order = np.lexsort((keys[:, 1], keys[:, 0]))[:most]
         records = self.records + other.records
@@ -161,7 +161,7 @@ class Kept:
 
     @classmethod
     def of(cls, batch: Batch, rows: Scored, keys: Array, most: int, before: Kept | None) -> Kept:
-        """Return those rows of a batch that may be among the first `most`, after the rows `before`."""
+        """Return the rows of a batch that may be among the first `most`, given the earlier rows `before`."""
         full = before is not None and len(before) >= most
         chosen = np.flatnonzero(keys[:, 0] <= before.keys[-1, 0]) if full and before else np.arange(len(keys))
         chosen = chosen[np.lexsort((keys[chosen, 1], keys[chosen, 0]))[:most]]
@@ -177,14 +177,16 @@ class Kept:
 
 @dataclass
 class Collected:
-    """What the report keeps of some rows."""
+    """Data that the report keeps of some rows."""
 
-    sums: dict[str, Sums] = field(default_factory=dict)  # by the name of the model
-    # int64 [2, 2]: rows that the model and the baseline predict wrong (0) or right (1); zeros for a regression
+    sums: dict[str, Sums] = field(default_factory=dict)  # by model name
+    # int64 [2, 2]: rows that the model and the baseline predict wrong (0) or right (1). Zeros for a regression
     both: Any = 0
     worst: Kept | None = None  # rows with the largest losses of the model
-    clusters: ClusterSums = field(default_factory=ClusterSums)  # of the model; empty without `split_by`
-    sample: Kept | None = None  # rows drawn by a hash of shard and number, the same in every evaluation of these files
+    clusters: ClusterSums = field(default_factory=ClusterSums)  # groups of the model. Empty without `split_by`
+    sample: Kept | None = (
+        None  # rows sampled by a hash of shard and record number, the same in every evaluation of these files
+    )
 
     def add(self, batch: Batch, observed: Mapping[str, Observed], report: ModelReport) -> None:
         """Add a batch. The first model in `observed` is the candidate."""
@@ -203,7 +205,7 @@ class Collected:
         self._keep(worst, sample)
 
     def merge(self, other: Collected) -> Collected:
-        """Add the rows of a later neighbor."""
+        """Add the collected data of later rows."""
         for name, sums in other.sums.items():
             self.sums[name] = self.sums.get(name, Sums()) + sums
         self.both = self.both + other.both
@@ -219,8 +221,8 @@ class Collected:
 
 
 def _hashes(path: str, start: int, rows: int) -> Array:
-    """Return a number from 0 to 1 for each record, by SplitMix64 of the shard's name and the record's number."""
-    name = "/".join(path.rsplit("/", 2)[-2:])  # split and file, wherever the dataset lies
+    """Return a number from 0 to 1 for each record, by SplitMix64 of the shard name and the record number."""
+    name = "/".join(path.rsplit("/", 2)[-2:])  # split and file name, independent of the dataset's location
     with np.errstate(over="ignore"):
         found = np.arange(start, start + rows, dtype=np.uint64) + (
             np.uint64(zlib.crc32(name.encode())) << np.uint64(32)
@@ -232,5 +234,5 @@ def _hashes(path: str, start: int, rows: int) -> Array:
 
 
 def losses_of(labels: Array, scores: Array, report: ModelReport) -> Scored:
-    """Return rows with their losses, from labels and scores that were kept."""
+    """Return rows with their losses, from stored labels and scores."""
     return Scored.of(Observed(len(labels), labels.reshape(-1, 1), scores, None), report)

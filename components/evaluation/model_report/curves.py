@@ -1,4 +1,4 @@
-"""ROC and precision-recall curves, calibration, and their areas, from the sums over the rows."""
+"""ROC and precision-recall curves, calibration, and areas, from sums over rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from infeed.components.evaluation.pairs import Array
 
 @dataclass(frozen=True)
 class Curve:
-    """A class against all others, as the threshold falls from 1 to 0."""
+    """Curve of one class against all others, as the threshold falls from 1 to 0."""
 
-    thresholds: Array  # probabilities from which on a row counts as the class, descending
+    thresholds: Array  # minimum probabilities that count as the class, descending
     found: Array  # share of the class above the threshold: recall, the true positive rate
     alarms: Array  # share of the other rows above the threshold: the false positive rate
     precision: Array  # share of the class among the rows above the threshold
@@ -24,7 +24,7 @@ class Curve:
 
     @classmethod
     def of(cls, buckets: Array) -> Curve | None:
-        """Return the curve of a class by `Sums.buckets`; None if all rows, or none, are of the class."""
+        """Return the curve of a class from `Sums.buckets`. None if all rows, or no rows, are of the class."""
         filled = np.flatnonzero(buckets.sum(axis=1))[::-1]
         negatives, positives = buckets[filled].cumsum(axis=0).T
         if not len(filled) or not positives[-1] or not negatives[-1]:
@@ -42,12 +42,12 @@ class Curve:
 
     @property
     def average_precision(self) -> float:
-        """Return the sum of the precision at each threshold, weighted by the rise of the recall, as in scikit-learn."""
+        """Return the average precision: precisions weighted by the rise of the recall, as in scikit-learn."""
         return float(np.sum(np.diff(np.append(0, self.found)) * self.precision))
 
     def at(self, threshold: float) -> tuple[float, float, float]:
-        """Return the recall, the false positive rate and the precision at a threshold."""
-        # The edge of a bucket and the threshold may differ by a rounding.
+        """Return recall, false positive rate and precision at a threshold."""
+        # The edge of a bucket and the threshold may differ by rounding.
         above = int(np.sum(self.thresholds >= threshold - 1e-9))
         if not above:
             return 0.0, 0.0, math.nan
@@ -56,7 +56,7 @@ class Curve:
 
 
 def calibration_error(bins: Array) -> float:
-    """Return the expected calibration error: the mean gap between confidence and share, weighted by the rows of a bin.
+    """Return the expected calibration error: the mean gap between confidence and accuracy, weighted by bin size.
 
     Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks, ICML, equation 3.
     """

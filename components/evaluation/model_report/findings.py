@@ -1,4 +1,4 @@
-"""ModelFindings about a model, from what the evaluation kept of the rows, and from its metrics."""
+"""Findings about a model, from the collected data and the metrics of its evaluation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.pairs import Array
 
 Predict = Callable[[Sequence[bytes]], Array]
-_MOST_CELLS, _MOST_CHARACTERS = 8, 300  # of a row of the table of worst rows
+_MOST_CELLS, _MOST_CHARACTERS = 8, 300  # limits for a row in the table of worst rows
 _THUMBNAIL, _MOST_BYTES = 160, 8 << 20
 _PICTURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF")
 
@@ -31,28 +31,28 @@ class WorstRow:
     """A row with one of the largest losses."""
 
     place: str  # shard and number of the record
-    is_right: bool  # whether the class is right; of a number, whether it is exact
+    is_right: bool  # whether the class is correct. For a number, whether it is exact
     label: str
     predicted: str
     loss: float
-    cells: Mapping[str, str]  # texts by column
-    picture: str  # data URI of a thumbnail; empty if the row has no picture
+    cells: Mapping[str, str]  # cell texts by column
+    picture: str  # data URI of a thumbnail. Empty if the row has no image
 
 
 @dataclass(frozen=True)
 class ModelFindings:
-    """What the report shows beside the metrics."""
+    """Contents of the report besides the metrics."""
 
     report: ModelReport
-    sums: Sums  # of the model
-    baseline: Sums | None  # of the baseline, if there is one
-    curves: Mapping[str, Curve]  # by class name
-    baseline_curve: Curve | None  # of the positive class of two; None if there is no such curve
-    both: Array | None  # int64 [2, 2], see `Collected`; None without a baseline
+    sums: Sums  # sums of the model
+    baseline: Sums | None  # sums of the baseline, if any
+    curves: Mapping[str, Curve]  # curves by class name
+    baseline_curve: Curve | None  # curve of the positive class of two. None if there is none
+    both: Array | None  # int64 [2, 2], see `Collected`. None without a baseline
     sample: Scored
-    importances: tuple[Importance, ...]  # by column; empty if the model reads a single column
+    importances: tuple[Importance, ...]  # by column. Empty if the model reads a single column
     shuffled_rows: int  # number of rows that were shuffled
-    left_out: int  # number of columns that were not
+    left_out: int  # number of columns that were not shuffled
     groups: WorstGroups
     worst: tuple[WorstRow, ...]
 
@@ -60,12 +60,12 @@ class ModelFindings:
     def of(
         cls, report: ModelReport, collected: Collected, label: str, raw_features: Sequence[str], predict: Predict
     ) -> ModelFindings:
-        """Return the findings, after the columns of sampled rows were shuffled, all but the label's.
+        """Return the findings. This shuffles the columns of sampled rows, except the label, to measure importance.
 
-        `raw_features` are the columns that the model reads; empty if unknown.
+        `raw_features` are the columns that the model reads. Empty if unknown.
         """
-        assert collected.sample is not None, "there are rows"
-        assert collected.worst is not None, "there are rows"
+        assert collected.sample is not None, "findings require rows"
+        assert collected.worst is not None, "findings require rows"
         (mine, *others), sample = list(collected.sums.values()), collected.sample
         scored = losses_of(sample.labels, sample.scores, report)
         columns = {
@@ -75,7 +75,7 @@ class ModelFindings:
         }
         read = [name for name in columns if not raw_features or name in raw_features]
         shuffled, rows = _shuffled(report, sample, read, predict)
-        # A value that all rows share, such as the format of pictures, is no news.
+        # A value that all rows share, such as the image format, is not informative.
         varied = [name for name, column in columns.items() if len(sample) < 2 or len(column.flatten().unique()) > 1]
         order = [one.column for one in shuffled if one.column in varied] or sorted(varied, key=lambda x: x not in read)
         errors = scored.losses if report.task == "regression" else 1.0 - scored.is_right
@@ -97,7 +97,7 @@ class ModelFindings:
 
 
 def _is_label(column: pa.Array, labels: Array) -> bool:
-    """Return whether a column is the label in other words: one value for each class, and another for each other."""
+    """Return whether a column encodes the label: a one-to-one mapping between its values and the classes."""
     pairs = set(zip(map(repr, column.to_pylist()), labels.tolist(), strict=True))
     values, classes = (len({pair[place] for pair in pairs}) for place in (0, 1))
     return 1 < len(pairs) == values == classes < len(labels)
@@ -106,7 +106,7 @@ def _is_label(column: pa.Array, labels: Array) -> bool:
 def _shuffled(
     report: ModelReport, sample: Kept, columns: Sequence[str], predict: Predict
 ) -> tuple[list[Importance], int]:
-    """Return the importances and the number of rows; nothing for a single column, whose importance says nothing."""
+    """Return the importances and the number of rows. Empty for a single column, whose importance is meaningless."""
     chosen = columns[:MOST_COLUMNS]
     rows = min(rows_for(len(chosen)), len(sample))
     if len(chosen) < 2 or rows < 2:
@@ -168,7 +168,7 @@ def _is_picture(values: Sequence[Any]) -> bool:
 
 
 def _thumbnail(value: Any) -> str:
-    """Return a picture as a small data URI; empty if the value is no picture that Pillow opens."""
+    """Return an image as a small data URI. Empty if the value is not an image that Pillow can open."""
     if not _is_picture([value]) or len(value) > _MOST_BYTES:
         return ""
     from PIL import Image
@@ -178,7 +178,7 @@ def _thumbnail(value: Any) -> str:
             picture.draft("RGB", (_THUMBNAIL, _THUMBNAIL))
             small = picture.convert("RGB")
             small.thumbnail((_THUMBNAIL, _THUMBNAIL))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):  # what Pillow raises for damaged pictures
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):  # errors of Pillow for damaged images
         return ""
     written = io.BytesIO()
     small.save(written, "PNG" if max(small.size) <= 64 else "JPEG", quality=85)
@@ -187,7 +187,7 @@ def _thumbnail(value: Any) -> str:
 
 
 def likely_confusions(findings: ModelFindings, most: int = 15) -> list[tuple[str, str, int]]:
-    """Return (actual, predicted, rows) of the most frequent mistakes."""
+    """Return (actual, predicted, rows) of the most frequent errors."""
     matrix = np.array(findings.sums.matrix)
     if not matrix.ndim:
         return []

@@ -1,4 +1,4 @@
-"""Groups of rows that a model predicts worse than the others: values or quarters of one column, on the sample."""
+"""Groups of sampled rows with worse predictions than the rest: values or quarters of one column."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from infeed.components.dataset.example_types import item_counts
 from infeed.components.evaluation.pairs import Array
 
 _MOST_COLUMNS, _MOST_VALUES = 200, 8
-_LEAST_ROWS = 20  # of a group
-_CLEARLY = 3.0  # standard errors; with a hundred groups, chance alone exceeds this in one of four reports
+_LEAST_ROWS = 20  # minimum rows of a group
+_CLEARLY = 3.0  # standard errors. With a hundred groups, chance exceeds this in one of four reports
 _SHOWN = 10
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows of the sample that share a value or a quarter of a column."""
+    """Sampled rows that share a value or a quarter of a column."""
 
     column: str
     values: str
     rows: int
-    loss: float  # mean of these rows
-    other_loss: float  # mean of all others
+    loss: float  # mean loss of these rows
+    other_loss: float  # mean loss of all other rows
     error: float  # share of wrong rows, or the mean absolute error
-    deviations: float  # difference of the mean losses in standard errors
+    deviations: float  # difference of the mean losses, in standard errors
 
 
 @dataclass(frozen=True)
 class WorstGroups:
-    """The worst groups, the worst first, and the number of groups that were compared."""
+    """Worst groups, the worst first, and the number of compared groups."""
 
     worst: tuple[RowGroup, ...]
     compared: int
 
 
 def worst_groups(columns: Mapping[str, pa.Array], losses: Array, errors: Array) -> WorstGroups:
-    """Compare each group with all other rows. Losses and errors are of each row, float64 [rows]."""
+    """Compare each group with all other rows. Losses and errors are per row, float64 [rows]."""
     found = [
         group
         for column in list(columns)[:_MOST_COLUMNS]
@@ -68,7 +68,7 @@ def _compared(column: str, values: str, mask: Mask, losses: Array, errors: Array
 
 
 def _groups_of(column: pa.Array) -> Iterator[tuple[str, Mask]]:
-    """Yield the groups of a column with at most one value a row; none for lists."""
+    """Yield the groups of a column with at most one value per row. Lists have no groups."""
     counts = item_counts(column)
     if counts.max(initial=0) != 1:
         return
@@ -86,7 +86,7 @@ def _groups_of(column: pa.Array) -> Iterator[tuple[str, Mask]]:
 
 def _quarters(values: Array, present: Mask) -> Iterator[tuple[str, Mask]]:
     finite = values[np.isfinite(values)]
-    how: Literal["lower", "linear"] = "lower" if values.dtype.kind == "i" else "linear"  # whole numbers stay whole
+    how: Literal["lower", "linear"] = "lower" if values.dtype.kind == "i" else "linear"  # integers stay integers
     edges: Array = np.unique(np.quantile(finite, [0.25, 0.5, 0.75], method=how)) if len(finite) else finite
     places = np.searchsorted(edges, values, side="left")
     for place in range(len(edges) + 1):
@@ -103,7 +103,7 @@ def _spread(present: Mask, of_values: Mask) -> Mask:
 
 
 def shown(value: Any) -> str:
-    """Return a value of a column as text. An integer, which may be an identifier, keeps its digits."""
+    """Return a cell value as text. Integers, which may be identifiers, keep all digits."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return str(value) if isinstance(value, int | np.integer) else f"{value:.7g}"

@@ -1,4 +1,4 @@
-"""Permutation importance: how much the loss rises if the values of one column are shuffled among the rows.
+"""Permutation importance: rise of the loss if the values of one column are shuffled among the rows.
 
 Breiman (2001), Random Forests, Machine Learning 45, 5-32; for any model: Fisher, Rudin, Dominici (2019), JMLR 20(177).
 """
@@ -24,7 +24,7 @@ MOST_COLUMNS = 100
 
 @dataclass(frozen=True)
 class Importance:
-    """Rise of the loss, as mean and standard deviation over the repeats."""
+    """Rise of the loss: mean and standard deviation over the repeats."""
 
     column: str
     mean: float
@@ -32,14 +32,14 @@ class Importance:
 
 
 def rows_for(columns: int) -> int:
-    """Return how many rows to shuffle, so that the model predicts a bounded number of rows."""
+    """Return how many rows to shuffle, which limits the number of predictions."""
     return min(_MOST_ROWS, max(_LEAST_ROWS, _PREDICTIONS // (REPEATS * max(1, columns))))
 
 
 def importances(
     records: Sequence[bytes], columns: Sequence[str], losses: Callable[[Sequence[bytes]], Array]
 ) -> list[Importance]:
-    """Return the importance of each column of serialized tf.Examples, the largest first.
+    """Return the importance of each column of serialized tf.Examples, largest first.
 
     `losses` returns the loss of each record, float64 [records]. It gets the records once or several times in a row,
     because a call of a model of thousands of columns takes seconds for a single row.

@@ -1,4 +1,4 @@
-"""Options of the model report, which Evaluator writes beside its metrics."""
+"""Options of the model report, which Evaluator writes in addition to its metrics."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Literal
 
 from infeed.components.base import checks
 
-HTML, JSON = "model_report.html", "model_report.json"  # in the folder of the evaluation
+HTML, JSON = "model_report.html", "model_report.json"  # file names in the folder of the evaluation
 
 
 @dataclass(frozen=True)
 class ModelReport:
-    """What a model report needs to know of the model, beyond the eval config.
+    """Options of a model report that are not in the eval config.
 
     Attributes:
-      task: classification expects the probability of each class, or of the second of two classes.
-      classes: names of the classes in the order of their index. Without names, the report shows the index.
+      task: task of the model. "classification" expects the probability of each class, or of the second of two classes.
+      classes: class names in index order. Without names, the report shows indices.
       positive: index of the class whose curves the report shows, if there are two.
       threshold: probability of the second of two classes above which the model predicts this class.
-      metrics: names of the metrics that the report lists, first the one that decides; all by default.
-      scored_class: index of the class of recall, precision and F1; None if they are means over the classes.
-      split_by: columns whose equal values keep rows in one split. Intervals resample these groups instead of rows.
-      shown_classes: indices of the classes with curves, if there are more than two; the first ten by default.
+      metrics: names of the metrics in the report. The first one decides. Defaults to all.
+      scored_class: class of recall, precision and F1. None if they are means over the classes.
+      split_by: columns by whose values rows were kept in one split. Intervals resample these groups instead of rows.
+      shown_classes: indices of the classes with curves, if there are more than two. Defaults to the first ten.
       beat_guess: withhold the blessing unless the 95 % interval of the first metric is better than a guess.
     """
 

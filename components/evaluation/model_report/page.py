@@ -1,4 +1,4 @@
-"""The files of the report: `model_report.html` for people and `model_report.json` for programs."""
+"""Files of the report: `model_report.html` for people and `model_report.json` for programs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from infeed.components.evaluation.model_report.scores import LABELS, Scores, dec
 
 FORMAT = 1
 _PLOTS = ("roc", "precision_recall", "reliability", "predicted", "residuals", "by_prediction", "importance")
-_MATRIX_SHOWN = 20  # classes; of more, the page lists the most frequent mistakes
+_MATRIX_SHOWN = 20  # with more classes, the page lists the most frequent errors instead of the matrix
 
 
 @dataclass(frozen=True)
 class MetricLine:
-    """A metric of all rows, that of the baseline, and the limits of the blessing, empty without one."""
+    """Metric of all rows, that of the baseline, and the limits of the blessing. Empty texts for missing ones."""
 
     name: str
     value: float
@@ -39,7 +39,7 @@ class MetricLine:
 
 @dataclass(frozen=True)
 class MetricRow:
-    """A row of the table of metrics, in words."""
+    """Row of the table of metrics, as text."""
 
     name: str
     value: str
@@ -78,14 +78,14 @@ class ModelPage:
 
     findings: ModelFindings
     split: str  # names of the splits
-    blessed: bool | None  # whether the model meets its thresholds; None without thresholds
+    blessed: bool | None  # whether the model meets its thresholds. None without thresholds
     metrics: tuple[MetricLine, ...]
-    slices: Mapping[str, Mapping[str, float]]  # metrics of each slice of the eval config, by the text of the slice
-    scores: Scores | None = None  # with intervals and guesses; None if the eval config lacks what they need
-    doubt: str = ""  # why the model is not better than a guess; empty if it is, or if this is not asked
+    slices: Mapping[str, Mapping[str, float]]  # metrics of each slice, by the text of the slice
+    scores: Scores | None = None  # with intervals and guesses. None if the eval config lacks their inputs
+    doubt: str = ""  # why the model is not better than a guess. Empty if it is, or if this is not checked
 
     def write(self, folder: str) -> None:
-        """Write both files into a folder, each under a temporary name first."""
+        """Write both files into a folder, each atomically."""
         files.write_bytes(files.join(folder, JSON), self.to_json().encode())
         files.write_bytes(files.join(folder, HTML), self.to_html().encode())
 
@@ -147,7 +147,7 @@ class ModelPage:
 
     @property
     def headline(self) -> str:
-        """Return the metric that decides, its interval, and the score of a guess."""
+        """Return the decisive metric, its interval, and the score of a guess."""
         scores, name = self.scores, judged(self.findings.report)
         if scores is None or name not in scores.metrics:
             return self.in_words
@@ -157,7 +157,7 @@ class ModelPage:
         return f"{titled(name)} {value} on {units.counted(scores.rows, f'{scores.split} row')}{than}."
 
     def _metric_rows(self) -> list[MetricRow]:
-        """Return the rows of the table of metrics, as in the terminal: the root of a mean square comes first."""
+        """Return the rows of the table of metrics as in the terminal: the root of a mean square comes first."""
         lines = {line.name: line for line in self.metrics}
         if (mse := lines.get("mse")) and self.scores and "rmse" in self.scores.metrics:
             root = None if mse.baseline is None else math.sqrt(mse.baseline)
@@ -166,7 +166,7 @@ class ModelPage:
 
     @property
     def in_words(self) -> str:
-        """Return one sentence on the errors of the model."""
+        """Return one sentence about the errors of the model."""
         found, rows = self.findings, units.counted(self.findings.sums.rows, f"{self.split} row")
         if found.report.task == "classification":
             if not np.ndim(found.sums.matrix):
@@ -181,7 +181,7 @@ class ModelPage:
         )
 
     def _matrix(self) -> list[tuple[str, list[tuple[int, float]]]]:
-        """Return (class, [(rows, share of the row)]) of each actual class; empty for many classes."""
+        """Return (class, [(rows, share of the row)]) of each actual class. Empty for many classes."""
         matrix = np.asarray(self.findings.sums.matrix)
         if not matrix.ndim or matrix.shape[1] > _MATRIX_SHOWN:
             return []
@@ -218,7 +218,7 @@ class ModelPage:
 
 
 def _finite(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON lacks, with None."""
+    """Replace NaN and infinity, which JSON does not support, with None."""
     if isinstance(value, Mapping):
         return {name: _finite(one) for name, one in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

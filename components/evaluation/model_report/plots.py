@@ -14,17 +14,17 @@ from infeed.components.evaluation.model_report.curves import Curve
 from infeed.components.evaluation.model_report.importance import Importance
 from infeed.components.evaluation.pairs import Array
 
-_POINTS = 1_000  # of a scatter plot
-_STEPS = 300  # of a curve
+_POINTS = 1_000  # maximum points of a scatter plot
+_STEPS = 300  # maximum points of a curve
 _RESIDUAL_BARS = 40
-_TAIL = 0.005  # share on either side that a plot of residuals cuts off
+_TAIL = 0.005  # share at each end that the histogram of residuals cuts off
 _SHOWN = 20  # columns
 _DASHED = (0, (5, 3))
 _SQUARE = 4.6  # inches
 
 
 def roc(curves: Mapping[str, Curve], baseline: Curve | None, threshold: float | None) -> str:
-    """Plot the ROC curves, and the threshold that is used."""
+    """Plot the ROC curves and the threshold in use."""
     figure, axes = new_axes(_SQUARE)
     axes.plot([0, 1], [0, 1], color=LINE, linewidth=1.2)
     for curve, style in _styled(curves, baseline):
@@ -39,7 +39,7 @@ def roc(curves: Mapping[str, Curve], baseline: Curve | None, threshold: float | 
 
 
 def precision_recall(curves: Mapping[str, Curve], baseline: Curve | None, threshold: float | None) -> str:
-    """Plot the precision by the recall, and the threshold that is used."""
+    """Plot precision by recall, and the threshold in use."""
     figure, axes = new_axes(_SQUARE)
     for curve, style in _styled(curves, baseline):
         axes.plot(*_thinned(np.append(0, curve.found), np.append(curve.precision[0], curve.precision)), **style)
@@ -60,7 +60,7 @@ def precision_recall(curves: Mapping[str, Curve], baseline: Curve | None, thresh
 
 
 def _styled(curves: Mapping[str, Curve], baseline: Curve | None) -> list[tuple[Curve, dict[str, Any]]]:
-    """Return the curves with their styles: several of them differ in color and dashes, and have a name each."""
+    """Return the curves with styles. Several curves differ in color and dashes, and have names."""
     if len(curves) == 1:
         weak = {"color": MUTED, "linewidth": 1.5, "linestyle": _DASHED}
         strong = {"color": COMPUTED, "linewidth": 2.2}
@@ -78,11 +78,11 @@ def _legend(axes: Any, curves: Mapping[str, Curve], place: str) -> None:
 
 
 def _short(name: str, most: int = 24) -> str:
-    return (name if len(name) <= most else f"{name[: most - 1]}…").replace("$", r"\$")  # which begins a formula
+    return (name if len(name) <= most else f"{name[: most - 1]}…").replace("$", r"\$")  # `$` begins a formula
 
 
 def _in_numbers(axes: Any) -> None:
-    """Write the ticks of both axes with separators of thousands, few enough for a phone."""
+    """Format the ticks of both axes with thousands separators, few enough for a phone."""
     _few_ticks(axes)
     axes.yaxis.set_major_formatter(lambda value, _: significant(value))
 
@@ -93,13 +93,13 @@ def _few_ticks(axes: Any) -> None:
 
 
 def _thinned(across: Array, up: Array) -> tuple[Array, Array]:
-    """Return at most some hundred points of a curve, with its ends."""
+    """Return at most a few hundred points of a curve, including its ends."""
     places = np.unique(np.linspace(0, len(across) - 1, _STEPS).round().astype(int))
     return across[places], up[places]
 
 
 def reliability(bins: Array, baseline: Array | None) -> str:
-    """Plot the share that is right by the confidence, with a 95 % interval, over the number of rows of each bin."""
+    """Plot accuracy by confidence, with 95 % intervals, above the number of rows per bin."""
     figure, axes = new_axes(_SQUARE)
     axes.plot([0, 1], [0, 1], color=LINE, linewidth=1.2)
     if baseline is not None:
@@ -109,12 +109,12 @@ def reliability(bins: Array, baseline: Array | None) -> str:
     axes.errorbar(sure, share, spread, color=COMPUTED, linewidth=2, marker="o", markersize=6, elinewidth=1.2)
     weight = rows / rows.max(initial=1)
     axes.bar(sure, 0.15 * weight, width=0.04, color=OUTSIDE, alpha=0.5)
-    axes.set(xlabel="predicted probability", ylabel="share that is right", xlim=(-0.02, 1.02), ylim=(0, 1.03))
+    axes.set(xlabel="predicted probability", ylabel="share of correct rows", xlim=(-0.02, 1.02), ylim=(0, 1.03))
     return to_svg(figure, "reliability")
 
 
 def _filled(bins: Array) -> tuple[Array, Array, Array, Array]:
-    """Return rows, mean confidence, share and half of its 95 % interval, of the bins with rows."""
+    """Return rows, mean confidence, accuracy, and half of its 95 % interval, for bins with rows."""
     from infeed.components.evaluation import intervals
 
     rows, sure, right = bins[bins[:, 0] > 0].T
@@ -125,7 +125,7 @@ def _filled(bins: Array) -> tuple[Array, Array, Array, Array]:
 
 
 def predicted_by_label(labels: Array, predictions: Array) -> str:
-    """Plot the predictions of sampled rows by their labels; a perfect model has all points on the line."""
+    """Plot the predictions of sampled rows by their labels. For a perfect model, all points are on the line."""
     figure, axes = new_axes(_SQUARE)
     ends = [min(labels.min(), predictions.min()), max(labels.max(), predictions.max())]
     axes.plot(ends, ends, color=INK, linewidth=1.2, linestyle=_DASHED)
@@ -151,7 +151,7 @@ def _points(axes: Any, across: Array, up: Array) -> None:
 
 
 def residuals(errors: Array) -> str:
-    """Plot the histogram of the errors of sampled rows, without the outermost ones."""
+    """Plot the histogram of the errors of sampled rows, without the extremes."""
     figure, axes = new_axes()
     low, high = np.quantile(errors, [_TAIL, 1 - _TAIL])
     edges = np.linspace(low, high if high > low else low + 1, _RESIDUAL_BARS + 1)
@@ -164,7 +164,7 @@ def residuals(errors: Array) -> str:
 
 
 def importance(found: Sequence[Importance]) -> str:
-    """Plot the rise of the loss for each column, the largest first, with two standard deviations."""
+    """Plot the rise of the loss for each column, largest first, with two standard deviations."""
     shown = list(found)[:_SHOWN][::-1]
     figure, axes = new_axes(0.8 + 0.32 * len(shown))
     places = range(len(shown))

@@ -1,4 +1,4 @@
-"""Scores of a model: the number of scored rows, the intervals, and the score of guessing on the same rows."""
+"""Scores of a model: number of rows, intervals, and the score of guessing on the same rows."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from infeed.components.evaluation.intervals import Interval, Matrix
 from infeed.components.evaluation.model_report.clusters import ClusterSums
 from infeed.components.evaluation.model_report.options import ModelReport
 
-# Inputs of the intervals, as names of metrics in the eval config.
+# Inputs of the intervals: names of metrics in the eval config.
 ROWS, MATRIX = "example_count", "confusion_matrix"
 LABELS = {"mse": "MSE", "rmse": "RMSE", "mae": "MAE", "r2": "R²"}
 _FEW_ROWS = 100  # below this, a score is unreliable even if its interval is narrow
 _FEW_GROUPS = 30
 _WIDE_SHARE = 0.05  # half the width of the interval of a share
-_WIDE_ERROR = 1.25  # upper bound of an error over its lower bound: about 100 rows
+_WIDE_ERROR = 1.25  # ratio of the bounds of an error's interval, about 100 rows
 _ERRORS = ("mse", "rmse", "mae")
-_SHARES = ("accuracy", "auc", "recall", "precision", "f1")  # from 0 to 1
-_UNKNOWN = -1  # class id of a row whose class no training row has
-_DECIMALS = 6  # numbers with more decimals are written with an exponent
-_ALIKE = 0.1  # difference of the halves of an interval that "±" may hide
+_SHARES = ("accuracy", "auc", "recall", "precision", "f1")  # metrics from 0 to 1
+_UNKNOWN = -1  # class id of rows whose class no training row has
+_DECIMALS = 6  # numbers with more decimals use an exponent
+_ALIKE = 0.1  # largest relative difference of the halves of an interval that "±" may hide
 
 
 @dataclass(frozen=True)
 class Guess:
-    """Score of guessing, which a model must exceed."""
+    """Score of guessing, which the model must exceed."""
 
     value: float  # score of the guess on the scored rows
     by: str  # strategy of the guess, for example "always 'no'"
@@ -42,22 +42,22 @@ class Scores:
 
     split: str  # name of the split
     rows: int  # number of rows of the split
-    metrics: Mapping[str, float]  # values by name, first the metric that decides about the blessing
-    # 95 % intervals by metric, for metrics that have one.
+    metrics: Mapping[str, float]  # values by name. The first metric decides about the blessing
+    # 95 % intervals by metric, if it has one.
     intervals: Mapping[str, Interval] = field(default_factory=dict)
     guesses: Mapping[str, Guess] = field(default_factory=dict)  # scores of guessing, by metric
-    caution: str = ""  # why the score is unreliable; empty if it is reliable
-    groups: int = 0  # number of groups that the intervals resample; 0 if they resample rows
+    caution: str = ""  # why the score is unreliable. Empty if it is reliable
+    groups: int = 0  # number of groups that the intervals resample. 0 if they resample rows
 
 
 Parts = tuple[dict[str, float], dict[str, Interval | None], dict[str, Guess]]
 
 
 def read_scores(record: Any, report: ModelReport, split: str, clusters: ClusterSums | None = None) -> Scores | None:
-    """Return the scores from TFMA's MetricsForSlice of all rows; None if it lacks the inputs of intervals.
+    """Return the scores from TFMA's MetricsForSlice of all rows. None if it lacks the inputs of intervals.
 
     Args:
-      clusters: sums of groups of rows, which the intervals then resample.
+      clusters: sums of the groups that the intervals resample.
     """
     values = {
         entry.key.name: entry.value
@@ -96,7 +96,10 @@ def make_scores(
 
 
 def of_errors(metrics: Mapping[str, float], given: Mapping[str, float], rows: int) -> Parts:
-    """Return metrics, intervals and guesses of a regression; `error_moments.RSquared` measures `given` beside R2."""
+    """Return metrics, intervals and guesses of a regression.
+
+    `given` are the measurements of `error_moments.RSquared`.
+    """
     mse, mae, variance = metrics["mse"], metrics["mae"], given["label_variance"]
     of_mse = intervals.of_mean_square(mse, given["mse_standard_error"], rows)
     # The variance of |error| follows from its mean and the mean of its square.
@@ -142,13 +145,13 @@ def _rows_of(matrix: Matrix) -> Counter[int]:
 
 
 def judged(report: ModelReport) -> str:
-    """Return the metric that decides, as people read it: the root of a mean square."""
+    """Return the decisive metric in its readable form: the root of a mean square."""
     first = report.metrics[0] if report.metrics else ""
     return "rmse" if first == "mse" else first
 
 
 def unproven(scores: Scores, report: ModelReport) -> str:
-    """Return why the rows do not show that the model is better than a guess; empty if they do, or no guess is known."""
+    """Return why the rows do not prove the model better than a guess. Empty if they do, or there is no known guess."""
     name = judged(report)
     guess = scores.guesses.get(name)
     if guess is None:
@@ -174,7 +177,7 @@ def _sample(scores: Scores, report: ModelReport) -> str:
 
 
 def _caution(scores: Scores, report: ModelReport) -> str:
-    """Return why the decisive score is unreliable; empty if it is reliable."""
+    """Return why the decisive score is unreliable. Empty if it is reliable."""
     name = judged(report)
     if name not in scores.metrics:
         return ""
@@ -191,16 +194,18 @@ def _caution(scores: Scores, report: ModelReport) -> str:
 
 
 def _naming_rare_class(scores: Scores, matrix: Matrix, report: ModelReport) -> Scores:
-    """Return the scores, whose caution names the class with few rows if all rows together are not few.
+    """Return the scores with a caution that names the class with few rows, if there are enough rows in total.
 
-    AUC and means of classes depend on the rarest class, and recall, precision and F1 on the class that is scored.
+    AUC and means of classes depend on the rarest class, and recall, precision and F1 on the scored class.
     """
     rows, name = {one: count for one, count in _rows_of(matrix).items() if one != _UNKNOWN}, judged(report)
     if not rows or name == "accuracy" or scores.groups or scores.rows < _FEW_ROWS or not scores.caution:
         return scores
     of_all = report.scored_class is None or name == "auc"
     rarest = min(rows, key=lambda one: rows[one]) if of_all else report.scored_class
-    if rarest is None or rows.get(rarest, 0) * len(rows) * 2 >= scores.rows:  # as many as half of an even share
+    if (
+        rarest is None or rows.get(rarest, 0) * len(rows) * 2 >= scores.rows
+    ):  # the class has at least half of an even share
         return scores
     sample = _sample(scores, report)
     rare = f"{counted(round(rows.get(rarest, 0)), f'{scores.split} row')} of class {report.name_of(rarest)!r}"
@@ -208,7 +213,7 @@ def _naming_rare_class(scores: Scores, matrix: Matrix, report: ModelReport) -> S
 
 
 def with_interval(name: str, value: float, interval: Interval | None) -> str:
-    """Format 0.986 ± 0.010, or 0.986 (0.926 to 0.998) if the interval is not even on both sides of the value."""
+    """Format 0.986 ± 0.010, or 0.986 (0.926 to 0.998) if the interval is asymmetric."""
     if interval is None:
         return significant(value)
     low, high = interval
@@ -221,11 +226,11 @@ def with_interval(name: str, value: float, interval: Interval | None) -> str:
 
 
 def decimals_of(interval: Interval) -> int:
-    """Return how many decimals of a score its interval lets one know: two digits of half its width."""
+    """Return the significant decimals of a score, given its interval: two digits of half its width."""
     half = (interval[1] - interval[0]) / 2
     return max(0, 1 - math.floor(math.log10(half))) if half > 0 else _DECIMALS + 1
 
 
 def rounded(value: float, decimals: int) -> str:
-    """Format a number with some decimals, or with an exponent if they are many."""
+    """Format a number with this many decimals, or with an exponent if they are many."""
     return f"{value:.3g}" if decimals > _DECIMALS else f"{value:,.{decimals}f}"

@@ -1,1 +1,1 @@
-"""Batch predictions: apply a model to examples, and write its outputs beside identifying columns."""
+"""Batch predictions: apply a model to examples, and write its outputs next to identifying columns."""

@@ -1,4 +1,4 @@
-"""Read examples as batches of serialized records that fit into memory, shard by shard."""
+"""Reading of examples as batches of serialized records that fit into memory, shard by shard."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from infeed.components.dataset.reading import check_listed, listed_files, split_
 from infeed.components.dataset.records import read_records
 from infeed.components.dataset.statistics.table_statistics import tables_of
 
-BYTES = 4 << 20  # of the records of a batch: what a model makes of pictures is many times larger
+BYTES = 4 << 20  # maximum bytes of the records of a batch. With images, the model's tensors are many times larger
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Neighboring records of a shard. `start` is the index of the first."""
+    """Adjacent records of a shard. `start` is the index of the first."""
 
     path: str
     start: int
@@ -32,14 +32,14 @@ class Batch:
 
     @cached_property
     def columns(self) -> Mapping[str, pa.Array]:
-        """Return a list for each record and feature, null if the record lacks the feature.
+        """Return a list for each record and feature. Null if the record lacks the feature.
 
-        A record that is not a tf.Example, or a feature of two types, is an InfeedError.
+        Raise InfeedError if a record is not a tf.Example, or a feature has two types.
         """
         try:
             return decode_columns(self.records)
         except ValueError as error:
-            do = "give tf.Examples, with one type for each feature; or leave out keys and columns"
+            do = "use tf.Examples with one type per feature, or leave out keys and columns"
             raise InfeedError(str(error), where=self.where(), do=do) from error
 
     def where(self, row: int | None = None) -> str:
@@ -62,7 +62,7 @@ def input_shards(roots: Sequence[str], splits: Sequence[str] | None, map_fn: Map
     by_root = {root: split_names(root) for root in roots}
     there = sorted({split for found in by_root.values() for split in found})
     if unknown := [split for split in splits or () if split not in there]:
-        do = f"choose one of {', '.join(there)}"
+        do = f"use one of {', '.join(there)}"
         raise InfeedError(f"there is no split {unknown[0]!r}", where=", ".join(roots), do=do)
     chosen = there if splits is None else dict.fromkeys(splits)
     folders = [names.split_dir(root, split) for split in chosen for root in by_root if split in by_root[root]]
@@ -77,9 +77,9 @@ def root_of(shard: ShardRange) -> str:
 
 
 def batches_of(shard: ShardRange, rows: int, most_bytes: int = BYTES) -> Iterator[Batch]:
-    """Yield the records of a range, at most `rows` and `most_bytes` at a time, and at least one.
+    """Yield the records of a range, at most `rows` and `most_bytes` at a time, but at least one.
 
-    A truncated or corrupt file is an InfeedError, which names the record.
+    Raise InfeedError, with the record, if the file is truncated or corrupt.
     """
     start, records, size = shard.start, list[bytes](), 0
     for record in read_records(shard.path, None, shard.start, shard.stop):
@@ -94,7 +94,7 @@ def batches_of(shard: ShardRange, rows: int, most_bytes: int = BYTES) -> Iterato
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """Properties of a column over all chosen splits."""
+    """Properties of a column over all selected splits."""
 
     type: ColumnType
     is_list: bool  # whether a row has more than one value
@@ -102,7 +102,7 @@ class KnownColumn:
     some_missing: bool  # whether a row has no value
 
     def __add__(self, other: KnownColumn) -> KnownColumn:
-        """Merge the properties of two splits; raise ValueError if the types differ."""
+        """Merge the properties of two splits. Raise ValueError if the types differ."""
         if self.type != other.type:
             raise ValueError(f"{self.type} and {other.type}")
         return KnownColumn(
@@ -116,7 +116,7 @@ class KnownColumn:
 def known_columns(shards: Sequence[ShardRange], map_fn: MapFn | None = None) -> dict[str, KnownColumn]:
     """Return the properties of every column, from statistics. A dataset without statistics is read once.
 
-    Records that are not tf.Examples, or a column of two types, are an InfeedError.
+    Raise InfeedError if records are not tf.Examples, or a column has two types.
     """
     places = dict.fromkeys((root_of(shard), shard.split) for shard in shards)
     parts = [

@@ -1,4 +1,4 @@
-"""BulkInferrer with the interface of TFX's, which also writes keys and columns beside predictions."""
+"""BulkInferrer with the interface of TFX's, which can also write keys and columns next to predictions."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _PROTOS = {
     MODEL_SPEC: bulk_inferrer_pb2.ModelSpec,
     OUTPUT_EXAMPLE_SPEC: bulk_inferrer_pb2.OutputExampleSpec,
 }
-_TFX_ALONE = ("examples", "prediction_log")  # formats that TFX's executor writes as well
-_OURS = ("keys", "columns", "outputs", "output_format", "batch_size")  # options beyond those of TFX
+_TFX_ALONE = ("examples", "prediction_log")  # formats that TFX's executor also writes
+_OURS = ("keys", "columns", "outputs", "output_format", "batch_size")  # options in addition to TFX's
 _log = logging.getLogger(__name__)
 
 
 class BulkInferrerExecutor(EngineExecutor):
-    """Write predictions by the exec properties of TFX's BulkInferrer and by the JSON `predict_options`."""
+    """Executor that writes predictions by the exec properties of TFX's BulkInferrer and the JSON `predict_options`."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        """Write predictions, unless the model is not blessed. The errors are those of `write_predictions`."""
+        """Write predictions unless the model is not blessed. Raises the errors of `write_predictions`."""
         if not input_dict.get(MODEL):
-            raise InfeedError("no model is given", where="BulkInferrer", do="give it the `model` of a Trainer")
+            raise InfeedError("there is no model", where="BulkInferrer", do="pass the `model` of a Trainer")
         if (blessing := input_dict.get(MODEL_BLESSING)) and not model_utils.is_model_blessed(blessing[0]):
-            _log.warning("the model is not blessed, so there are no predictions: %s", blessing[0].uri)
+            _log.warning("no predictions, because the model is not blessed: %s", blessing[0].uri)
             return
         model = artifact_utils.get_single_instance(input_dict[MODEL])
         path = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
@@ -56,7 +56,7 @@ class BulkInferrerExecutor(EngineExecutor):
         options = options_of(specs, input_dict[EXAMPLES], exec_properties.get(OPTIONS))
         if reason := _why_unsupported(specs, input_dict[EXAMPLES], path, options):
             if options.output_format not in _TFX_ALONE:
-                do = "write output_format='prediction_log', which is then left to TFX's own executor"
+                do = "use output_format='prediction_log', for which TFX's own executor is used"
                 what = f"{options.output_format} cannot be written: {reason}"
                 raise InfeedError(what, where="BulkInferrer", do=do)
             given = input_dict, output_dict, exec_properties
@@ -73,7 +73,7 @@ class BulkInferrerExecutor(EngineExecutor):
 
 
 def options_of(specs: Mapping[str, Any], examples: Sequence[types.Artifact], given: str | None) -> PredictOptions:
-    """Merge TFX's specs and the component's own options; raise InfeedError for an invalid one."""
+    """Merge TFX's specs and the component's own options. Raise InfeedError for an invalid option."""
     named = {split for artifact in examples for split in artifact_utils.decode_split_names(artifact.split_names or "")}
     plain: dict[str, Any] = {
         **json_utils.loads(given or "{}"),
@@ -91,22 +91,22 @@ def options_of(specs: Mapping[str, Any], examples: Sequence[types.Artifact], giv
 def _why_unsupported(
     specs: Mapping[str, Any], examples: Sequence[types.Artifact], path: str, options: PredictOptions
 ) -> str:
-    """Return why only TFX's own executor can do the work, or ""."""
+    """Return why only TFX's own executor can do the work. Empty if ours can."""
     signatures = list(specs[MODEL_SPEC].model_signature_name)
     if len(signatures) > 1:
-        return f"several signatures are asked, {', '.join(signatures)}"
+        return f"several signatures are requested: {', '.join(signatures)}"
     columns = specs[OUTPUT_EXAMPLE_SPEC].output_columns_spec
     if len(columns) > 1 or (columns and not options.outputs):
-        return "output_example_spec names no outputs of one signature"
+        return "output_example_spec does not specify outputs of one signature"
     if unread := unread_format(examples, ("FORMAT_TF_EXAMPLE", "FORMAT_TF_SEQUENCE_EXAMPLE")):
         return unread
     method = _method(path, options) if options.output_format in _TFX_ALONE else ""
     is_predict = method in ("", "tensorflow/serving/predict")
-    return "" if is_predict else f"signature {options.signature!r} is of the method {method}"
+    return "" if is_predict else f"signature {options.signature!r} has the method {method}"
 
 
 def _method(path: str, options: PredictOptions) -> str:
-    """Return the method of a signature: predict, classify or regress. "" if the signature does not exist."""
+    """Return the method of a signature: predict, classify or regress. Empty if the signature does not exist."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     saved = files.join(path, "saved_model.pb")
@@ -120,7 +120,7 @@ def _method(path: str, options: PredictOptions) -> str:
 
 
 class BulkInferrer(tfx.components.BulkInferrer):
-    """Asks a model about all Examples, and writes its answers beside the columns that say of which rows they are.
+    """Applies a model to all Examples, and writes its outputs next to columns that identify the rows.
 
         BulkInferrer(
             examples=new_rows.outputs["examples"],
@@ -129,13 +129,13 @@ class BulkInferrer(tfx.components.BulkInferrer):
             keys=["id"],
         )
 
-    Output `inference_result`: with `keys`, `columns` or `outputs` Parquet, one file for each shard of the Examples,
-    `Split-NAME/predictions-00000-of-00012.parquet`; without them what TFX's component writes; or what `output_format`
-    says. With `output_example_spec` there is `output_examples` in its place, as in TFX. A model that is not blessed is
-    not asked, and nothing is written.
+    Output `inference_result`: with `keys`, `columns` or `outputs`, Parquet with one file per shard of the Examples,
+    `Split-NAME/predictions-00000-of-00012.parquet`. Without them, the files of TFX's component. `output_format`
+    overrides this. With `output_example_spec`, the output is `output_examples`, as in TFX. If the model is not
+    blessed, nothing is written.
 
-    The model is loaded once a worker, without a session; memory is bounded by the batch. TFX's own executor is
-    left with protos of several signatures at once and of the methods classify and regress, and the log says so.
+    Each worker loads the model once, and memory depends only on the batch. For several signatures at once and the
+    methods classify and regress, TFX's own executor runs, and the log gives the reason.
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(BulkInferrerExecutor)
@@ -160,12 +160,12 @@ class BulkInferrer(tfx.components.BulkInferrer):
 
         Args:
           examples: Examples of any writer.
-          model_blessing: blessing of an Evaluator. Without one, the model is always applied.
+          model_blessing: blessing of an Evaluator. Without it, the model is always applied.
           data_spec: splits to read. Defaults to all.
           model_spec: signature and tags of the saved model.
-          output_example_spec: write the examples with outputs as additional features instead.
-          signature: signature, instead of `model_spec`. Defaults to "serving_default". It takes serialized tf.Examples,
-            or one tensor for each feature, [batch] or [batch, ...], by the features' names.
+          output_example_spec: if set, write examples with outputs as additional features.
+          signature: signature of the model, alternative to `model_spec`. Defaults to "serving_default". It takes
+              serialized tf.Examples, or one tensor per feature, [batch] or [batch, ...], by feature name.
           keys: columns of the Examples that identify rows. They come first.
           columns: additional columns of the Examples to copy.
           outputs: column -> output of the model. Defaults to all outputs under their own names.
@@ -178,12 +178,14 @@ class BulkInferrer(tfx.components.BulkInferrer):
         """
         ours = {"keys": keys, "columns": columns, "outputs": outputs, "output_format": output_format}
         named = [name for name, value in ours.items() if value]
-        if output_example_spec and named:  # which defines the whole output
+        if output_example_spec and named:  # it defines the whole output
             what = f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} given beside output_example_spec"
-            do = "leave it out to write inference_result with keys and columns, or leave out the others"
+            do = (
+                "leave out output_example_spec to write inference_result with keys and columns, or leave out the others"
+            )
             raise InfeedError(what, where="BulkInferrer", do=do)
         if output_format == "examples":
-            do = "give output_example_spec, which makes the output `output_examples`"
+            do = "set output_example_spec, which creates the output `output_examples`"
             raise InfeedError("output_format is 'examples'", where="BulkInferrer", do=do)
         of_columns = keys or columns or outputs
         options = PredictOptions(
@@ -201,22 +203,22 @@ class BulkInferrer(tfx.components.BulkInferrer):
             model_spec=_with_signature(model_spec, signature),
             output_example_spec=output_example_spec,
         )
-        # Not in the component spec: TFX's constructor makes that itself, of the parameters that it knows.
+        # Not in the component spec: TFX's constructor creates it from the parameters that it knows.
         plain = {name: value for name, value in dataclasses.asdict(options).items() if name in _OURS}
         self.spec.exec_properties[OPTIONS] = json_utils.dumps(plain)
 
 
 def _as_tuple(names: Any) -> Any:
-    """Keep a string for PredictOptions to reject, because it is not a list of its letters."""
+    """Keep a string unchanged, so that PredictOptions rejects it. It is not a list of letters."""
     return names if isinstance(names, str) else tuple(names)
 
 
 def _with_signature(model_spec: Any, signature: str | None) -> Any:
-    """Add the signature to a ModelSpec; raise InfeedError if it already has a signature, or cannot be changed."""
+    """Add the signature to a ModelSpec. Raise InfeedError if it already has one, or cannot be changed."""
     if signature is None:
         return model_spec
     if isinstance(model_spec, RuntimeParameter) or (model_spec and model_spec.model_signature_name):
-        what = f"signature is {signature!r}, and model_spec also names a signature"
-        raise InfeedError(what, where="BulkInferrer", do="give one of them")
+        what = f"signature is {signature!r}, but model_spec also sets a signature"
+        raise InfeedError(what, where="BulkInferrer", do="set only one of them")
     tags = model_spec.tag if model_spec else []
     return bulk_inferrer_pb2.ModelSpec(model_signature_name=[signature], tag=tags)

@@ -1,4 +1,4 @@
-"""The columns of the output in Arrow: keys and columns of the examples, then outputs of the model."""
+"""Columns of the output in Arrow: keys and columns of the examples, then outputs of the model."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class AnswerColumns:
     def of(
         cls, options: PredictOptions, known: Mapping[str, KnownColumn], signature: Signature, probe: Arrays | None
     ) -> AnswerColumns:
-        """Determine the columns; raise InfeedError if a column cannot hold the type of an output.
+        """Determine the columns. Raise InfeedError if Arrow columns do not support the type of an output.
 
-        `probe` has outputs for some rows, for outputs whose shape the signature does not define.
+        `probe` contains outputs for sample rows, which show shapes that the signature does not define.
         """
         nested = options.output_format == "parquet"
         outputs = dict(options.outputs or {name: name for name in signature.outputs})
@@ -52,14 +52,14 @@ class AnswerColumns:
         return pa.schema({**self.carried, **self.types})
 
     def table(self, batch: Batch, found: Arrays) -> pa.RecordBatch:
-        """Return a row for each record, in order; raise InfeedError if bytes that should become text are not UTF-8."""
+        """Return a row for each record, in order. Raise InfeedError if bytes to convert to text are not UTF-8."""
         carried = [_carry(batch, name, kind) for name, kind in self.carried.items()]
         answers = [_arrow(batch, name, found[self.outputs[name]], kind) for name, kind in self.types.items()]
         return pa.RecordBatch.from_arrays([*carried, *answers], schema=self.schema)
 
 
 def check_names(options: PredictOptions, known: Mapping[str, KnownColumn], signature: Signature, where: str) -> None:
-    """Raise InfeedError for a missing column or output, and for a name that a column and an output share."""
+    """Raise InfeedError for a missing column or output, and for a column and an output with the same name."""
     for name in options.carried:
         if name not in known:
             do = f"choose of {', '.join(map(repr, sorted(known)))}"
@@ -73,12 +73,12 @@ def check_names(options: PredictOptions, known: Mapping[str, KnownColumn], signa
     for column in options.outputs or signature.outputs:
         if column in taken:
             what = f"{column!r} is a column of the examples and one of the predictions"
-            do = "give the output another name by `outputs`, such as {'predicted': " + repr(column) + "}"
+            do = "rename the output with `outputs`, such as {'predicted': " + repr(column) + "}"
             raise InfeedError(what, where=where, do=do)
 
 
 def _carry(batch: Batch, name: str, kind: pa.DataType) -> pa.Array:
-    """Convert lists of at most one value to values. Other lists are unchanged."""
+    """Convert lists of at most one value to single values. Other lists are unchanged."""
     column = batch.columns.get(name)
     if column is None:
         return pa.nulls(len(batch.records), kind)
@@ -111,8 +111,8 @@ def _item_type(name: str, signature: Signature, nested: bool) -> pa.DataType:
     try:
         return pa.from_numpy_dtype(dtype.as_numpy_dtype)
     except (pa.ArrowException, TypeError) as error:
-        what = f"output {name!r} is {dtype.name}, which a column cannot hold"
-        do = "choose other outputs, or export it as numbers or text"
+        what = f"output {name!r} has type {dtype.name}, which columns do not support"
+        do = "select other outputs, or export it as numbers or text"
         raise InfeedError(what, where=f"{signature.where}, signature {signature.name!r}", do=do) from error
 
 
@@ -139,5 +139,5 @@ def _items(batch: Batch, name: str, found: npt.NDArray[Any], item: pa.DataType) 
     try:
         return pa.array(found.tolist(), pa.binary()).cast(item)
     except pa.ArrowInvalid as error:
-        do = "write tfrecord or prediction_log, which hold bytes as they are"
+        do = "write tfrecord or prediction_log, which store bytes unchanged"
         raise InfeedError(f"{name!r} holds bytes that are not UTF-8 text", where=batch.where(), do=do) from error

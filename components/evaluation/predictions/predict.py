@@ -1,4 +1,4 @@
-"""Apply a saved model to all examples of a dataset, batch by batch, and write its outputs shard by shard.
+"""Predictions of a saved model for all examples of a dataset, batch by batch, with one output file per shard.
 
 Output files are Parquet, tf.Examples of the columns, whole examples with added outputs, or TFX's protos.
 """
@@ -38,8 +38,8 @@ from infeed.components.evaluation.predictions.saved_model import (
     features_of,
 )
 
-_GROUP_ROWS, _GROUP_BYTES = 1 << 16, 64 << 20  # of a row group of Parquet
-# Fields of a TensorProto with numbers that protobuf has no type for.
+_GROUP_ROWS, _GROUP_BYTES = 1 << 16, 64 << 20  # limits of a row group of Parquet
+# Fields of a TensorProto for numbers without a protobuf type.
 _STORED_AS: Mapping[str, Any] = {"half_val": np.uint16, "scomplex_val": np.float32, "dcomplex_val": np.float64}
 _log = logging.getLogger(__name__)
 
@@ -53,8 +53,8 @@ def predict(
 
     Args:
       examples: folders of datasets of any writer: TFRecords of tf.Examples in Split-* folders.
-      model: folder of a SavedModel, or folder of numbered versions; the newest version is used.
-      options: signature, columns and splits. Of the output format, only its types matter.
+      model: folder of a SavedModel, or of numbered versions, of which the newest is used.
+      options: signature, columns and splits. The output format only determines the types.
     """
     options = options or PredictOptions()
     shards = input_shards(_roots(examples), options.splits)
@@ -72,14 +72,14 @@ def write_predictions(
     cluster: Cluster | None = None,
     processes: int | None = None,
 ) -> list[str]:
-    """Write one file for each shard of the examples, or for each range of a large shard, and return the paths.
+    """Write one file per shard of the examples, or per range of a large shard. Return the paths.
 
-    Files are written atomically. After a killed run, run again: files that the same model wrote of the same examples
-    stay, unless a Beam runner does the work.
+    Files are written atomically. A repeated run after a kill keeps finished files of the same model and examples,
+    unless it uses a Beam runner.
 
     Args:
       examples, model, options: see `predict`.
-      output: local or remote folder that holds nothing else.
+      output: local or remote folder without other files.
       cluster: access to a Beam runner.
       processes: number of processes. Chosen from the size of the data by default.
 
@@ -98,7 +98,7 @@ def write_predictions(
     progress_file = ProgressFile.of(output, model, shards, options)
     finished = progress_file.read(paths)
     items = [OutputShard(*pair) for pair in zip(shards, paths, strict=True)][finished:]
-    import tensorflow as tf  # slow, and so only after the checks
+    import tensorflow as tf  # slow, so only after the checks
 
     size = sum(item.records.bytes for item in items)
     alone = "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
@@ -109,14 +109,14 @@ def write_predictions(
         for number, path in enumerate(engine.map(write, items), finished + 1):
             _log.info("predictions: %s, file %d of %d", path, number, len(paths))
             progress_file.write(number)
-    files.remove_unfinished(paths)  # of lost workers, whose files others wrote
+    files.remove_unfinished(paths)  # partial files of lost workers
     files.remove(progress_file.path)
     return paths
 
 
 @dataclass(frozen=True)
 class ProgressFile:
-    """A hidden file in the output folder that counts the finished files of a job, until all are finished.
+    """Hidden file in the output folder with the number of finished files of a job, until all are finished.
 
     `job` is the digest of the examples, the model and the options.
     """
@@ -132,13 +132,13 @@ class ProgressFile:
         return cls(files.join(output, ".unfinished-predictions"), hashlib.sha256(job.encode()).hexdigest())
 
     def read(self, paths: Sequence[str]) -> int:
-        """Return the number of first files that an unfinished run of this job wrote. Start anew if there are none."""
+        """Return how many files an unfinished run of this job has written. If none, start over."""
         job, _, count = files.read_bytes(self.path).decode().partition(" ") if files.exists(self.path) else ("", "", "")
         finished = int(count) if job == self.job else 0
         if finished and all(map(files.exists, paths[:finished])):
-            _log.warning("predictions: %d of %d files are there from an unfinished run", finished, len(paths))
+            _log.warning("predictions: %d of %d files exist from an unfinished run", finished, len(paths))
             return finished
-        self.write(0)  # before this job replaces files that another one counts
+        self.write(0)  # before this job replaces files that another job counts
         return 0
 
     def write(self, finished: int) -> None:
@@ -151,7 +151,7 @@ def _roots(examples: str | Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class OutputShard:
-    """Records, and the file for their predictions."""
+    """Records, and the file of their predictions."""
 
     records: ShardRange
     path: str
@@ -186,9 +186,9 @@ class Question:
     def of(
         cls, shards: Sequence[ShardRange], model: str, options: PredictOptions, map_fn: ChosenMap | None = None
     ) -> Question:
-        """Check all arguments, and apply the model to the first batch; on a cluster only if necessary.
+        """Check all arguments. Apply the model to the first batch; on a cluster, only if necessary.
 
-        `map_fn` reads the examples, by default in this process. The errors are those of `write_predictions`.
+        `map_fn` reads the examples, by default in this process. Raises the errors of `write_predictions`.
         """
         where = ", ".join(dict.fromkeys(root_of(shard) for shard in shards))
         signature = load_signature(model, options)
@@ -219,13 +219,13 @@ class Question:
             progress.count("examples predicted", len(batch.records))
 
     def writer(self, signature: Signature) -> OutputFiles:
-        """Return the writer of the output format; raise InfeedError if the signature does not fit."""
+        """Return the writer of the output format. Raise InfeedError if the signature does not fit."""
         layout = self.layout
         if self.options.output_format == "prediction_log":
             return log_files(signature)
         if self.options.output_format == "parquet":
             return parquet_files(layout)
-        if self.options.output_format == "tfrecord":  # a feature for each column
+        if self.options.output_format == "tfrecord":  # one feature per column
             return OutputFiles(_records(lambda answer: encode_examples(layout.table(*answer))))
         merged = _records(lambda answer: _merged(answer.batch, encode_examples(layout.table(*answer))))
         return OutputFiles(merged, "examples")
@@ -242,7 +242,7 @@ def _first_answer(model: str, options: PredictOptions, shard: ShardRange) -> Arr
 
 
 def ask(signature: Signature, batch: Batch) -> Answer:
-    """Return the outputs for a batch; raise InfeedError for the first record that the model rejects alone."""
+    """Return the outputs for a batch. Raise InfeedError for the first record that the model rejects on its own."""
     features = features_of(batch, signature)
     try:
         return Answer(batch, signature(features))
@@ -252,16 +252,16 @@ def ask(signature: Signature, batch: Batch) -> Answer:
         middle = len(batch.records) // 2
         ask(signature, batch.part(0, middle))
         ask(signature, batch.part(middle, len(batch.records)))
-        raise  # each half is answered: it is the batch as a whole
+        raise  # both halves succeed, so only the whole batch fails
 
 
 def _clear(output: str, paths: Sequence[str]) -> None:
-    """Remove unfinished files of a killed run; raise InfeedError if the folder has other files."""
+    """Remove unfinished files of a killed run. Raise InfeedError if the folder has other files."""
     there = [file.path for file in files.list_files(output, depth=1)]
     strange = [path for path in there if path not in paths and not files.is_hidden(path)]
     if strange:
-        what = f"the folder for predictions holds another file, {files.relative(strange[0], output)}"
-        raise InfeedError(what, where=output, do="give an empty folder, or the output folder of the same predictions")
+        what = f"the folder for predictions contains another file, {files.relative(strange[0], output)}"
+        raise InfeedError(what, where=output, do="use an empty folder, or the output folder of the same predictions")
     files.remove_unfinished(paths)
 
 
@@ -270,11 +270,11 @@ Write = Callable[[str, Iterable[Answer]], None]
 
 @dataclass(frozen=True)
 class OutputFiles:
-    """The names and the writer of a format's files."""
+    """Names and writer of the files of a format."""
 
     write: Write
     prefix: str = "predictions"
-    suffix: str = ""  # "" means that of compressed TFRecords
+    suffix: str = ""  # suffix of the files. "" is that of compressed TFRecords
     by_split: bool = True  # whether each split has a folder
 
     def paths(self, output: str, shards: list[ShardRange]) -> list[str]:
@@ -302,20 +302,20 @@ def parquet_files(layout: AnswerColumns) -> OutputFiles:
 def log_files(signature: Signature) -> OutputFiles:
     """Write compressed TFRecords of TFX's PredictionLog, all splits in one folder, as TFX's BulkInferrer does.
 
-    A signature that does not take serialized tf.Examples is an InfeedError, as are protos that are not installed.
+    Raise InfeedError if the signature does not take serialized tf.Examples, or the protos are not installed.
     """
     if not signature.takes_examples:
-        what = f"signature {signature.name!r} takes features, and a prediction_log holds serialized tf.Examples"
-        do = "choose a signature that takes them, such as serving_default, or write parquet or tfrecord"
+        what = f"signature {signature.name!r} takes features, but a prediction_log contains serialized tf.Examples"
+        do = "use a signature that takes serialized tf.Examples, such as serving_default, or write parquet or tfrecord"
         raise InfeedError(what, where=signature.where, do=do)
     try:
         from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
     except ImportError as error:
         do = "pip install tensorflow-serving-api, or write parquet or tfrecord"
-        raise InfeedError("prediction_log is a proto of TensorFlow Serving's", do=do) from error
+        raise InfeedError("prediction_log requires a proto of TensorFlow Serving", do=do) from error
     import tensorflow as tf
 
-    log = PredictionLog()  # for one example
+    log = PredictionLog()  # log of one example
     log.predict_log.request.model_spec.signature_name = signature.name
     log.predict_log.response.model_spec.signature_name = signature.name
     for argument in signature.inputs:
@@ -326,7 +326,7 @@ def log_files(signature: Signature) -> OutputFiles:
 
 
 def _groups(tables: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Group tables to write together, because small row groups are slow to read."""
+    """Group tables that are written together, because small row groups are slow to read."""
     group, rows, size = list[pa.RecordBatch](), 0, 0
     for table in tables:
         group.append(table)
@@ -375,7 +375,7 @@ def _filler(proto: Any, array: npt.NDArray[Any]) -> Callable[[int], None]:
 
     proto.CopyFrom(tf.make_tensor_proto(array[:1]))
     [field, *_] = [field.name for field, _ in proto.ListFields() if field.name not in ("dtype", "tensor_shape")] or [""]
-    if field == "tensor_content":  # of several numbers
+    if field == "tensor_content":  # the value has several numbers
         return lambda row: setattr(proto, field, array[row].tobytes())
     if not field:  # there are no values
         return lambda row: None

@@ -1,4 +1,4 @@
-"""The raw columns of a model that infeed's Trainer exported, readable without TensorFlow."""
+"""Raw columns of a model that infeed's Trainer exported, readable without TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import ColumnType, Manifest
 
-_OTHER_ROOT = "pipelines of other data need another root (--root)"
+_OTHER_ROOT = "pipelines for other data need another root (--root)"
 
 
 @dataclass(frozen=True)
 class RawColumns:
-    """The columns of the training data that a model reads, and how their files were read."""
+    """Columns of the training data that a model reads, and the options with which their files were read."""
 
-    columns: tuple[str, ...]  # of a prediction
+    columns: tuple[str, ...]  # columns of a prediction
     source_options: Mapping[str, Mapping[str, Any]]  # options of the training files, by format
-    types: Mapping[str, ColumnType] = field(default_factory=dict)  # of all columns that an evaluation parses
+    types: Mapping[str, ColumnType] = field(default_factory=dict)  # types of all columns that an evaluation parses
 
     @classmethod
     def of(cls, folder: str) -> RawColumns | None:
-        """Return the columns of the model in a folder, or None if another exporter wrote it."""
+        """Return the columns of the model in a folder. None if another exporter wrote it."""
         path = files.join(folder, names.RAW_COLUMNS)
         if not files.exists(path):
             return None
@@ -33,7 +33,7 @@ class RawColumns:
         return cls(tuple(described["columns"]), described["source_options"], described.get("types", {}))
 
     def check_dataset(self, root: str, *, is_baseline: bool = False) -> None:
-        """Raise InfeedError if a column of a dataset of ingest has another type than in training."""
+        """Raise InfeedError if a column of an ingested dataset has another type than in training."""
         if not files.exists(files.join(root, names.MANIFEST)):
             return
         manifest = Manifest.read(root)
@@ -41,7 +41,7 @@ class RawColumns:
         wrong = {name: kind for name, kind in self.types.items() if found.get(name, kind) != kind}
         if wrong:
             name, *others = wrong
-            more = f"; types differ in {', '.join(map(repr, others))} as well" if others else ""
+            more = f"; types also differ in {', '.join(map(repr, others))}" if others else ""
             called, other = ("the baseline model", f"; {_OTHER_ROOT}") if is_baseline else ("the model", "")
             what = f"column {name!r} is {found[name]}, but {called} reads {wrong[name]}{more}"
             raise InfeedError(what, where=root, do=self._remedy(manifest.source.kind, wrong) + other)
@@ -58,6 +58,6 @@ class RawColumns:
 
 
 def check_dataset(model: str, root: str, *, is_baseline: bool = False) -> None:
-    """Check the dataset at `root` as `RawColumns.check_dataset` does, if infeed's Trainer exported the model."""
+    """If infeed's Trainer exported the model, check the dataset at `root` as `RawColumns.check_dataset` does."""
     if known := RawColumns.of(model):
         known.check_dataset(root, is_baseline=is_baseline)

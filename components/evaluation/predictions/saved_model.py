@@ -1,4 +1,4 @@
-"""Load a SavedModel of any exporter once, and call its signatures with whole batches.
+"""SavedModel of any exporter, loaded once. Its signatures are called with whole batches.
 
 A signature takes serialized tf.Examples or separate features. `features_of` converts a batch to either.
 """
@@ -23,15 +23,19 @@ from infeed.components.evaluation.predictions.batches import Batch, KnownColumn
 
 Arrays = dict[str, npt.NDArray[Any]]
 _FILE = "saved_model.pb"
-_SERVING = "serving"  # folder of pushed versions in the folder of a run
-_OPERATIONS = ("tensorflow_text", "tensorflow_decision_forests", "struct2tensor")  # which TFX's BulkInferrer knows
+_SERVING = "serving"  # folder of pushed versions in a run's folder
+_OPERATIONS = (
+    "tensorflow_text",
+    "tensorflow_decision_forests",
+    "struct2tensor",
+)  # packages that TFX's BulkInferrer imports
 _UNKNOWN_OPERATION = "Op type not registered"
 _DO_KNOW = "install what brings the operation; of tensorflow-text: pip install 'tfx-infeed[text]'"
 _DO = "ask a signature that takes serialized tf.Examples, or write the examples as the model takes them"
 
 
 class RefusedBatchError(InfeedError):
-    """TensorFlow rejected a batch. The message is about one row or about all."""
+    """TensorFlow rejected a batch. The message is about one row or all rows."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +44,15 @@ class Signature:
 
     name: str
     where: str  # folder of the model, for errors
-    # feature -> argument. Exports of infeed's Trainer define the mapping. In others the names are equal
+    # feature -> argument. Defined in exports of infeed's Trainer, otherwise the names are equal
     arguments: Mapping[str, str]
     inputs: Mapping[str, Any]  # feature -> TensorSpec
     outputs: Mapping[str, Any]  # output -> TensorSpec
-    takes_examples: bool  # whether it takes serialized tf.Examples, string [batch], rather than features
+    takes_examples: bool  # whether it takes serialized tf.Examples, string [batch], instead of features
     function: Any  # TensorFlow's function
 
     def __call__(self, features: Mapping[str, Any]) -> Arrays:
-        """Return the outputs for a batch, output -> array [batch, ...], of the values [batch, ...] of all `inputs`.
+        """Return the outputs for a batch, output -> array [batch, ...], given values [batch, ...] of all `inputs`.
 
         Raises:
           RefusedBatchError: TensorFlow rejected the batch.
@@ -63,21 +67,21 @@ class Signature:
             }
             found = {name: tensor.numpy() for name, tensor in self.function(**tensors).items()}
         except (tf.errors.OpError, ValueError, TypeError) as error:
-            do = "give the model what its export says that it takes"
+            do = "pass the inputs that the signature declares"
             raise RefusedBatchError(_in_words(error), where=f"{self.where}, signature {self.name!r}", do=do) from error
         for name, array in found.items():
             self._check_rows(name, array.shape, rows)
         return found
 
     def check_outputs(self) -> None:
-        """Raise InfeedError for an output that cannot have the batch's rows according to its spec."""
+        """Raise InfeedError for an output whose spec rules out one row per example."""
         for name, spec in self.outputs.items():
             if spec.shape.rank == 0:
                 self._check_rows(name, (), None)
 
     def _check_rows(self, name: str, shape: tuple[int, ...], rows: int | None) -> None:
         if rows is None or not shape or shape[0] != rows:
-            of = "a row for each example" if rows is None else f"the {rows:,} rows of the batch as its first dimension"
+            of = "one row per example" if rows is None else f"the {rows:,} rows of the batch as its first dimension"
             what = f"output {name!r} has the shape {list(shape)}, without {of}"
             do = "export a signature whose outputs are [batch] or [batch, ...], or choose another signature"
             raise InfeedError(what, where=f"{self.where}, signature {self.name!r}", do=do)
@@ -92,26 +96,26 @@ class SavedModel:
 
     @classmethod
     def load(cls, path: str, tags: Sequence[str] = (), called: str = "the model") -> SavedModel:
-        """Load a model; raise InfeedError if there is none, or TensorFlow cannot load it.
+        """Load a model. Raise InfeedError if there is none, or TensorFlow cannot load it.
 
         Args:
-          path: folder of a SavedModel, or folder of numbered versions as Pusher writes them; the newest is used.
-          tags: tags of the graph to load. Empty if it has only one graph, as most models.
+          path: folder of a SavedModel, or of numbered versions of a Pusher, of which the newest is used.
+          tags: tags of the graph to load. Empty if there is only one graph, as in most models.
         """
-        folder = model_folder(path)  # before TensorFlow, which takes seconds to import
+        folder = model_folder(path)  # before the import of TensorFlow, which takes seconds
         try:
             return cls(folder, _load(folder, tags))
-        except Exception as error:  # whatever TensorFlow raises for a damaged one
+        except Exception as error:  # TensorFlow may raise anything for a damaged model
             first = str(error).strip().partition("\n")[0].partition(". Make sure")[0] or repr(error)
             do = _DO_KNOW if _UNKNOWN_OPERATION in first else "export it again"
             raise InfeedError(f"{called} cannot be loaded: {first}", where=folder, do=do) from error
 
-    def signature(self, name: str, do: str = "choose another signature") -> Signature:
-        """Return a signature by name. The error has the remedy `do` if it does not exist or takes no input."""
+    def signature(self, name: str, do: str = "use another signature") -> Signature:
+        """Return a signature by name. If it does not exist or has no inputs, the error has the remedy `do`."""
         signatures = self.loaded.signatures
         if name not in signatures:
             there = ", ".join(signatures) or "none at all"
-            raise InfeedError(f"the model has no signature {name!r}; it has {there}", where=self.where, do=do)
+            raise InfeedError(f"the model has no signature {name!r}, only {there}", where=self.where, do=do)
         function = signatures[name]
         specs = dict(sorted(function.structured_input_signature[1].items()))
         if not specs:
@@ -120,27 +124,27 @@ class SavedModel:
         if hasattr(self.loaded, "raw_features"):  # infeed's Trainer exported the model
             lists = (self.loaded.raw_features, self.loaded.raw_arguments)
             known = dict(zip(*([name.decode() for name in one.numpy()] for one in lists), strict=True))
-        if set(known.values()) != set(specs):  # and this signature is not for raw features
+        if set(known.values()) != set(specs):  # and this signature does not take raw features
             known = {}
         arguments = known or {argument: argument for argument in specs}
         inputs = {feature: specs[argument] for feature, argument in arguments.items()}
-        outputs = dict(sorted(function.structured_outputs.items()))  # which come in another order each time
-        first = next(iter(specs.values()))  # TFX takes a single string argument as serialized examples
+        outputs = dict(sorted(function.structured_outputs.items()))  # sorted, because their order varies
+        first = next(iter(specs.values()))  # TFX passes serialized examples to a single string argument
         is_of_examples = len(specs) == 1 and first.dtype.name == "string" and first.shape.rank in (None, 1)
         return Signature(name, self.where, arguments, inputs, outputs, not known and is_of_examples, function)
 
 
 def model_folder(path: str) -> str:
-    """Return the folder of a SavedModel: `path`, or the newest complete version in it or in its folder `serving`.
+    """Return the folder of a SavedModel: `path`, or the newest complete version in it or in its subfolder `serving`.
 
-    A push writes the file of a version last. Raises InfeedError if there is no model.
+    A push writes the main file of a version last. Raises InfeedError if there is no model.
     """
     if files.exists(files.join(path, _FILE)):
         return path
     for folder in (*_versions(path), *_versions(files.join(path, _SERVING))):
         if files.exists(files.join(folder, _FILE)):
             return folder
-    do = "give the folder of a run whose model was blessed, or the model that the last lines of the run name"
+    do = "use the folder of a run whose model was blessed, or the model in the last lines of the run"
     raise InfeedError("there is no saved model", where=path, do=do)
 
 
@@ -151,7 +155,7 @@ def _versions(path: str) -> list[str]:
 
 
 def _load(folder: str, tags: Sequence[str]) -> Any:
-    """Load a model. If an op is unknown, import the packages with additional ops and retry: they import slowly."""
+    """Load a model. If an op is unknown, import the packages with additional ops, which is slow, and retry."""
     import tensorflow as tf
 
     try:
@@ -175,23 +179,23 @@ def _in_words(error: Exception) -> str:
 
 
 def check_inputs(signature: Signature, known: Mapping[str, KnownColumn], where: str) -> None:
-    """Raise InfeedError unless the data has a column of a fitting type for each feature of the signature."""
+    """Raise InfeedError unless the data has a column of a matching type for each feature of the signature."""
     for name, spec in signature.inputs.items():
         if name not in known:
             do = f"{_DO}; the columns are {', '.join(map(repr, sorted(known)))}"
             raise InfeedError(f"the model takes {name!r}, but the data has no such column", where=where, do=do)
         kind = known[name].type
         if (kind == "bytes") != (spec.dtype.name == "string") or (kind == "float" and not spec.dtype.is_floating):
-            what = f"column {name!r} is {kind}, and the model takes {spec.dtype.name}"
+            what = f"column {name!r} is {kind}, but the model takes {spec.dtype.name}"
             raise InfeedError(what, where=where, do=_DO)
         if known[name].some_missing and not _has_missing(spec):
-            raise InfeedError(f"column {name!r} has rows without a value, and {_no_missing(spec)}", where=where, do=_DO)
+            raise InfeedError(f"column {name!r} has rows without a value, but {_no_missing(spec)}", where=where, do=_DO)
 
 
 def features_of(batch: Batch, signature: Signature) -> dict[str, Any]:
-    """Return the arguments of `signature` for a batch. A missing number is NaN and a missing text is empty.
+    """Return the arguments of `signature` for a batch. Missing numbers become NaN, and missing text becomes empty.
 
-    A row without a value for an integer input, or with a wrong number of values, is an InfeedError.
+    Raise InfeedError for a row without a value for an integer input, or with a wrong number of values.
     """
     if signature.takes_examples:
         return {name: list(batch.records) for name in signature.inputs}
@@ -206,16 +210,18 @@ def _dense(batch: Batch, name: str, spec: Any) -> npt.NDArray[Any]:
     wanted, missing = counts == size, counts == 0
     if not (wanted | missing).all():
         row = int(np.argmin(wanted | missing))
-        what = f"column {name!r} has {counts[row]} values, and the model takes {size}"
+        what = f"column {name!r} has {counts[row]} values, but the model takes {size}"
         raise InfeedError(what, where=batch.where(row), do=_DO)
     if size and missing.any() and not _has_missing(spec):
-        what, row = f"column {name!r} has no value, and {_no_missing(spec)}", int(np.argmax(missing))
+        what, row = f"column {name!r} has no value, but {_no_missing(spec)}", int(np.argmax(missing))
         raise InfeedError(what, where=batch.where(row), do=_DO)
     empty, kind = (b"", object) if spec.dtype.name == "string" else (0, spec.dtype.as_numpy_dtype)
     dense = np.full((len(counts), size), math.nan if spec.dtype.is_floating else empty, kind)
     items = column.flatten()
     if pa.types.is_large_binary(items.type):
-        flat = np.array([*items.to_pylist(), None], object)[:-1]  # so that values of one length are no text array
+        flat = np.array([*items.to_pylist(), None], object)[
+            :-1
+        ]  # NumPy would make a text array of values of equal length
     else:
         flat = np.asarray(items.to_numpy(zero_copy_only=False))
     dense[wanted] = flat.reshape(-1, size) if size else 0
@@ -223,7 +229,7 @@ def _dense(batch: Batch, name: str, spec: Any) -> npt.NDArray[Any]:
 
 
 def _has_missing(spec: Any) -> bool:
-    """Return whether a value of the type represents a missing value."""
+    """Return whether a type can represent missing values."""
     return bool(spec.dtype.is_floating or spec.dtype.name == "string")
 
 
@@ -232,7 +238,7 @@ def _no_missing(spec: Any) -> str:
 
 
 def _filled(dims: Iterable[int | None], size: int) -> list[int]:
-    """Return the dimensions, with the first unknown one inferred from the size and further ones 1."""
+    """Return the dimensions. The first unknown one is inferred from the size, and further ones are 1."""
     filled, left = list[int](), size
     known = math.prod(dim for dim in dims if dim)
     for dim in dims:

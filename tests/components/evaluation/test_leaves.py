@@ -104,9 +104,9 @@ def test_a_confusion_matrix_is_exact_at_its_thresholds() -> None:
     ("name", "label", "prediction", "words"),
     [
         ("AUC", [[1]], [[0.5, np.nan]], "the model predicts NaN"),
-        ("AUC", [[1]], [[0.5]], "class 1 is asked for, and the model knows 1"),
-        ("AUC", [[0.0, 1.5]], [[0.5, 0.5]], "a label is 1.5, where a probability is measured"),
-        ("MultiClassConfusionMatrixAtThresholds", [[1]], [[0.5]], "and the model predicts one number"),
+        ("AUC", [[1]], [[0.5]], "class 1 is requested"),
+        ("AUC", [[0.0, 1.5]], [[0.5, 0.5]], "a label is 1.5, but the metric needs probabilities"),
+        ("MultiClassConfusionMatrixAtThresholds", [[1]], [[0.5]], "but the model predicts one number"),
     ],
 )
 def test_what_cannot_be_measured_is_an_error(name: str, label: Any, prediction: Any, words: str) -> None:

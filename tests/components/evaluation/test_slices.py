@@ -70,5 +70,5 @@ def test_a_spec_of_tfma_says_what_its_values_look_like() -> None:
 
 
 def test_a_value_that_is_no_text_is_an_error() -> None:
-    with pytest.raises(InfeedError, match=r"a value of column 'a' is no UTF-8: b'\\xff'"):
+    with pytest.raises(InfeedError, match=r"a value of column 'a' is not UTF-8: b'\\xff'"):
         slice_rows([SliceSpec(("a",), ())], 1, {"a": column([[b"\xff"]])}.get)

@@ -252,7 +252,7 @@ def test_a_split_without_a_share_is_not_read(shards):
 
 
 def test_a_share_too_small_for_a_window_is_refused_with_its_size(shards):
-    with pytest.raises(InfeedError, match=r"windows of 10 records hold none of the split 'new'(.|\n)*larger share"):
+    with pytest.raises(InfeedError, match=r"windows of 10 records contain none of the split 'new'(.|\n)*its share"):
         dataset(shards, training=True, mix={"old": 1, "new": 0.01}, shuffle_records=10, **STREAM)
 
 

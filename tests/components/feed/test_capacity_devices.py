@@ -56,7 +56,7 @@ def test_cpus_share_the_memory_of_the_machine_for_a_copy_each():
         "device",
         "set by FeedOptions.tier; 1,250 records take 500 kB decoded, and 500 kB of each device's memory is available",
     )
-    with pytest.raises(InfeedError, match="tier is 'device', and only 500 kB of each device's memory is available"):
+    with pytest.raises(InfeedError, match="tier is 'device', but only 500 kB of each device's memory is available"):
         capacity(1251, devices=CPUS, free=None, tier="device").tier()
 
 
@@ -73,7 +73,7 @@ def test_a_device_that_does_not_tell_is_given_what_was_asked_for():
     ],
 )
 def test_what_is_asked_for_and_cannot_be_is_refused(told, message):
-    with pytest.raises(InfeedError, match=rf"tier is 'device', and {message}(.|\n)*FeedOptions\.tier(.|\n)*columns"):
+    with pytest.raises(InfeedError, match=rf"tier is 'device', but {message}(.|\n)*FeedOptions\.tier(.|\n)*columns"):
         capacity(2500, tier="device", **told).tier()
 
 

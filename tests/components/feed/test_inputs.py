@@ -86,9 +86,7 @@ def test_the_process_is_another_one_and_ends_with_the_iterator(file):
 
 
 def test_a_generator_that_fails_or_is_killed_stops_the_training_with_the_reason(file):
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"process ended with exit code 1(.|\n)*generators.py:failing"
-    ):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"process exited with code 1(.|\n)*generators.py:failing"):
         firsts(from_process(f"{file}:failing", SIGNATURE))
     items = items_of(f"{file}:pids", {})
     os.kill(next(items), signal.SIGKILL)

@@ -47,7 +47,7 @@ def test_options_of_images_out_of_range_are_refused_when_built(kind, option, val
 
 def test_augmentation_describes_only_what_it_does():
     assert Augment(shift=2, cutout=4).describe() == "shifts by up to 2 px with reflected edges, cuts out 4 x 4 px"
-    cropped = "crops to no less than 8% of the area and resizes, stretches by up to 1.33"
+    cropped = "crops to at least 8% of the area and resizes, stretches by a factor of up to 1.33"
     assert Augment(crop=0.08, stretch=4 / 3).describe() == cropped
     assert Augment().describe() == ""
 

@@ -72,7 +72,7 @@ def test_a_loop_that_takes_row_numbers_gathers_small_batches_in_its_steps():
     assert step(made, "gather") == GatherInStep(128)
     assert made.holds_rows
     assert step(made, "gather").does == (
-        "hands over the row numbers of all steps of a call, an exact shuffle, in an order made from seed and epoch; "
+        "passes the row numbers of all steps of a call, an exact shuffle, in an order computed from seed and epoch; "
         "the graph of the steps gathers their rows, 128 a step"
     )
     assert by_rows(training=False).stages == planned_like_evaluation().stages
@@ -114,7 +114,7 @@ def test_columns_that_fit_on_the_gpu_are_copied_there_and_only_row_numbers_trave
     assert made.tier == "device"
     assert names(made) == [*DECODE, "gather", "device"]
     assert step(made, "gather") == GatherInStep(128)
-    assert step(made, "device").does == "copies the columns to GPU:0, once"
+    assert step(made, "device").does == "copies the columns once to GPU:0"
     assert on_gpu(options={"batch_size": 50_000}).stages[-2] == GatherInStep(50_000)
 
 
@@ -122,8 +122,8 @@ def test_columns_that_fit_on_the_gpu_are_copied_there_and_only_row_numbers_trave
     ("told", "why"),
     [
         ({"sizes": RecordSizes(100, 400, is_numeric=False)}, "a feature is text, ragged or sparse"),
-        ({"augmentation": "shifts"}, "the host augments and normalizes the pictures"),
-        ({"normalization": "normalizes"}, "the host augments and normalizes the pictures"),
+        ({"augmentation": "shifts"}, "the host augments and normalizes the images"),
+        ({"normalization": "normalizes"}, "the host augments and normalizes the images"),
         ({"free": 1_000_000}, "only 250 kB of each device's memory is available"),
     ],
     ids=lambda told: next(iter(told)) if isinstance(told, dict) else "",
@@ -133,7 +133,7 @@ def test_a_gpu_that_cannot_hold_the_columns_gets_batches(told, why):
     assert made.tier == "columns"
     assert made.reason.endswith(f"not on the devices: {why}")
     assert made.stages[-1].name == "prefetch"
-    with pytest.raises(InfeedError, match=f"tier is 'device', and {why}"):
+    with pytest.raises(InfeedError, match=f"tier is 'device', but {why}"):
         on_gpu(options={"tier": "device"}, **told)
 
 
@@ -144,7 +144,7 @@ def test_evaluation_is_gathered_from_memory_in_its_order():
 
 
 def test_a_loop_that_takes_batches_alone_cannot_have_columns_on_its_device():
-    with pytest.raises(InfeedError, match="tier is 'device', and the training loop takes batches, not row numbers"):
+    with pytest.raises(InfeedError, match="tier is 'device', but the training loop takes batches, not row numbers"):
         planned(tier="device")
 
 
@@ -258,7 +258,7 @@ def test_every_step_gives_its_reason_and_the_last_is_a_prefetch():
 
 
 def test_a_split_without_records_is_refused():
-    with pytest.raises(InfeedError, match="there is no record to read"):
+    with pytest.raises(InfeedError, match="no records"):
         planned(records=0)
 
 
@@ -275,7 +275,7 @@ def test_rows_drawn_by_share_are_drawn_from_all_of_the_split(tier):
     gather = step(mixed(tier=tier, mix={"old": 1, "new": 3}, machine=Machine(4, 1000)), "gather")
     assert gather.weights == SamplingWeights("split", ("old", "new"), (1.0, 3.0))
     assert gather.window is None
-    assert "drawn by share and shuffled by seed and epoch: 25 % of 'old', 75 % of 'new'" in gather.does
+    assert "sampled by share and shuffled by seed and epoch: 25 % of 'old', 75 % of 'new'" in gather.does
     assert gather.reason.startswith("set by FeedOptions.mix")
 
 

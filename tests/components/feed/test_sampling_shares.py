@@ -36,8 +36,8 @@ def test_of_many_names_the_plan_tells_the_first():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"mix": {"old": 1, "mew": 1}}, r"there is no 'mew'(.|\n)*mix(.|\n)*trained on: old, new"),
-        ({"mix": {"old": 1}}, r"mix gives no share to the split 'new'(.|\n)*0 leaves it out"),
+        ({"mix": {"old": 1, "mew": 1}}, r"there is no 'mew'(.|\n)*mix(.|\n)*training splits: old, new"),
+        ({"mix": {"old": 1}}, r"mix has no share for the split 'new'(.|\n)*0 to exclude it"),
         ({"class_shares": {"maybe": 1}}, r"there is no 'maybe'(.|\n)*class_shares(.|\n)*classes: no, yes"),
     ],
 )
@@ -47,5 +47,5 @@ def test_names_that_do_not_fit_what_there_is_are_refused(options, match):
 
 
 def test_classes_of_a_label_without_a_vocabulary_have_no_names():
-    with pytest.raises(InfeedError, match=r"there are no classes known by name(.|\n)*vocabulary"):
+    with pytest.raises(InfeedError, match=r"classes have no names(.|\n)*vocabulary"):
         shares((), class_shares="equal")

@@ -223,7 +223,7 @@ def test_a_job_that_somebody_deletes_is_an_error(cluster: Cluster) -> None:
 
 def test_without_a_cluster_the_error_names_the_way_to_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    with pytest.raises(InfeedError, match="no access") as error:
+    with pytest.raises(InfeedError, match="cannot access") as error:
         run("pass")
     assert "KUBECONFIG" in error.value.do
 

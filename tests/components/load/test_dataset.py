@@ -77,7 +77,7 @@ def test_rows_come_by_their_numbers(data):
 
 @pytest.mark.parametrize("rows", [10, -11, [3, 10], [-11]], ids=str)
 def test_a_row_that_does_not_exist(data, rows):
-    with pytest.raises(IndexError, match=r"row -?1[01] of 10 rows"):
+    with pytest.raises(IndexError, match=r"row -?1[01] (.|\n)*10 rows"):
         data()[rows]
 
 
@@ -148,9 +148,9 @@ def test_another_process_opens_the_same_files(data):
 def test_the_plan_is_told(data):
     plan = str(data(batch_size=4, seed=7).plan)
     assert "split 'train' of" in plan
-    assert "10 records in 2 files" in plan
+    assert "10 records" in plan
     assert "reads 6 features" in plan
-    assert "a new order of all rows each epoch, by seed 7" in plan
+    assert "a new permutation of all rows in each epoch, by seed 7" in plan
     assert "4 rows at a time, 2 batches an epoch" in plan
 
 
@@ -166,11 +166,11 @@ def test_the_plan_is_told(data):
         ({"workers": (4, 4)}, "index is 4(.|\n)*number the workers from 0 to count - 1"),
         ({"workers": 2}, r"workers is 2(.|\n)*\(0, 4\)"),
         ({"workers": (0, 3), "batch_size": 4}, "batch_size is 4, which 3 workers"),
-        ({"columns": "x"}, r"columns is 'x'(.|\n)*name features in a list"),
-        ({"columns": {"x"}}, r"columns is {'x'}(.|\n)*name features in a list"),
-        ({"columns": ["x", 1]}, r"columns is \('x', 1\)(.|\n)*name features in a list"),
-        ({"columns": ["x", "y"]}, r"there is no column 'y'(.|\n)*data\n(.|\n)*name one of list, maybe, name, "),
-        ({"split": "test"}, r"there is no split 'test'(.|\n)*choose by split= one of train"),
+        ({"columns": "x"}, r"columns is 'x'(.|\n)*list the features"),
+        ({"columns": {"x"}}, r"columns is {'x'}(.|\n)*list the features"),
+        ({"columns": ["x", 1]}, r"columns is \('x', 1\)(.|\n)*list the features"),
+        ({"columns": ["x", "y"]}, r"there is no column 'y'(.|\n)*data\n(.|\n)*use one of list, maybe, name, "),
+        ({"split": "test"}, r"there is no split 'test'(.|\n)*set split= to one of train"),
     ],
     ids=str,
 )
@@ -195,7 +195,7 @@ def test_where_may_be_a_path_and_nothing_else(data, cache):
     assert len(load(folder, cache_dir=Path(cache))) == 10
     with pytest.raises(InfeedError, match=r"where is None(.|\n)*as str"):
         load(None)
-    with pytest.raises(InfeedError, match=r"cache_dir is None(.|\n)*name a local folder"):
+    with pytest.raises(InfeedError, match=r"cache_dir is None(.|\n)*use a local folder"):
         load(folder, cache_dir=None)
 
 

@@ -53,7 +53,7 @@ def test_names_that_do_not_tell_that_they_are_tfrecords(write, tmp_path):
     for number in range(2):
         write(f"validation-0000{number}-of-00002", {"x": [1]})
     assert found(f"{tmp_path}/data/validation-*")[0] == "validation"
-    with pytest.raises(InfeedError, match="no TFRecord file is there"):
+    with pytest.raises(InfeedError, match="no TFRecord files"):
         find_split(f"{tmp_path}/data")
 
 
@@ -74,15 +74,15 @@ def test_an_artifact_of_tfx(write, tmp_path):
 def test_a_dataset_that_is_being_written(write, tmp_path):
     write("Split-train/data_tfrecord-00000-of-00001.gz", {"x": [1]})
     (tmp_path / "data" / ".ingest").mkdir()
-    with pytest.raises(InfeedError, match=r"not finished(.|\n)*wait for its writer"):
+    with pytest.raises(InfeedError, match=r"not complete(.|\n)*wait for its writer"):
         find_split(f"{tmp_path}/data")
 
 
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (["a-dev.tfrecord", "a-test.tfrecord"], r"there are 2 splits(.|\n)*choose by split= one of dev, test"),
-        (["notes.txt"], r"no TFRecord file is there(.|\n)*data\n(.|\n)*or a pattern"),
+        (["a-dev.tfrecord", "a-test.tfrecord"], r"there are 2 splits(.|\n)*set split= to one of dev, test"),
+        (["notes.txt"], r"no TFRecord files(.|\n)*data\n(.|\n)*or a pattern"),
     ],
 )
 def test_what_cannot_be_one_split(write, tmp_path, names, said):
@@ -96,7 +96,7 @@ def test_what_cannot_be_one_split(write, tmp_path, names, said):
 def test_a_file_that_its_neighbours_count_and_that_is_not_there(write, tmp_path, folder):
     write(f"{folder}a-train.tfrecord-00001-of-00003", {"x": [1]})
     write(f"{folder}a-train.tfrecord-00002-of-00003", {"x": [1]})
-    said = r"there are 2 files of 3 that are called a-train.tfrecord-\*-of-00003(.|\n)*split train\n(.|\n)*by a pattern"
+    said = r"only 2 of 3 files a-train.tfrecord-\*-of-00003(.|\n)*split train\n(.|\n)*by a pattern"
     with pytest.raises(InfeedError, match=said):
         find_split(f"{tmp_path}/data")
     assert len(found(f"{tmp_path}/data/{folder}a-*")[1]) == 2
@@ -121,7 +121,5 @@ def test_nothing_there(tmp_path):
 def test_a_file_that_is_no_tfrecord_file(write, tmp_path, content):
     write("a-train.tfrecord", {"x": [1]})
     (tmp_path / "data" / "notes.csv").write_bytes(content)
-    with pytest.raises(
-        InfeedError, match=r"does not begin as a TFRecord file does(.|\n)*notes.csv(.|\n)*TFRecords alone"
-    ):
+    with pytest.raises(InfeedError, match=r"does not begin like a TFRecord(.|\n)*notes.csv(.|\n)*only TFRecords"):
         find_split(f"{tmp_path}/data/*.csv")

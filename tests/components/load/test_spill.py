@@ -26,9 +26,9 @@ SEQUENCE = GOOD + b"\x12\x00"
     ("records", "said"),
     [
         ([GOOD, GOOD, b"\xff no Example"], r"not a serialized tf.Example"),
-        ([GOOD, GOOD, SEQUENCE], r"not a serialized tf.Example: it is a SequenceExample"),
-        ([GOOD, GOOD, b"\x1a\x03abc"], r"not a serialized tf.Example: it has no features"),
-        ([GOOD, GOOD, example(x=1.5, y="a")], r"feature 'x' is float(32)?, and int(64)? in the records before"),
+        ([GOOD, GOOD, SEQUENCE], r"not a serialized tf.Example: the record is a SequenceExample"),
+        ([GOOD, GOOD, b"\x1a\x03abc"], r"not a serialized tf.Example: the record has no features"),
+        ([GOOD, GOOD, example(x=1.5, y="a")], r"feature 'x' is float(32)?, but int(64)? in earlier records"),
     ],
 )
 def test_a_record_that_does_not_fit(write, tmp_path, monkeypatch, block, records, said):

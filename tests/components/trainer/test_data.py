@@ -139,7 +139,7 @@ def test_a_feature_that_weighs_the_examples_is_kept_from_the_model(table, tier):
 def test_a_weight_below_0_stops_training_with_the_reason(table):
     import tensorflow as tf
 
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"weight is below 0 or no number; FeedOptions.weight"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"weight is negative or not a number; FeedOptions.weight"):
         list(feed(table[0], training=True, split="train", graph="number", label="n", feed={"weight": "x"}).take(1))
 
 

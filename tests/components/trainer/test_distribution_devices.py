@@ -50,4 +50,4 @@ def test_the_plan_names_the_gpus_that_a_batch_is_dealt_out_to(monkeypatch):
     monkeypatch.setattr(distribution, "accelerators", lambda strategy: ("/device:GPU:0", "/device:GPU:1"))
     (step,) = distribution.device_steps(tf.distribute.get_strategy())
     assert step.does == "distributes the next batch to GPU:0, GPU:1 while the step runs"
-    assert step.reason == "the step's batch is already there; text stays on the host"
+    assert step.reason == "the step's batch is already on the device; text stays on the host"

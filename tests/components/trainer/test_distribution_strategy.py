@@ -22,7 +22,7 @@ def test_one_device_is_the_default_strategy(name):
 
 
 def test_a_strategy_of_one_process_is_refused_where_several_train():
-    with pytest.raises(InfeedError, match=r"'mirrored' trains in one process, and TF_CONFIG names 2 workers"):
+    with pytest.raises(InfeedError, match=r"'mirrored' trains in one process, but TF_CONFIG names 2 workers"):
         make_strategy("mirrored", WorkerContext(0, 2))
 
 
@@ -58,5 +58,5 @@ def test_a_machine_without_a_tpu_is_told_so():
 )
 def test_features_that_a_tpu_cannot_take_are_refused_by_name(spec):
     check_for_tpu({"x": tf.TensorSpec([None, 3], tf.float32)})
-    with pytest.raises(InfeedError, match=r"a TPU cannot take the feature 'odd'"):
+    with pytest.raises(InfeedError, match=r"a TPU does not accept the feature 'odd'"):
         check_for_tpu({"odd": spec})

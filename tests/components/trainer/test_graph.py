@@ -27,7 +27,7 @@ def schema(tmp_path):
 
 
 def test_nothing_to_read_features_from_is_refused(open_graph):
-    with pytest.raises(InfeedError, match=r"nothing says which features(.|\n)*schema_gen"):
+    with pytest.raises(InfeedError, match=r"are unknown(.|\n)*schema_gen"):
         open_graph(None, None, "y")
 
 

@@ -120,7 +120,7 @@ def test_outputs_that_fit(made, loss, classes):
             r"gives 1 number an example(.|\n)* 3 classes",
         ),
         (output(None, 1), "sparse_categorical_crossentropy", TWO, r"its loss is sparse_cat(.|\n)*one sigmoid with"),
-        ([output(None, 2), output(None, 2)], "mse", TWO, r"the model gives 2 outputs(.|\n)*a run_fn of your own"),
+        ([output(None, 2), output(None, 2)], "mse", TWO, r"the model has 2 outputs(.|\n)*your own run_fn"),
     ],
 )
 def test_outputs_that_cannot_tell_the_classes(made, loss, classes, error):

@@ -107,7 +107,7 @@ def test_an_input_without_a_name_takes_an_only_feature():
 @pytest.mark.parametrize("make", [of_a_dict, of_a_list, nested, of_one, sequential, Subclassed])
 def test_a_feature_that_is_not_there_is_told_with_both_lists(make):
     specs = {name: SPECS[name] for name in "ab"}
-    with pytest.raises(InfeedError, match=r"model wants .*'c'.* no feature 'c'\n(.|\n)*build\n.*features, a, b, or"):
+    with pytest.raises(InfeedError, match=r"model expects .*'c'.* no feature 'c'\n(.|\n)*build\n.*features, a, b, or"):
         inputs_of(make(), specs, "model.py:build")
 
 

@@ -173,7 +173,7 @@ def test_a_function_may_give_what_the_model_takes_alone(table, train, inputs, ex
     answer = tf.saved_model.load(str(place / "model")).signatures["serving_default"]
     told = answer(examples=tf.constant([example({"x": 5.0})]))
     assert told["class"].numpy()[0, 0] in (b"big", b"small")
-    with pytest.raises(InfeedError, match=r"model wants 'x', 'z', and there is no feature 'z'(.|\n)*features, x"):
+    with pytest.raises(InfeedError, match=r"model expects 'x', 'z', but there is no feature 'z'(.|\n)*features, x"):
         train(table[0], "class", "table_of_xz", input_fn=inputs("only_x"), label="kind", epochs=1)
 
 

@@ -75,7 +75,7 @@ def test_after_an_export_that_failed_the_same_again_only_exports(table, train, w
     failed = tmp_path / "failed"
     failed.mkdir()
     (failed / "model").touch()  # where a folder should be: not even root can write there
-    with pytest.raises(InfeedError, match=r"(?s)cannot be exported: .*failed/model.*12 steps of training are kept in"):
+    with pytest.raises(InfeedError, match=r"(?s)cannot be exported: .*failed/model.*12 steps of training are saved in"):
         train(table[0], "class", "dropping", place=failed, **given)
 
     capfd.readouterr()

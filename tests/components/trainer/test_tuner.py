@@ -156,10 +156,10 @@ def tuner(**given):
         (lambda own: {"tuner_fn": "nowhere.tuner_fn"}, "(?s)there is no module 'nowhere'.*option tuner_fn"),
         (lambda own: {"module_file": __file__}, "(?s)no function 'tuner_fn'.*option module_file"),
         (lambda own: {"options": own["options"]}, "(?s)without search.*SearchOptions"),
-        (lambda own: {"tuner_fn": "os.path.join", "search": own["search"]}, "search is given without options"),
+        (lambda own: {"tuner_fn": "os.path.join", "search": own["search"]}, "search is set without options"),
         (lambda own: {**own, "custom_config": {"a": 1}}, r"(?s)custom_config is given beside.*TrainOptions.hparams"),
-        (lambda own: {**own, "base_model": 1}, "(?s)base_model is given beside options.*model function load"),
-        (lambda own: {**own, "tune_args": 3}, "(?s)3 trials at a time.*google_cloud_ai_platform"),
+        (lambda own: {**own, "base_model": 1}, "(?s)base_model is given beside options.*in the model function"),
+        (lambda own: {**own, "tune_args": 3}, "(?s)num_parallel_trials is 3.*google_cloud_ai_platform"),
     ],
 )
 def test_what_the_tuner_cannot_do_is_told_by_name(given, message, tmp_path):

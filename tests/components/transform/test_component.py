@@ -150,7 +150,7 @@ def test_rows_of_several_values_are_told_with_values(tmp_path: Path, run: Callab
     example = tf.train.Example.FromString(serialized({"age": 1.0}))
     example.features.feature["age"].float_list.value.append(2.0)
     with pytest.raises(
-        InfeedError, match=r"rows of several values.*\n  where: column 'age'; column 'age' holds 1.0, 2.0"
+        InfeedError, match=r"rows have several values.*\n  where: column 'age'; column 'age' holds 1.0, 2.0"
     ):
         run(tmp_path, [example.SerializeToString()], TABLE_SCHEMA, [ZScore("age")])
 
@@ -304,7 +304,7 @@ def test_without_features_outputs_are_those_of_tfx(options: dict[str, bool]) -> 
 
 
 def test_nothing_to_do_is_an_error() -> None:
-    with pytest.raises(InfeedError, match="Transform has nothing to do"):
+    with pytest.raises(InfeedError, match="Transform has no features"):
         component()
 
 
@@ -317,10 +317,13 @@ def test_nothing_to_do_is_an_error() -> None:
         ({"module_file": __file__}, "(?s)defines no function 'preprocessing_fn'.*option module_file"),
         ({"module_file": "/nowhere/a.py"}, "there is no file /nowhere/a.py"),
         ({"module_file": "models.preprocessing"}, "(?s)not a Python file.*preprocessing_fn"),
-        ({"module_file": "a.py", "preprocessing_fn": "a:b"}, "both module_file and preprocessing_fn"),
-        ({"module_file": "a.py", "stats_options_updater_fn": "a:b"}, "(?s)beside module_file.*in the module file"),
+        ({"module_file": "a.py", "preprocessing_fn": "a:b"}, "module_file and preprocessing_fn are both set"),
+        (
+            {"module_file": "a.py", "stats_options_updater_fn": "a:b"},
+            "(?s)together with module_file.*in the module file",
+        ),
         ({"features": TABLE_FEATURES, "stats_options_updater_fn": "a.b.c"}, "option stats_options_updater_fn"),
-        ({"features": TABLE_FEATURES, "custom_config": {"a": 1}}, "custom_config is given"),
+        ({"features": TABLE_FEATURES, "custom_config": {"a": 1}}, "custom_config is set"),
         ({"features": TABLE_FEATURES, "force_tf_compat_v1": True}, r"(?s)force_tf_compat_v1.*tfx.components.Transform"),
     ],
 )
@@ -333,7 +336,7 @@ def test_a_cache_that_is_given_and_disabled_is_an_error() -> None:
     from tfx.types import channel_utils, standard_artifacts
 
     cache = channel_utils.as_channel([standard_artifacts.TransformCache()])
-    with pytest.raises(InfeedError, match="analyzer_cache is given, and disable_analyzer_cache is True"):
+    with pytest.raises(InfeedError, match="analyzer_cache is set, but disable_analyzer_cache is True"):
         component(features=TABLE_FEATURES, analyzer_cache=cache, disable_analyzer_cache=True)
 
 

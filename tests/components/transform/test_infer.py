@@ -48,9 +48,9 @@ def proposal(values: Any) -> Proposal:
         (["a"] * 30, "every row has the same value"),
         (list(range(7, 37)), "it numbers the rows"),
         (list(range(36, 6, -1)), "it numbers the rows"),
-        ([f"id{n}" for n in range(300)], "nearly every row has its own value"),
+        ([f"id{n}" for n in range(300)], "nearly every row has a distinct value"),
         ([str(n) for n in range(300)] + ["n/a"], "'n/a' in it is no number"),
-        ([bytes([255, n]) for n in range(200)], "it holds bytes that are no text"),
+        ([bytes([255, n]) for n in range(200)], "it holds bytes that are not text"),
     ],
 )
 def test_a_column_is_left_out_for_a_reason(values: Any, reason: str) -> None:
@@ -70,9 +70,9 @@ def test_numbers_are_scaled_and_words_have_indices() -> None:
         (ZScore("few", output="few"),),
     ]
     assert [one.reason for one in found] == [
-        "it holds numbers: scaled",
-        "it holds words: each has an index",
-        "it holds numbers: scaled",
+        "it holds numbers, which are scaled",
+        "it holds words, which become indices",
+        "it holds numbers, which are scaled",
     ]
 
 
@@ -100,13 +100,15 @@ def test_dates_become_their_parts(dates: list[str], form: str, parts: list[str])
 def test_dates_whose_day_may_be_the_month_are_left_to_their_author() -> None:
     found = proposal([f"{d % 12 + 1}/{d % 11 + 1}/{1800 + d}" for d in range(200)])
     assert found.features == ()
-    assert "or say its format: DatePart" in found.advice
+    assert "or set its format with DatePart" in found.advice
 
 
 def test_sentences_become_words() -> None:
     [feature] = proposal([f"the plot of film {n} was thin" for n in range(200)]).features
     assert feature == Vocabulary("x", output="x", size=MAX_VOCABULARY, clean=(LowerCase(), Tokens()), length=64)
-    assert proposal(["the same four words", "or another four words"] * 50).reason == "it holds words: each has an index"
+    assert (
+        proposal(["the same four words", "or another four words"] * 50).reason == "it holds words, which become indices"
+    )
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_pictures_are_told_with_their_size_and_what_is_left_out(channels: int, c
 
 
 def test_a_table_of_which_nothing_can_be_learned_is_told_with_reasons_and_advice() -> None:
-    why, advice = "nearly every row has its own value", "write '31.1.2024' as numbers"
+    why, advice = "nearly every row has a distinct value", "write '31.1.2024' as numbers"
     date = dataclasses.replace(NUMBER, name="day", type="bytes", distinct=None, useless=why, advice=advice)
     error = nothing_to_learn_from(dataclasses.replace(TABLE, columns=(date,)), "rides.csv")
     assert error.what.startswith("no column is left to learn 'y' from: day (nearly every row has its own value)")

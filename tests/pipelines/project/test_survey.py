@@ -97,7 +97,7 @@ def test_columns_that_teach_nothing_are_left_out_with_the_reason(tmp_path):
     assert surveyed(tmp_path, rows).left_out == {
         "constant": "every row has the same value",
         "empty": "it is empty",
-        "id": "nearly every row has its own value",
+        "id": "nearly every row has a distinct value",
     }
 
 
@@ -316,7 +316,7 @@ def test_more_values_than_are_counted_do_not_change_what_a_column_is(tmp_path, r
     }
     assert "Tokens" in kinds["text"]
     assert "DatePart" in kinds["at"]
-    assert (kinds["code"], survey.left_out) == ([], {"code": "nearly every row has its own value"})
+    assert (kinds["code"], survey.left_out) == ([], {"code": "nearly every row has a distinct value"})
 
 
 def test_a_text_that_is_kept_is_read_as_words(tmp_path):

@@ -183,7 +183,7 @@ def test_several_signatures_at_once_are_left_to_tfx_or_refused(
         ({"output_format": "csv"}, "output_format is 'csv'"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"columns": "id"}, "columns is 'id'"),
-        ({"keys": ["id"], "output_format": "prediction_log"}, "holds the whole example"),
+        ({"keys": ["id"], "output_format": "prediction_log"}, "contains the whole example"),
     ],
 )
 def test_options_that_cannot_be_are_refused_when_the_pipeline_is_made(
@@ -205,5 +205,5 @@ def test_arguments_that_say_the_same_are_refused(channels: Channels) -> None:
     with pytest.raises(InfeedError, match="keys and output_format are given beside output_example_spec"):
         BulkInferrer(**channels, output_example_spec=examples, keys=["id"], output_format="parquet")
     named = bulk_inferrer_pb2.ModelSpec(model_signature_name=["a"])
-    with pytest.raises(InfeedError, match="signature is 'b', and model_spec"):
+    with pytest.raises(InfeedError, match="signature is 'b', but model_spec"):
         BulkInferrer(**channels, model_spec=named, signature="b")

@@ -27,11 +27,11 @@ def test_options_survive_the_way_through_plain_data() -> None:
         ({"signature": ""}, "signature is ''"),
         ({"splits": ()}, r"splits is \(\)"),
         ({"output_format": "csv"}, "output_format is 'csv'"),
-        ({"keys": ("id",), "columns": ("id",)}, "column 'id' is named twice"),
+        ({"keys": ("id",), "columns": ("id",)}, "column 'id' occurs twice"),
         ({"keys": ("id",), "output_format": "examples"}, "keys and columns are given, and examples holds the whole"),
         (
             {"outputs": {"a": "b"}, "output_format": "prediction_log"},
-            "outputs are given, and a prediction_log holds",
+            "outputs is set, but prediction_log contains",
         ),
     ],
 )

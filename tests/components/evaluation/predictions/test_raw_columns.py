@@ -60,7 +60,7 @@ def test_a_column_of_another_type_is_named_with_the_options_of_training(
 
 def test_the_options_of_the_remedy_read_the_columns_as_in_training(tmp_path: Path, model: Path) -> None:
     text = "zip,x,y\n01234,1,0\n00042,-,1\n"
-    with pytest.raises(InfeedError, match=r"column 'x'.*; types differ in 'zip' as well"):
+    with pytest.raises(InfeedError, match=r"column 'x'.*; types also differ in 'zip'"):
         check_dataset(str(model), ingested(tmp_path, text))
     types = {"x": "float", "zip": "bytes"}
     check_dataset(str(model), ingested(tmp_path, text, nulls=["", "-"], types=types))

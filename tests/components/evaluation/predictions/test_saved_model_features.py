@@ -68,9 +68,9 @@ def test_missing_numbers_are_nan_and_missing_text_is_empty(batch: Callable[..., 
 @pytest.mark.parametrize(
     ("values", "shape", "message"),
     [
-        ([1, None], (), r"(?s)'n' has no value, and int64 has none that means missing.*gz, record 1"),
-        ([[1], [1, 2]], (), r"(?s)'n' has 2 values, and the model takes 1.*record 1"),
-        ([[1, 2], [1]], (2,), r"(?s)'n' has 1 values, and the model takes 2.*record 1"),
+        ([1, None], (), r"(?s)'n' has no value, but int64 has none that means missing.*gz, record 1"),
+        ([[1], [1, 2]], (), r"(?s)'n' has 2 values, but the model takes 1.*record 1"),
+        ([[1, 2], [1]], (2,), r"(?s)'n' has 1 values, but the model takes 2.*record 1"),
     ],
 )
 def test_rows_that_have_no_tensor_are_named(
@@ -84,10 +84,10 @@ def test_rows_that_have_no_tensor_are_named(
     ("inputs", "message"),
     [
         ({"y": "float32"}, "the model takes 'y'"),
-        ({"id": "float32"}, "column 'id' is bytes, and the model takes float32"),
-        ({"x": "int64"}, "column 'x' is float, and the model takes int64"),
-        ({"number": "int64"}, "column 'number' has rows without a value, and int64 has none that means missing"),
-        ({"number": "string"}, "column 'number' is int, and the model takes string"),
+        ({"id": "float32"}, "column 'id' is bytes, but the model takes float32"),
+        ({"x": "int64"}, "column 'x' is float, but the model takes int64"),
+        ({"number": "int64"}, "column 'number' has rows without a value, but int64 has none that means missing"),
+        ({"number": "string"}, "column 'number' is int, but the model takes string"),
     ],
 )
 def test_columns_that_the_model_cannot_take_are_refused_beforehand(

@@ -122,7 +122,7 @@ def test_rows_that_are_decoded_batch_by_batch_are_padded_to_the_longest_of_their
     assert sorted(features["ones"].shape[1] for features, _ in made.take(2)) == [2, 4]
 
 
-@pytest.mark.parametrize(("name", "value"), [("wrods", "did you mean 'words'"), ("number", "one length")])
+@pytest.mark.parametrize(("name", "value"), [("wrods", "did you mean 'words'"), ("number", "same length")])
 def test_lengths_that_do_not_exist_or_do_not_differ_are_an_error(name, value):
     rows = columns.LoadColumns().apply(words(), CONTEXT)
     with pytest.raises(InfeedError, match=value) as raised:

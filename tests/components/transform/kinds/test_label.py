@@ -36,7 +36,7 @@ def test_floats_that_are_whole_are_classes_as_their_integers_are(transform: Tran
 
 
 def test_a_class_with_a_fraction_is_an_error(transform: Transform) -> None:
-    with pytest.raises(InfeedError, match=r"holds the label 0\.5"):
+    with pytest.raises(InfeedError, match=r"has the label 0\.5"):
         transform({"y": [0.5, 1.0]}, [Label("y")])
 
 
@@ -63,12 +63,12 @@ def test_rows_without_a_label_can_be_marked(transform: Transform) -> None:
 
 
 def test_a_label_column_without_any_value_is_an_error(transform: Transform) -> None:
-    with pytest.raises(InfeedError, match="column 'y' holds no labels"):
+    with pytest.raises(InfeedError, match="column 'y' has no labels"):
         transform({"y": [b"", b""]}, [Label("y", missing="mark")])
 
 
 def test_a_class_with_a_line_break_is_refused(transform: Transform) -> None:
-    with pytest.raises(InfeedError, match="which has a line break"):
+    with pytest.raises(InfeedError, match="which contains a line break"):
         transform({"y": [b"a\nb"]}, [Label("y")])
 
 

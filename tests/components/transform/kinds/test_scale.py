@@ -66,7 +66,7 @@ def test_a_constant_column_becomes_zero_with_a_warning(
 ) -> None:
     assert not transform({"x": column}, [feature])["x"].any()
     assert "column 'x' is " in caplog.text
-    assert "is always 0, since column" in caplog.text
+    assert "is always 0, because column" in caplog.text
 
 
 def test_min_max_goes_from_low_to_high_and_beyond(transform: Transform) -> None:

@@ -74,9 +74,9 @@ def test_an_edited_file_is_read_again(tmp_path: Path) -> None:
         ("", "there are no vectors"),
         ("3 2\n", "there are no vectors"),
         ("word\n", "first line is b'word'"),
-        ("a 1 2\nb 1\n", "vector 2 has 1 numbers, and the first has 2"),
+        ("a 1 2\nb 1\n", "vector 2 has 1 numbers, but the first has 2"),
         ("a 1 2\nb 1 x\n", "from b'a' to b'b'"),
-        ("a 1 2\na 3 4\n", "word 2 is b'a', which is there twice"),
+        ("a 1 2\na 3 4\n", "word 2 is b'a', which occurs twice"),
         ("a 1 nan\n", "the vector of b'a' is not finite"),
     ],
 )
