@@ -26,7 +26,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.base.user_modules import LIBRARIES, fingerprint, import_file, is_of_project
 
 C = TypeVar("C")
-_HERE = Path(__file__).resolve().parent
+_HERE = Path(__file__).resolve().parents[1]
 # Libraries and this package, whose lines do not help a user.
 _NOT_USERS = tuple(
     f"{Path(folder).resolve()}{os.sep}" for folder in (*map(Path, LIBRARIES), _HERE, _HERE.with_name("pipelines"))
