@@ -23,7 +23,7 @@ HEAD = "\n| setting | default | |\n|---|---|---|\n"
 ELSEWHERE = {"model_fn", "hparams", "feed", "augment", "normalise", "images", "source_options", "examples_are"}
 SEE = {
     "spans": "[continuous training](continuous.md)",
-    "preprocessing_fn": "[the page about it](preprocessing-fn.md#in-configyaml)",
+    "preprocessing_fn": "[your own preprocessing_fn](preprocessing-fn.md#in-configyaml)",
     "source_options": "[sources.md](sources.md)",
     "ingest": "[how rows become splits and shards](#how-rows-become-splits-and-shards)",
     "keep": "[columns that give the label away](#columns-that-give-the-label-away)",
@@ -33,8 +33,8 @@ SEE = {
     "deploy": "[Kubeflow](kubeflow.md), [Vertex AI](vertex.md) and [scale.md](scale.md#in-a-compiled-pipeline)",
     "strategy": "[training.md](training.md)",
     "tier": "[feed.md](feed.md)",
-    "mix": "[sampling weights](feed.md)",
-    "map_examples": "[a stage of your own](feed.md#a-stage-of-your-own)",
+    "mix": "[mix splits](feed.md#mix-splits)",
+    "map_examples": "[a stage of your own](feed.md#add-your-own-stage)",
     "input_fn": "[inputs.md](inputs.md)",
 }
 

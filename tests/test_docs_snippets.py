@@ -56,6 +56,7 @@ def of_components(folder: Path) -> dict[str, Any]:
     (folder / "my_package").mkdir(exist_ok=True)
     for model in ("model.py", "my_package/model.py"):
         (folder / model).write_text("def build_model(spec): ...\n")
+    (folder / "trainer.py").write_text("def run_fn(fn_args): ...\n")
     (folder / "preprocessing.py").write_text("def preprocessing_fn(inputs): return inputs\n")
     components = infeed.components
     example_gen = components.CsvExampleGen(input_base=str(folder))
@@ -134,12 +135,12 @@ TFX, SLOW, FRAMEWORKS = (pytest.mark.tfx,), (pytest.mark.slow,), (pytest.mark.fr
 SETTINGS = {
     "README.md": Setting(snippets=slice(0, 1)),
     "README.md, components": Setting(of_components, snippets=slice(1, None), marks=TFX),
-    "docs/drop-in.md": Setting(marks=TFX),
+    "docs/drop-in.md": Setting(of_components, marks=TFX),
     "docs/evaluation.md": Setting(of_components, marks=TFX),
     "docs/feed.md": Setting(marks=SLOW),
     "docs/images.md": Setting(marks=SLOW),
     "docs/index.md": Setting(),
-    "docs/ingest.md": Setting(),
+    "docs/ingest.md": Setting(marks=TFX),
     "docs/inputs.md, options": Setting(snippets=slice(0, 2), marks=SLOW),
     "docs/load.md": Setting(marks=FRAMEWORKS),
     "docs/predict.md": Setting(of_components, marks=TFX),

@@ -72,7 +72,7 @@ def command(project: str, from_node: str | None, verbose: bool, as_json: bool, *
 
 
 def _exit_code(outcome: RunOutcome | None) -> int:
-    """Return the code of docs/exit-codes.md; a failed run has no outcome."""
+    """Return the code of docs/command-line.md; a failed run has no outcome."""
     if outcome is None:
         return EXIT_FAILED
     return 0 if outcome.blessed else EXIT_NOT_BLESSED

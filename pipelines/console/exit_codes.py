@@ -1,4 +1,4 @@
-"""Exit codes of the commands (docs/exit-codes.md), and errors without tracebacks."""
+"""Exit codes of the commands (docs/command-line.md), and errors without tracebacks."""
 
 from __future__ import annotations
 

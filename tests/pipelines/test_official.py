@@ -1,6 +1,6 @@
 """TFX's own pipelines with our components by replacing names, ExampleGen to Trainer: pushed, served, and as good.
 
-What of them Keras 3 itself breaks, docs/official-pipelines.md tells; that is run with tf_keras, as its users run it.
+What of them Keras 3 itself breaks, docs/drop-in.md tells; that is run with tf_keras, as its users run it.
 """
 
 import importlib

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from infeed import components
+from infeed.pipelines.cli import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,13 +30,28 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_each_public_name_is_in_the_reference(site: Path) -> None:
-    anchors = set(re.findall(r'id="infeed\.[\w.]*\.(\w+)"', (site / "reference.html").read_text()))
+    pages = [(site / f"{name}.html").read_text() for name in ("components", "options", "features", "reference")]
+    anchors = set(re.findall(r'id="infeed\.[\w.]*\.(\w+)"', "".join(pages)))
     assert {*components.__all__, "ingest", "inspect", "load", "create_pipeline"} - anchors == set()
 
 
 @pytest.mark.slow
+def test_each_command_and_its_options_are_in_the_reference(site: Path) -> None:
+    page = (site / "command-line.html").read_text()
+    for name, command in main.commands.items():
+        assert f'id="infeed-{name}"' in page
+        assert {option for one in command.params for option in one.opts if option.startswith("--")} - set(
+            re.findall(r"--[a-z][\w-]*", page)
+        ) == set()
+
+
+def test_the_first_screen_runs_a_table() -> None:
+    assert "infeed run tabular --data FILE --label COLUMN" in (ROOT / "docs" / "index.md").read_text()[:200]
+
+
+@pytest.mark.slow
 def test_commands_that_no_test_executes_are_marked(site: Path) -> None:
-    assert (site / "index.html").read_text().count(">Example<") == 2
+    assert (site / "index.html").read_text().count(">Example<") == 6
 
 
 @pytest.mark.slow

@@ -124,7 +124,7 @@ def test_a_command_shows_the_traceback_where_it_is_asked_to() -> None:
 
 
 PIPELINES = Path(pipelines.__file__).parent
-PAGE = (Path(__file__).parents[3] / "docs" / "exit-codes.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
 TABLE = {int(code): commands for code, commands in re.findall(r"^\| (\d+) \|.*\| ([^|]*) \|$", PAGE, re.MULTILINE)}
 NAMES = {EXIT_FAILED: "EXIT_FAILED", EXIT_NOT_BLESSED: "EXIT_NOT_BLESSED", EXIT_LOST: "EXIT_LOST"}
 
