@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: the reference made from the code, pages from the top, and a mark on commands that no test executes."""
+"""Hooks of MkDocs: the reference from the code, pages from the top, and a mark on commands that no test executes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ AT_THE_TOP = ("SECURITY.md", "CHANGELOG.md")
 # Developers read these in the repository.
 _LEFT_THERE = re.compile(r"\[([^\]]+)\]\((?:ARCHITECTURE|CONTRIBUTING|README)\.md\)")
 _PUBLIC = re.compile(r"^from \.([\w.]+) import (\w+) as \w+$", re.MULTILINE)
-_TITLES = {"components.md": "Components", "options.md": "Options", "features.md": "Features", "reference.md": "Python API"}
+_TITLES = {
+    "components.md": "Components",
+    "options.md": "Options",
+    "features.md": "Features",
+    "reference.md": "Python API",
+}
 _COMPONENT = re.compile(r"(?:Gen|Validator|Transform|Trainer|Tuner|Evaluator|Inferrer|InputReport)$")
 _OPTIONS = re.compile(r"Options$|^By[A-Z]|^(?:Augment|Balance|MapFunction|ModelReport|Normalise)$")
 _FUNCTIONS = (
@@ -57,9 +62,7 @@ def reference() -> dict[str, str]:
     for module, name in public:
         paths[_page_of(module, name)].append(f"infeed.components.{module}.{name}")
     head = "Every name of this page is imported from `infeed`."
-    return {
-        page: "\n".join([f"# {title}", "", head, "", *map(_entry, paths[page])]) for page, title in _TITLES.items()
-    }
+    return {page: "\n".join([f"# {title}", "", head, "", *map(_entry, paths[page])]) for page, title in _TITLES.items()}
 
 
 def _page_of(module: str, name: str) -> str:

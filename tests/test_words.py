@@ -26,7 +26,6 @@ LATER = ("components/evaluation/measuring.py",)
 MOST_WORDS = 30  # of a sentence of a page
 LONG_SENTENCES = {  # pages that still have some
     "CHANGELOG.md",
-    *(f"docs/{name}.md" for name in ("kubeflow", "rehearse")),
 }
 
 Text = tuple[int, str, str]  # line, argument, what it says; `{}` for what is only known when it is raised
