@@ -150,7 +150,7 @@ def test_a_code_of_some_commands_stands_with_those_that_use_it() -> None:
 
 
 def test_each_command_that_ends_with_1_has_its_cause() -> None:
-    causes = re.findall(r"^\| `(\w+)[^|]*\|[^|]*\|$", PAGE.partition("Causes of exit code 1")[2], re.MULTILINE)
+    causes = re.findall(r"^\| `(\w+)[^|]*\|[^|]*\|$", PAGE.partition("| cause of exit code 1 |")[2], re.MULTILINE)
     assert set(causes) == users("EXIT_FAILED")
 
 
