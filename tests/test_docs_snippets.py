@@ -27,7 +27,6 @@ BLOCKS = {str(page.relative_to(ROOT)): found for page in PAGES if (found := COMM
 SNIPPETS = {str(page.relative_to(ROOT)): found for page in PAGES if (found := SNIPPET.findall(page.read_text()))}
 NOT_RUN = {
     "CONTRIBUTING.md": "shows how errors and docstrings are written, not what to run",
-    "templates/text/README.md": "replaces lines of the template, and needs the vocabulary of a BERT model",
 }
 RUN_ELSEWHERE = {
     "docs/inputs.md": "tests/components/trainer/test_own_input.py",  # all but the first two: each feeds a training

@@ -150,7 +150,8 @@ def test_a_code_of_some_commands_stands_with_those_that_use_it() -> None:
 
 
 def test_each_command_that_ends_with_1_has_its_cause() -> None:
-    causes = re.findall(r"^\| `(\w+)[^|]*\|[^|]*\|$", PAGE.partition("| cause of exit code 1 |")[2], re.MULTILINE)
+    table = PAGE.partition("| cause of exit code 1 |")[2].partition("\n\n")[0]
+    causes = re.findall(r"^\| `(\w+)[^|]*\|[^|]*\|$", table, re.MULTILINE)
     assert set(causes) == users("EXIT_FAILED")
 
 
