@@ -132,8 +132,8 @@ class Setting:
 
 TFX, SLOW, FRAMEWORKS = (pytest.mark.tfx,), (pytest.mark.slow,), (pytest.mark.frameworks,)
 SETTINGS = {
-    "README.md": Setting(snippets=slice(0, 1)),
-    "README.md, components": Setting(of_components, snippets=slice(1, None), marks=TFX),
+    "README.md": Setting(snippets=slice(1, None)),
+    "README.md, components": Setting(of_components, snippets=slice(0, 1), marks=TFX),
     "docs/drop-in.md": Setting(of_components, marks=TFX),
     "docs/evaluation.md": Setting(of_components, marks=TFX),
     "docs/feed.md": Setting(marks=SLOW),

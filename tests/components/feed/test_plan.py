@@ -1,6 +1,3 @@
-import re
-from pathlib import Path
-
 import pytest
 
 from infeed.components.base.errors import InfeedError
@@ -332,18 +329,3 @@ def test_evaluation_batches_of_one_shape_are_filled_up_before_the_last_prefetch(
     assert "fill" not in names(
         plan(shards(1, 1000), FeedSpec(True, SAMPLE, static_shapes=True), FeedOptions(), MACHINE)
     )
-
-
-README = (Path(__file__).parents[3] / "README.md").read_text()
-DIGIT = RecordSizes(record_bytes=150, feature_bytes=72)  # 8 x 8 pixels and an int64
-CHANGES = (
-    "shifts by up to 1 px with reflected edges, rotates by up to 10 degrees, cuts out 2 x 2 px, "
-    "normalizes by mean 0.5 and deviation 0.5, compiled by XLA"
-)
-
-
-def test_the_plan_in_readme_is_printed() -> None:
-    (shown,) = re.findall(r"```\n(columns: .*?)\n```", README, re.DOTALL)
-    spec = FeedSpec(True, DIGIT, augmentation=CHANGES, epochs=60)
-    made = plan([ShardFile("a.gz", 1280, 60_000)], spec, FeedOptions(batch_size=64), Machine(2, 25_200_000_000))
-    assert made.describe() == shown

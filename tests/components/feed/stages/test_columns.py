@@ -81,7 +81,7 @@ def test_rows_are_sampled_by_split_or_by_label(weights, is_new):
 def test_the_words_say_how_rows_are_ordered():
     weights = SamplingWeights("class", ("no", "yes"), (1.0, 1.0))
     assert columns.GatherShuffled(4, 3).does == (
-        "gathers 4 rows at a time, in an order of all rows made from seed and epoch, 3 batches in a call"
+        "gathers 4 rows at a time, in a permutation of all rows by seed and epoch, 3 batches in a call"
     )
     assert columns.GatherShuffled(4, window=Window(8, 2)).does == (
         "permutes blocks of 8 rows and shuffles the rows of 2 blocks together, by seed and epoch; "
