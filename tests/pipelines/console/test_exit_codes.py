@@ -72,7 +72,7 @@ def test_too_little_memory_is_told_without_a_traceback(capsys: pytest.CaptureFix
     with pytest.raises(SystemExit) as ended, errors(as_json=False, debug=False):
         raise MemoryError
     assert ended.value.code == EXIT_BAD_INPUT
-    assert capsys.readouterr().err.startswith("error: there is not enough memory\n  do:    end other programs")
+    assert capsys.readouterr().err.startswith("error: there is not enough memory\n  do:    close other programs")
     with pytest.raises(MemoryError), errors(as_json=False, debug=True):
         raise MemoryError
 

@@ -23,12 +23,12 @@ def test_options_survive_the_way_through_plain_data() -> None:
     ("given", "message"),
     [
         ({"batch_size": 0}, "batch_size is 0"),
-        ({"keys": "id"}, "keys is 'id'(?s:.*)give a list of names"),
+        ({"keys": "id"}, "keys is 'id'(?s:.*)use a list of names"),
         ({"signature": ""}, "signature is ''"),
         ({"splits": ()}, r"splits is \(\)"),
         ({"output_format": "csv"}, "output_format is 'csv'"),
         ({"keys": ("id",), "columns": ("id",)}, "column 'id' occurs twice"),
-        ({"keys": ("id",), "output_format": "examples"}, "keys and columns are given, and examples holds the whole"),
+        ({"keys": ("id",), "output_format": "examples"}, "examples contains the whole"),
         (
             {"outputs": {"a": "b"}, "output_format": "prediction_log"},
             "outputs is set, but prediction_log contains",
