@@ -32,7 +32,13 @@ _KINDS: Mapping[str, Any] = {
     "normalise": Normalise,
     "blessing": Blessing,
 }
-_BY_FUNCTION = ("features", "augment", "blessing", "hparams")  # or the name of a function that returns the value
+_BY_FUNCTION = (
+    "source",
+    "features",
+    "augment",
+    "blessing",
+    "hparams",
+)  # or the name of a function that returns the value
 
 
 @functools.cache
@@ -53,9 +59,11 @@ def config_schema() -> str:
     own = {"type": "object", "properties": {"kind": {"pattern": ":"}}, "required": ["kind"]}  # a class of the user
     properties["features"]["items"] = {"anyOf": [properties["features"]["items"], own]}
     properties["hparams"] |= {"type": "object"}
+    schemas["settings"]["required"].remove("data")  # a function as source stands in place of it
     for name in _BY_FUNCTION:
         value = {key: properties[name].pop(key) for key in list(properties[name]) if key != "description"}
         properties[name]["anyOf"] = [value, {"type": "string"}]
+    properties["source"]["anyOf"][1]["pattern"] = ":"
     for name, one in schemas["ingest"]["properties"].items():
         one["description"] = HELP[name]
         if one.get("type") == "array":  # a single value, or shares by split

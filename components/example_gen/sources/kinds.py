@@ -189,10 +189,10 @@ class ListOf:
 Object = dict[str, "JsonKind"]
 JsonKind = str | ListOf | Object | None  # None: only nulls so far. A str: a key of _ARROW
 
-_ARROW = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string(), "bytes": pa.large_binary()}
-_PYTHON = {bool: "bool", int: "int", float: "float", str: "text", bytes: "bytes"}
+_ARROW = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
+_PYTHON = {bool: "bool", int: "int", float: "float", str: "text"}
 _NUMBERS = ("int", "float")
-_WORDS = {"bool": "true or false", "int": "a number", "float": "a number", "text": "text", "bytes": "bytes"}
+_WORDS = {"bool": "true or false", "int": "a number", "float": "a number", "text": "text"}
 _SHOWN_DIGITS = 40
 
 

@@ -35,6 +35,7 @@ def test_templates_are_valid(template: str) -> None:
     [
         "train: {epochs: 20, batch_size: 64, patience: null, map_batches: 'm.py:f', class_weight: balanced}",
         "ingest: {split: {train: 8, eval: 1}, split_by: user, columns: [a, b], on_bad_row: reject}",
+        "source: 'data.py:rows'",
         "features: [{kind: label, column: y}, {kind: z_score, column: x}]",
         "{features: f.py:features, augment: f.py:augment, hparams: {width: 8}, blessing: {metric: auc}}",
         "deploy: {image: i, resources: {Trainer: {cpu: 4}}}",
