@@ -32,13 +32,8 @@ _KINDS: Mapping[str, Any] = {
     "normalise": Normalise,
     "blessing": Blessing,
 }
-_BY_FUNCTION = (
-    "source",
-    "features",
-    "augment",
-    "blessing",
-    "hparams",
-)  # or the name of a function that returns the value
+# Settings that may be the name of a function that returns the value.
+_BY_FUNCTION = ("source", "features", "augment", "blessing", "hparams")
 
 
 @functools.cache

@@ -80,8 +80,8 @@ def test_a_function_that_returns_the_rows_has_no_parameter_of_data(config: Pipel
     found = args_of(job)
     assert "data" not in job.parameters
     for step in ("ArrowExampleGen-input", "ArrowExampleGen"):
-        command, packed, *more = found[step]
-        assert (command, json.loads(unpack(packed))["data"]) == ("ingest", "model.py:build_model")
+        _, packed, *more = found[step]
+        assert json.loads(unpack(packed))["data"] == "model.py:build_model"
         assert "--data" not in more
     assert data_bytes(of_function) == 0
 
