@@ -296,7 +296,9 @@ def _visible_files(source: str) -> list[str]:
         visible = [path for path in below if not any(map(files.is_hidden, files.relative(path, source).split("/")))]
         return sorted(visible, key=lambda path: path.count("/"))  # files of higher folders determine the format first
     if not files.exists(source):
-        raise InfeedError("no such file or folder", where=source, do="check the path")
+        is_function = re.fullmatch(r"[\w./-]+:[^\W\d]\w*", source)
+        do = f"for a function, use infeed ingest --reader {source} OUTPUT" if is_function else "check the path"
+        raise InfeedError("no such file or folder", where=source, do=do)
     return [source]
 
 

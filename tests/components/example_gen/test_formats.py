@@ -71,6 +71,13 @@ def test_what_cannot_be_read_as_one_format_says_what_to_do(tmp_path: Path, names
         formats.guess_format(str(tmp_path))
 
 
+def test_a_function_without_its_option_is_told_the_option() -> None:
+    for source, word in (("data.py:rows", "--reader data.py:rows"), ("C:/data", "check the path")):
+        with pytest.raises(InfeedError, match="no such file") as error:
+            formats.guess_format(source)
+        assert word in error.value.do
+
+
 def test_parquet_files_of_a_table_with_a_log_are_refused_unless_a_pattern_names_them(tmp_path: Path) -> None:
     (tmp_path / "_delta_log").mkdir()
     (tmp_path / "_delta_log" / "0.json").touch()
