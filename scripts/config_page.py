@@ -23,7 +23,7 @@ HEAD = "\n| setting | default | |\n|---|---|---|\n"
 ELSEWHERE = {"model_fn", "hparams", "feed", "augment", "normalise", "images", "source_options", "examples_are"}
 SEE = {
     "spans": "[continuous training](continuous.md)",
-    "preprocessing_fn": "[your own preprocessing_fn](preprocessing-fn.md#in-configyaml)",
+    "preprocessing_fn": "[your own preprocessing_fn](transform.md#use-your-own-preprocessing_fn)",
     "source_options": "[sources.md](sources.md)",
     "ingest": "[how rows become splits and shards](#how-rows-become-splits-and-shards)",
     "keep": "[columns that give the label away](#columns-that-give-the-label-away)",

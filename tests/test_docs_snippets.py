@@ -81,16 +81,16 @@ def of_components(folder: Path) -> dict[str, Any]:
 
 
 def of_run_fn(folder: Path) -> dict[str, Any]:
-    """A model for the `run_fn` of the page, which `then` runs."""
+    """The nodes of the page, and a model for its `run_fn`, which `then` runs."""
     import keras
 
-    def build_model() -> Any:
+    def my_model() -> Any:
         inputs = {"fare": keras.Input([1], name="fare")}
         model = keras.Model(inputs, keras.layers.Dense(1, "sigmoid")(inputs["fare"]))
         model.compile("sgd", "binary_crossentropy")
         return model
 
-    return {"build_model": build_model}
+    return {**of_components(folder), "my_model": my_model}
 
 
 def train(names: dict[str, Any], folder: Path) -> None:
@@ -143,11 +143,10 @@ SETTINGS = {
     "docs/inputs.md, options": Setting(snippets=slice(0, 2), marks=SLOW),
     "docs/load.md": Setting(marks=FRAMEWORKS),
     "docs/predict.md": Setting(of_components, marks=TFX),
-    "docs/preprocessing-fn.md": Setting(of_components, marks=TFX),
     "docs/sources.md": Setting(snippets=slice(-2, -1), marks=TFX),
     "docs/statistics.md": Setting(of_components, marks=TFX),
     "docs/training.md": Setting(of_run_fn, train, marks=TFX),
-    "docs/transform.md": Setting(),
+    "docs/transform.md": Setting(of_components, marks=TFX),
 }
 
 
