@@ -53,7 +53,7 @@ def test_another_process_takes_it(kind: str) -> None:
 @pytest.mark.parametrize(
     ("item", "where", "what"),
     [
-        ({"column": 5}, "features[0]", "column"),
+        ({"column": [5]}, "features[0].column", "column"),
         ({"column": "x", "scale": 2}, "features[0]", "'scale'"),
         ({}, "features[0]", "'column'"),
         ({"kind": "Quantiles"}, "option features[0].kind", "Quantiles"),
