@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: the reference from the code, pages from the top, and a mark on commands that no test executes."""
+"""Hooks of MkDocs: the reference, made from the code, and pages from the top of the repository."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ _FUNCTIONS = (
     "infeed.pipelines.config.PipelineConfig",
     "infeed.pipelines.pipeline.create_pipeline",
 )
-_PLAIN_BLOCK = re.compile(r"^```\n(?=(?:(?!```).*\n)*?\$? ?(?:infeed|make|pip|python) )", re.MULTILINE)
-_MARK = '```text title="Example"\n'
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -47,10 +45,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Correct links to pages from the top, mark commands that only show a call, and add the options of all commands."""
+    """Correct links to pages from the top, and add the options of all commands."""
     for name in AT_THE_TOP:
         markdown = markdown.replace(f"](../{name}", f"]({name}")
-    markdown = _PLAIN_BLOCK.sub(_MARK, markdown)
     return markdown + commands() if page.file.src_uri == "command-line.md" else markdown
 
 

@@ -1,6 +1,6 @@
 """Every Python snippet and `sh` block of the pages runs as it stands, snippets twice in one folder.
 
-Other blocks only show commands: `test_docs.py` checks their names and options, and the site marks them.
+Other blocks only show commands: `test_docs.py` checks their names and options.
 """
 
 from __future__ import annotations
