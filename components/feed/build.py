@@ -12,7 +12,15 @@ import tensorflow as tf
 
 from infeed.components.dataset.records import read_records
 from infeed.components.feed.capacity import Machine, RecordSizes
-from infeed.components.feed.columns import can_keep, can_split, is_static, is_static_number, mapped, reading_options
+from infeed.components.feed.columns import (
+    can_keep,
+    can_split,
+    is_static,
+    is_static_number,
+    mapped,
+    reading_options,
+    without_rewrites,
+)
 from infeed.components.feed.options import SINGLE_WORKER, FeedOptions, WorkerContext
 from infeed.components.feed.plan import FeedSpec, InputPlan, plan
 from infeed.components.feed.row_batches import RowBatches
@@ -96,7 +104,7 @@ def measure_records(shards: Sequence[ShardFile], functions: BatchFunctions) -> R
         tf.data.Dataset.from_tensor_slices(records).batch(_MEASURED_RECORDS),
         lambda some: (some, functions.transform(functions.parse(some))),
     )
-    serialized, features = next(iter(made))
+    serialized, features = next(iter(without_rewrites(made)))
     count = int(serialized.shape[0])
     return RecordSizes(
         record_bytes=bytes_of(serialized) / count,

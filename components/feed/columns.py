@@ -144,7 +144,7 @@ def pad_batch(batch: Batch, size: int) -> Batch:
 def load_columns(batches: tf.data.Dataset) -> Columns:
     """Read all `batches` of nested tensors into memory. The last batch may be short."""
     layout = Layout.of(batches.element_spec)
-    parts = list(mapped(batches, layout.columns_of))
+    parts = list(without_rewrites(mapped(batches, layout.columns_of)))
     with tf.device("cpu:0"):  # input stays on the host; GPU memory is for the model
         columns = [tf.concat(column, axis=0) for column in zip(*parts, strict=True)]
     return Columns(int(columns[0].shape[0]), layout, tuple(HeldColumn(column) for column in columns))
@@ -307,6 +307,13 @@ def mapped(
     return dataset.map(tf.autograph.experimental.do_not_convert(function), num_parallel_calls=calls)
 
 
+def without_rewrites(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Keep TensorFlow from rewriting the graph, which is slow for functions of thousands of columns."""
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    return dataset.with_options(options)
+
+
 def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Batch]) -> tf.data.Dataset:
     """Set the width of each sparse feature in the spec of batches if it is the same in all batches.
 
@@ -317,7 +324,8 @@ def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Ba
     if all(one.shape[1:].is_fully_defined() for one in sparse):
         return batches
     with tf.init_scope():  # a function that builds the dataset may be traced for another process
-        empty = next(iter(mapped(tf.data.Dataset.from_tensors(tf.zeros([0], tf.string)), decode)))
+        nothing = tf.data.Dataset.from_tensors(tf.zeros([0], tf.string))
+        empty = next(iter(without_rewrites(mapped(nothing, decode))))
         shapes = [
             one.dense_shape.numpy().tolist() if isinstance(one, tf.SparseTensor) else None
             for one in tf.nest.flatten(empty)

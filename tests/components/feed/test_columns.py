@@ -13,9 +13,11 @@ from infeed.components.feed.columns import (
     can_split,
     evaluation_rows,
     load_columns,
+    mapped,
     row_lengths,
     split_batches,
     training_rows,
+    without_rewrites,
 )
 from infeed.components.feed.disk import cache_columns
 from infeed.components.feed.options import GlobalBatch, WorkerContext
@@ -244,3 +246,9 @@ def test_every_worker_is_given_as_many_evaluation_batches():
         for i in range(2)
     ]
     assert parts == [[[0], [2], []], [[1], [3], [4]]]
+
+
+def test_a_dataset_without_rewrites_has_the_same_elements():
+    made = without_rewrites(mapped(tf.data.Dataset.range(5), lambda number: number * 2))
+    assert not made.options().experimental_optimization.apply_default_optimizations
+    assert list(made.as_numpy_iterator()) == [0, 2, 4, 6, 8]
