@@ -58,7 +58,7 @@ def renamed(name: str) -> str:
 
 
 def row(place: str, seam: Seam) -> str:
-    """A seam in the table of docs/compatibility.md."""
+    """A seam in the table of components/seams/README.md."""
     last = [name.partition(":")[2].partition("(")[0].replace("@", ".") for name in seam.names]
     module = place.partition(".")[0]
     names = ", ".join(f"`{one}`" for one in last) if len(last) <= 6 else f"{len(last)} names, in `seams/{module}.py`"
@@ -66,5 +66,5 @@ def row(place: str, seam: Seam) -> str:
 
 
 def test_the_page_has_every_seam_as_it_is() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "compatibility.md").read_text()
+    page = (Path(__file__).parents[3] / "components" / "seams" / "README.md").read_text()
     assert [one for one in (row(*item) for item in SEAMS.items()) if one not in page] == []
