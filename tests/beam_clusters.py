@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -17,7 +18,9 @@ COUNTING = "beam_clusters.CountingRunner"  # `--runner` of pipelines that are to
 # The service tells workers its host's full name, which in a container may lead nowhere.
 _SERVICE = "import runpy, socket; socket.getfqdn = lambda *_: 'localhost'; "
 _SERVICE += "runpy.run_module('{}', run_name='__main__', alter_sys=True)"
-THREADED = "beam_clusters.ThreadedRunner"  # `--runner` that works on several pieces at once in this process
+# `--runner` that works on several pieces at once in this process, and carries only small elements.
+THREADED = "beam_clusters.ThreadedRunner"
+MOST_BYTES = 1_000  # of an element, or of all values of a key, which Flink makes one element of
 COUNTS = "INFEED_TEST_PIPELINES"  # variable: the file to which CountingRunner adds a line for each pipeline
 
 
@@ -118,9 +121,10 @@ def __getattr__(name: str) -> Any:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
     class ThreadedRunner(FnApiRunner):  # type: ignore[misc]
-        """What Spark, Flink and Dataflow do with several slots of one process."""
+        """What Spark, Flink and Dataflow do with several slots of one process. Large elements fail the job."""
 
         def run_pipeline(self, pipeline: Any, options: Any) -> Any:
+            _weigh_all(pipeline)
             direct = options.view_as(DirectOptions)
             direct.direct_num_workers, direct.direct_running_mode = 4, "multi_threading"
             return super().run_pipeline(pipeline, options)
@@ -132,6 +136,31 @@ def __getattr__(name: str) -> Any:
             return super().run_pipeline(*arguments, **named)
 
     return {"CountingRunner": CountingRunner, "ThreadedRunner": ThreadedRunner}[name]
+
+
+def _weigh_all(pipeline: Any) -> None:
+    """Weigh the elements between all steps of a pipeline."""
+    import apache_beam as beam
+    from apache_beam.pipeline import PipelineVisitor
+
+    class Steps(PipelineVisitor):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.steps = list[Any]()
+
+        def visit_transform(self, applied: Any) -> None:
+            self.steps.append(applied)
+
+    pipeline.visit(found := Steps())
+    for number, step in enumerate(found.steps):
+        for output in step.outputs.values():
+            output | f"Weigh {number}" >> beam.Map(weigh, step.full_label)
+
+
+def weigh(element: Any, step: str) -> None:
+    grouped = isinstance(element, tuple) and not isinstance(element[-1], bytes | str | tuple)
+    values = list(element[-1]) if grouped and hasattr(element[-1], "__iter__") else element
+    size = len(pickle.dumps(values))
+    assert size <= MOST_BYTES, f"an element of {step} takes {size:,} bytes"
 
 
 def _free_port() -> int:

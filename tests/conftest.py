@@ -293,6 +293,13 @@ def portable_options(
 
 
 @pytest.fixture(scope="session")
+def dask_options(beam_clusters: ModuleType) -> Iterator[list[str]]:
+    """Options of Beam's that name a Dask cluster of processes."""
+    with beam_clusters.dask() as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
 def threaded_options(beam_clusters: ModuleType) -> list[str]:
     """Options of Beam's that name a runner on four threads of this process."""
     return [f"--runner={beam_clusters.THREADED}"]
@@ -347,7 +354,7 @@ def s3_endpoint() -> Iterator[str]:
     answering = server._server.app  # type: ignore[union-attr]
 
     def counted(environ: dict[str, Any], start_response: Any) -> Any:
-        _requests.append(f"{environ['REQUEST_METHOD']} {environ.get('HTTP_RANGE', '')}")
+        _requests.append(f"{environ['REQUEST_METHOD']} {environ.get('HTTP_RANGE', '')} {environ['PATH_INFO']}")
         failing = environ["PATH_INFO"] in _failing and environ["REQUEST_METHOD"] == "GET"
         if failing and _failing[environ["PATH_INFO"]]:
             _failing[environ["PATH_INFO"]] -= 1
@@ -403,7 +410,7 @@ def s3_losing() -> Callable[[str], None]:
 
 @pytest.fixture
 def s3_requests() -> list[str]:
-    """The requests that S3's server has got, as `GET bytes=0-99`; tests clear it."""
+    """The requests that S3's server has got, as `GET bytes=0-99 /bucket/object`; tests clear it."""
     _requests.clear()
     return _requests
 

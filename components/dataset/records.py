@@ -214,10 +214,15 @@ def file_crc32c(path: str) -> str:
 
 def data_of(array: pa.LargeBinaryArray) -> memoryview:
     """Return the concatenated values of an array without nulls, without a copy."""
-    if not len(array):
-        return memoryview(b"")
-    offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
+    offsets = offsets_of(array)
     return memoryview(array.buffers()[2] or b"")[offsets[0] : offsets[-1]]
+
+
+def offsets_of(array: pa.LargeBinaryArray) -> Ints:
+    """Return where each value begins in the data buffer, and where the last ends: int64 [n + 1]."""
+    if not len(array):
+        return np.zeros(1, np.int64)
+    return np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
 
 
 def values_of(array: pa.LargeBinaryArray) -> Iterator[bytes]:

@@ -3,10 +3,10 @@
 A runner starts workers for each pipeline: seconds of imports, and on a cluster minutes. Passes that are announced are
 therefore one pipeline, whose workers wait for the function of the next pass, which depends on the result of the last.
 
-Beam transports only items and numbers. Results travel as files in a shared folder, so that no element grows with the
-input: Flink rejects elements larger than its sort buffer, about ten megabytes. Each file is written atomically under
-the number of its item, so a retry replaces it and a finished item is not repeated. The files are pickles signed with a
-key of this job.
+Beam transports only the numbers of items. Items and results travel as files in a shared folder, so no element and no
+pipeline grows with the input: runners hold elements in buffers, and limit the size of a pipeline. Each result is
+written atomically under the number of its item, so a retry replaces it and a finished item is not repeated. The files
+are pickles signed with a key of this job.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import functools
 import importlib
 import logging
 import math
+import pickle
 import secrets
 import threading
 import time
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 B = TypeVar("B")
 _log = logging.getLogger(__name__)
-_READERS = 32  # threads. A small read from an object store takes tens of milliseconds
+_THREADS = 32  # a small request to an object store takes tens of milliseconds
+_ITEMS_BYTES = 256 << 10  # of items in one file, of which each worker reads only some files
 _PULSE = 10.0  # seconds between the signs of life of a process whose workers wait for it
 _SILENCE = 120.0  # seconds without one, after which workers give up
 _POLL = 0.2  # seconds
@@ -64,17 +66,18 @@ class OnBeam(Engine):
         self.place = f"on Beam's {named.short_name}"
 
     def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
-        numbered = list(enumerate(items))
-        if not numbered:
+        given = list(items)
+        if not given:
             return
         self._end_announced()
         results = self._results()
         with files.temporary(results.folder):
             with _worker_errors(results, self.named):
+                call = _Call(self._imports, function, results, results.write_items(given))
                 pipeline = self._make_pipeline()
-                _spread(_created(pipeline, numbered), _Call(self._imports, function, results))
+                _spread(_created(pipeline, len(given)), call)
                 Running(pipeline, self.named, results.answer).wait()
-            yield from results.read_all(len(numbered))
+            yield from results.read_all(len(given))
 
     def announce(self, passes: Sequence[Iterable[Any]], /) -> None:
         self._announced = [given for items in passes if (given := list(items))]
@@ -140,13 +143,15 @@ class _Passes:
             if len(self._passes) > 1:
                 self._results[0].write_pulse(0)
                 self._pulse.start()
+            calls = [_Call(imports, function, self._results[0], self._results[0].write_items(self._passes[0]))]
+            for items, results in zip(self._passes[1:], self._results[1:], strict=True):
+                calls.append(_Call(imports, _Later(results, 0), results, results.write_items(items)))
             pipeline = make_pipeline()
             done: Any = None
-            for number, (items, results) in enumerate(zip(self._passes, self._results, strict=True)):
-                numbered = _after(done, number, items) if number else _created(pipeline, list(enumerate(items)))
+            for number, (items, call) in enumerate(zip(self._passes, calls, strict=True)):
+                numbered = _after(done, number, len(items)) if number else _created(pipeline, len(items))
                 if number:
-                    function, merge = _Later(results, 0), _Later(results, 1)
-                call = _Call(imports, function, results)
+                    merge = _Later(call.results, 1)
                 done = _merged(_spread(numbered, call, number), number, call, merge, len(items))
         self._running = Running(pipeline, self._named, self._results[0].answer)
 
@@ -191,17 +196,18 @@ class _Passes:
                 _log.warning("the sign of life for the workers failed: %s", error)
 
 
-def _created(pipeline: beam.Pipeline, numbered: list[tuple[int, Any]]) -> Any:
+def _created(pipeline: beam.Pipeline, count: int) -> Any:
+    """Return the numbers of items, as keys."""
     import apache_beam as beam  # takes seconds
 
-    return pipeline | "Items" >> beam.Create(numbered)
+    return pipeline | "Items" >> beam.Create(list(_Keys(count)(0)))
 
 
-def _after(done: Any, number: int, items: list[Any]) -> Any:
-    """Return numbered items, which exist once the pass before is done."""
+def _after(done: Any, number: int, count: int) -> Any:
+    """Return the numbers of items, which exist once the pass before is done."""
     import apache_beam as beam
 
-    return done | f"Items of pass {number}" >> beam.FlatMap(_Items(items))
+    return done | f"Items of pass {number}" >> beam.FlatMap(_Keys(count))
 
 
 def _spread(numbered: Any, call: _Call, number: int = 0) -> Any:
@@ -212,7 +218,7 @@ def _spread(numbered: Any, call: _Call, number: int = 0) -> Any:
     import apache_beam as beam
 
     name = f" {number}" if number else ""
-    return numbered | f"Spread{name}" >> beam.GroupByKey() | f"Map{name}" >> beam.FlatMapTuple(call)
+    return numbered | f"Spread{name}" >> beam.GroupByKey() | f"Map{name}" >> beam.MapTuple(call)
 
 
 def _merged(done: Any, number: int, call: _Call, merge: Any, count: int) -> Any:
@@ -269,11 +275,31 @@ class _Results:
         return self._read(self._path(level, number))
 
     def read_all(self, count: int) -> Iterator[Any]:
-        """Yield the results of the items in order. At most `_READERS` are in memory."""
-        with ThreadPoolExecutor(_READERS) as readers:
-            for first in range(0, count, _READERS):
-                numbers = range(first, min(count, first + _READERS))
+        """Yield the results of the items in order. At most `_THREADS` are in memory."""
+        with ThreadPoolExecutor(_THREADS) as readers:
+            for first in range(0, count, _THREADS):
+                numbers = range(first, min(count, first + _THREADS))
                 yield from readers.map(functools.partial(self.read, 0), numbers)
+
+    def write_items(self, items: Sequence[Any]) -> int:
+        """Write the items in files of about `_ITEMS_BYTES`, and return the number of items in each."""
+        pickled = [pickle.dumps(item, pickle.HIGHEST_PROTOCOL) for item in items]
+        count = max(1, _ITEMS_BYTES // max(map(len, pickled)))
+        parts = [pickled[first : first + count] for first in range(0, len(pickled), count)]
+        with ThreadPoolExecutor(_THREADS) as writers:
+            list(writers.map(self._write, map(self._items_path, range(len(parts))), parts))
+        return count
+
+    def read_item(self, number: int, count: int) -> Any:
+        """Read an item from files of so many items each."""
+        return pickle.loads(_read_items(self, number // count)[number % count])
+
+    def read_items(self, number: int) -> list[bytes]:
+        found: list[bytes] = self._read(self._items_path(number))
+        return found
+
+    def _items_path(self, number: int) -> str:
+        return files.join(self.folder, f"items-{number}")
 
     def write_error(self, number: int, error: Exception) -> None:
         """Store an error as raised, because many runners preserve only its text."""
@@ -339,11 +365,11 @@ def _imported(*modules: str) -> _Imports:
 
 
 @dataclass(frozen=True)
-class _Items:
-    items: list[Any]
+class _Keys:
+    count: int
 
-    def __call__(self, done: int) -> Iterator[tuple[int, Any]]:
-        yield from enumerate(self.items)
+    def __call__(self, done: int) -> Iterator[tuple[int, None]]:
+        return ((number, None) for number in range(self.count))
 
 
 @dataclass(frozen=True)
@@ -363,6 +389,11 @@ def _awaited(results: _Results) -> tuple[Any, Any] | None:
     return results.later()
 
 
+@functools.lru_cache(maxsize=2)
+def _read_items(results: _Results, number: int) -> list[bytes]:
+    return results.read_items(number)
+
+
 @dataclass(frozen=True)
 class _Call:
     """Apply the function to an item, and return its number once the result is written."""
@@ -370,13 +401,13 @@ class _Call:
     imports: _Imports  # before the function, which is unpickled after it
     function: Callable[[Any], Any]
     results: _Results
+    items: int  # in each file of items
 
-    def __call__(self, number: int, items: Iterable[Any]) -> Iterator[int]:
+    def __call__(self, number: int, _: Iterable[None]) -> int:
         with self.results.answer.working():
             if not self.results.has(0, number):
-                for item in items:
-                    self.results.write(0, number, self._result(number, item))
-        yield number
+                self.results.write(0, number, self._result(number, self.results.read_item(number, self.items)))
+        return number
 
     def _result(self, number: int, item: Any) -> Any:
         try:

@@ -20,19 +20,17 @@ from tfx.utils.proto_utils import json_to_proto
 
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset import files
+from infeed.components.dataset import files, names
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.engine.choice import Cluster, choose
 from infeed.components.engine.executor import EngineExecutor
-from infeed.components.engine.on_beam import OnBeam
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.formats import FORMATS, open_patterns
 from infeed.components.example_gen.inputs import OpenedSource, open_files
 from infeed.components.example_gen.local import work_of
 from infeed.components.example_gen.settling import settled
 from infeed.components.example_gen.sources.tfrecord import check_examples
-from infeed.components.example_gen.transforms import run_pipeline
 from infeed.components.example_gen.windows import SpanWindow, settings_of
 
 Artifacts = dict[str, list[types.Artifact]]
@@ -111,7 +109,7 @@ class Executor(EngineExecutor):
         if request.options.spans:
             newest = self._ingest_spans(request, exec_properties, artifact.uri, cluster)
         else:
-            _ingest(self.open(request), request, cluster)
+            _ingest(self.open(request), request, cluster, cluster.shared)
         artifact.split_names = artifact_utils.encode_split_names(list(request.splits))
         examples_utils.set_payload_format(artifact, request.payload_format)
         examples_utils.set_file_format(artifact, write_split.to_file_format_str(request.file_format))
@@ -130,7 +128,7 @@ class Executor(EngineExecutor):
         def ingest_span(pattern: str, root: str) -> None:
             part = replace(request, patterns=dict.fromkeys(request.patterns, pattern))
             part = replace(part, options=replace(request.options, spans=None))
-            _ingest(self.open(part), part, replace(cluster, shared=root))
+            _ingest(self.open(part), part, cluster, root)
 
         fingerprint = _unpack(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY)).get("fingerprint")
         settings = settings_of(request.format, request.source, request.options, request.buckets, fingerprint)
@@ -222,19 +220,17 @@ def check_arguments(
         )
 
 
-def _ingest(opened: OpenedSource, request: Request, cluster: Cluster) -> None:
+def _ingest(opened: OpenedSource, request: Request, cluster: Cluster, root: str) -> None:
     # Other processes may be unable to import a user's executor.
     alone = "" if request.format else "a custom executor reads the source"
-    with choose(replace(work_of(opened), alone=alone), cluster) as engine:
+    shared = files.join(root, names.UNFINISHED)  # removed with all temporary files
+    with choose(replace(work_of(opened), alone=alone), replace(cluster, shared=shared)) as engine:
 
         def attempt(source: OpenedSource) -> None:
             job = ingest.Job.of(
-                source, root=cluster.shared, splits=request.splits, buckets=request.buckets, options=request.options
+                source, root=root, splits=request.splits, buckets=request.buckets, options=request.options
             )
-            if isinstance(engine, OnBeam):
-                run_pipeline(source.tasks, job, cluster.make_pipeline, engine.named)
-            else:
-                ingest.ingest(source.tasks, job, map_fn=engine.map)
+            ingest.ingest(source.tasks, job, map_fn=engine.map)
 
         settled(opened, attempt)
 

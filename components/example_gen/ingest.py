@@ -1,4 +1,4 @@
-"""Write blocks of rows as shards, in plain functions. `transforms` runs the same steps on Beam.
+"""Write blocks of rows as shards, in plain functions that every engine runs.
 
     spill_task     read, filter, encode, and split the rows of a task; write a spill file for each run and split
     plan_shards    choose the number of shards of each split from the sizes of all spills; see `planning`
@@ -6,6 +6,7 @@
     write_shard    shuffle, compress, and write the records of one shard
     publish        move the finished shards into their splits, then write the manifest
 
+Steps exchange records through files in the output's own folder, so an engine carries only tasks and their outcomes.
 Nothing has its final name before `publish`.
 """
 
@@ -15,14 +16,10 @@ import dataclasses
 import itertools
 import json
 import os
-import shutil
-import socket
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -43,9 +40,8 @@ from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, F
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, WritePlan
 from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, shift_lines, with_lines
 from infeed.components.example_gen.spills import ProcessedBatch, RunCutter, RunRecords, Seed, Spill, Spills
+from infeed.components.example_gen.task_statistics import StatisticsGroup
 
-# The process id follows. The host name matters because containers may share the folder but not their process ids.
-_SCRATCH = f"infeed-ingest-{socket.gethostname()}-"
 _REJECTS = "rejects"  # folder of the rejected rows of each task
 _OFFSETS = "lines.json"
 _ANY_NUMBER = 1 << 62  # of bad rows
@@ -60,7 +56,6 @@ class Job:
     splits: tuple[str, ...]
     buckets: Buckets | None  # hash buckets that split the rows. None if every task names its split
     options: IngestOptions
-    local_scratch: str = ""  # folder of intermediate files. Empty if other machines read them, or the dataset is local
 
     @classmethod
     def of(
@@ -80,13 +75,8 @@ class Job:
 
     @property
     def temporary(self) -> str:
-        """Folder of the shards until they are published."""
+        """Folder of the shards until they are published, and of spills, statistics, and rejected rows."""
         return files.join(self.root, names.UNFINISHED)
-
-    @property
-    def scratch(self) -> str:
-        """Folder of spills, statistics, and rejected rows, which the next steps read."""
-        return self.local_scratch or self.temporary
 
     @property
     def written_schema(self) -> pa.Schema:
@@ -112,9 +102,9 @@ class ProgressListener:
 def ingest(
     tasks: Sequence[Task], job: Job, *, map_fn: MapFn = map, listener: ProgressListener | None = None
 ) -> Manifest:
-    """Run all steps without Beam. The output does not depend on `map_fn`."""
+    """Run all steps. `map_fn` is the `map` of an engine whose workers can access the output; the output is the same."""
     listener = listener or ProgressListener()
-    with transaction(job), _scratch_here(job) as job:
+    with transaction(job):
 
         def spilled() -> Iterator[SpilledTask]:
             for task in map_fn(partial(spill_task, job=job), tasks):
@@ -123,49 +113,25 @@ def ingest(
 
         plan = plan_shards(spilled(), job)
         _regroup(plan, job, map_fn)
-        merge = partial(task_statistics.merge_statistics, temporary=job.scratch, splits=job.analyzed_splits)
-        for _ in map_fn(merge, task_statistics.statistics_groups(len(tasks))):
-            pass
         wanted, shards = planning.shard_tasks(plan), []
-        for shard in map_fn(partial(_write_shard, job=job), wanted):
-            shards.append(shard)
-            listener.write(shard, len(wanted))
+        for shard in map_fn(partial(_finish, job=job), [*task_statistics.statistics_groups(len(tasks)), *wanted]):
+            if shard is not None:
+                shards.append(shard)
+                listener.write(shard, len(wanted))
         return publish(shards, plan, len(tasks), job)
-
-
-@contextmanager
-def _scratch_here(job: Job) -> Iterator[Job]:
-    """Keep spills on local disk if the dataset is on an object store, since they are read in many small ranges."""
-    if files.is_local(job.root):
-        yield job
-        return
-    remove_left_scratch()
-    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-") as folder:
-        yield dataclasses.replace(job, local_scratch=folder)
-
-
-def remove_left_scratch() -> list[str]:
-    """Remove temporary folders of killed processes and return their paths."""
-    left = []
-    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*-*"):
-        process = folder.name.removeprefix(_SCRATCH).partition("-")[0]
-        if process.isdigit() and not Path("/proc", process).exists() and os.access(folder, os.W_OK):
-            shutil.rmtree(folder, ignore_errors=True)
-            left.append(str(folder))
-    return left
 
 
 def _regroup(plan: WritePlan, job: Job, map_fn: MapFn) -> None:
     """Run all levels of the shuffle, and remove the files of a level once the next is complete."""
     for level in itertools.count(1):
-        wanted = [task for split in plan.splits for task in shuffle.regroupings(split, level)]
+        wanted = [task for split in plan.splits for task in shuffle.regroupings(split, level, job.temporary)]
         if not wanted:
             return
-        for _ in map_fn(partial(shuffle.regroup, folder=job.scratch), wanted):
+        for _ in map_fn(partial(shuffle.regroup, folder=job.temporary), wanted):
             pass
         for split in plan.splits:
-            if shuffle.regroupings(split, level):
-                files.remove(shuffle.level_folder(job.scratch, level - 1, split.split))
+            if shuffle.regroupings(split, level, job.temporary):
+                files.remove(shuffle.level_folder(job.temporary, level - 1, split.split))
 
 
 @contextmanager
@@ -299,10 +265,10 @@ class _Spilling:
         unread = self.bad_rows.take()
         self._rejected += unread
         self._spill()
-        self._analysis.leave(self._job.scratch, self._task.order)
+        self._analysis.leave(self._job.temporary, self._task.order)
         if self._rejected:
             name = f"{self._task.order:08d}.jsonl"
-            files.write_bytes(files.join(self._job.scratch, _REJECTS, name), to_jsonl(self._rejected))
+            files.write_bytes(files.join(self._job.temporary, _REJECTS, name), to_jsonl(self._rejected))
         return SpilledTask(
             order=self._task.order,
             rows=self._rows + len(unread),
@@ -323,8 +289,8 @@ class _Spilling:
         self._run = RunRecords()
 
     def _path(self, split: str | None) -> str:
-        folder = shuffle.level_folder(self._job.scratch, 0, split or "all")
-        return files.join(folder, f"{self._task.order:08d}-{self._runs:06d}.arrow")
+        folder = shuffle.level_folder(self._job.temporary, 0, split or "all")
+        return files.join(folder, f"{self._task.order:08d}-{self._runs:06d}.records")
 
     def _seed(self, split: str | None) -> Seed:
         number = len(self._job.splits) if split is None else self._job.splits.index(split)
@@ -347,23 +313,32 @@ def plan_shards(tasks: Iterable[SpilledTask], job: Job) -> WritePlan:
         check_found([task.found for task in tasks if task.found is not None], job.source.sample)
         offsets = line_offsets((task.order, task.found) for task in tasks)
         if any(task.rejected for task in tasks):  # `publish` adds the offsets to the file of rejected rows
-            files.write_bytes(files.join(job.scratch, _OFFSETS), json.dumps(list(offsets.items())).encode())
+            files.write_bytes(files.join(job.temporary, _OFFSETS), json.dumps(list(offsets.items())).encode())
         tasks = [with_lines(task, offsets.get(task.order, 0)) for task in tasks]
     plan, by_split = planning.plan_writes(tasks, job.splits, job.buckets, job.options, job.source.place)
     for split, found in by_split.items():
-        shuffle.list_spills(job.scratch, split, found)
+        shuffle.list_spills(job.temporary, split, found)
     return plan
 
 
-def write_shard(task: ShardTask, windows: Iterable[pa.LargeBinaryArray], job: Job) -> Shard:
-    """Write one complete shard into the temporary folder. `windows` are its records in input order."""
+def _finish(task: ShardTask | StatisticsGroup, job: Job) -> Shard | None:
+    """Write a shard, or add up the statistics of a group of tasks."""
+    if isinstance(task, StatisticsGroup):
+        task_statistics.merge_statistics(task, job.temporary, job.analyzed_splits)
+        return None
+    return write_shard(task, job)
+
+
+def write_shard(task: ShardTask, job: Job) -> Shard:
+    """Write one complete shard into the temporary folder."""
+    _prefer_mimalloc()
     split, count = task.plan.split, 0
     name = names.shard_name(task.index, task.plan.shards.count, gzip=job.options.gzip_level is not None)
     file = files.join(names.split_folder(split), name)
 
     def shuffled() -> Iterator[pa.LargeBinaryArray]:
         nonlocal count
-        for number, records in enumerate(windows):
+        for number, records in enumerate(shuffle.read_windows(task.plan, task.windows, job.temporary)):
             count += len(records)
             seed = _seed(job, job.splits.index(split), task.index, number)
             yield records if seed is None else records.take(pa.array(spills.permutation(len(records), seed)))
@@ -371,11 +346,6 @@ def write_shard(task: ShardTask, windows: Iterable[pa.LargeBinaryArray], job: Jo
     written = write_records(files.join(job.temporary, file), shuffled(), gzip_level=job.options.gzip_level)
     progress.count("shards written", 1)
     return Shard(file, count, written.bytes, written.crc32c)
-
-
-def _write_shard(task: ShardTask, job: Job) -> Shard:
-    _prefer_mimalloc()
-    return write_shard(task, shuffle.read_windows(task.plan, task.windows, job.scratch), job)
 
 
 def _seed(job: Job, *place: int) -> tuple[int, ...] | None:
@@ -389,10 +359,10 @@ def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> M
     for shard in shards:
         files.rename(files.join(job.temporary, shard.file), files.join(job.root, shard.file))
     if plan.rejected:
-        listed = files.join(job.scratch, _OFFSETS)
+        listed = files.join(job.temporary, _OFFSETS)
         offsets = dict(json.loads(files.read_bytes(listed))) if job.source.sample is not None else {}
         with files.open_output(files.join(job.root, names.REJECTS)) as out:
-            for file in files.glob(files.join(job.scratch, _REJECTS), "*.jsonl"):
+            for file in files.glob(files.join(job.temporary, _REJECTS), "*.jsonl"):
                 order = int(files.name(file.path).removesuffix(".jsonl"))
                 out.write(shift_lines(files.read_bytes(file.path), offsets.get(order, 0)))
     splits = dict[str, Split]()
@@ -412,7 +382,7 @@ def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> M
         rows_read=plan.rows,
     )
     analyzed = [(split, splits[split]) for split in job.analyzed_splits]
-    task_statistics.publish_statistics(job.scratch, job.root, tasks, analyzed)
+    task_statistics.publish_statistics(job.temporary, job.root, tasks, analyzed)
     manifest.write(job.root)
     return manifest
 

@@ -196,9 +196,9 @@ def clean(output: str) -> list[str]:
     A complete dataset is kept. Raises InfeedError if another process writes to OUTPUT, or OUTPUT is not a dataset.
     """
     check_output(output, overwrite=True)
-    removed, left = steps.remove_left_scratch(), list[str]()
+    left = list[str]()
     if files.is_local(output) and not _place_of(output).parent.is_dir():
-        return removed
+        return left
     with writing_to(output):
         if files.is_local(output):
             left = [str(folder)] if (folder := _unfinished_of(output)).exists() else []
@@ -211,7 +211,7 @@ def clean(output: str) -> list[str]:
             ]
         for path in left:
             files.remove(path)
-    return removed + left
+    return left
 
 
 @contextmanager

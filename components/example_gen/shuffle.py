@@ -1,23 +1,24 @@
-"""The shuffle: distribute the records of all spills over the windows of all shards.
+"""The shuffle: distribute the records of all spills over the windows of all shards, on every engine.
 
 Each shard takes a range of records from every spill. The number of ranges grows with the square of the input, and
 their size shrinks. If ranges become too many or too small, the spills are regrouped first.
 
 A window is a part of a shard that fits into memory. A stripe is a run of neighboring windows. One task reads the
 records of a stripe from neighboring spills, about `_GROUP_BYTES`, and writes them to one file, window by window. If
-more than `_FAN` files still contribute to a window, they are regrouped into narrower stripes, level after level. Each
-level reads and writes every record once, in ranges of at least a megabyte. A level adds about a sixth to the CPU time
-of ingesting CSV, which equals the cost of ranges of 20 kB.
+too many files still contribute to a window, they are regrouped into narrower stripes, level after level. Each level
+reads and writes every record once. On a disk a level adds about a sixth to the CPU time of ingesting CSV, which equals
+the cost of ranges of 20 kB. On a store a range costs three requests, so ranges are larger, and levels more.
 
-Regrouping keeps the order: a window holds the records of the first spill, then those of the second, and so on. A Beam
-runner groups by key instead and restores the same order.
+Regrouping keeps the order: a window holds the records of the first spill, then those of the second, and so on. The
+number of levels therefore changes no byte of the output.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,17 +27,37 @@ import pyarrow as pa
 
 from infeed.components.dataset import files
 from infeed.components.dataset.shards import Part
+from infeed.components.example_gen import planning
 from infeed.components.example_gen.planning import SplitPlan
-from infeed.components.example_gen.spills import ROWS_OF_CHUNK, Spills
+from infeed.components.example_gen.spills import Spills, read_file, write_file
 
 _MOST_RANGES = 100_000  # ranges that all shards may read from the spills
-_LEAST_BYTES = 64 << 10  # average size of a range
-_FEW = 8  # ranges per spill or shard that are read regardless of size
 _FAN = 64  # stripes per wider stripe, and files per window after the last level
-_GROUP_BYTES = 128 << 20  # of records. A regrouping task holds two copies
-SCHEMA = pa.schema([("record", pa.large_binary())])
-Chunks = list[pa.LargeBinaryArray]
-Parts = Iterator[tuple[Chunks, npt.NDArray[np.int64]]]  # records, and the number of records in each window
+_GROUP_BYTES = 128 << 20  # of records. A regrouping task holds two copies, and the reader of a shard one
+_READERS = 8  # ranges read from a store in parallel
+Ints = npt.NDArray[np.int64]
+Parts = Iterator[tuple[pa.LargeBinaryArray, Ints]]  # records, and the number of records in each window
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Bounds of the ranges that are read from files.
+
+    Attributes:
+      least: average size of a range in bytes.
+      few: ranges per spill or reader that are read regardless of size.
+    """
+
+    least: int
+    few: int
+
+    @classmethod
+    def of(cls, folder: str) -> Ranges:
+        return ON_DISK if files.is_local(folder) else ON_STORE
+
+
+ON_DISK = Ranges(64 << 10, 8)
+ON_STORE = Ranges(12 << 20, 1)  # three requests: size of the file, places of the records, records
 
 
 @dataclass(frozen=True)
@@ -51,10 +72,16 @@ class PlacedSpill:
 
 @dataclass(frozen=True)
 class Level:
-    """The layout of a split after regrouping: the number of stripes, and of files per stripe."""
+    """The layout of a split after regrouping.
+
+    Attributes:
+      groups: number of files of each stripe.
+      members: number of groups of the previous level in each group. 0 for the first level, which groups by bytes.
+    """
 
     stripes: int
     groups: int
+    members: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,23 +99,41 @@ def level_folder(folder: str, level: int, split: str) -> str:
     return files.join(folder, f"level-{level}", split)
 
 
-def levels_of(plan: SplitPlan) -> list[Level]:
+def levels_of(plan: SplitPlan, ranges: Ranges) -> list[Level]:
     """Return the levels of regrouping that a split needs. Empty if its ranges are few or large."""
-    ranges = plan.spills * plan.shards.count
-    are_few = ranges <= _FEW * (plan.spills + plan.shards.count)
-    if not plan.interleave or are_few or (ranges <= _MOST_RANGES and plan.bytes >= ranges * _LEAST_BYTES):
+    readers = plan.shards.count * math.ceil(plan.windows_of_shard / _windows_at_once())
+    count = plan.spills * readers
+    are_few = count <= ranges.few * (plan.spills + readers)
+    if not plan.interleave or are_few or (count <= _MOST_RANGES and plan.bytes >= count * ranges.least):
         return []
-    stripes = min(_FAN, plan.windows, math.ceil(plan.bytes / _GROUP_BYTES))
-    levels = [Level(stripes, math.ceil(plan.bytes / (_GROUP_BYTES * stripes)))]
-    while levels[-1].groups > _FAN:
-        stripes = min(_FAN * levels[-1].stripes, plan.windows)
-        levels.append(Level(stripes, math.ceil(levels[-1].groups / _FAN)))
+    fan = min(_FAN, _GROUP_BYTES // ranges.least)
+    most = max(1, min(fan, plan.bytes // (readers * ranges.least)))  # files of a window after the last level
+    levels, last = list[Level](), Level(1, plan.spills)
+    while not levels or last.groups > most:
+        narrower = (
+            fan,
+            plan.windows // last.stripes,
+            math.ceil(plan.bytes / (_GROUP_BYTES * last.stripes)),
+            plan.bytes // (last.groups * last.stripes * ranges.least),
+        )
+        stripes = last.stripes * max(1, min(narrower))  # a multiple, so that a stripe lies within one of the last level
+        if levels:
+            members = max(2, _GROUP_BYTES * last.groups * stripes // plan.bytes)
+            last = Level(stripes, math.ceil(last.groups / members), members)
+        else:
+            last = Level(stripes, math.ceil(plan.bytes / (_GROUP_BYTES * stripes)))
+        levels.append(last)
     return levels
 
 
-def regroupings(plan: SplitPlan, level: int) -> list[Regrouping]:
+def _windows_at_once() -> int:
+    """Return how many windows a reader takes at a time."""
+    return max(1, _GROUP_BYTES // planning.WINDOW_BYTES)
+
+
+def regroupings(plan: SplitPlan, level: int, folder: str) -> list[Regrouping]:
     """Return the tasks of one level, in any order. Empty if the split does not need that level."""
-    levels = levels_of(plan)
+    levels = levels_of(plan, Ranges.of(folder))
     if level > len(levels):
         return []
     stripes, groups = range(levels[level - 1].stripes), range(levels[level - 1].groups)
@@ -115,7 +160,7 @@ class SpillTable:
 
     @classmethod
     def read(cls, folder: str, split: str) -> SpillTable:
-        with files.open_input(_list_path(folder, split), mapped=True) as file:
+        with files.open_input(_list_path(folder, split), mapped=True, ahead=True) as file:
             table = pa.ipc.open_file(file).read_all()
         numbers = [table.column(name).to_numpy() for name in ("start", "records", "bytes")]
         start, *sizes = (of_column.astype(np.int64, copy=False) for of_column in numbers)
@@ -126,10 +171,13 @@ class SpillTable:
         return len(self.starts)
 
     def __getitem__(self, number: int) -> PlacedSpill:
-        before = Part(int(self.records[number]), int(self.bytes[number]))
-        after = Part(int(self.records[number + 1]), int(self.bytes[number + 1]))
-        part = Part(after.records - before.records, after.bytes - before.bytes)
-        return PlacedSpill(self.paths[number].as_py(), int(self.starts[number]), part, before)
+        size, before = self.placed(range(number, number + 1))
+        return PlacedSpill(self.paths[number].as_py(), int(self.starts[number]), size, before)
+
+    def placed(self, numbers: range) -> tuple[Part, Part]:
+        """Return the size of neighboring spills, and of all spills before them."""
+        before, after = (Part(int(self.records[at]), int(self.bytes[at])) for at in (numbers.start, numbers.stop))
+        return Part(after.records - before.records, after.bytes - before.bytes), before
 
     def between(self, start: int, stop: int) -> range:
         """Return the indices of the spills that start in bytes `start` to `stop` of all records."""
@@ -146,119 +194,127 @@ class SpillTable:
 
 
 def regroup(task: Regrouping, folder: str) -> None:
-    """Write one stripe of one group, one batch for each window."""
-    levels = levels_of(task.plan)
-    windows = _stripe(task.plan.windows, levels[task.level - 1].stripes, task.stripe)
-    if task.level == 1:
-        spills, groups = SpillTable.read(folder, task.plan.split), levels[0].groups
-        start, stop = (-(-task.plan.bytes * number // groups) for number in (task.group, task.group + 1))
-        parts = _read_spills(task.plan, windows, (spills[number] for number in spills.between(start, stop)))
-    else:
-        above = levels[task.level - 2]
-        members = range(task.group * _FAN, min((task.group + 1) * _FAN, above.groups))
-        parts = _read_files(task.plan, windows, task.level - 1, above, members, folder)
-    chunks, numbers = Chunks(), [np.empty(0, np.int64)]
-    for of_part, counts in parts:
-        chunks += of_part
+    """Write one stripe of one group, window by window."""
+    plan, inputs = task.plan, _Inputs.of(task.plan, folder, task.level - 1)
+    stripes = inputs.levels[task.level - 1].stripes
+    windows = range(plan.windows * task.stripe // stripes, plan.windows * (task.stripe + 1) // stripes)
+    chunks, numbers = list[pa.LargeBinaryArray](), [np.empty(0, np.int64)]
+    for of_part, counts in _read_parts(plan, windows, inputs.of_group(task.group, windows), folder):
+        chunks.append(of_part)
         numbers.append(np.repeat(np.arange(len(windows)), counts))
-    of_records = np.concatenate(numbers)
     # One copy is cheaper than up to a hundred thousand slices.
-    records = concat(chunks).take(pa.array(np.argsort(of_records, kind="stable")))
-    ends = np.cumsum(np.bincount(of_records, minlength=len(windows))).tolist()
-    path = _stripe_path(folder, task.plan.split, task.level, task.stripe, task.group)
-    with files.open_output(path) as file, pa.ipc.new_file(file, SCHEMA) as writer:
-        for start, stop in zip([0, *ends], ends, strict=False):
-            writer.write_batch(pa.RecordBatch.from_arrays([records[start:stop]], schema=SCHEMA))
+    order = pa.array(np.argsort(np.concatenate(numbers), kind="stable"))
+    write_file(_stripe_path(folder, plan.split, task.level, task.stripe, task.group), concat(chunks).take(order))
 
 
 def read_windows(plan: SplitPlan, windows: range, folder: str) -> Iterator[pa.LargeBinaryArray]:
     """Yield the records of neighboring windows, once all levels are complete."""
-    levels = levels_of(plan)
-    if not levels:
-        spills = SpillTable.read(folder, plan.split)
-        reaching = (spills[number] for number in spills.reaching(plan, windows))
-        yield from joined(_read_spills(plan, windows, reaching), len(windows))
-        return
-    last = levels[-1]
+    inputs = _Inputs.of(plan, folder)
     while windows:
-        stripe = _stripe(plan.windows, last.stripes, _stripe_of(windows.start, plan.windows, last.stripes))
-        here = range(windows.start, min(windows.stop, stripe.stop))
-        yield from joined(_read_files(plan, here, len(levels), last, range(last.groups), folder), len(here))
+        stop = min(windows.start + _windows_at_once(), inputs.stripe_end(windows.start), windows.stop)
+        here = range(windows.start, stop)
+        yield from joined(_read_parts(plan, here, inputs.reaching(here), folder), len(here))
         windows = range(here.stop, windows.stop)
 
 
-def deal_spill(plan: SplitPlan, spill: PlacedSpill) -> Iterator[tuple[int, npt.NDArray[np.int64], pa.LargeBinaryArray]]:
-    """Yield (shard, number of records in each of its windows, records) for each shard that the spill reaches."""
-    size = plan.windows_of_shard
-    reached = plan.deal.reached(spill.part, spill.before)
-    shards = range(reached.start // size, -(-reached.stop // size))
-    bounds = plan.deal.bounds(spill.part, spill.before, range(shards.start * size, shards.stop * size))
-    records = pa.chunked_array(_rows_of(spill, int(bounds[0]), int(bounds[-1])), pa.large_binary())
-    for number, shard in enumerate(shards):
-        of_shard = bounds[number * size : (number + 1) * size + 1]
-        if of_shard[0] < of_shard[-1]:
-            taken = records.slice(int(of_shard[0] - bounds[0]), int(of_shard[-1] - of_shard[0]))
-            yield shard, np.diff(of_shard), concat(taken.chunks)
+@dataclass(frozen=True)
+class _Inputs:
+    """The files of one level, which the next level or the writers of shards read.
+
+    A file of level 1 or more is like a spill of all records of its group, from its first window on.
+    """
+
+    plan: SplitPlan
+    folder: str
+    table: SpillTable
+    levels: Sequence[Level]
+    level: int
+
+    @classmethod
+    def of(cls, plan: SplitPlan, folder: str, level: int | None = None) -> _Inputs:
+        levels = levels_of(plan, Ranges.of(folder))
+        return cls(plan, folder, SpillTable.read(folder, plan.split), levels, len(levels) if level is None else level)
+
+    @property
+    def _stripes(self) -> int:
+        return self.levels[self.level - 1].stripes if self.level else 1
+
+    def stripe_end(self, window: int) -> int:
+        """Return the end of the stripe of a window."""
+        return self.plan.windows * (self._stripe_of(window) + 1) // self._stripes
+
+    def reaching(self, windows: range) -> Iterator[PlacedSpill]:
+        """Yield the files that may hold records of some windows of a stripe, in order."""
+        if self.level:
+            return self._files(range(self.levels[self.level - 1].groups), windows)
+        return (self.table[number] for number in self.table.reaching(self.plan, windows))
+
+    def of_group(self, group: int, windows: range) -> Iterator[PlacedSpill]:
+        """Yield the files of a group of the next level, in order."""
+        if not self.level:
+            return (self.table[number] for number in self._spills_of(1, range(group, group + 1)))
+        return self._files(self._members(self.level + 1, range(group, group + 1)), windows)
+
+    def _files(self, groups: range, windows: range) -> Iterator[PlacedSpill]:
+        stripe = self._stripe_of(windows.start)
+        first = self.plan.windows * stripe // self._stripes
+        for group in groups:
+            part, before = self.table.placed(self._spills_of(self.level, range(group, group + 1)))
+            start = int(self.plan.deal.bounds(part, before, range(first, first))[0])
+            path = _stripe_path(self.folder, self.plan.split, self.level, stripe, group)
+            yield PlacedSpill(path, -start, part, before)
+
+    def _spills_of(self, level: int, groups: range) -> range:
+        """Return the indices of the spills of some groups of a level."""
+        for above in range(level, 1, -1):
+            groups = self._members(above, groups)
+        size, count = self.plan.bytes, self.levels[0].groups
+        return self.table.between(-(-size * groups.start // count), -(-size * groups.stop // count))
+
+    def _members(self, level: int, groups: range) -> range:
+        """Return the groups of the previous level in some groups of a level."""
+        members = self.levels[level - 1].members
+        return range(groups.start * members, min(groups.stop * members, self.levels[level - 2].groups))
+
+    def _stripe_of(self, window: int) -> int:
+        return ((window + 1) * self._stripes - 1) // self.plan.windows
 
 
-def concat(chunks: Chunks) -> pa.LargeBinaryArray:
+def concat(chunks: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
     """Concatenate arrays. A single array is not copied."""
     if len(chunks) == 1:
         return chunks[0]
     return pa.concat_arrays(chunks) if chunks else pa.array([], pa.large_binary())
 
 
-def _read_spills(plan: SplitPlan, windows: range, spills: Iterable[PlacedSpill]) -> Parts:
-    """Yield a part for each spill that reaches the windows."""
-    for spill in spills:
-        bounds = plan.deal.bounds(spill.part, spill.before, windows)
-        if bounds[0] < bounds[-1]:
-            yield _rows_of(spill, int(bounds[0]), int(bounds[-1])), np.diff(bounds)
+def _read_parts(plan: SplitPlan, windows: range, spills: Iterable[PlacedSpill], folder: str) -> Parts:
+    """Yield a part for each spill that reaches the windows, in order."""
+    placed = ((spill, plan.deal.bounds(spill.part, spill.before, windows)) for spill in spills)
+    wanted = [(spill, bounds) for spill, bounds in placed if bounds[0] < bounds[-1]]
+    counts = (np.diff(bounds) for _, bounds in wanted)
+    if files.is_local(folder):
+        yield from zip(map(_read_part, wanted), counts, strict=True)
+        return
+    with ThreadPoolExecutor(_READERS) as readers:
+        yield from zip(readers.map(_read_part, wanted), counts, strict=True)
 
 
-def _read_files(plan: SplitPlan, windows: range, number: int, level: Level, groups: range, folder: str) -> Parts:
-    """Yield a part for each file of a level. The windows must be in one stripe."""
-    stripe = _stripe_of(windows.start, plan.windows, level.stripes)
-    first = _stripe(plan.windows, level.stripes, stripe).start
-    for group in groups:
-        with files.open_input(_stripe_path(folder, plan.split, number, stripe, group), mapped=True) as file:
-            reader = pa.ipc.open_file(file)
-            chunks = [reader.get_batch(window - first).column(0) for window in windows]
-        yield chunks, np.array([len(chunk) for chunk in chunks], np.int64)
+def _read_part(part: tuple[PlacedSpill, Ints]) -> pa.LargeBinaryArray:
+    spill, bounds = part
+    return read_file(spill.path, spill.start + int(bounds[0]), spill.start + int(bounds[-1]))
 
 
 def joined(parts: Parts, windows: int) -> Iterator[pa.LargeBinaryArray]:
     """Yield the records of each window: those of the first part, then of the second, and so on."""
-    found: list[Chunks] = [[] for _ in range(windows)]
-    for chunks, counts in parts:
-        records, start = pa.chunked_array(chunks, pa.large_binary()), 0
+    found: list[list[pa.LargeBinaryArray]] = [[] for _ in range(windows)]
+    for records, counts in parts:
+        start = 0
         for of_window, count in zip(found, counts.tolist(), strict=True):
             if count:
-                of_window += records.slice(start, count).chunks
+                of_window.append(records.slice(start, count))
             start += count
     while found:
         yield concat(found.pop(0))
-
-
-def _rows_of(spill: PlacedSpill, start: int, stop: int) -> Chunks:
-    start, stop, found = spill.start + start, spill.start + stop, Chunks()
-    with files.open_input(spill.path, mapped=True, ahead=True) as file:
-        reader = pa.ipc.open_file(file)
-        rows = int(reader.schema.metadata[ROWS_OF_CHUNK])
-        for chunk in range(start // rows, -(-stop // rows)):
-            first = chunk * rows
-            records = reader.get_batch(chunk).column(0)
-            found.append(records[max(start - first, 0) : min(stop - first, rows)])
-    return found
-
-
-def _stripe(windows: int, stripes: int, number: int) -> range:
-    """Return the windows of one stripe. Each stripe lies within one stripe of the previous level."""
-    return range(windows * number // stripes, windows * (number + 1) // stripes)
-
-
-def _stripe_of(window: int, windows: int, stripes: int) -> int:
-    return ((window + 1) * stripes - 1) // windows
 
 
 def _list_path(folder: str, split: str) -> str:
@@ -266,4 +322,4 @@ def _list_path(folder: str, split: str) -> str:
 
 
 def _stripe_path(folder: str, split: str, level: int, stripe: int, group: int) -> str:
-    return files.join(level_folder(folder, level, split), f"{stripe:06d}-{group:06d}.arrow")
+    return files.join(level_folder(folder, level, split), f"{stripe:06d}-{group:06d}.records")

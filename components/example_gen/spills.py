@@ -1,8 +1,8 @@
 """Encode record batches, assign each row its split and stratum, and write spills.
 
-A run is a few neighboring blocks of a task. A spill holds the framed records of one run and split, in an Arrow file
-beside the splits until the shards are written. Each spill is shuffled, so any slice of it is a random sample of the
-run. `shuffle` distributes the records of every spill over all shards, and each shard is shuffled again.
+A run is a few neighboring blocks of a task. A spill holds the framed records of one run and split, in a file beside
+the splits until the shards are written. Each spill is shuffled, so any slice of it is a random sample of the run.
+`shuffle` distributes the records of every spill over all shards, and each shard is shuffled again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +20,12 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, splits
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.records import data_of
+from infeed.components.dataset.read_errors import tried_again
+from infeed.components.dataset.records import data_of, offsets_of
 from infeed.components.dataset.splits import Buckets, ByLabel, ByRecord
 from infeed.components.example_gen.chosen import choose_columns
 
 _MOST_LABELS = 10_000  # in one block. Each label becomes a spill
-_CHUNK_BYTES = 1 << 18  # smallest read from a spill, one request on an object store
-ROWS_OF_CHUNK = b"rows of a chunk"
 _RUN_BYTES = 32 << 20  # of rows in memory. Records take two to three times as much, in up to three copies
 Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
@@ -281,11 +281,36 @@ def write_spill(
     """Write some rows of the framed records, shuffled by `seed` and grouped by stratum, and return the spills."""
     places = spill_order(rows, seed, strata)
     records = framed.take(pa.array(places))  # the only copy. Each further copy would cost a tenth of the encoding time
-    chunk = max(1, len(records) * _CHUNK_BYTES // max(len(data_of(records)), 1))
-    schema = pa.schema([("record", pa.large_binary())], metadata={ROWS_OF_CHUNK: str(chunk)})
-    with files.open_output(path) as file, pa.ipc.new_file(file, schema) as writer:
-        writer.write_table(pa.Table.from_arrays([records], schema=schema), max_chunksize=chunk)
+    write_file(path, records)
     return list(spills_of(path, split, Strata(strata.numbers[places], strata.labels), records))
+
+
+def write_file(path: str, records: pa.LargeBinaryArray) -> None:
+    """Write the places where records begin in the file, int64 [n + 1], and the records."""
+    offsets = offsets_of(records)
+    with files.open_output(path) as file:
+        file.write(memoryview(offsets - offsets[0] + offsets.nbytes))
+        file.write(data_of(records))
+
+
+def read_file(path: str, start: int, stop: int) -> pa.LargeBinaryArray:
+    """Read records `start` to `stop` of a file: two ranges. Retries after a transient error of the store."""
+    places, data = tried_again(partial(_read_file, path, start, stop))
+    return pa.Array.from_buffers(pa.large_binary(), stop - start, [None, pa.py_buffer(places - places[0]), data])
+
+
+def _read_file(path: str, start: int, stop: int) -> tuple[Ints, pa.Buffer]:
+    with files.open_input(path, mapped=True) as file:
+        places = np.frombuffer(_read_range(file, path, 8 * start, 8 * (stop + 1)), np.int64)
+        return places, _read_range(file, path, *places[[0, -1]].tolist())
+
+
+def _read_range(file: pa.NativeFile, path: str, start: int, stop: int) -> pa.Buffer:
+    file.seek(start)
+    found = file.read_buffer(stop - start)
+    if found.size != stop - start:  # Arrow would read beyond the end
+        raise InfeedError("a temporary file is cut short", where=path, do="run again")
+    return found
 
 
 def spill_order(rows: npt.NDArray[np.int64], seed: Seed, strata: Strata) -> npt.NDArray[np.int64]:

@@ -14,15 +14,18 @@ import click
 
 from infeed.components.base import schema, user_code
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset import files
+from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import DEFAULT_SHARES, Buckets
 from infeed.components.engine.beam_runner import BEAM_RUNNERS, Named, pipeline_on
 from infeed.components.engine.choice import choose
+from infeed.components.engine.engine import Engine
+from infeed.components.engine.on_beam import OnBeam
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.formats import FORMATS, guess_format, open_source, options_of
+from infeed.components.example_gen.ingest import ProgressListener
 from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.local import check_output, clean, unfinished, work_of
 from infeed.components.example_gen.settling import settled
@@ -155,15 +158,7 @@ def _write_into(root: str, found: _Ingest, quiet: bool, given: Mapping[str, Any]
 
     def attempt(found: OpenedSource) -> Manifest:
         job = steps.Job.of(found, root=root, splits=splits, buckets=buckets, options=options)
-        if given["runner"]:
-            with _beam_log():
-                from infeed.components.example_gen.transforms import run_pipeline
-
-                runner, own = given["runner"], given["beam_options"]
-                named = Named.of([f"--runner={BEAM_RUNNERS.get(runner, runner)}", *own])
-                run_pipeline(found.tasks, job, lambda: pipeline_on(runner, own), named)
-                return Manifest.read(root)
-        with show_progress(found, quiet) as listener, choose(work_of(found), processes=given["workers"]) as engine:
+        with _engine(found, root, quiet, given) as (engine, listener):
             return steps.ingest(found.tasks, job, map_fn=engine.map, listener=listener)
 
     return settled(opened, attempt)
@@ -197,6 +192,22 @@ def _of_config(config: PipelineConfig) -> _Ingest:
     buckets = _buckets(config)
     splits = (*config.splits, *(split for split in config.patterns if split not in config.splits))
     return open_data(config, sampled=True), splits, buckets, config.ingest
+
+
+@contextlib.contextmanager
+def _engine(
+    found: OpenedSource, root: str, quiet: bool, given: Mapping[str, Any]
+) -> Iterator[tuple[Engine, ProgressListener]]:
+    """Yield the engine, and who listens to its progress. Beam's output would disturb the bars of a terminal."""
+    runner, own = given["runner"], given["beam_options"]
+    if not runner:
+        with show_progress(found, quiet) as listener, choose(work_of(found), processes=given["workers"]) as engine:
+            yield engine, listener
+        return
+    named = Named.of([f"--runner={BEAM_RUNNERS.get(runner, runner)}", *own])
+    shared = files.join(root, names.UNFINISHED)  # removed with all temporary files
+    with _beam_log(), OnBeam(lambda: pipeline_on(runner, own), shared, named) as engine:
+        yield engine, ProgressListener()
 
 
 @contextlib.contextmanager

@@ -113,7 +113,7 @@ def test_an_object_is_read_in_ranges_of_eight_megabytes(s3: str, s3_requests: li
     s3_requests.clear()
     with files.open_input(f"{s3}/large", ahead=True) as file:
         assert b"".join(iter(lambda: file.read(100_000), b"")) == content
-    assert sorted(s3_requests) == [
+    assert sorted(request.rpartition(" ")[0] for request in s3_requests) == [
         *sorted(f"GET bytes={start}-{min(start + (8 << 20), 20_000_000) - 1}" for start in (0, 8 << 20, 16 << 20)),
         "HEAD ",
     ]

@@ -69,7 +69,6 @@ def test_ingest_ends_too(options: list[str], tmp_path: Path) -> None:
     from infeed.components.dataset.splits import Buckets
     from infeed.components.example_gen import ingest
     from infeed.components.example_gen.sources.csv.reader import open_csv
-    from infeed.components.example_gen.transforms import run_pipeline
 
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n3,4\n")
     opened = open_csv(str(tmp_path), {None: "rows.csv"}, IngestOptions())
@@ -77,8 +76,10 @@ def test_ingest_ends_too(options: list[str], tmp_path: Path) -> None:
     job = ingest.Job.of(
         opened, root=str(tmp_path / "out"), splits=buckets.names, buckets=buckets, options=IngestOptions()
     )
+    engine = OnBeam(lambda: pipeline_of(options), job.temporary, Named.of(options))
     with pytest.raises(InfeedError, match="no worker has answered for 2 seconds"):
-        run_pipeline(opened.tasks, job, lambda: pipeline_of(options), Named.of(options))
+        ingest.ingest(opened.tasks, job, map_fn=engine.map)
+    assert not (tmp_path / "out" / ".ingest").exists()
 
 
 class Job:

@@ -249,6 +249,7 @@ def trips(folder: Path, files: int = 3) -> str:
     ("options", "place"),
     [
         ("portable_options", "on Beam's PortableRunner"),
+        ("dask_options", "on Beam's DaskRunner"),
         ("spark_options", "on Beam's PySparkRunner"),
         (["--direct_num_workers=2"], "on 2 processes"),
         (["--runner=DirectRunner"], "in this process"),

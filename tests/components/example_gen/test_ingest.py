@@ -135,7 +135,8 @@ def test_a_shard_larger_than_a_window_is_written_in_windows(
 def test_regrouping_changes_no_byte(job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for few in (100, 0):
-        for name, value in (("_FEW", few), ("_FAN", 2), ("_GROUP_BYTES", 4_000)):
+        ranges = shuffle.Ranges(1_000, few)
+        for name, value in (("ON_DISK", ranges), ("_FAN", 2), ("_GROUP_BYTES", 4_000)):
             monkeypatch.setattr(shuffle, name, value)
         one = job(table(20), many_shards(shuffle_seed=3))
         found.append(ingest.ingest(table(20).tasks, one))

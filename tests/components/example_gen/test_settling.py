@@ -15,7 +15,8 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.engine.beam_runner import LOCAL_RUNNER
+from infeed.components.engine.beam_runner import LOCAL_RUNNER, Named
+from infeed.components.engine.on_beam import OnBeam
 from infeed.components.engine.processes import Processes
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.formats import open_source
@@ -167,12 +168,11 @@ def test_several_processes_write_the_same(tmp_path: Path, job: MakeJob) -> None:
 def test_beam_writes_the_same(tmp_path: Path, kind: str, job: MakeJob) -> None:
     import apache_beam as beam
 
-    from infeed.components.example_gen.transforms import run_pipeline
-
     path = table(tmp_path, kind, 0.5, bad=(900, 1_700))
     expected = written(path, REJECT, job, sampled=False)
 
     def run(tasks: Any, one: Job) -> None:
-        run_pipeline(tasks, one, lambda: beam.Pipeline(LOCAL_RUNNER, argv=[]))
+        with OnBeam(lambda: beam.Pipeline(LOCAL_RUNNER, argv=[]), one.temporary, Named()) as engine:
+            ingest.ingest(tasks, one, map_fn=engine.map)
 
     assert written(path, REJECT, job, sampled=True, run=run) == expected

@@ -17,9 +17,8 @@ def array(values: list[bytes]) -> pa.LargeBinaryArray:
 
 
 def records_of(spill: Spill) -> list[bytes]:
-    with pa.ipc.open_file(spill.path) as reader:
-        records: list[bytes] = reader.read_all().column(0).to_pylist()
-    return records[spill.start : spill.start + spill.records]
+    records: list[bytes] = spills.read_file(spill.path, spill.start, spill.start + spill.records).to_pylist()
+    return records
 
 
 @pytest.fixture
