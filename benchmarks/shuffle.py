@@ -67,11 +67,11 @@ def measured(sizes: Iterable[int], block_bytes: int, opens: dict[int, int]) -> I
 
 @contextmanager
 def counting() -> Iterator[Counter[str]]:
-    """Counts how often temporary Arrow files are opened."""
+    """Counts how often temporary files are opened."""
     counts, real = Counter[str](), files.open_input
 
     def open_input(path: str, **how: Any) -> Any:
-        counts["opens"] += path.endswith(".arrow")
+        counts["opens"] += path.endswith(".records")
         return real(path, **how)
 
     files.open_input = open_input

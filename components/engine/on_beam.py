@@ -3,8 +3,8 @@
 A runner starts workers for each pipeline: seconds of imports, and on a cluster minutes. Passes that are announced are
 therefore one pipeline, whose workers wait for the function of the next pass, which depends on the result of the last.
 
-Beam transports only the numbers of items. Items and results travel as files in a shared folder, so no element and no
-pipeline grows with the input: runners hold elements in buffers, and limit the size of a pipeline. Each result is
+Beam transports only the numbers of items. Items and results travel as files in a shared folder, so no element grows
+with the input: runners hold elements in buffers, and Flink makes one element of all values of a key. Each result is
 written atomically under the number of its item, so a retry replaces it and a finished item is not repeated. The files
 are pickles signed with a key of this job.
 """
@@ -275,7 +275,7 @@ class _Results:
         return self._read(self._path(level, number))
 
     def read_all(self, count: int) -> Iterator[Any]:
-        """Yield the results of the items in order. At most `_THREADS` are in memory."""
+        """Yield the results of the items in order. At most `_THREADS` of them are in memory."""
         with ThreadPoolExecutor(_THREADS) as readers:
             for first in range(0, count, _THREADS):
                 numbers = range(first, min(count, first + _THREADS))
@@ -344,7 +344,7 @@ class _Results:
         try:
             content = files.read_bytes(path)
         except FileNotFoundError as error:
-            raise InfeedError("the result of a worker is missing", where=path, do=_SHARE) from error
+            raise InfeedError("a file of this job is missing", where=path, do=_SHARE) from error
         return signed.loads(self.key, content, path)
 
 
@@ -406,12 +406,12 @@ class _Call:
     def __call__(self, number: int, _: Iterable[None]) -> int:
         with self.results.answer.working():
             if not self.results.has(0, number):
-                self.results.write(0, number, self._result(number, self.results.read_item(number, self.items)))
+                self.results.write(0, number, self._result(number))
         return number
 
-    def _result(self, number: int, item: Any) -> Any:
+    def _result(self, number: int) -> Any:
         try:
-            result = self.function(item)
+            result = self.function(self.results.read_item(number, self.items))
             return list(result) if isinstance(result, Iterator) else result
         except Exception as error:  # whatever the function raises, for the caller
             self.results.write_error(number, error)
