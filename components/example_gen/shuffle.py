@@ -199,12 +199,15 @@ def regroup(task: Regrouping, folder: str) -> None:
     stripes = inputs.levels[task.level - 1].stripes
     windows = range(plan.windows * task.stripe // stripes, plan.windows * (task.stripe + 1) // stripes)
     chunks, numbers = list[pa.LargeBinaryArray](), [np.empty(0, np.int64)]
-    for of_part, counts in _read_parts(plan, windows, inputs.of_group(task.group, windows), folder):
-        chunks.append(of_part)
+    for part, counts in _read_parts(plan, windows, inputs.of_group(task.group, windows), folder):
+        chunks.append(part)
         numbers.append(np.repeat(np.arange(len(windows)), counts))
+        del part
     # One copy is cheaper than up to a hundred thousand slices.
-    order = pa.array(np.argsort(np.concatenate(numbers), kind="stable"))
-    write_file(_stripe_path(folder, plan.split, task.level, task.stripe, task.group), concat(chunks).take(order))
+    records = concat(chunks)
+    chunks.clear()
+    records = records.take(pa.array(np.argsort(np.concatenate(numbers), kind="stable")))
+    write_file(_stripe_path(folder, plan.split, task.level, task.stripe, task.group), records)
 
 
 def read_windows(plan: SplitPlan, windows: range, folder: str) -> Iterator[pa.LargeBinaryArray]:
