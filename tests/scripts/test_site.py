@@ -49,6 +49,13 @@ def test_the_first_screen_runs_a_table() -> None:
     assert "infeed run tabular --data FILE --label COLUMN" in (ROOT / "docs" / "index.md").read_text()[:200]
 
 
+def test_the_manual_is_small() -> None:
+    pages = [path.read_text() for path in (ROOT / "docs").glob("*.md")]
+    by_hand = [re.sub(r"<!-- made by .*?<!-- end -->", "", page, flags=re.DOTALL) for page in pages]
+    assert len(pages) <= 26
+    assert sum(len(page.splitlines()) for page in by_hand) <= 4150
+
+
 @pytest.mark.slow
 def test_pages_load_nothing_from_other_servers(site: Path) -> None:
     for page in ("index.html", "reference.html"):
