@@ -1,3 +1,3 @@
-"""The templates that `infeed new` copies out."""
+"""Templates that `infeed new` copies."""
 
-import pyarrow_hotfix as pyarrow_hotfix  # before anything reads; see infeed.components
+import pyarrow_hotfix as pyarrow_hotfix  # before any reader; see infeed.components

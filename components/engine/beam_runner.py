@@ -1,4 +1,4 @@
-"""Choose the Beam runner by its short name, and default to a local runner.
+"""Selection of the Beam runner by its short name, with a local runner as the default.
 
 In Beam 2.68, DirectRunner became Prism, a program that is downloaded during a run and that reports errors as text.
 FnApiRunner runs in this process, and is what DirectRunner was before.
@@ -34,9 +34,9 @@ _LOCAL = {"directrunner", "switchingdirectrunner", "bundlebaseddirectrunner", "f
 
 @dataclass(frozen=True)
 class Named:
-    """The runner and the local workers in Beam's options.
+    """Runner and local workers in Beam's options.
 
-    `worker_timeout` is an option of ours: seconds that a running job may be without any worker; 0 waits without end.
+    `worker_timeout` is an option of this package: seconds that a running job may have no worker. 0 waits forever.
     """
 
     runner: str = ""  # name or class; empty if none is given
@@ -46,12 +46,12 @@ class Named:
 
     @classmethod
     def of(cls, options: Sequence[str]) -> Named:
-        """Parse Beam's options; raise InfeedError unless workers and timeout are non-negative integers."""
+        """Parse Beam's options. Raise InfeedError unless workers and timeout are non-negative integers."""
         found, _ = _parsed(options)
         workers = _whole(
             "--direct_num_workers", found.direct_num_workers, "use a number of processes, or 0 for automatic"
         )
-        timeout = _whole("--worker_timeout", found.worker_timeout, "use a number of seconds, or 0 to wait without end")
+        timeout = _whole("--worker_timeout", found.worker_timeout, "use a number of seconds, or 0 to wait forever")
         pool = found.environment_config if found.environment_type.upper() == "EXTERNAL" else ""
         return cls(found.runner, workers or None, timeout, pool)
 
@@ -61,7 +61,7 @@ class Named:
 
     @property
     def place(self) -> str:
-        """The runner or its pool of workers, for errors."""
+        """Location of the runner or its worker pool, for errors."""
         return f"worker pool at {self.pool}" if self.pool else f"--runner={self.runner}"
 
     @property
@@ -70,7 +70,7 @@ class Named:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether a runner is given that is not local. A class outside Beam does not count as local."""
+        """Whether the options set a runner that is not local. Classes outside Beam count as local."""
         package, _, name = self.runner.rpartition(".")
         is_local = name.lower() in _LOCAL and (not package or package.startswith("apache_beam."))
         return bool(self.runner) and not is_local
@@ -84,10 +84,10 @@ def _whole(option: str, value: str, do: str) -> int:
 
 @contextmanager
 def telling_failures(named: Named) -> Iterator[None]:
-    """Convert the failure of the pipeline that runs in the body to an InfeedError, without Beam's wrapping.
+    """Convert a pipeline failure in the body to an InfeedError, without Beam's wrapping.
 
-    A remote runner may be unreachable, or its workers may fail. Other errors of a local runner are raised unchanged,
-    because they are errors of the code.
+    This covers unreachable remote runners and failed workers. Other errors of a local runner are raised unchanged,
+    because the code causes them.
     """
     try:
         yield
@@ -112,8 +112,9 @@ def telling_failures(named: Named) -> Iterator[None]:
 
 def _lost_worker(reason: str, named: Named) -> InfeedError:
     do = (
-        f"read {named.logs}, which says why the worker ended. Flink goes on after a lost worker only if its "
-        "configuration sets restart-strategy.type, such as fixed-delay. Give each TaskManager a worker pool of its own"
+        f"read {named.logs}, which show why the worker ended. Flink continues after a lost worker only if its "
+        "configuration sets restart-strategy.type, such as fixed-delay. Give each TaskManager a separate "
+        "worker pool"
     )
     return InfeedError(f"the Beam runner {named.short_name} lost a worker: {reason}", where=named.place, do=do)
 
@@ -147,7 +148,7 @@ def pipeline_of(options: Sequence[str]) -> Any:
 
 
 def without_ours(options: Sequence[str]) -> list[str]:
-    """Return the options without ours. Beam would warn of options that it does not know."""
+    """Return the options without those of this package, because Beam would warn of unknown options."""
     named, rest = _parsed(options)
     return [*([f"--runner={named.runner}"] if named.runner else []), *rest]
 
@@ -168,7 +169,7 @@ def _without_deadline(options: Sequence[str]) -> list[str]:
     """Add a long `--job_server_timeout`, unless the options set one, and wait 60 s for the server of `--job_endpoint`.
 
     Beam applies the request timeout, 60 or 300 seconds, to the streams of a job's state and messages. On servers that
-    know a job by its preparation id (Prism, Beam's own job service) a longer job fails: apache/beam#35867.
+    identify a job by its preparation id (Prism, Beam's job service), longer jobs fail: apache/beam#35867.
     """
     import grpc
 
@@ -185,7 +186,7 @@ def _without_deadline(options: Sequence[str]) -> list[str]:
 
 
 def container_options(given: Sequence[str], image: str) -> tuple[str, ...]:
-    """Return Beam's options for steps that run in containers of `image`, with `LOCAL_RUNNER` unless a runner is given.
+    """Return Beam's options for steps that run in containers of `image`, with `LOCAL_RUNNER` unless a runner is set.
 
     TFX does not package sources for workers that run an image.
     """

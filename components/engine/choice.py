@@ -1,4 +1,4 @@
-"""Choose the engine for a piece of work. All components and commands use this rule."""
+"""Choice of the engine for a piece of work. All components and commands use this rule."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Work:
     Attributes:
       does: verb for the log, such as "evaluates".
       bytes: size of all items on disk.
-      bytes_per_process: bytes that take as long to process as a process takes to start.
+      bytes_per_process: bytes whose processing takes as long as the start of a process.
       memory_per_process: maximum memory of a process in bytes.
-      alone: why the work must be done in one process, or "".
+      alone: why the work must run in one process, or "".
       imports: modules of the work that take seconds to import.
     """
 
@@ -65,11 +65,11 @@ class Cluster:
 def choose(work: Work, cluster: Cluster | None = None, processes: int | None = None) -> Engine:
     """Return the engine for some work, and log the choice with the reason.
 
-    A runner that is not local is always used. Otherwise the number of processes follows from the work, unless the
+    A runner that is not local is always used. Otherwise, the work determines the number of processes, unless the
     options (`--direct_num_workers`) or the caller set it.
 
     Args:
-      cluster: Beam's options. None if there are none.
+      cluster: Beam's options, or None.
       processes: number of processes that the caller requests.
 
     Raises:
@@ -95,7 +95,7 @@ class HasBytes(Protocol):
 
 @dataclass(frozen=True)
 class ChosenMap:
-    """A function like `map` over items of known sizes. Each call chooses its engine.
+    """Function like `map` over items of known sizes. Each call selects its engine.
 
     Attributes:
       does, bytes_per_process: see `Work`.
@@ -109,7 +109,7 @@ class ChosenMap:
 
     @property
     def is_on_cluster(self) -> bool:
-        """Whether calls run on the Beam runner that the options name."""
+        """Return whether calls run on a Beam runner from the options."""
         return self.cluster is not None and Named.of(self.cluster.options).is_cluster
 
     def __call__(self, function: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:

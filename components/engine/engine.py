@@ -1,4 +1,4 @@
-"""The interface of engines, the tree that merges results, and the engine that runs in this process."""
+"""Interface of engines, merge tree of results, and the engine that runs in this process."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Engine(abc.ABC):
         return tree.result()
 
     def announce(self, passes: Sequence[Iterable[Any]], /) -> None:
-        """Announce the items of calls of `reduce` that will follow one another, such as an analysis and its use.
+        """Announce the items of consecutive calls of `reduce`, such as an analysis and its use.
 
-        An engine may keep its workers from one to the next. Results are the same without it.
+        The engine may keep its workers between these calls. Results do not depend on it.
         """
         return None
 
@@ -75,7 +75,7 @@ class Engine(abc.ABC):
 
 
 class Here(Engine):
-    """The engine that runs in this process."""
+    """Engine that runs in this process."""
 
     place = "in this process"
 
@@ -84,7 +84,7 @@ class Here(Engine):
 
 
 class Tree(Generic[B]):
-    """Merges results as they arrive: FAN_IN neighbors into one, FAN_IN of those into one, and so on.
+    """Merges results as they arrive: FAN_IN neighbors into one, FAN_IN of these into one, and so on.
 
     Holds at most FAN_IN results of each level.
     """
@@ -118,7 +118,7 @@ class Tree(Generic[B]):
 
 @dataclass(frozen=True)
 class WithSetUp(Generic[S, A, B]):
-    """A function of an item and of an object that each worker creates once, such as a loaded model.
+    """Function of an item and of an object that each worker creates once, such as a loaded model.
 
     A worker holds one such object at a time.
 
@@ -140,7 +140,7 @@ class WithSetUp(Generic[S, A, B]):
         return self.function(made, item)
 
     def after(self, function: Callable[[S, C], D]) -> WithSetUp[S, C, D]:
-        """Return a function of the same object, which is reused in a process that has created it."""
+        """Return a function of the same object. A process that has created the object reuses it."""
         return WithSetUp(function, self.set_up, self._key)
 
 

@@ -25,10 +25,10 @@ Artifacts = dict[str, list[types.Artifact]]  # arguments of `Do`: artifacts by t
 
 
 class EngineExecutor(base_beam_executor.BaseBeamExecutor):
-    """An executor that starts without Beam, and passes Beam's options to its engine and to TFX's own executor."""
+    """Executor that starts without Beam, and passes Beam's options to its engine and to TFX's own executor."""
 
     def __init__(self, context: base_beam_executor.BaseBeamExecutor.Context | None = None) -> None:
-        """Hide Beam's options from TFX, which packages its sources for any option, until Beam is needed."""
+        """Hide Beam's options from TFX until Beam is needed, because TFX packages its sources for any option."""
         self._given = copy.copy(context) or base_beam_executor.BaseBeamExecutor.Context()
         without_beam = copy.copy(self._given)
         without_beam.beam_pipeline_args, without_beam.make_beam_pipeline_fn = None, self.make_pipeline
@@ -39,7 +39,7 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
         return Cluster(self._given.beam_pipeline_args or [], self.make_pipeline, files.absolute(output.uri))
 
     def make_pipeline(self) -> Any:
-        """Make a pipeline as TFX's executors do, with TFX's own sources and labels if there are options."""
+        """Make a pipeline as TFX's executors do. If there are options, include TFX's sources and labels."""
         if self._given.make_beam_pipeline_fn:
             return self._given.make_beam_pipeline_fn()
         if not tfx_seam.BEAM_OPTIONS.usable():
@@ -48,13 +48,13 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
         return pipeline_of([*tfx_seam.beam_options(_Beam(self._for_tfx())), *added])
 
     def _for_tfx(self) -> base_beam_executor.BaseBeamExecutor.Context:
-        """Return the context without options of ours. TFX parses the options by Beam, which warns of others."""
+        """Return the context without this package's options, of which Beam would warn as unknown."""
         context = copy.copy(self._given)
         context.beam_pipeline_args = without_ours(context.beam_pipeline_args or [])
         return context
 
     def temporary_folder(self) -> str:
-        """Return the folder that TFX removes after this execution, or one that this process removes at its end."""
+        """Return a temporary folder. TFX removes it after the execution, or this process removes it at its end."""
         try:
             return self._given.get_tmp_path()  # type: ignore[no-any-return]
         except RuntimeError:
@@ -91,7 +91,7 @@ class _Beam(base_beam_executor.BaseBeamExecutor):
 
 
 def unread_format(examples: Iterable[types.Artifact], payloads: Sequence[str] = ("FORMAT_TF_EXAMPLE",)) -> str:
-    """Return the property of these Examples that only TFX supports, or "" if they are TFRecords that we can read.
+    """Return the property of these Examples that only TFX supports. "" for TFRecords that this package can read.
 
     `payloads` are payload formats that the caller supports, by TFX's names.
     """

@@ -1,7 +1,7 @@
-"""The engine that uses a Beam runner. Each call of `map` or `reduce` is one pipeline, unless passes are announced.
+"""Engine on a Beam runner. Each call of `map` or `reduce` is one pipeline, unless passes are announced.
 
-A runner starts workers for each pipeline: seconds of imports, and on a cluster minutes. Passes that are announced are
-therefore one pipeline, whose workers wait for the function of the next pass, which depends on the result of the last.
+Starting workers for a pipeline takes seconds, and on a cluster minutes. Announced passes therefore share one pipeline.
+Its workers wait for the function of the next pass, which depends on the previous result.
 
 Beam transports only the numbers of items. Items and results travel as files in a shared folder, so no element grows
 with the input: runners hold elements in buffers, and Flink makes one element of all values of a key. Each result is
@@ -47,7 +47,7 @@ _SHARE = "write to storage that all workers share, such as gs://, s3://, or a ne
 
 
 class OnBeam(Engine):
-    """The engine of the runner that Beam's options name.
+    """Engine of the runner in Beam's options.
 
     Args:
       shared: folder that this process and all workers can access. The engine uses a temporary subfolder.
@@ -108,7 +108,7 @@ class OnBeam(Engine):
         super().__exit__(*error)
 
     def _end_announced(self, *, interrupted: bool = False) -> None:
-        """End workers that wait for a pass: another pipeline may need their places."""
+        """End workers that wait for a pass, because another pipeline may need their slots."""
         if self._started:
             self._started.close(interrupted=interrupted)
             self._started, self._announced = None, []
@@ -118,13 +118,13 @@ class OnBeam(Engine):
 
 
 class _Passes:
-    """Passes of one pipeline. Their functions follow one by one.
+    """Passes of one pipeline, whose functions are sent one by one.
 
-    The pipeline runs in a thread, while this process makes the function of the next pass from the last result.
+    The pipeline runs in a thread, while this process creates the function of the next pass from the previous result.
 
     Args:
       passes: items of each pass.
-      results: of the first pass; those of later passes lie in subfolders.
+      results: results of the first pass. Those of later passes are in subfolders.
     """
 
     def __init__(self, passes: Sequence[list[Any]], results: _Results, named: Named) -> None:
@@ -156,11 +156,11 @@ class _Passes:
         self._running = Running(pipeline, self._named, self._results[0].answer)
 
     def expects(self, items: list[Any]) -> bool:
-        """Whether these are the items of the next pass."""
+        """Return whether these are the items of the next pass."""
         return self._number + 1 < len(self._passes) and self._passes[self._number + 1] == items
 
     def next(self, function: Any, merge: Any) -> Any:
-        """Give the workers the functions of the next pass, and return its result."""
+        """Send the functions of the next pass to the workers, and return its result."""
         self._number += 1
         self._results[self._number].write_later((function, merge))
         return self.result()
@@ -193,7 +193,7 @@ class _Passes:
             try:
                 self._results[0].write_pulse(count)
             except Exception as error:  # of any client of a store. The next may succeed before the workers give up
-                _log.warning("the sign of life for the workers failed: %s", error)
+                _log.warning("cannot write the keep-alive file for the workers: %s", error)
 
 
 def _created(pipeline: beam.Pipeline, count: int) -> Any:
@@ -213,7 +213,7 @@ def _after(done: Any, number: int, count: int) -> Any:
 def _spread(numbered: Any, call: _Call, number: int = 0) -> Any:
     """Return the numbers of finished items.
 
-    Distributes items by key, because the Dask runner ignores `Reshuffle`.
+    Distribute items by key, because the Dask runner ignores `Reshuffle`.
     """
     import apache_beam as beam
 
@@ -222,7 +222,7 @@ def _spread(numbered: Any, call: _Call, number: int = 0) -> Any:
 
 
 def _merged(done: Any, number: int, call: _Call, merge: Any, count: int) -> Any:
-    """Return the number of the merge of all results: 0."""
+    """Return 0, the number of the merge of all results."""
     import apache_beam as beam
 
     name = f" {number}" if number else ""
@@ -237,7 +237,7 @@ def _merged(done: Any, number: int, call: _Call, merge: Any, count: int) -> Any:
 
 
 def _levels(count: int) -> int:
-    """Return the levels of the tree that merges so many results."""
+    """Return the number of levels of a tree that merges this many results."""
     levels = 0
     while count > 1:
         levels, count = levels + 1, math.ceil(count / FAN_IN)
@@ -246,7 +246,7 @@ def _levels(count: int) -> int:
 
 @dataclass(frozen=True)
 class _Results:
-    """Result files: `0-7` holds the result of item 7, and `1-0` the merge of the first FAN_IN results of level 0."""
+    """Result files: `0-7` is the result of item 7, and `1-0` the merge of the first FAN_IN results of level 0."""
 
     folder: str
     key: bytes = field(repr=False)
@@ -302,7 +302,7 @@ class _Results:
         return files.join(self.folder, f"items-{number}")
 
     def write_error(self, number: int, error: Exception) -> None:
-        """Store an error as raised, because many runners preserve only its text."""
+        """Store an error with its type, because many runners preserve only its text."""
         with suppress(Exception):  # not picklable, or the store fails. The runner still has the text
             self._write(files.join(self.folder, f"error-{number}"), error)
 
@@ -313,14 +313,14 @@ class _Results:
         return error
 
     def write_later(self, functions: tuple[Any, Any] | None) -> None:
-        """Write the functions of this pass for the workers that wait; None ends them."""
+        """Write the functions of this pass for the waiting workers. None ends them."""
         self._write(files.join(self.folder, "later"), functions)
 
     def write_pulse(self, count: int) -> None:
         files.write_bytes(files.join(self.of_job, "pulse"), str(count).encode())
 
     def later(self) -> tuple[Any, Any] | None:
-        """Wait for the functions of this pass. Raises InfeedError if the process that makes them has ended."""
+        """Wait for the functions of this pass. Raise InfeedError if the sending process has ended."""
         path, pulse = files.join(self.folder, "later"), files.join(self.of_job, "pulse")
         before, since = b"", time.monotonic()
         while not files.exists(path):
@@ -350,7 +350,7 @@ class _Results:
 
 @dataclass(frozen=True)
 class _Imports:
-    """Modules that are imported where this is unpickled."""
+    """Modules that are imported on unpickling."""
 
     modules: tuple[str, ...]
 
@@ -374,7 +374,7 @@ class _Keys:
 
 @dataclass(frozen=True)
 class _Later:
-    """A function of a later pass, for which workers wait."""
+    """Function of a later pass, for which workers wait."""
 
     results: _Results
     number: int  # 0 maps, 1 merges
@@ -441,7 +441,7 @@ def _with_neighbors(number: int) -> tuple[int, int]:
 
 @contextmanager
 def _worker_errors(results: _Results, named: Named) -> Iterator[None]:
-    """Replace Beam's error by the error that a worker raised."""
+    """Replace Beam's error by the error of a worker."""
     try:
         with telling_failures(named):
             yield

@@ -1,4 +1,4 @@
-"""The engine that uses several processes of this machine, of which the caller's is one."""
+"""Engine on several processes of this machine, including the caller's."""
 
 from __future__ import annotations
 
@@ -38,19 +38,18 @@ _KILL_FIRST = "500"  # counts like half of the machine's memory
 
 
 class Processes(Engine):
-    """This process and workers, which start at the first call of `map`.
+    """Engine of this process and workers, which start at the first call of `map`.
 
-    A worker may take seconds to import what it needs. Meanwhile, and whenever the next result is not there yet, this
-    process does items itself.
+    Workers may take seconds to import modules. Meanwhile, and whenever the next result is not ready, this process
+    works on items itself.
 
-    An error or Ctrl-C kills the workers. If this process is killed, they exit. If a worker dies, the items that may
-    have killed it are retried one by one, finished results are kept, and workers do all items from then on. An item
-    that crashes this process ends it, as with one process.
+    An error or Ctrl-C kills the workers. If this process is killed, they exit. If a worker dies, its items are retried
+    one by one and finished results are kept. From then on, only workers process items. An item that crashes this
+    process ends it, as with one process.
 
     Args:
       count: number of processes, at least 2.
-      imports: modules that take seconds to import. On Linux one server imports them once for several workers, which are
-        its forks.
+      imports: modules that take seconds to import. On Linux, one server imports them once, and workers are its forks.
     """
 
     def __init__(self, count: int, imports: Sequence[str] = ()) -> None:
@@ -83,7 +82,7 @@ class Processes(Engine):
     ) -> tuple[A, _Future] | None:
         """Submit up to two items to each worker. Return the item for this process, or None.
 
-        This process chooses its item before workers get a second one, so that two items go to two processes.
+        This process takes its item before workers get a second one, so that two items go to two processes.
         """
         workers, own = self._workers.count, None
         busy = sum(not future.done() for _, future in given)
@@ -122,7 +121,7 @@ class Processes(Engine):
 
 
 class _Pool:
-    """A ProcessPoolExecutor that is created on demand, and again after one of its processes died."""
+    """ProcessPoolExecutor that is created on demand, and again after one of its processes died."""
 
     def __init__(self, count: int, imports: Sequence[str]) -> None:
         self.count = count
@@ -152,7 +151,7 @@ class _Pool:
         return future
 
     def result(self, future: _Future) -> tuple[Any, dict[str, int]]:
-        """Wait for a result. Raises InfeedError if it cannot come, because the pool's own threads could not start."""
+        """Wait for a result. Raise InfeedError if it cannot arrive, because the pool's threads could not start."""
         while not wait([future], _LOOK).done:
             if self._managers and not any(one.is_alive() for one in self._managers) and not future.done():
                 raise _cannot_start("can't start new thread")
@@ -197,9 +196,9 @@ class _SpawnedWorkers(SpawnContext):
 
 
 class _ForkedWorkers(ForkServerContext):
-    """As `_SpawnedWorkers`; the processes are forks of a server that has imported modules and called nothing.
+    """Like `_SpawnedWorkers`, but the processes are forks of a server that has only imported modules.
 
-    Python has one server for each process. If it runs already, workers import the modules that it lacks.
+    Python has one such server per process. If it is already running, workers import its missing modules.
     """
 
     def __init__(self, imports: Sequence[str]) -> None:
@@ -214,7 +213,7 @@ class _ForkedWorkers(ForkServerContext):
 
 
 class _Unguarded(BaseProcess):
-    """A process that does not run the caller's main file, which may lack an `if __name__ == "__main__"` guard."""
+    """Process that does not run the caller's main file, which may have no `if __name__ == "__main__"` guard."""
 
     def start(self) -> None:
         main = sys.modules["__main__"]
@@ -241,7 +240,7 @@ def _call(call: bytes) -> tuple[Any, dict[str, int]]:
 
 
 def _do(function: Callable[[A], B], item: A, future: _Future) -> None:
-    """Do an item in this process. An error is raised when its turn comes, as that of a worker."""
+    """Process an item in this process. Its error is raised in its turn, like that of a worker."""
     try:
         future.set_result((_listed(function(item)), {}))
     except Exception as error:  # of any kind that the function raises

@@ -1,6 +1,6 @@
-"""A user's project as one archive, which a step unpacks into its working directory before it starts.
+"""A user's project as one archive, which a step unpacks into its working directory on start.
 
-The name of the archive is its digest, so that a step runs the files that were compiled, and no others.
+The name of the archive is its digest, so that a step runs exactly the compiled files.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from infeed.components.base.units import size
 from infeed.components.dataset import files
 
 VARIABLE = "INFEED_PROJECT"
-"""Environment variable of a step with the place of the archive, for example gs://bucket/taxi/project/DIGEST.tar.gz."""
+"""Environment variable of a step with the location of the archive, for example gs://bucket/taxi/project/DIGEST.tar.gz."""
 OPTION = "--infeed_project="
-"""Option of a step with the same place: Kubeflow's cache compares the command line, and not the variables."""
+"""Option of a step with the same location, because Kubeflow's cache compares only the command line."""
 SUFFIX = ".tar.gz"
 MOST_BYTES = 20 << 20  # of all files; each step downloads them
 _DAMAGED = (tarfile.TarError, zlib.error, OSError, EOFError, ValueError, RecursionError)  # what tarfile and gzip raise
@@ -47,8 +47,8 @@ def digest(archive: bytes) -> str:
 def enter() -> None:
     """Download and unpack the archive that `VARIABLE` names, and change to its folder.
 
-    Nothing happens if the variable is not set, or in a process that has entered before. Raise InfeedError if the
-    archive is missing, damaged, too large, or holds more than files below its folder.
+    Does nothing if the variable is not set, or the process has already entered. Raise InfeedError if the archive is
+    missing, damaged, too large, or contains anything but files below its folder.
     """
     if place := os.environ.pop(VARIABLE, None):
         folder = files.folder_until_exit("infeed-project-")
@@ -71,10 +71,10 @@ def _download(place: str) -> bytes:
 
 
 def unpack(archive: bytes, folder: str, where: str) -> None:
-    """Write the files of an archive below `folder`; raise InfeedError if it holds anything else, or too much.
+    """Write the files of an archive below `folder`. Raise InfeedError for other entries, or if it is too large.
 
-    Only regular files with relative paths are written. Links, devices and paths that lead out of the folder are
-    refused, as by tarfile's filter `data`, which Python has only since 3.10.12. Owners and modes are ignored.
+    Only regular files with relative paths are written. Links, devices and paths outside the folder are rejected, as in
+    tarfile's filter `data`, which requires Python 3.10.12. Owners and modes are ignored.
     """
     total, most = 0, 2 * MOST_BYTES  # with headers
     try:
@@ -101,8 +101,8 @@ def _check(entry: tarfile.TarInfo, content: bytes, where: str) -> None:
     is_below = bool(path.parts) and not path.is_absolute() and ".." not in path.parts
     is_plain = entry.isreg() and not entry.issparse() and entry.size >= 0 and not is_cut
     if not is_plain or not is_below:
-        what = f"the archive of the project holds {entry.name!r}, which is no file below its folder"
-        raise InfeedError(what, where=where, do="compile the job again, and check who may write there")
+        what = f"the archive of the project contains {entry.name!r}, which is not a file below its folder"
+        raise InfeedError(what, where=where, do="compile the job again, and check who can write there")
 
 
 def _write(entries: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> None:
@@ -113,5 +113,5 @@ def _write(entries: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> No
 
 
 def _too_large(held: int, where: str) -> InfeedError:
-    what = f"the archive of the project holds {size(held)}, and a step takes {size(MOST_BYTES)}"
+    what = f"the archive of the project contains {size(held)}, but the limit is {size(MOST_BYTES)}"
     return InfeedError(what, where=where, do="compile the job again, without data in the project's folder")

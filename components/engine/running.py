@@ -1,9 +1,9 @@
-"""Run a Beam pipeline beside other work, and end it if no worker answers, or none works any more.
+"""A Beam pipeline in a thread, which ends if no worker answers or works any more.
 
-A runner does not always notice that its workers die as they start: Beam's worker pool starts a process, and Beam's job
-service waits for it without end. The first worker therefore writes a file into a folder that this process can read.
-Nor does a runner notice that a worker was stopped by another job of its pool. Finished items are therefore counted by
-their files, and a worker with a long item writes its file anew each minute.
+Runners may not notice that workers die on start. Beam's worker pool starts a process, and its job service waits for it
+forever. The first worker therefore writes a file into a folder that this process can read.
+Runners may also not notice that another job of the pool stopped a worker. Finished items are therefore counted by
+their files, and a worker with a long item rewrites its file every minute.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _CANCEL = 10.0  # seconds for a request to the runner
 _BEAT = 60.0  # seconds between the signs of a worker with a long item, and the looks for them
 _MISSED = 3  # signs that may be missed, whatever the timeout
 _SILENT = "the job runs, but no worker has answered"
-_STANDS = "the job runs, but no worker has finished or done anything"
+_STANDS = "the job runs, but no worker has finished an item or shown activity"
 _DEPTH = 3  # of the folders of results
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class WorkerAnswer:
-    """The file by which workers answer.
+    """File that shows that workers are alive.
 
     Attributes:
       folder: folder that this process and all workers can access.
@@ -51,7 +51,7 @@ class WorkerAnswer:
     folder: str
 
     def give(self) -> None:
-        """Leave the file, in a worker."""
+        """Write the file. Called in a worker."""
         if not self.is_given():
             files.write_bytes(self._path, b"")
 
@@ -60,7 +60,7 @@ class WorkerAnswer:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Leave the file, and another content each minute until the body ends, in a worker."""
+        """Write the file with new content every minute until the body ends. Called in a worker."""
         self.give()
         ended = threading.Event()
         beats = threading.Thread(target=self._beat, args=(ended,), daemon=True)
@@ -77,7 +77,7 @@ class WorkerAnswer:
                 files.write_bytes(self._path, secrets.token_hex(8).encode())
 
     def signs(self) -> tuple[int, bytes]:
-        """Return what changes while workers work: the number of files in the folder, and the content of the answer."""
+        """Return values that change while workers work: the number of files in the folder, and the answer."""
         return len(files.list_files(self.folder, depth=_DEPTH)), files.read_bytes(self._path)
 
     @property
@@ -86,10 +86,10 @@ class WorkerAnswer:
 
 
 class Running:
-    """A pipeline that runs in a thread.
+    """Pipeline that runs in a thread.
 
     Args:
-      pipeline: its workers give the answer before their first item.
+      pipeline: pipeline whose workers write the answer before their first item.
       named: runner, and how long to wait for the answer.
     """
 
@@ -107,7 +107,7 @@ class Running:
         self._thread.start()
 
     def wait(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Wait until the pipeline or the condition is done. Workers that were not awaited may have done nothing.
+        """Wait until the pipeline or the condition is done. Workers without a condition may be idle.
 
         Raises:
           InfeedError: the job runs, but no worker has answered in time, or all have done nothing since.
@@ -138,7 +138,7 @@ class Running:
             self._error = error
 
     def _look(self) -> None:
-        """Look for the answer from time to time until it is given, and then for signs of work."""
+        """Check for the answer until it exists, and then for activity."""
         now, limit = time.monotonic(), self._named.worker_timeout
         answered = self._signs is not None
         if not limit or now - self._looked < min(_BEAT if answered else _LOOK, limit / 4):
@@ -183,10 +183,10 @@ class Running:
 
 
 def _advice(named: Named) -> str:
-    path = ", whose bin folder comes first in PATH of the pool" if named.pool else ""
-    own = ", and each TaskManager needs a pool of its own" if named.pool else ""
+    path = ", whose bin folder must come first in the pool's PATH" if named.pool else ""
+    own = ", and each TaskManager needs a separate pool" if named.pool else ""
     return (
-        f"read {named.logs}, where workers report why they end: they need this package and the same Python "
+        f"read {named.logs}, where workers report why they ended: they need this package and the same Python "
         f"environment{path}{own}"
     )
 

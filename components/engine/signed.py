@@ -1,4 +1,4 @@
-"""Pickles that travel through files which other programs may write: each is signed with a key of the job."""
+"""Pickles that pass through files which other programs may write. Each is signed with a key of the job."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def dumps(key: bytes, value: Any) -> bytes:
 
 
 def loads(key: bytes, content: bytes, where: str) -> Any:
-    """Unpickle what `dumps` returned. Raises InfeedError if the content does not have this signature."""
+    """Unpickle the output of `dumps`. Raise InfeedError if the signature is wrong."""
     pickled = content[_SIGNATURE_BYTES:]
     if not hmac.compare_digest(hmac.digest(key, pickled, "sha256"), content[:_SIGNATURE_BYTES]):
-        do = "keep other programs from writing there, and run again"
+        do = "prevent other programs from writing there, and run again"
         raise InfeedError("an intermediate result was modified", where=where, do=do)
     return pickle.loads(pickled)

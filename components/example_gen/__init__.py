@@ -1,1 +1,1 @@
-"""Rows in, sharded TFRecords out."""
+"""Ingest of rows as sharded TFRecords."""

@@ -1,4 +1,4 @@
-"""Apply the row filter, required columns, and the choice of columns of an ingest."""
+"""Row filter, required columns, and column selection of an ingest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ MISSING = "a required value is missing"
 def choose_rows(batch: pa.RecordBatch, options: IngestOptions, place: str, bad_rows: BadRows) -> pa.RecordBatch:
     """Return the rows that pass the filter and have a label. Report rows without a required value as bad rows.
 
-    `batch` has all columns of the input at `place`, written or not. Raises InfeedError if a column is missing, the
+    `batch` has all columns of the input at `place`, including those that are not written. Raises InfeedError if a
+    column is missing, the
     filter does not fit, or a bad row is not allowed.
     """
     return complete(with_label(passing(batch, options), options), options, place, bad_rows)
@@ -58,7 +59,7 @@ def complete(batch: pa.RecordBatch, options: IngestOptions, place: str, bad_rows
 
 
 def _are_missing(column: pa.Array) -> pa.BooleanArray:
-    """Return for each row whether it has no value. An empty list and a number that is not finite are missing, too."""
+    """Return whether each row has no value. Empty lists and non-finite numbers count as missing."""
     missing = column.is_null()
     if example_types.is_list(column.type):
         return pc.or_(missing, pc.fill_null(pc.equal(pc.list_value_length(column), 0), True))

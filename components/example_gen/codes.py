@@ -1,6 +1,6 @@
-"""Count cells that look like codes and became numbers: `01234`, `+49` and `12_34`.
+"""Counts of cells that look like codes and were read as numbers: `01234`, `+49` and `12_34`.
 
-TFX reads them as whole numbers, which lose the zeros and the signs. Ingest reports such columns, and the option that
+TFX reads them as integers, which lose zeros and signs. Ingest reports such columns, and the option that
 keeps their text.
 """
 
@@ -62,7 +62,7 @@ def note_on(codes: Mapping[str, Codes]) -> str:
     shown = ", ".join(f"{name!r} ({codes[name].cells:,} such as {codes[name].example!r})" for name in names)
     more = f" and {len(codes) - _SHOWN} more columns" if len(codes) > _SHOWN else ""
     do = f"{types_flag(dict.fromkeys(names, 'bytes'))} keeps the text"
-    return f"cells that may be codes became numbers, without zeros in front, + and _: {shown}{more}; {do}"
+    return f"cells that may be codes were read as numbers, without leading zeros, + and _: {shown}{more}; {do}"
 
 
 def note_on_words(codes: Mapping[str, Codes]) -> str:

@@ -1,4 +1,4 @@
-"""ExampleGens of files, one for each format.
+"""ExampleGens of files, one per format.
 
 They take the arguments of TFX's own ExampleGens and support their spans, caching, and splits. Each has the output
 `examples`, an Examples artifact with manifest.json beside the splits. `FileExampleGen` documents the common arguments.
@@ -172,7 +172,7 @@ class TextExampleGen(_FormatExampleGen[TextOptions]):
 
 
 class BinaryExampleGen(_FormatExampleGen[None]):
-    """Convert files of any kind to sharded tf.Examples that hold their bytes.
+    """Convert files of any kind to sharded tf.Examples with their bytes.
 
     Features: data, filename and, if the pattern covers class folders, label and label/text as in TextExampleGen.
     """
@@ -224,15 +224,15 @@ class ArrowExampleGen(FileExampleGen[ArrowOptions]):
 
     Args:
       arrow: options of the Arrow reader.
-      reader: `package.module:function`, in place of files. The function returns data that speak Arrow, or yields dicts
-        or record batches. The other arguments are then `output_config`, `range_config`, `options`, and `source`, which
-        are ReaderOptions. The cache key holds the code of the function and the version of its data.
+      reader: `package.module:function`, instead of files. The function returns data with an Arrow interface, or yields
+          dicts or record batches. The other arguments are then `output_config`, `range_config`, `options`, and
+          `source` (ReaderOptions). The cache key contains the code of the function and the version of its data.
     """
 
     FORMAT = "arrow"
 
     def __new__(cls, *arguments: Any, reader: str | None = None, **named: Any) -> Any:
-        """Return another class for a reader: TFX's drivers look for files, or for none, by the class."""
+        """Return another class for a reader, because TFX's drivers decide by the class whether to search for files."""
         return super().__new__(cls) if reader is None else ReaderExampleGen(reader, *arguments, **named)
 
 
@@ -247,7 +247,7 @@ class AvroExampleGen(FileExampleGen[None]):
 
 
 class TFRecordExampleGen(FileExampleGen[None]):
-    """Split and shard the records of TFRecord files anew.
+    """Split and reshard the records of TFRecord files.
 
     Records are copied without parsing, and the hash of their bytes determines the split. Files that are
     compressed by gzip are read with and without .gz in their names.

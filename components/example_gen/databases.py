@@ -128,7 +128,7 @@ class BigQueryExampleGen(component.QueryBasedExampleGen):
 class ReaderExampleGen(component.QueryBasedExampleGen):
     """ArrowExampleGen of a function. Kubeflow Pipelines caches by the code of the function alone.
 
-    For the arguments see ArrowExampleGen.
+    For the arguments, see ArrowExampleGen.
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)

@@ -1,4 +1,4 @@
-"""Executors of the ExampleGens: parse TFX's properties into one request, open the input, and run the ingest.
+"""Executors of the ExampleGens: parse TFX's properties into a request, open the input, and run the ingest.
 
 `check_arguments` rejects arguments of TFX's ExampleGens that are not supported here and names the replacement.
 """

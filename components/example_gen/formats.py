@@ -165,11 +165,11 @@ def _alike(columns: Sequence[str]) -> Iterator[str]:
     for names in groups.values():
         if len(names) > 1:
             shown = " and ".join(map(repr, names))
-            yield f"columns {shown} differ only in case: if they are one column, give it one name in all files"
+            yield f"columns {shown} differ only in case. If they are one column, use one name in all files"
 
 
 def fingerprint_of(kind: str, queries: Patterns, settings: Mapping[str, Any]) -> str:
-    """Return a fingerprint that changes with the results of the queries, as far as is known without reading all."""
+    """Return a fingerprint that changes with the results of queries, as far as possible without reading all."""
     fingerprint: str = _member(FORMATS[kind], "fingerprint")(queries, options_of(kind, settings))
     return fingerprint
 

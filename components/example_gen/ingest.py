@@ -93,7 +93,7 @@ class ProgressListener:
     """Callbacks for progress, called in this process. They do nothing by default."""
 
     def read(self, task: SpilledTask) -> None:
-        """Handle a task that is read and spilled."""
+        """Handle a task that has been read and spilled."""
 
     def write(self, shard: Shard, shards: int) -> None:
         """Handle a written shard, one of `shards`."""
@@ -141,7 +141,7 @@ def transaction(job: Job) -> Iterator[None]:
     try:
         yield
     except BaseException:  # Ctrl-C as well leaves no partial dataset
-        with files.logged_failures(job.root, f"infeed ingest --clean {job.root} removes what is left there"):
+        with files.logged_failures(job.root, f"infeed ingest --clean {job.root} removes the remaining files"):
             clear(job.root)
         raise
     try:
@@ -167,12 +167,12 @@ def clear(root: str) -> None:
 def _check_options(job: Job, first: Task) -> None:
     """Apply every option to an empty batch, so that a wrong name fails before rows are read.
 
-    If one fails, the first rows of `first` are tried as well, because the error then shows a value of the column.
+    If one fails, try the first rows of `first`, too, because that error shows a value of the column.
     """
     if job.buckets is not None:
         check_splits(job.buckets, job.options.split_by)
     elif job.options.split_by is not None:
-        what = f"split_by is {job.options.split_by.how}, but the input is split already"
+        what = f"split_by is {job.options.split_by.how}, but the input is already split"
         do = "give one input split, or leave out split_by"
         raise InfeedError(what, where=f"splits {', '.join(job.splits)}", do=do)
     strangers = set(job.options.balance.splits) - set(job.splits) if job.options.balance else set()
@@ -388,11 +388,11 @@ def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> M
 
 
 def _warnings(plan: WritePlan, job: Job) -> Iterator[str]:
-    lost = "whole numbers beyond 2^24, or out of range, changed by" if job.source.decimals else "values rounded to"
+    lost = "integers beyond 2^24, or out of range, changed by" if job.source.decimals else "values rounded to"
     for field, rounded in zip(job.written_schema, plan.rounded, strict=True):
         if rounded:
             yield f"column {field.name!r}: {field.type} {lost} float32: {rounded}"
     if note := note_on({name: codes for name, codes in plan.codes.items() if name in job.written_schema.names}):
         yield note
     for name, why in job.source.left_out.items():
-        yield f"column {name!r} is left out: {why}"
+        yield f"column {name!r} is excluded: {why}"

@@ -54,11 +54,11 @@ class BadRow:
 
     @property
     def remedy(self) -> str:
-        """The option that helps, as a continuation of an error's remedy. Empty if none does."""
+        """Return the option that helps, as a continuation of an error's remedy. Empty if there is none."""
         if _NO_TEXT.fullmatch(self.reason):
-            return ", name its encoding, such as --set encoding=latin-1"
+            return ", set its encoding, such as --set encoding=latin-1"
         if self.reason.startswith(AFTER_QUOTE):
-            return ", double the quotes inside cells, name the character that escapes them (--set 'escape=\\')"
+            return ", double the quotes inside cells, or set the escape character (--set 'escape=\\')"
         return ", raise max_row_mb (--max-row-mb)" if _TOO_LARGE in self.reason else ""
 
     @property
@@ -73,7 +73,7 @@ class AstrayError(Exception):
 
 @dataclass(frozen=True)
 class Findings:
-    """What a task found in its part of an input whose types were inferred from a sample."""
+    """Findings of a task about its part of an input whose types were inferred from a sample."""
 
     kinds: Any = None  # kinds of the columns as JSON types, in the form that the format's `Sample.merge` reads
     lines: int = 0  # number of line ends
@@ -248,10 +248,10 @@ class Sample:
 
 
 def log_links(root: str, patterns: Patterns) -> None:
-    """Log how many of the matched files are reached by links that lead out of `root`."""
+    """Log the number of matched files behind links that lead out of `root`."""
     paths = [file.path for pattern in patterns.values() for file in files.glob(root, pattern)]
     if outside := count_leading_out(root, paths):
-        _log.info("%d of %d files of %s are links that lead out of it", outside, len(paths), root)
+        _log.info("%d of %d files of %s are behind links that lead out of it", outside, len(paths), root)
 
 
 def check_irregular(root: str, patterns: Patterns, on_bad_row: OnBadRow) -> tuple[list[Task], tuple[str, ...]]:

@@ -46,15 +46,15 @@ def ingest(
     workers: int | None = None,
     overwrite: bool = False,
 ) -> Manifest:
-    """Write files, or data that speak Arrow, as sharded TFRecords, like the command `infeed ingest`.
+    """Write files, or data with an Arrow interface, as sharded TFRecords, like the command `infeed ingest`.
 
     Args:
-      source: path of a file or folder, a glob pattern, or data of this process: a data frame or a table of any library
-        that speaks Arrow, a pyarrow.dataset.Dataset, or an iterator of dicts or of record batches. One process reads
-        such data.
+      source: path of a file or folder, a glob pattern, or data of this process: a data frame or table of any library
+          with an Arrow interface, a pyarrow.dataset.Dataset, or an iterator of dicts or record batches. One process
+          reads such data.
       output: folder of the dataset. It becomes visible when complete.
       format: format of the files. Inferred from their names by default.
-      source_options: options of the format, by name. Data of this process take those of `ReaderOptions`.
+      source_options: options of the format, by name. For data of this process, those of `ReaderOptions`.
       splits: names and shares of the splits. Defaults to {"train": 2, "eval": 1}.
       options: how records are written.
       workers: number of processes. Chosen from the size of the input by default.
@@ -66,10 +66,10 @@ def ingest(
     Raises:
       InfeedError: an option, the source, or a row is invalid, or `output` exists.
     """
-    _check_kind("splits", splits, Mapping, 'give names and shares, such as {"train": 2, "eval": 1}')
-    _check_kind("source_options", source_options, Mapping, 'give names and values, such as {"delimiter": ";"}')
+    _check_kind("splits", splits, Mapping, 'use names and shares, such as {"train": 2, "eval": 1}')
+    _check_kind("source_options", source_options, Mapping, 'use names and values, such as {"delimiter": ";"}')
     _check_kind("options", options, IngestOptions, "give IngestOptions(...)")
-    _check_kind("workers", workers, int, "give a number of processes, or leave it out")
+    _check_kind("workers", workers, int, "use a number of processes, or leave it out")
     if workers is not None and workers < 1:
         raise InfeedError(f"workers is {workers}", where="infeed.ingest, workers", do="use 1 or more, or leave it out")
     into = files.path_text(output, "infeed.ingest, output")
@@ -90,8 +90,8 @@ def _open(source: Any, format: str | None, options: IngestOptions, settings: Map
         place = os.fspath(source)
         return open_source(place, format or guess_format(place), options, settings, "source_options", sampled=True)
     if format is not None:
-        what = f"format is {format!r}, but source is no path"
-        raise InfeedError(what, where="infeed.ingest, format", do="leave it out, or give a path as source")
+        what = f"format is {format!r}, but source is not a path"
+        raise InfeedError(what, where="infeed.ingest, format", do="leave it out, or use a path as source")
     return open_data(source, options, settings, "source_options")
 
 
@@ -141,7 +141,7 @@ def unfinished(output: str, overwrite: bool) -> Iterator[str]:
 
 @contextmanager
 def writing_to(output: str, *, wait: bool = False) -> Iterator[None]:
-    """Hold the lock of OUTPUT, after a repair of what a killed run left there.
+    """Hold the lock of OUTPUT, after repairing the leftovers of a killed run.
 
     If another process holds it, wait for it, or raise InfeedError.
     """
@@ -226,8 +226,9 @@ def _os_errors(output: str) -> Iterator[None]:
 def put_folder(source: str, target: str) -> None:
     """Rename a folder, replacing the target atomically if the file system can. The old target is removed afterwards.
 
-    The folder is flushed to the disk before, and its new name before the old target is removed, so that a power loss
-    leaves one of the two whole. If the folder cannot be renamed, OSError is raised, and the target is unchanged.
+    The folder is flushed to disk before the rename, and its new name before the removal of the old target. A power
+    loss thus leaves one of the two intact. If the folder cannot be renamed, OSError is raised, and the target is
+    unchanged.
     """
     files.sync(source)
     if os.path.lexists(target):
@@ -239,7 +240,7 @@ def put_folder(source: str, target: str) -> None:
 
 
 def _replace(source: str, target: str) -> None:
-    """Swap two folders, in three renames if the file system cannot do it at once."""
+    """Swap two folders. If the file system cannot do it atomically, use three renames."""
     try:
         _exchange(source, target)
     except OSError:  # the kernel or the file system does not support it

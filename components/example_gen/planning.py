@@ -1,4 +1,4 @@
-"""Plan the output from the sizes of all spills: splits, shards, and the fate of every row.
+"""Plan of the output from the sizes of all spills: splits, shards, and the fate of every row.
 
 Stratified splits and balancing are planned here too, from sizes alone. A `Spill` holds the records of one run, split
 and stratum in shuffled order, so any slice of it is a random sample. Shares are rounded over all spills of a label
@@ -179,13 +179,13 @@ def _plan_splits(
 
 
 def divide(spills: Spills, buckets: Buckets, options: IngestOptions) -> dict[str, Spills]:
-    """Divide the spills between the splits, so that each has exactly its share of all rows, or of each label."""
+    """Divide the spills among the splits, so that each has exactly its share of all rows, or of each label."""
     by_label = isinstance(options.split_by, ByLabel)
     return divide_by_label(spills, buckets) if by_label else divide_by_rank(spills, buckets)
 
 
 def divide_by_rank(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
-    """Divide the records in the order of their ranks; earlier splits are rounded up. Equal ranks stay together."""
+    """Divide the records in the order of their ranks. Earlier splits are rounded up. Equal ranks stay together."""
     numbers, ranks = spills.labels(0)
     # Rows of files that name their split have no rank.
     order = np.array(sorted(range(len(ranks)), key=lambda number: cast(bytes, ranks[number] or b"")), np.int64)
@@ -233,7 +233,7 @@ def balance_labels(spills: Spills, options: Balance) -> tuple[Spills, Balanced]:
     more = _share_of(before + spills.records, rest[numbers], whole) - _share_of(before, rest[numbers], whole)
     balanced = Balanced(int(np.maximum(wanted - found, 0).sum()), int(np.maximum(found - wanted, 0).sum()))
     copies = times[numbers] + (more > 0)  # of each spill. The last has only its first `more` records, if any
-    do = "drop frequent rows instead of repeating rare ones (balance_by under), or filter out the rarest labels"
+    do = "drop frequent rows instead of repeating rare ones (balance_by: under), or filter out the rarest labels"
     _check_count(int(copies.sum()), label_columns((None, options.label)), do)
     repeated = spills.take(np.repeat(np.arange(len(spills)), copies))
     stop = repeated.records.copy()

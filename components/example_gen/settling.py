@@ -1,8 +1,7 @@
-"""Verify the column kinds of a source that was opened from a sample, and correct line numbers of bad rows.
+"""Verification of column kinds from a sample, and correction of line numbers of bad rows.
 
 `check_found` compares the findings of all tasks with the sample. If they differ, nothing is written, and `settled`
-starts again with the kinds of the whole input. The result equals that of an input whose kinds were known from the
-start.
+starts again with the kinds of the whole input. The result is the same as with kinds known from the start.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ def settled(opened: OpenedSource, attempt: Callable[[OpenedSource], A]) -> A:
     try:
         return attempt(opened)
     except OtherKindsError as error:
-        assert opened.reopen, "only a source with a sample has other kinds"
+        assert opened.reopen, "only a source with a sample can have other kinds"
         again = opened.reopen(error.kinds)
     _log.warning("%s", _reason(opened, again))
     return settled(again, attempt)
 
 
 def check_found(found: Sequence[Findings], sample: Sample) -> None:
-    """Raise OtherKindsError if the kinds that all tasks found, in order, differ from those of the sample."""
+    """Raise OtherKindsError if the kinds in all tasks, in order, differ from those of the sample."""
     if any(one.astray for one in found):
         raise OtherKindsError(None)
     merged = sample.merge(found)

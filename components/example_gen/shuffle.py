@@ -62,7 +62,7 @@ ON_STORE = Ranges(12 << 20, 1)  # three requests: size of the file, places of th
 
 @dataclass(frozen=True)
 class PlacedSpill:
-    """A spill of a split, and the total size of the spills before it."""
+    """A spill of a split, and the total size of earlier spills."""
 
     path: str
     start: int

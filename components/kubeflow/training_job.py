@@ -1,7 +1,7 @@
 """Options of a Trainer on several machines of a Kubernetes cluster, and the JobSet or TrainJob that they describe.
 
-Both kinds run one Indexed Job named `node`, whose pod number 0 is the chief. Each pod gets TF_CONFIG: the addresses are
-the host names that JobSet gives to pods, and Kubernetes fills in the number of the pod.
+Both kinds run one Indexed Job named `node`, whose pod 0 is the chief. Each pod gets TF_CONFIG: its addresses are
+JobSet's host names of the pods, and Kubernetes fills in the pod's number.
 
 https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2
 https://www.kubeflow.org/docs/components/trainer/
@@ -37,12 +37,12 @@ class TrainingJob:
       kind: jobset for a JobSet; trainjob for a TrainJob of Kubeflow Trainer 2.2 or later.
       runtime: training runtime of a TrainJob.
       runtime_kind: kind of the runtime.
-      restarts: number of times that the JobSet restarts all machines after one failed. Defaults to 3. The runtime of a
-        TrainJob decides.
+      restarts: number of times that the JobSet restarts all machines after a failure. Defaults to 3. For a TrainJob,
+          the runtime sets it.
       namespace: namespace of the job. Defaults to that of the step.
       service_account: service account of the machines. Defaults to that of the step.
       labels: labels of the job, for example `kueue.x-k8s.io/queue-name`.
-      timeout: seconds after which the step deletes the job and fails, waiting for machines included.
+      timeout: seconds after which the step deletes the job and fails, including the wait for machines.
     """
 
     machines: int
@@ -60,25 +60,25 @@ class TrainingJob:
         at_least(self, 1, "machines", "timeout")
         at_least(self, 0, "restarts")
         is_trainjob = self.kind == "trainjob"
-        require(bool(self.runtime) == is_trainjob, self, "runtime", "name the training runtime of kind: trainjob")
+        require(bool(self.runtime) == is_trainjob, self, "runtime", "set the training runtime for kind: trainjob")
         if is_trainjob and self.restarts is not None:
-            what = f"restarts is {self.restarts}, but the runtime of a TrainJob decides"
+            what = f"restarts is {self.restarts}, but the runtime of a TrainJob sets it"
             raise refused(self, "restarts", "set spec.template.spec.failurePolicy.maxRestarts of the runtime", what)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Name of a job, where it runs, and for whom."""
+    """Name, namespace, service account and owner of a job."""
 
     name: str
     namespace: str
-    service_account: str | None = None  # of the machines; None for the namespace's default
-    owner: Mapping[str, Any] | None = None  # the step's pod as an ownerReference; the job is deleted with it
+    service_account: str | None = None  # service account of the machines. None for the namespace's default
+    owner: Mapping[str, Any] | None = None  # the step's pod as ownerReference, so that the job is deleted with it
 
 
 @dataclass(frozen=True)
 class Api:
-    """The custom resource of a job: `plural` in paths, `kind` in objects. `completed` is the condition of success."""
+    """Custom resource of a job: `plural` in paths, `kind` in objects. `completed` is the condition for success."""
 
     group: str
     version: str
@@ -94,7 +94,7 @@ APIS: Mapping[Kind, Api] = {
 
 
 def job_object(options: TrainingJob, pod: Mapping[str, Any], place: Place, command: Sequence[str]) -> dict[str, Any]:
-    """Return the JobSet or TrainJob, whose machines run `command`.
+    """Return a JobSet or TrainJob whose machines run `command`.
 
     `pod` is the PodTemplateSpec of a machine, with one container.
     """
@@ -102,7 +102,9 @@ def job_object(options: TrainingJob, pod: Mapping[str, Any], place: Place, comma
     literal = [word.replace("$", "$$") for word in command]  # Kubernetes replaces $(NAME), and $$ by $
     container = {**pod["spec"]["containers"][0], "command": literal}
     hosts = [f"{place.name}-{NODE}-0-{n}.{place.name}.{place.namespace}.svc:{PORT}" for n in range(options.machines)]
-    task = f'{{"type": "worker", "index": $({INDEX})}}'  # Kubernetes replaces $(NAME) by a variable listed before
+    task = (
+        f'{{"type": "worker", "index": $({INDEX})}}'  # Kubernetes replaces $(NAME) by an earlier variable in the list
+    )
     cluster = [
         {"name": INDEX, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_ANNOTATION}']"}}},
         {"name": "TF_CONFIG", "value": f'{{"cluster": {{"worker": {json.dumps(hosts)}}}, "task": {task}}}'},
@@ -141,7 +143,7 @@ def _job_set(options: TrainingJob, pod: Mapping[str, Any], container: Mapping[st
 
 
 def _train_job(options: TrainingJob, pod: Mapping[str, Any], container: Mapping[str, Any]) -> dict[str, Any]:
-    # Kubeflow Trainer takes these fields of the container from `trainer`, and only the others from a patch.
+    # Kubeflow Trainer reads these fields of the container from `trainer`, and only the others from a patch.
     own = {name: container[name] for name in ("image", "command", "env")}
     others = {name: container.get(name) for name in ("volumeMounts", "securityContext")}
     patch = {**pod, "spec": {**pod["spec"], "containers": [_given(name=NODE, **others)]}}

@@ -1,12 +1,12 @@
 """Results of a step in Kubeflow's user interface: metrics, a confusion matrix, and pages.
 
-Kubeflow shows artifacts of its own types. `outputs_of` names those that `infeed compile` declares beside TFX's
-artifacts; the entry point of the step hides them from TFX, and `fill` writes them afterwards. A step without TFX
-starts by
+Kubeflow shows artifacts of certain types. `infeed compile` declares those of `outputs_of` in addition to TFX's
+artifacts. The entry point of the step hides them from TFX, and `fill` writes them afterwards. A step without TFX
+starts with
 
     python -m infeed.components.kubeflow.ui EXECUTOR_INPUT evaluation PLACE evaluate CONFIG ...
 
-which runs the command of infeed, and then writes what is shown of its output at PLACE.
+which runs a command of infeed, and then writes Kubeflow's artifacts for its output at PLACE.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from infeed.components.kubeflow.message import accepted
 
 METRICS, MATRIX, REPORT = "ui_metrics", "ui_confusion_matrix", "ui_report"
 MODEL_REPORT, STATISTICS, PICTURES = "ui_model_report", "ui_statistics", "ui_pictures"
-# Page that the step itself has written -> (output, file).
+# Page that the step has written -> (output, file).
 _WRITTEN = {REPORT: ("report", "report.html"), MODEL_REPORT: ("evaluation", "model_report.html")}
 _PAGES = (*_WRITTEN, STATISTICS, PICTURES)
 _TYPES = {METRICS: "system.Metrics", MATRIX: "system.ClassificationMetrics", **dict.fromkeys(_PAGES, "system.HTML")}
@@ -38,9 +38,9 @@ _SHEET = "<!doctype html><title>Pictures</title><img alt='contact sheet' src='da
 
 
 def outputs_of(executor: str, classes: Sequence[str], *, pictures: bool = False) -> dict[str, Any]:
-    """Return the artifacts that the step of an executor, an import path, shows, as ArtifactSpecs by output name.
+    """Return Kubeflow's artifacts for the step of an executor, an import path, as ArtifactSpecs by output name.
 
-    `classes` are in the order of their index; none for a regression. `pictures` is whether the Examples hold pictures.
+    `classes` are in index order, empty for a regression. `pictures` is whether the Examples hold images.
     """
     names = {
         "infeed.components.evaluation.component.EvaluatorExecutor": of_evaluation(classes),
@@ -52,7 +52,7 @@ def outputs_of(executor: str, classes: Sequence[str], *, pictures: bool = False)
 
 
 def of_evaluation(classes: Sequence[str]) -> list[str]:
-    """Return the artifacts of an evaluation; the confusion matrix only with classes."""
+    """Return Kubeflow's artifacts for an evaluation. The confusion matrix is included only with classes."""
     return [METRICS, *([MATRIX] if classes else []), MODEL_REPORT]
 
 
@@ -90,15 +90,15 @@ def write_shown(message: str, **places: str) -> None:
 
 
 def fill(shown: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
-    """Write the artifacts of this module, by output name and with local paths, and return them for the ExecutorOutput.
+    """Write the artifacts of this module, by output name and with local paths. Return them for the ExecutorOutput.
 
-    `places` are the places of the inputs and the other outputs of the step, by name.
+    `places` are the local folders of the step's inputs and other outputs, by name.
     """
     filled = {}
     for name, artifact in shown.items():
         metadata: dict[str, Any] = {}
         if name in _PAGES:
-            if os.path.isdir(artifact["uri"]):  # made for artifacts without files
+            if os.path.isdir(artifact["uri"]):  # the launcher creates it for artifacts without files
                 os.rmdir(artifact["uri"])
             files.write_bytes(artifact["uri"], _page(name, places))
         elif name == METRICS:
@@ -110,7 +110,7 @@ def fill(shown: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _page(name: str, places: Mapping[str, str]) -> bytes:
-    """Return a page. Statistics and pictures are shown by the commands of infeed, as to a person."""
+    """Return a page. Commands of infeed write those of statistics and images."""
     if name in _WRITTEN:
         output, file = _WRITTEN[name]
         path = files.join(places[output], file)
@@ -119,7 +119,7 @@ def _page(name: str, places: Mapping[str, str]) -> bytes:
         shown = Path(scratch, "shown")
         words = ("statistics", "--html", shown) if name == STATISTICS else ("inspect", "--sheet", shown)
         done = subprocess.run([*_INFEED, *words, places["examples"]], capture_output=True, check=False)
-        if not shown.exists():  # a page that says why, because the step itself has succeeded
+        if not shown.exists():  # the step itself has succeeded, so write a page with the reason
             return f"<!doctype html><pre>{html.escape(done.stderr.decode(errors='replace'))}</pre>".encode()
         page = shown.read_bytes()
     return page if name == STATISTICS else _SHEET.format(base64.b64encode(page).decode()).encode()
@@ -131,9 +131,9 @@ def metrics(evaluation: str) -> dict[str, float]:
 
 
 def confusion_matrix(evaluation: str, classes: Sequence[str]) -> dict[str, Any]:
-    """Return the confusion matrix as `kfp.dsl.ClassificationMetrics` logs it; rows are the actual classes.
+    """Return the confusion matrix in the format of `kfp.dsl.ClassificationMetrics`. Rows are the actual classes.
 
-    Rows whose class no training row has are left out.
+    Rows of classes without training rows are excluded.
     """
     counts = [[0.0] * len(classes) for _ in classes]
     for _, value in _values(evaluation):
@@ -160,7 +160,7 @@ def _values(evaluation: str) -> Iterator[tuple[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command of infeed as a step, and write what Kubeflow shows of it. Exit with the command's code."""
+    """Run a command of infeed as a step, and write Kubeflow's artifacts for it. Exit with the command's code."""
     message, name, place, *words = sys.argv[1:] if arguments is None else arguments
     if code := subprocess.run([*_INFEED, *words], check=False).returncode:
         sys.exit(code)

@@ -142,7 +142,7 @@ class LoadPlan:
                 "from columns",
                 f"2. keep    holds them in {size(self.column_bytes)} of files in {self.folder}, mapped into "
                 "memory: nothing is decoded twice, and the system can reclaim the memory",
-                f"3. order makes {order}, in {short}: any step of any worker can be recomputed",
+                f"3. order   makes {order}, in {short}: any step of any worker can be recomputed",
                 f"4. gather  takes {self.batch_size:,} rows at a time, {self.steps_per_epoch:,} batches an epoch: one "
                 "call for all numbers of a type, and for several small batches",
                 *self._mapped(),

@@ -1,13 +1,13 @@
-"""Compare the columns of two datasets to detect drift over time or skew between splits.
+"""Comparison of the columns of two datasets, to detect drift over time or skew between splits.
 
 The measures are those of TensorFlow Data Validation: the Jensen-Shannon divergence of two histograms for numbers, and
-the L-infinity distance, the largest difference of a value's share, for text. Two details differ. TFDV divides each side
-into ten buckets of equal width, so that one outlier changes all bounds; here both sides share buckets of about equal
-counts. TFDV compares the 1,000 most frequent texts, and this module all counted ones.
+the L-infinity distance, the largest difference of a value's share, for text. Two details differ. TFDV divides each
+side into ten buckets of equal width, so one outlier changes all bounds. Here, both sides share buckets of about equal
+counts. TFDV compares the 1,000 most frequent texts; this module compares all counted ones.
 
-Beside the values, the share of missing rows, the lengths of lists, and new and lost words are compared, each with its
-own limit. A sample of a column of rare words always has words that another lacks. The share to expect is that of words
-that occur once (I. J. Good, 1953), and only a larger share counts.
+The share of missing rows, the lengths of lists, and new and lost words have separate limits. Two samples of rare words
+always differ. The expected share of new words is the share of words that occur once (I. J. Good, 1953). Only the
+excess counts.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class ComparisonOptions:
       l_infinity: largest difference of a value's share, from 0 to 1.
       missing: largest difference of the share of rows without a value, from 0 to 1.
       lengths: largest divergence of the number of values of a row, from 0 to 1.
-      new_words: largest share of values that are words that the earlier side lacks, beyond the share to expect.
-      lost_words: largest share of earlier values that are words that the later side lacks, beyond the share to expect.
+      new_words: largest share of values that are new words, beyond the expected share.
+      lost_words: largest share of earlier values that are lost words, beyond the expected share.
     """
 
     jensen_shannon: float = 0.1
@@ -52,11 +52,11 @@ class ComparisonOptions:
 
 @dataclass(frozen=True)
 class Difference:
-    """One way in which the sides differ.
+    """A difference between the sides.
 
     Attributes:
       measure: name of the option that limits the distance.
-      distance: from 0, equal, to 1, disjoint; None if one side has no values.
+      distance: from 0 (equal) to 1 (disjoint). None if one side has no values.
       change: what has changed, such as "10 % -> 90 % of the rows".
     """
 
@@ -72,20 +72,20 @@ class Difference:
 
 @dataclass(frozen=True)
 class ColumnChange:
-    """The change of one column."""
+    """Change of one column."""
 
     name: str
     before: ColumnStatistics | None  # None if the column does not exist
     after: ColumnStatistics | None
     measure: Measure | None = None  # None if the columns cannot be compared
-    distance: float | None = None  # from 0, equal, to 1, disjoint; None if one side has no values
+    distance: float | None = None  # from 0 (equal) to 1 (disjoint). None if one side has no values
     threshold: float = 0.0  # largest allowed distance
-    most: bytes | None = None  # for text, the value whose share differs most
-    differences: tuple[Difference, ...] = ()  # others than that of the values
+    most: bytes | None = None  # for text, the value with the largest difference
+    differences: tuple[Difference, ...] = ()  # differences in other measures than the values
 
     @property
     def problem(self) -> str:
-        """What is wrong, in a few words, or ""."""
+        """Description of the problem in a few words, or ""."""
         if self.before is None:
             return "new"
         if self.after is None:
@@ -104,7 +104,7 @@ def compare(
     after: Mapping[str, ColumnStatistics],
     options: ComparisonOptions | None = None,
 ) -> list[ColumnChange]:
-    """Return the change of every column of either side, sorted by name. Columns that no row has are ignored."""
+    """Return the change of every column of either side, sorted by name. Columns without any row are ignored."""
     options = options or ComparisonOptions()
     olds, news = ({name: one for name, one in side.items() if one.present} for side in (before, after))
     return [_change(name, olds.get(name), news.get(name), options) for name in sorted({*olds, *news})]
@@ -137,7 +137,7 @@ def _lengths(old: ColumnStatistics, new: ColumnStatistics, options: ComparisonOp
 
 
 def _words(old: ValueCounts, new: ValueCounts, options: ComparisonOptions) -> list[Difference]:
-    """Return the new and the lost words; none of a column with more words than are counted."""
+    """Return the new and the lost words. Empty for columns with more words than are counted."""
     if not (old.exact and new.exact and old.total and new.total):
         return []
     return [
@@ -149,7 +149,7 @@ def _words(old: ValueCounts, new: ValueCounts, options: ComparisonOptions) -> li
 def _appeared(
     measure: Literal["new_words", "lost_words"], base: ValueCounts, other: ValueCounts, limit: float, words: str
 ) -> Difference:
-    """Return the share of `other` that are words that `base` lacks, beyond the share of words that `base` has once."""
+    """Return the share of values of `other` that are not in `base`, minus the share of words that `base` has once."""
     known, counts = {value for value, _ in base.items()}, dict(other.items())
     strange = {value: count for value, count in counts.items() if value not in known}
     share, expected = sum(strange.values()) / other.total, int((base.counts == 1).sum()) / base.total

@@ -85,8 +85,8 @@ class StatisticsGen(tfx.components.StatisticsGen):
         StatisticsGen(examples=example_gen.outputs["examples"])
 
     The arguments and the output `statistics` are those of TFX's StatisticsGen. The values come from the column
-    statistics that ingest writes beside the manifest, so no record is read. Examples of another writer are read once,
-    without Beam, and the statistics are cached.
+    statistics of ingest, so no record is read. Examples of other writers are read once, without Beam, and their
+    statistics are cached.
 
     The component falls back to TFX's own executor on Beam, and logs the reason, for slices, weights, samples,
     statistics of semantic domains, a smaller `epsilon`, a schema with sparse, weighted, nested or natural language

@@ -15,8 +15,8 @@ from infeed.components.dataset.statistics.tfdv import StatisticsRequest
 def describe(table: TableStatistics, request: StatisticsRequest) -> statistics_pb2.DatasetFeatureStatisticsList:
     """Return the statistics proto of one split, as StatisticsGen writes it.
 
-    Columns that no record names are skipped, because TFDV never sees them. Columns that records name without a value
-    are text, as in TFDV.
+    Columns that are absent from all records are skipped, because TFDV does not see them. As in TFDV, columns without
+    values are text.
     """
     named = {name: ColumnStatistics.none(name, "bytes", table.rows) for name in table.without_values}
     present = {name: column for name, column in table.columns.items() if column.present}
@@ -24,9 +24,9 @@ def describe(table: TableStatistics, request: StatisticsRequest) -> statistics_p
 
 
 def infer_schema(root: str, splits: Sequence[str], map_fn: MapFn) -> schema_pb2.Schema:
-    """Infer the schema of a dataset from the statistics of its splits, in the order of the manifest, as SchemaGen does.
+    """Infer the schema of a dataset from the statistics of its splits, in manifest order, as SchemaGen does.
 
-    `map_fn` reads the records of splits that carry no statistics.
+    `map_fn` reads the records of splits without statistics.
     """
     import tensorflow_data_validation as tfdv  # takes seconds
 
@@ -40,9 +40,9 @@ def infer_schema(root: str, splits: Sequence[str], map_fn: MapFn) -> schema_pb2.
 
 
 def keep_columns(schema: schema_pb2.Schema, splits: Iterable[statistics_pb2.DatasetFeatureStatisticsList]) -> None:
-    """Make each column optional that has no value in some split.
+    """Make columns optional if some split has no value of them.
 
-    TFDV treats such a column as dropped and deprecates it, so that a parsing spec of the schema lacks it.
+    TFDV deprecates such a column, so that it is missing from the parsing spec of the schema.
     """
     everywhere = set.intersection(*map(_columns_with_values, splits))
     for feature in schema.feature:

@@ -19,7 +19,7 @@ from infeed.components.statistics.inference import keep_columns
 
 
 class SchemaExecutor(executor.Executor):
-    """Write `schema.pbtxt` as TFX's executor does, and keep columns that a split lacks."""
+    """Write `schema.pbtxt` as TFX's executor does, but keep columns that are missing from a split."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         super().Do(input_dict, output_dict, exec_properties)
@@ -40,7 +40,7 @@ class SchemaGen(tfx.components.SchemaGen):
         SchemaGen(statistics=statistics.outputs["statistics"])
 
     The arguments, the output `schema` and the inference are those of TFX's SchemaGen. TFX's schema deprecates a column
-    that has no value in a later split, so that Transform and Trainer lack it. This component keeps the column as
+    without values in a later split, so Transform and Trainer do not get it. This component keeps the column as
     optional.
     """
 

@@ -1,6 +1,6 @@
-"""Validate the statistics of wide tables against a schema, some columns at a time.
+"""Validation of the statistics of wide tables against a schema, some columns at a time.
 
-The time of TFDV's `validate_statistics` grows with the square of the number of columns, and it holds the interpreter.
+The time of TFDV's `validate_statistics` is quadratic in the number of columns, and it holds the GIL.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2, statistics_p
 
 from infeed.components.base import progress
 
-COLUMNS = 200  # validated at a time
+COLUMNS = 200  # columns validated at a time
 
 Statistics: TypeAlias = statistics_pb2.DatasetFeatureStatisticsList
 
@@ -21,7 +21,7 @@ Statistics: TypeAlias = statistics_pb2.DatasetFeatureStatisticsList
 def validate(statistics: Statistics, schema: schema_pb2.Schema, columns: int = COLUMNS) -> anomalies_pb2.Anomalies:
     """Return the anomalies that `tfdv.validate_statistics` returns, found in `columns` columns at a time.
 
-    A schema whose features depend on each other, such as sparse ones, is validated as a whole.
+    A schema with dependent features, such as sparse ones, is validated as a whole.
     """
     names = _names(statistics, schema)
     if len(names) <= columns or not _is_divisible(statistics, schema):
@@ -50,7 +50,7 @@ def _name(feature: statistics_pb2.FeatureNameStatistics) -> str:
 
 
 def _is_divisible(statistics: Statistics, schema: schema_pb2.Schema) -> bool:
-    """Return whether the columns stand alone, and no slice or constraint covers the dataset."""
+    """Return whether columns are independent, and no slice or constraint covers the whole dataset."""
     nested = any(feature.HasField("struct_domain") for feature in schema.feature)
     paths = any(len(one.path.step) > 1 for dataset in statistics.datasets for one in dataset.features)
     crossed = any(dataset.cross_features for dataset in statistics.datasets)
@@ -60,7 +60,7 @@ def _is_divisible(statistics: Statistics, schema: schema_pb2.Schema) -> bool:
 def _parts(
     statistics: Statistics, schema: schema_pb2.Schema, names: Sequence[str], columns: int
 ) -> Iterator[tuple[int, tuple[Statistics, schema_pb2.Schema]]]:
-    """Yield the number of the first column, and the statistics and schema of some columns."""
+    """Yield (number of the first column, statistics, schema) for groups of columns."""
     number = {name: place // columns for place, name in enumerate(names)}
     parts = [(Statistics(), schema_pb2.Schema()) for _ in range(0, len(names), columns)]
     domains = {domain.name: domain for domain in schema.string_domain}

@@ -1,4 +1,4 @@
-"""Resolve the config of a project for a command, and ask for a missing label on a terminal."""
+"""Resolution of a project's config for a command, with a question for a missing label on a terminal."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from infeed.pipelines.project.resolve import Overrides, resolve
 from infeed.pipelines.project.resolved import read_resolved
 
 _TYPES = {"int": "whole numbers", "float": "numbers", "bytes": "text"}
-_SHOWN = 30  # columns in the table; the prompt accepts the name of any column
+_SHOWN = 30  # columns shown in the table. The prompt accepts any column name
 
 
 def decided(project: Project, given: Mapping[str, Any], *, may_ask: bool = True) -> PipelineConfig:
     """Resolve the config of a project. If the label is missing, ask for it on a terminal.
 
-    `given` are fields of `Overrides`. The command asks nothing if its output is for a program.
+    `given` are fields of `Overrides`. The command does not ask if its output is for a program.
 
     Raises:
-      InfeedError: see `resolve`. If the label is missing and nobody can answer, the error suggests a command line.
+      InfeedError: see `resolve`. If the label is missing and there is no terminal, the error suggests a command line.
     """
     try:
         return resolve(project, Overrides(**given))
@@ -40,7 +40,7 @@ def decided(project: Project, given: Mapping[str, Any], *, may_ask: bool = True)
             again = command_line(*sys.argv[1:], "--label", error.candidates[0].name)
             raise InfeedError(error.what, where=error.where, do=f"{error.do}; for example:\n{again}") from error
         label = choose(error.candidates)
-    sys.argv += ["--label", label]  # the suggested next commands repeat the arguments
+    sys.argv += ["--label", label]  # suggested commands repeat the arguments
     return resolve(project, Overrides(**{**given, "label": label}))
 
 
@@ -66,12 +66,12 @@ def choose(candidates: Sequence[Candidate]) -> str:
         console.print(f"and {len(candidates) - _SHOWN:,} more, which you can name")
 
     def chosen(given: str) -> str:
-        for name in (given, given.strip()):  # a name may well be a number
+        for name in (given, given.strip()):  # a column name may be a number
             if name in names:
                 return name
         if given.strip().isdecimal() and 1 <= int(given) <= len(names):
             return names[int(given) - 1]
-        raise click.UsageError(f"there is no {given!r}: give a number from 1 to {len(names)}, or a name")
+        raise click.UsageError(f"there is no {given!r}: enter a number from 1 to {len(names)}, or a name")
 
     default = names[0] if candidates[0].reasons else None
     question = "Which column should the model learn? Number or name"
@@ -83,10 +83,10 @@ def choose(candidates: Sequence[Candidate]) -> str:
 
 
 def is_project(text: str) -> bool:
-    """Report whether `text` is a config file, or the config of a compiled job, rather than data."""
+    """Return whether `text` is a config file, or the config of a compiled job, and not data."""
     return text.endswith((".yaml", ".yml")) or is_packed(text)
 
 
 def config_of(project: str, given: Mapping[str, Any], *, may_ask: bool = True) -> PipelineConfig:
-    """Read and resolve a project, as `decided` does, or return the config that a compiled job has resolved."""
+    """Read and resolve a project, as `decided` does, or return the resolved config of a compiled job."""
     return read_resolved(project, given) or decided(read_project(project), given, may_ask=may_ask)

@@ -23,7 +23,7 @@ from infeed.pipelines.console.terminal import quiet
 @click.argument("run", metavar="RUN")
 @platform_options
 def command(run: str, **given: Any) -> None:
-    """Stop RUN, the id that `infeed submit --json` prints and that ends the link of a run."""
+    """Stop RUN, the id in the output of `infeed submit --json` and at the end of a run's URL."""
     cancel = platform_function("cancel", **given)
     with quiet(os.devnull) as console:
         cancel(run)

@@ -51,14 +51,14 @@ NATIVE = "kfp"
     type=click.Choice([*get_args(Target), NATIVE]),
     default="kubeflow",
     show_default=True,
-    help="Platform to run on; kfp means Kubeflow with steps that need neither TFX nor ML Metadata.",
+    help="Platform to run on. kfp is Kubeflow with steps that need neither TFX nor ML Metadata.",
 )
 @click.option("--image", help="Container image of every step.  [default: deploy.image of the config]", metavar="IMAGE")
 @click.option(
     "--config",
     "deploy_file",
     type=InputPath(),
-    help="YAML file with the section deploy, for a pipeline from a function.",
+    help="YAML file with the section deploy, for a pipeline that a function returns.",
     metavar="FILE",
 )
 @click.option(
@@ -69,7 +69,7 @@ NATIVE = "kfp"
     help="Schema version of the pipeline spec.",
 )
 @click.option(
-    "--kfp", help="Version of Kubeflow Pipelines on the cluster, to check the settings for.", metavar="VERSION"
+    "--kfp", help="Version of Kubeflow Pipelines on the cluster, to check the settings against.", metavar="VERSION"
 )
 def command(
     project: str,
@@ -102,7 +102,7 @@ def command(
         return
     if deploy_file:
         do = "set deploy in the config of the project"
-        raise InfeedError("--config is for a pipeline from a function", where="--config", do=do)
+        raise InfeedError("--config is for a pipeline that a function returns", where="--config", do=do)
     read = read_project(project)
     platform = "kubeflow" if target == NATIVE else target
     config = decided(read, overrides)
@@ -135,7 +135,7 @@ def _is_tag(image: str | None) -> bool:
 
 
 def _names_function(project: str) -> bool:
-    """Report whether the argument names a function, such as `my_pipeline.py:create_pipeline`, and no file."""
+    """Return whether the argument is a function, such as `my_pipeline.py:create_pipeline`, and not a file."""
     module, _, function = project.rpartition(":")
     return bool(module) and function.isidentifier() and not Path(project).exists()
 
@@ -143,11 +143,11 @@ def _names_function(project: str) -> bool:
 def _compile_function(function: str, runner: KubeflowRunner, overrides: Mapping[str, Any]) -> None:
     flat = {**overrides, **overrides["train"], **overrides["ingest"], "train": None, "ingest": None}
     if given := [name for name, value in flat.items() if value not in (None, (), {}, False)]:
-        do = "leave it out: the function makes the whole pipeline"
+        do = "leave it out: the function defines the whole pipeline"
         raise InfeedError(f"{given[0]} is a setting of a project", where=f"--{given[0]}", do=do)
     if runner.target not in get_args(Target):
         do = "use --target kubeflow"
-        raise InfeedError("a pipeline of TFX has no form without TFX", where="--target", do=do)
+        raise InfeedError("a TFX pipeline cannot be compiled without TFX", where="--target", do=do)
     log = Path("runs", Path(function.rpartition(":")[0]).stem, "logs", "compile.log")
     with quiet(log) as console:
         pipeline = load_pipeline(function)

@@ -17,7 +17,7 @@ from infeed.pipelines.console.terminal import Terminal
 from infeed.pipelines.doctor import Finding, Level, image_findings, machine_findings
 from infeed.pipelines.job.compiled import CompiledJob
 
-# The word carries the level; icon and color only support it.
+# The word shows the level. Icon and color only support it.
 _LOOKS = {Level.OK: ("✓", "green"), Level.WARNING: ("!", "bold yellow"), Level.PROBLEM: ("✗", "bold red")}
 
 

@@ -53,7 +53,7 @@ from infeed.pipelines.steps.folders import check_new
 @click.option(
     "--baseline",
     type=InputFolder(),
-    help="Model to compare with, or a serving folder with its versions.",
+    help="Model to compare with, or a serving folder with versions.",
     metavar="DIR",
 )
 @click.option("--allow-unblessed", is_flag=True, help="Exit with 0 even if the model is not blessed.")
@@ -72,12 +72,12 @@ def command(
 ) -> None:
     """Evaluate a model with the metrics and the blessing of PROJECT, without TFX.
 
-    The rows of a table, or of a folder of tables, are read with the types and the options of the training files. Rows
-    without a label are left out. The exit code is 3 if the model is not good enough to be blessed.
+    Tables are read with the types and options of the training files. Rows without a label are excluded. The exit code
+    is 3 if the model is not good enough to be blessed.
     """
     check_new(output, overwrite)
     for is_baseline, path in ((False, model), (True, baseline)):
-        if path:  # before TensorFlow, which takes seconds to import
+        if path:  # before the import of TensorFlow, which takes seconds
             check_dataset(model_folder(path), dataset, is_baseline=is_baseline)
     config = config_of(project, overrides, may_ask=not as_json)
     with with_log(os.devnull) as console, ExitStack() as until_end:
@@ -107,7 +107,7 @@ def command(
 
 
 def _rows_lines(rows: Manifest | None, config: PipelineConfig) -> Iterator[tuple[str, ...]]:
-    """Yield how many rows of a table are not scored, and why."""
+    """Yield the number of rows of a table that are not scored, and why."""
     if rows and rows.filtered:
         why = "without a label" + (f", or not {config.ingest.filter}" if config.ingest.filter else "")
         yield "left out", f"{counted(rows.filtered, 'row')} {why}"

@@ -1,4 +1,4 @@
-"""`infeed ingest`: write a dataset without a pipeline. TFX is never imported, and Beam only with --runner."""
+"""`infeed ingest`: write a dataset without a pipeline. Does not import TFX, and Beam only with --runner."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from infeed.pipelines.console.terminal import echo
 from infeed.pipelines.project.ingest_settings import read_ingest
 from infeed.pipelines.project.sources import of_span, open_data
 
-_Ingest = tuple[OpenedSource, tuple[str, ...], Buckets | None, IngestOptions]  # the source, and how it is split
+_Ingest = tuple[OpenedSource, tuple[str, ...], Buckets | None, IngestOptions]  # (source, splits, options)
 
 
 def _clean(context: click.Context, _: click.Parameter, output: str | None) -> None:
     if output is None:
         return
-    with errors(False, False):  # eager: `Command` has neither checked the path nor set up errors yet
+    with errors(False, False):  # an eager option: `Command` has not yet checked the path or set up errors
         OutputFolder().check(output, f"--clean {output}" if output else "--clean")
         removed = clean(output)
     for path in removed:
@@ -70,7 +70,7 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
 @click.argument("output", type=OutputFolder(), required=False, metavar="OUTPUT")
 @click.option(
     "--reader",
-    help="Function that returns the rows, in place of SOURCE: package.module:function, or file.py:function.",
+    help="Function that returns the rows, instead of SOURCE: package.module:function or file.py:function.",
     metavar="NAME",
 )
 @click.option("--format", "kind", type=click.Choice(list(FORMATS)), help="Format of SOURCE.  [default: by file names]")
@@ -81,7 +81,9 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
 )
 @click.option("--runner", metavar="NAME", help=f"Run on Beam: {', '.join(BEAM_RUNNERS)}, or your own class.")
 @click.option("--beam-option", "beam_options", multiple=True, metavar="--NAME=VALUE", help="Option of the Beam runner.")
-@click.option("--data", type=InputPath(), help="Data of the project, in place of those in its config.", metavar="PATH")
+@click.option(
+    "--data", type=InputPath(), help="Data of the project, instead of the data in its config.", metavar="PATH"
+)
 @click.option("--overwrite", is_flag=True, help="Replace the dataset at OUTPUT.")
 @click.option(
     "--clean",
@@ -103,7 +105,7 @@ def command(
 ) -> None:
     """Write SOURCE as sharded TFRecords to OUTPUT.
 
-    SOURCE is a file, a folder, or a quoted pattern. It may also be the config.yaml of a project, which then sets data,
+    SOURCE is a file, a folder, or a quoted pattern. It may also be the config.yaml of a project, which sets data,
     format, splits, and options as in `infeed run`.
     """
     began = time.perf_counter()
@@ -112,7 +114,7 @@ def command(
     if output is None:
         raise click.UsageError("Missing argument 'OUTPUT'.")
     if given["beam_options"] and not given["runner"]:
-        raise InfeedError("--beam-option without --runner", do="give --runner as well")
+        raise InfeedError("--beam-option requires --runner", do="add --runner")
     check_output(output, overwrite)
     if is_project(source) and (spans := (config := _config(source, given)).ingest.spans):
         manifest = _ingest_window(config, spans, output, overwrite, as_json, given)
@@ -129,10 +131,10 @@ def command(
 
 
 def _of_reader(reader: str, output: str, more: str | None, given: dict[str, Any]) -> tuple[str, str]:
-    """Return the source and the output of a command that names a function in place of SOURCE."""
+    """Return the source and the output of a command with a function instead of SOURCE."""
     if more is not None or given["kind"]:
-        what = "it is given beside SOURCE or --format"
-        raise InfeedError(what, where=f"--reader {reader}", do="give OUTPUT alone")
+        what = "it is set together with SOURCE or --format"
+        raise InfeedError(what, where=f"--reader {reader}", do="give only OUTPUT")
     OutputFolder().check(output, f"OUTPUT {output}")
     given["kind"] = "reader"
     return reader, output
@@ -168,7 +170,7 @@ def _opened(source: str, given: Mapping[str, Any]) -> _Ingest:
     if is_project(source):
         return _of_config(_config(source, given))
     if given["data"]:
-        raise InfeedError(f"{source} is no config.yaml", where="--data", do="give the data as SOURCE")
+        raise InfeedError(f"{source} is no config.yaml", where="--data", do="add the data as SOURCE")
     settings = read_ingest(given["ingest"])
     options, buckets = settings.options, Buckets(tuple((settings.shares or DEFAULT_SHARES).items()))
     kind = given["kind"] or guess_format(source)
@@ -180,7 +182,7 @@ def _opened(source: str, given: Mapping[str, Any]) -> _Ingest:
 
 def _config(project: str, given: Mapping[str, Any]) -> PipelineConfig:
     if given["kind"]:
-        raise InfeedError("the project sets the format", where="--format", do="leave it out, or give the data")
+        raise InfeedError("the project sets the format", where="--format", do="leave it out, or add the data")
     return config_of(project, {name: given[name] for name in ("data", "source_options", "ingest")})
 
 
@@ -212,12 +214,12 @@ def _engine(
 
 @contextlib.contextmanager
 def _beam_log() -> Iterator[None]:
-    """Hide the output of Beam and its workers; print it if they fail with an error that is not an InfeedError."""
+    """Hide the output of Beam and its workers. Print it if they fail with an error that is not an InfeedError."""
     with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as log:
         try:
             with terminal.quiet(log.name):
                 yield
-        except Exception as error:  # whatever a runner raises; raised again below
+        except Exception as error:  # a runner may raise anything, and the error is raised again below
             if debugging() or not isinstance(error, InfeedError):
                 echo(log.read(), err=True)
             raise

@@ -1,4 +1,4 @@
-"""What `infeed ingest` shows: progress bars while it runs, and a summary."""
+"""Output of `infeed ingest`: progress bars while it runs, and a summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from infeed.pipelines.console.terminal import Terminal
 
 @contextlib.contextmanager
 def show_progress(opened: OpenedSource, quiet: bool) -> Iterator[ProgressListener]:
-    """Yield the progress listener for `ingest`; draw bars only on a terminal."""
+    """Yield the progress listener for `ingest`. Bars appear only on a terminal."""
     console = Terminal(stderr=True)
     if quiet or not console.is_interactive:
         yield ProgressListener()
@@ -38,7 +38,7 @@ def show_progress(opened: OpenedSource, quiet: bool) -> Iterator[ProgressListene
 
 @contextlib.contextmanager
 def show_opening(quiet: bool) -> Iterator[None]:
-    """Show a spinner while the input is opened: some formats read rows to infer types."""
+    """Show a spinner while the input is opened, because some formats read rows to infer types."""
     console = Terminal(stderr=True)
     if quiet or not console.is_interactive:
         yield
@@ -57,7 +57,7 @@ class Bars(ProgressListener):
         self._rows = self._bytes = self._written = 0
 
     def hear(self, words: str, is_result: bool) -> None:
-        """Show the row count that a running task reports, for example "12,000 rows read on 2 processes"."""
+        """Show the row count of a running task, for example "12,000 rows read on 2 processes"."""
         count, read, _ = words.partition(" rows read")
         if read:
             self._progress.update(self._reading, count=f"{count} rows")
@@ -70,7 +70,7 @@ class Bars(ProgressListener):
         self._progress.update(self._reading, advance=1, count=f"{self._rows:,} rows", rate=rate)
 
     def write(self, shard: Shard, shards: int) -> None:
-        """Add a written shard and its bytes."""
+        """Add the bytes of a written shard."""
         if not self._written:
             self._progress.update(self._reading, completed=self._tasks)
             self._progress.start_task(self._writing)
@@ -100,19 +100,19 @@ def summary(manifest: Manifest, output: str, seconds: float) -> str:
         lines.append(f"  balanced: {manifest.balanced.repeated:,} repeated, {manifest.balanced.dropped:,} dropped")
     empty = [name for name, split in manifest.splits.items() if not split.records]
     if empty and manifest.rows_read:
-        lines.append(f"  warning: {' and '.join(empty)} holds no record: {_why_empty(manifest.options)}")
+        lines.append(f"  warning: {' and '.join(empty)} is empty: {_why_empty(manifest.options)}")
     lines += [f"  warning: {warning}" for warning in manifest.warnings]
     return "\n".join(lines)
 
 
 def _why_empty(options: Mapping[str, Any]) -> str:
-    """Return why a split may be empty, by the rule that divides the rows."""
+    """Return why a split may be empty, by its split rule."""
     rule = options.get("split_by") or {}
     match rule.get("how"):
         case "time":
-            return f"no {rule['column']} is in its part of the time, divided at {', '.join(rule['cuts'])}"
+            return f"no {rule['column']} is in its period, divided at {', '.join(rule['cuts'])}"
         case "name":
-            return f"no {rule['column']} names it"
+            return f"no {rule['column']} has its name"
         case "label":
             return f"every {rule['column']} has too few rows for it"
-    return "so few rows, divided by their hash, may miss it"
+    return "with so few rows, a split by hash may be empty"

@@ -23,9 +23,9 @@ from infeed.pipelines.console.paths import InputPath, OutputFile
 from infeed.pipelines.console.terminal import Terminal, command_line, echo, in_lines
 from infeed.pipelines.contact_sheet import draw_sheet, picture_of
 
-_SHOWN = 60  # characters of a value
-_PICTURES = 32  # pictures on the contact sheet
-_COLUMNS = 200  # columns shown of a wide table
+_SHOWN = 60  # maximum characters of a value
+_PICTURES = 32  # images on the contact sheet
+_COLUMNS = 200  # maximum columns shown of a wide table
 
 
 @click.command(
@@ -47,15 +47,15 @@ _COLUMNS = 200  # columns shown of a wide table
     type=OutputFile(),
     default="contact-sheet.png",
     show_default=True,
-    help="Write the contact sheet of pictures to this PNG file.",
+    help="Write a contact sheet of images to this PNG file.",
     metavar="FILE",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest and the examples as JSON.")
 def command(dataset: str, chosen: str | None, count: int, sheet: str, as_json: bool) -> None:
-    """Show the splits, schema and first examples of a dataset. For pictures, write a contact sheet.
+    """Show the splits, schema and first examples of a dataset. For images, write a contact sheet.
 
     OUTPUT is a dataset of `infeed ingest`, an Examples artifact, a folder of TFRecord files, or one TFRecord file. The
-    sizes of all shards are checked, and the checksums of those that are shown.
+    command checks the sizes of all shards, and the checksums of shown shards.
     """
     opened = open_dataset(dataset)
     if opened is None:
@@ -74,7 +74,7 @@ def command(dataset: str, chosen: str | None, count: int, sheet: str, as_json: b
         shown = {"manifest": dataclasses.asdict(manifest), "examples": examples}
         echo(json.dumps({**shown, "sheet": sheet if pictures else None}))
         return
-    console = Terminal(highlight=False, markup=False)  # names may hold brackets
+    console = Terminal(highlight=False, markup=False)  # names may contain brackets
     for part in (_about(dataset, manifest), _splits(manifest), *_schema(manifest)):
         console.print(part)
     for number, example in enumerate(found[:count]):
@@ -85,11 +85,11 @@ def command(dataset: str, chosen: str | None, count: int, sheet: str, as_json: b
 
 def _no_dataset(path: str) -> InfeedError:
     shown = [kind for kind in formats_shown(path) if kind in FORMATS]
-    do = "point at a folder that holds Split-train and its like, at TFRecord files, or at what `infeed ingest` wrote"
+    do = "use a folder that contains Split-train and similar, TFRecord files, or an output of `infeed ingest`"
     if shown and shown != ["tfrecord"]:
         kinds = " and ".join(shown)
         return InfeedError(
-            f"no dataset yet, but {kinds}", where=path, do=f"write one first: {command_line('ingest', path, 'OUTPUT')}"
+            f"not a dataset, but {kinds}", where=path, do=f"create one first: {command_line('ingest', path, 'OUTPUT')}"
         )
     return InfeedError("not a TFRecord dataset", where=path, do=do)
 
@@ -115,7 +115,7 @@ def _splits(manifest: Manifest) -> Table:
     table = Table("split", box=None, header_style="bold", pad_edge=False)
     for name in ("records", "shards", "size", "smallest", "largest"):
         table.add_column(name, justify="right")
-    table.add_column("why so many")
+    table.add_column("reason for the number")
     for name, split in manifest.splits.items():
         sizes = [shard.bytes for shard in split.shards]
         extremes = (size(min(sizes)), size(max(sizes))) if sizes else ("", "")
@@ -152,7 +152,7 @@ def _example(title: str, example: Example) -> Table:
         table.add_row(name, steps[0].type or "" if steps else "", f"{len(steps)} steps")
     if picture is not None:
         known = f"{picture.format} {picture.width} x {picture.height} {picture.mode}"
-        table.add_row("", "", known if picture.format else "a picture that cannot be read")
+        table.add_row("", "", known if picture.format else "an image that cannot be read")
     return table
 
 

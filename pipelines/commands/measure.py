@@ -45,16 +45,22 @@ if TYPE_CHECKING:
 )
 @click.argument("dataset", type=InputPath(), metavar="DATASET")
 @click.option("--split", metavar="NAME", help="Split to read.  [default: the first]")
-@click.option("--batch-size", type=click.IntRange(min=1), default=128, show_default=True, help="Examples in a batch.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Time of the measurement."
+    "--batch-size", type=click.IntRange(min=1), default=128, show_default=True, help="Number of examples in a batch."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1),
+    default=20.0,
+    show_default=True,
+    help="Duration of the measurement in seconds.",
 )
 @click.option(
     "--tier",
     type=click.Choice(["columns", "disk", "stream"]),
     default="stream",
     show_default=True,
-    help="Where the feed keeps the split.",
+    help="Tier in which the feed keeps the split.",
 )
 @click.option("--map-examples", metavar="FUNCTION", help="Function to call on each example: mine.py:function.")
 @click.option("--map-batches", metavar="FUNCTION", help="Function to call on each batch: mine.py:function.")
@@ -68,16 +74,16 @@ if TYPE_CHECKING:
 @click.option(
     "--against",
     type=click.Choice(["naive", "tfx"]),
-    help="Measure another reader of the same files as well: the loop of most tutorials, or TFX's own.",
+    help="Also measure another reader of the same files: the loop of most tutorials, or TFX's own.",
 )
 @click.option(
     "--model",
     type=InputPath(),
     metavar="MODEL",
-    help="Compiled Keras model that is trained on a batch, to tell whether the input or its step is slower: a .keras "
-    "file or a function, mine.py:make_model.",
+    help="Compiled Keras model to train on a batch, which shows whether the input or the training step is slower: "
+    "a .keras file or a function, mine.py:make_model.",
 )
-@click.option("--label", metavar="NAME", help="Feature that is the label of the model.")
+@click.option("--label", metavar="NAME", help="Label feature of the model.")
 @click.option("--json", "as_json", is_flag=True, help="Print the measurement as JSON.")
 def command(
     dataset: str,
@@ -97,12 +103,12 @@ def command(
     """
     options = _options(batch_size, given)
     if label and not model:
-        raise InfeedError("a label without a model", where="--label", do="add --model, or leave the option out")
+        raise InfeedError("--label requires --model", where="--label", do="add --model, or leave out the option")
     with os.fdopen(os.dup(2), "w") as stderr, quiet(os.devnull), naming_extras():
         step = step_rate(model, label) if model else None
         if ":" in dataset and "://" not in dataset and not files.exists(dataset):
             if against:
-                raise InfeedError("a function names no files", where="--against", do="leave the option out")
+                raise InfeedError("a function has no files", where="--against", do="leave out the option")
             measure = partial(measure_function, dataset, load_function(dataset))
         else:
             measure = partial(measure_files, SplitOnDisk.open(dataset, split), options, against)
@@ -119,7 +125,7 @@ def _options(batch_size: int, given: dict[str, Any]) -> FeedOptions:
     return FeedOptions(
         batch_size,
         tier=given["tier"],
-        cache_records=False if streams else None,  # each turn measures an epoch that reads
+        cache_records=False if streams else None,  # each turn measures an epoch with reading
         shuffle_records=WINDOW if streams else None,
         **maps,
     )
@@ -141,8 +147,8 @@ def _show(found: Measurement, as_json: bool) -> None:
     console.print(found.verdict, soft_wrap=True)
     if found.rival:
         name, other = found.rival
-        ratio = f"this pipeline makes {rate / other:.1f} times as many"
-        console.print(f"The reader of {name} makes {other:,.0f} examples a second; {ratio}.", soft_wrap=True)
+        ratio = f"this pipeline is {rate / other:.1f} times as fast"
+        console.print(f"The reader of {name} makes {other:,.0f} examples per second; {ratio}.", soft_wrap=True)
 
 
 def _table(stages: Sequence[StageCost]) -> Table:

@@ -19,7 +19,7 @@ _FILES = ("README.md", "config.yaml", "features.py", "model.py")
 
 
 def create_project(template: str, folder: str) -> list[Path]:
-    """Copy the files of a template into a new or empty folder, and return their paths.
+    """Copy the files of a template into a new or empty folder. Return their paths.
 
     Raises InfeedError if the template does not exist, or the folder is not empty.
     """
@@ -27,7 +27,7 @@ def create_project(template: str, folder: str) -> list[Path]:
         raise InfeedError(f"there is no template {template!r}", do=f"use one of {', '.join(TEMPLATES)}")
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InfeedError("the path exists and is not an empty folder", where=folder, do="name a new or empty folder")
+        raise InfeedError("the path exists and is not an empty folder", where=folder, do="use a new or empty folder")
     target.mkdir(parents=True, exist_ok=True)
     source = resources.files(f"infeed.templates.{template}")
     texts = {name: (source / name).read_text(encoding="utf-8") for name in _FILES}
@@ -43,8 +43,8 @@ def create_project(template: str, folder: str) -> list[Path]:
 def command(template: str, folder: str) -> None:
     """Create a project in FOLDER from a template.
 
-    config.yaml sets the data and the training options. features.py and model.py are yours to change. README.md explains
-    all three files. By config.schema.json, editors complete and check config.yaml.
+    config.yaml sets the data and the training options. Edit features.py and model.py to change the features and the
+    model. README.md explains all three files. With config.schema.json, editors complete and check config.yaml.
     """
     for path in create_project(template, folder):
         echo(f"wrote {path}")

@@ -19,13 +19,14 @@ from infeed.pipelines.project.config_file import TEMPLATES, Settings
 from infeed.pipelines.project.ingest_settings import HELP, NAMES, IngestSettings
 
 _Command = Callable[..., Any]
-_MOST_SHOWN = 1 << 62  # larger bounds are those of int64
+_MOST_SHOWN = 1 << 62  # larger bounds only mark the limits of int64
 
 
 def flag(kind: Any, name: str, help: str = "", *, default: bool = True) -> Callable[[_Command], _Command]:
-    """Return the click option of a dataclass's option. The value is None, or empty for lists, if it is not given.
+    """Return the click option of a dataclass's option. If unset, its value is None, or empty for lists.
 
-    The first sentence of `help`, by default of the docstring of the dataclass, is shown, with the `default` if wanted.
+    It shows the first sentence of `help` (default: the option's text in the dataclass docstring), and optionally the
+    `default`.
     """
     hint = hints_of(kind)[name]
     text = (help or help_of(kind).get(name, "")).partition(". ")[0].rstrip(".").replace("`", "")
@@ -70,8 +71,8 @@ def project_options(command: Any) -> Any:
         click.option(
             "--data",
             type=InputPath(),
-            help="Data to learn from: pictures in class folders, or a table (CSV, JSON Lines, Parquet, Arrow, "
-            "Avro or TFRecord).",
+            help="Training data: images in class folders, or a table (CSV, JSON Lines, Parquet, Arrow, Avro or "
+            "TFRecord).",
             metavar="PATH",
         ),
         source_options,
@@ -89,7 +90,7 @@ def project_options(command: Any) -> Any:
         click.option(
             "--seed",
             type=click.IntRange(min=0),
-            help="Seed of splits, shuffles and training: another seed divides the rows differently.  [default: 0]",
+            help="Seed of splits, shuffles and training. Another seed divides the rows differently.  [default: 0]",
             metavar="N",
         ),
         training_options,
@@ -101,9 +102,9 @@ def project_options(command: Any) -> Any:
 
 
 def _single(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """Return the value of an option that may be given once: click itself silently takes the last of several."""
+    """Return the value of an option that may occur once. click itself silently uses the last of several."""
     if len(values) > 1:
-        do = "a model learns one column: run once per label, and leave the other labels out by --drop"
+        do = "a model learns one column: run once per label, and exclude the other labels with --drop"
         raise click.BadParameter(f"given {len(values)} times: {', '.join(values)}; {do}", context, parameter)
     return values[0] if values else None
 
@@ -131,19 +132,19 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def training_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the training options of `OVERRIDES` to a command, which receives the given ones as the dict `train`."""
+    """Add the training options in `OVERRIDES` to a command, which receives those that are set as the dict `train`."""
     flags = [flag(kind_of_option(name), name, default=False) for name in OVERRIDES]
     return _collected(command, "train", OVERRIDES, flags)
 
 
 def ingest_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `IngestSettings` to a command, which receives the given ones as the dict `ingest`."""
+    """Add the options of `IngestSettings` to a command, which receives those that are set as the dict `ingest`."""
     flags = [flag(IngestSettings, name, HELP[name]) for name in NAMES]
     return _collected(command, "ingest", NAMES, flags)
 
 
 def _collected(command: Callable[..., Any], into: str, names: Iterable[str], flags: list[Any]) -> Callable[..., Any]:
-    """Add flags to a command, which receives the given ones as one dict."""
+    """Add flags to a command, which receives those that are set as one dict."""
 
     @wraps(command)
     def with_flags(**given: Any) -> Any:
@@ -157,7 +158,7 @@ def _collected(command: Callable[..., Any], into: str, names: Iterable[str], fla
 
 
 def as_flags(options: Mapping[str, Any]) -> list[str]:
-    """Return format options as arguments of a command line, not quoted."""
+    """Return format options as unquoted arguments of a command line."""
     shown = {name: "tab" if value == "\t" else value for name, value in options.items()}
     values = {name: value if isinstance(value, str) else json.dumps(value) for name, value in shown.items()}
     flags = [

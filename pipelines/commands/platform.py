@@ -1,4 +1,4 @@
-"""Options that choose a platform, and its functions, which are imported when they are called."""
+"""Options that select a platform, and its functions, which are imported on call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from infeed.components.base.errors import InfeedError
 
-_CHOOSE = "give --host for Kubeflow, or --project and --region for Vertex AI"
+_CHOOSE = "set --host for Kubeflow, or --project and --region for Vertex AI"
 
 
 def platform_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,9 +37,9 @@ def platform_function(
     endpoint: str | None,
     **_: Any,
 ) -> Callable[..., Any]:
-    """Return `what_kubeflow` or `what_vertex` of the chosen platform, for example `submit_kubeflow`.
+    """Return the function `what_kubeflow` or `what_vertex` for the selected platform, for example `submit_kubeflow`.
 
-    Raises InfeedError if the options choose no platform, or mix two.
+    Raises InfeedError if the options select no platform or mix two.
     """
     if host is None and project is None:
         host = os.environ.get("KF_PIPELINES_ENDPOINT")  # kfp's own variable
@@ -58,7 +58,7 @@ def platform_function(
 
 
 def _later(platform: str, what: str, **where: Any) -> Callable[..., Any]:
-    """Return the function; the import of a platform's client takes seconds."""
+    """Return the function with a late import, because the client of a platform takes seconds to import."""
 
     def call(*given: Any) -> Any:
         module = importlib.import_module(f"infeed.pipelines.submit.{platform}")

@@ -1,4 +1,4 @@
-"""`infeed predict`: predict for pictures, rows of tables, or examples with a pushed model."""
+"""`infeed predict`: predict for images, rows of tables, or examples with a pushed model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from infeed.pipelines.console.terminal import Terminal, quiet
 from infeed.pipelines.predict.inputs import are_datasets
 from infeed.pipelines.predict.output import Columns, check_output, suffix_of
 
-_MOST_VALUES = 5  # of a mask, in words
+_MOST_VALUES = 5  # maximum values of a mask in the text output
 
 if TYPE_CHECKING:
     from infeed.pipelines.predict.predict import Prediction
@@ -95,12 +95,13 @@ def command(
     written: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Predict with a pushed MODEL for pictures, tables or datasets: files, or folders of them.
+    """Predict with a pushed MODEL for images, tables or datasets: files, or folders of files.
 
-    MODEL is the folder of a run, of its pushed models, or of one model. Tables have a format that infeed run reads.
-    Datasets are folders of TFRecords in Split-* folders. If an input has no prediction, stderr (with --json, the field
-    "error") names the file, the row and the reason. The other inputs get their predictions, and the exit code is 1.
-    --output writes the predictions beside the columns of the table or the paths of the pictures. For datasets, it
+    MODEL is the folder of a run, of its pushed models, or of one model. Tables may have any format that infeed run
+    reads. Datasets are folders of TFRecords in Split-* folders. If an input has no prediction, stderr (with --json,
+    the field "error") shows the file, the row and the reason. Other inputs are still predicted, and the exit code is
+    1.
+    --output writes the predictions next to the columns of the table or the paths of the images. For datasets, it
     writes one file per shard.
     """
     with os.fdopen(os.dup(sys.stderr.fileno()), "w") as stderr, quiet(os.devnull) as console:
@@ -145,7 +146,7 @@ def _write_table(
     complaints: Console,
     console: Console,
 ) -> int:
-    """Write the predictions to one file, and return the number of inputs without a prediction."""
+    """Write the predictions to one file. Return the number of inputs without a prediction."""
     if unknown := next((name for name in written if name not in ("keys", "columns")), None):
         flag = f"--{unknown.removeprefix('output_').replace('_', '-')}"
         raise InfeedError(f"{flag} is for datasets", where=f"--output {output}", do="leave it out")
@@ -172,7 +173,7 @@ def _remark(complaints: Console, prediction: Prediction) -> None:
 
 
 def _in_words(value: Any) -> str:
-    """Describe nested values, of the pixels of a picture for example: their shape, and the most frequent values."""
+    """Describe nested values, such as the pixels of an image: their shape, and the most frequent values."""
     if not (isinstance(value, list) and value and isinstance(value[0], list)):
         return f"[{', '.join(map(_shortest, value))}]" if isinstance(value, list) else _shortest(value)
     array = np.array(value)
@@ -184,6 +185,6 @@ def _in_words(value: Any) -> str:
 
 
 def _shortest(value: Any) -> str:
-    """Return a value as text; a number of 32 bits without the digits of its conversion to 64 bits."""
+    """Return a value as text. Numbers of 32 bits omit the digits of their conversion to 64 bits."""
     is_short = isinstance(value, float) and np.float32(value) == value
     return str(np.float32(value) if is_short else value)

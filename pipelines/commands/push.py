@@ -23,18 +23,20 @@ from infeed.pipelines.steps.push import is_blessed, push
 )
 @click.argument("model", type=InputPath())
 @click.argument("serving", type=OutputFolder())
-@click.option("--evaluation", type=InputPath(), help="Push only a model that this evaluation blesses.", metavar="DIR")
-@click.option("--allow-unblessed", is_flag=True, help="Exit with 0 if the model is not blessed, and nothing is pushed.")
+@click.option(
+    "--evaluation", type=InputPath(), help="Push the model only if this evaluation blesses it.", metavar="DIR"
+)
+@click.option("--allow-unblessed", is_flag=True, help="Exit with 0 even if the model is not blessed and not pushed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(model: str, serving: str, evaluation: str | None, allow_unblessed: bool, as_json: bool) -> None:
     """Copy MODEL to a new version below the folder SERVING, local or on an object store, without TFX.
 
-    TensorFlow Serving watches such a folder. The exit code is 3 if the model is not blessed. Nothing is pushed then.
+    TensorFlow Serving watches such a folder. If the model is not blessed, nothing is pushed, and the exit code is 3.
     """
     blessed = not evaluation or is_blessed(evaluation)
     pushed = push(model, serving) if blessed else None
     if as_json:
         echo(json.dumps({"pushed": pushed}))
     else:
-        echo(f"pushed to {pushed}" if pushed else "the model is not blessed, and nothing was pushed")
+        echo(f"pushed to {pushed}" if pushed else "the model is not blessed, so nothing was pushed")
     sys.exit(0 if blessed or allow_unblessed else EXIT_NOT_BLESSED)

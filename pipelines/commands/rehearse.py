@@ -46,14 +46,14 @@ from infeed.pipelines.rehearse.rehearsal import Rehearsal, RehearseOptions, rehe
 @click.option(
     "--target",
     type=click.Choice(get_args(Target)),
-    help="Platform to imitate; kubeflow runs no drivers and no resolvers.  [default: the platform of JOB]",
+    help="Platform to imitate. kubeflow runs no drivers and no resolvers.  [default: the platform of JOB]",
 )
 @click.option(
     "--kfp",
     type=click.Choice(get_args(Kfp)),
     default="2.17",
     show_default=True,
-    help="Version of Kubeflow Pipelines whose messages the steps get.",
+    help="Version of Kubeflow Pipelines whose messages the steps receive.",
 )
 @click.option("--image", help="Run the steps inside this container image.", metavar="NAME")
 @click.option(
@@ -69,12 +69,10 @@ from infeed.pipelines.rehearse.rehearsal import Rehearsal, RehearseOptions, rehe
     "maps",
     type=MappedFolder(),
     multiple=True,
-    help="Use a local folder in place of a bucket. May be repeated.",
+    help="Use a local folder instead of a bucket. May be repeated.",
     metavar="gs://BUCKET=DIR",
 )
-@click.option(
-    "--fail", multiple=True, help="Kill the first N attempts of this step (1 by default).", metavar="NODE[:N]"
-)
+@click.option("--fail", multiple=True, help="Kill the first N attempts of this step (default: 1).", metavar="NODE[:N]")
 @click.option(
     "--leave",
     multiple=True,
@@ -84,7 +82,7 @@ from infeed.pipelines.rehearse.rehearsal import Rehearsal, RehearseOptions, rehe
 @click.option(
     "--workers",
     type=int,
-    help="Steps to run at the same time.  [default: by the cores and the memory of this machine]",
+    help="Maximum number of steps to run at the same time.  [default: by the cores and the memory of this machine]",
     metavar="N",
 )
 @click.option("--no-cache", is_flag=True, help="Run every step, and ignore cached results of earlier rehearsals.")
@@ -106,9 +104,9 @@ def command(
         maps=tuple(map(PathMapping.parse, maps)),
         faults=Faults.parse(fail, leave),
         use_cache=not no_cache,
-        **given,  # the options by their own names
+        **given,  # options with the same names
     )
-    with interruptible("the running steps were stopped; the next rehearsal takes finished steps from the cache"):
+    with interruptible("the running steps were stopped. The next rehearsal takes finished steps from the cache"):
         succeeded = _rehearse(compiled, options, Terminal(), as_json)
     sys.exit(0 if succeeded else EXIT_FAILED)
 
@@ -135,7 +133,7 @@ def _rehearse(job: CompiledJob, options: RehearseOptions, console: Console, as_j
 
 
 def times(report: RunReport) -> Table:
-    """Return a table of the steps, with the time of each and its share of the time of all steps."""
+    """Return a table of the steps with their times and shares of the total time."""
     total = sum(node.seconds for node in report.nodes)
     table = Table(box=None, pad_edge=False, show_footer=True, header_style="dim", footer_style="dim")
     table.add_column("step", footer="total", overflow="fold")
@@ -150,7 +148,7 @@ def times(report: RunReport) -> Table:
 
 
 def summary(rehearsal: Rehearsal, root: Path) -> Text:
-    """Summarize a rehearsal: the blessing and the pushed model of a TFX pipeline, the artifacts and the logs."""
+    """Summarize a rehearsal: blessing and pushed model of a TFX pipeline, artifacts and logs."""
     lines = []
     for artifacts in rehearsal.outputs.values():
         for artifact in (artifact for found in artifacts.values() for artifact in found):
@@ -163,9 +161,9 @@ def summary(rehearsal: Rehearsal, root: Path) -> Text:
 
 
 def failure(rehearsal: Rehearsal, root: Path, image: str | None) -> Text:
-    """Describe the failed step: its error, the end of its log, and what to do next."""
+    """Describe the failed step: its error, the end of its log, and the next steps for the user."""
     failed = rehearsal.report.failed
-    assert failed is not None, "this is for failed rehearsals"
+    assert failed is not None, "this requires a failed rehearsal"
     log = root / "logs" / rehearsal.name / f"{failed.name}.log"
     end = [(f"  {line}\n", "dim") for line in last_lines(log)]
     script = log.with_suffix(".sh")

@@ -25,7 +25,7 @@ from infeed.pipelines.console.terminal import Terminal, echo, show_facts
 @click.option("--html", type=OutputFile(), help="Also write an HTML page.", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(run: str, dataset: str | None, html: str | None, as_json: bool) -> None:
-    """Report whether the training in the folder RUN waited for its input, and what to change.
+    """Report whether the training in the folder RUN waited for its input, and recommend changes.
 
     RUN is the run folder of `infeed train`, or a ModelRun artifact.
     """

@@ -51,12 +51,12 @@ def command(project: str, from_node: str | None, verbose: bool, as_json: bool, *
     """Run a pipeline on this machine, from data to a pushed model.
 
     The exit code is 0 if the model is blessed and pushed, 3 if the model is not good enough to be blessed, 1 if a node
-    failed, and 2 if an option or the data is wrong.
+    failed, and 2 if an option or the data is invalid.
     """
     config = decided(read_project(project), overrides, may_ask=not as_json)
     if "://" in config.root:
         what = f"a run on this machine needs a local folder for its metadata, not {config.root}"
-        do = "give a local folder; deploy.root sets the root of a compiled pipeline"
+        do = "use a local folder. deploy.root sets the root of a compiled pipeline"
         raise InfeedError(what, where="root", do=do)
     log = Path(config.logs) / "run.log"
     with _only_run(config.root), quiet(log, verbose) as console:
@@ -72,7 +72,7 @@ def command(project: str, from_node: str | None, verbose: bool, as_json: bool, *
 
 
 def _exit_code(outcome: RunOutcome | None) -> int:
-    """Return the code of docs/command-line.md; a failed run has no outcome."""
+    """Return the exit code of docs/command-line.md. A failed run has no outcome."""
     if outcome is None:
         return EXIT_FAILED
     return 0 if outcome.blessed else EXIT_NOT_BLESSED
@@ -80,12 +80,12 @@ def _exit_code(outcome: RunOutcome | None) -> int:
 
 @contextlib.contextmanager
 def _only_run(root: str) -> Iterator[None]:
-    """Lock the root: two runs in one root would mix their checkpoints and metadata."""
+    """Lock the root, because two runs in one root would mix their checkpoints and metadata."""
     try:
         Path(root).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        do = "give another --root, or change the permissions"
-        raise InfeedError(f"cannot write there: {error.strerror}", where=f"root {root}", do=do) from error
+        do = "use another --root, or change the permissions"
+        raise InfeedError(f"cannot write to the folder: {error.strerror}", where=f"root {root}", do=do) from error
     with only_process(root):
         yield
 
@@ -93,7 +93,7 @@ def _only_run(root: str) -> Iterator[None]:
 def _run(
     config: PipelineConfig, from_node: str | None, watch: OnChange, on_change: OnChange
 ) -> tuple[RunReport, RunOutcome | None]:
-    """Run the pipeline. TFX is imported late: the import takes many seconds, and input errors need none."""
+    """Run the pipeline. TFX is imported late, because the import takes many seconds and input errors do not need it."""
     with importing(), _less_garbage_collection():
         from infeed.pipelines.local.outcome import read_outcome
         from infeed.pipelines.local.runner import run_local
@@ -150,9 +150,9 @@ def _checkpoint(config: PipelineConfig) -> int:
 
 @contextlib.contextmanager
 def _less_garbage_collection() -> Iterator[None]:
-    """Pause garbage collection during imports, whose objects stay alive, and let it run less often from then on.
+    """Pause garbage collection during imports, whose objects stay alive, and reduce it afterwards.
 
-    Of 14 s of CPU, collecting cost 1.5 s during imports; afterwards another 1.2 of 18 s, most of it for graphs in use.
+    Garbage collection took 1.5 of 14 CPU seconds during imports, and 1.2 of 18 afterwards.
     """
     gc.disable()
     try:
@@ -185,7 +185,7 @@ def _print_result(
 
 def _failure(report: RunReport, log: Path) -> Text:
     failed = report.failed
-    assert failed is not None, "this is for failed runs"
+    assert failed is not None, "this requires a failed run"
     words = [word for word in sys.argv[1:] if not word.startswith("--from=")]
     if "--from" in words:
         at = words.index("--from")
@@ -195,5 +195,5 @@ def _failure(report: RunReport, log: Path) -> Text:
         (f"{failed.name} failed", "bold red"),
         f"\n{failed.error}\n\n",
         f"log: {short_path(log)}\n",
-        f"after you fix this, resume with: {command_line(*words, '--from', failed.name)}",
+        f"after fixing this, resume with: {command_line(*words, '--from', failed.name)}",
     )

@@ -1,4 +1,4 @@
-"""Text summary of a run: the scores and their intervals, the location of the model, and the next command."""
+"""Text summary of a run: scores with intervals, location of the model, and the next command."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from infeed.pipelines.local.outcome import RunOutcome
 
 
-# How to improve a model, by the kind of its data.
-_PICTURES = "add pictures of each class, augment them (augment in a config), or build a larger model (model.py)"
+# Advice for a better model, by the kind of its data.
+_PICTURES = "add images of each class, augment them (augment in a config), or build a larger model (model.py)"
 _SENTENCES = "add sentences of each class, or change their features (features.py)"
 _COLUMNS = "add rows, or columns beyond those listed above"
 
 
 def summary(outcome: RunOutcome, config: PipelineConfig) -> Text:
-    """Summarize the outcome, one fact per line. Unlike a table, lines keep long paths whole for copying."""
+    """Summarize the outcome, one fact per line. Unlike in a table, long paths stay whole for copying."""
     lines: list[tuple[str, ...]] = list(score_lines(outcome))
     lines += blessing_lines(outcome.blessed, outcome.reasons)
     if outcome.pushed:
@@ -51,13 +51,13 @@ def summary(outcome: RunOutcome, config: PipelineConfig) -> Text:
 
 
 def blessing_lines(blessed: bool, reasons: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield whether the model is blessed, and why not."""
+    """Yield whether the model is blessed, and if not, why."""
     yield ("blessed", "yes", "green") if blessed else ("blessed", "no", "bold red")
     yield from (("", reason) for reason in reasons)
 
 
 def score_lines(scores: Scores) -> Iterator[tuple[str, ...]]:
-    """Yield each metric with its interval and the score of a guess. The first line has the number of rows, too."""
+    """Yield each metric with its interval and the score of a guess. The first line also has the number of rows."""
     rows = f", {scores.rows:,} {scores.split} row{'s' * (scores.rows != 1)}"
     for name, value in scores.metrics.items():
         guess = scores.guesses.get(name)
@@ -72,20 +72,20 @@ def _advice(outcome: RunOutcome, config: PipelineConfig) -> str:
     """Suggest how to get a blessed model."""
     if any("last blessed model" in reason for reason in outcome.reasons):
         return (
-            "find out what made it worse; the last pushed model stays. blessing.slack in a config sets the allowed loss"
+            "find out what made it worse. The last pushed model stays. blessing.slack in a config sets the allowed loss"
         )
     if any("better than" in reason for reason in outcome.reasons):
         more = "groups" if outcome.groups else "rows"
-        return f"score it on more {more}, or train a better one; blessing.bound in your config sets a score of your own"
+        return f"score it on more {more}, or train a better model. blessing.bound in your config sets a required score"
     is_text = any(isinstance(feature, BagOfWords) for feature in config.features)
     better = _PICTURES if config.source == "images" else _SENTENCES if is_text else _COLUMNS
-    return f"train longer (--epochs), {better}; blessing.bound in your config sets the required score"
+    return f"train longer (--epochs), {better}. blessing.bound in your config sets the required score"
 
 
 def _example(config: PipelineConfig) -> list[str]:
-    """Return arguments of `infeed predict` that exist: a picture of the data, or a table and its options.
+    """Return working arguments for `infeed predict`: an image of the data, or a table and its options.
 
-    The table is a file of unlabeled rows if there is one. The data itself may be a dataset.
+    A file of unlabeled rows is preferred. The data itself may be a dataset.
     """
     if config.source == "images":
         from infeed.pipelines.project.sources import find_layout

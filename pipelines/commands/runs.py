@@ -20,7 +20,7 @@ from infeed.pipelines.local.history import PastRun, find_roots, read_runs
 _STYLES = {"pushed": "green", "running": "bold yellow", "not blessed": "bold red"}
 _NONE = "-"
 _COLUMNS = ("started", "took", "status", "score", "rows", "waited")
-_FEWEST, _WIDEST = 4, 1_000  # columns that every table has, and characters to measure it in
+_FEWEST, _WIDEST = 4, 1_000  # minimum columns of a table, and the width in which to measure it
 
 
 @click.command(name="runs", cls=Command, examples=("infeed runs", "infeed runs --root runs/taxi --json"))
@@ -42,7 +42,7 @@ def command(root: str | None, as_json: bool) -> None:
 
 
 def _show(terminal: Terminal, runs: Sequence[PastRun]) -> None:
-    """Print a table. A narrow terminal has fewer columns, so that no score is cut in two."""
+    """Print a table. On a narrow terminal, drop columns so that no score is truncated."""
     wide = terminal.options.update(max_width=_WIDEST)
     for columns in range(len(_COLUMNS), _FEWEST - 1, -1):
         table = _table(runs, _COLUMNS[:columns])
@@ -69,7 +69,7 @@ def _time(run: PastRun) -> str:
 
 
 def _score(run: PastRun) -> str:
-    """Return the metric that decides about the blessing, which is the first one."""
+    """Return the metric that decides about the blessing: the first one."""
     if not run.scores:
         return _NONE
     name, value = next(iter(run.scores.metrics.items()))

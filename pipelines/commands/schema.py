@@ -14,9 +14,9 @@ from infeed.pipelines.project.config_schema import config_schema
 @click.command(name="schema", cls=Command, examples=("infeed schema", "infeed schema taxi/config.schema.json"))
 @click.argument("output", type=OutputFile(), required=False)
 def command(output: str | None) -> None:
-    """Write the JSON schema of config.yaml to OUTPUT, or print it. Editors complete and check the file by it.
+    """Write the JSON schema of config.yaml to OUTPUT, or print it. Editors use it to complete and check the file.
 
-    `infeed new` writes the schema beside config.yaml.
+    `infeed new` writes the schema next to config.yaml.
     """
     if output:
         files.write_bytes(output, config_schema().encode())

@@ -28,7 +28,7 @@ from infeed.pipelines.console.terminal import Terminal, echo
 from infeed.pipelines.statistics.figures import Figures, about, changes_table, columns_table, verdict
 from infeed.pipelines.statistics.page import comparison_page, split_page
 
-_WIDE = 200  # characters per line if stdout is not a terminal
+_WIDE = 200  # width if stdout is not a terminal
 
 
 def _limits(command: Callable[..., None]) -> Callable[..., None]:
@@ -74,12 +74,12 @@ def command(
     """Show statistics of the columns of DATASET, or compare DATASET with another dataset or split.
 
     DATASET is a dataset of `infeed ingest`, an Examples artifact, or a folder of TFRecord files. The exit code of a
-    comparison is 1 if a column is new, is lost, has another type, or if its values, missing rows, list lengths or words
+    comparison is 1 if a column is new, lost, or of another type, or if its values, missing rows, list lengths or words
     differ beyond their limits.
     """
     if splits and (earlier or split):
-        what = "--splits is given together with --compare or --split"
-        raise InfeedError(what, where="infeed statistics", do="give one of them")
+        what = "--splits is set together with --compare or --split"
+        raise InfeedError(what, where="infeed statistics", do="use only one of them")
     if not (splits or earlier):
         _show(dataset, _chosen(dataset, split), html, as_json)
         return
@@ -90,7 +90,7 @@ def command(
         name = _chosen(dataset, split)
         pairs = [(f"{where}, {name}", where, name) for where in (str(earlier), dataset)]
     if pairs[0] == pairs[1]:
-        raise InfeedError("both sides are the same", where=pairs[0][0], do="name two datasets or two splits")
+        raise InfeedError("both sides are the same", where=pairs[0][0], do="use two different datasets or splits")
     found = _columns([(where, name) for _, where, name in pairs], as_json)
     sides = {title: columns for (title, _, _), columns in zip(pairs, found, strict=True)}
     before, after = sides
@@ -117,7 +117,7 @@ def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
         known = {one.name: dataclasses.asdict(one) for one in figures}
         echo(json.dumps({"dataset": dataset, "split": split, "columns": known, "html": html}))
         return
-    console = Terminal(highlight=False, markup=False)  # names may hold brackets
+    console = Terminal(highlight=False, markup=False)  # names may contain brackets
     rows = figures[0].rows if figures else 0
     console.print(f"{dataset}, {split}: {counted(rows, 'row')}, {counted(len(figures), 'column')}", soft_wrap=True)
     width = console.width if console.is_terminal else None
@@ -127,7 +127,7 @@ def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
 
 
 def _in_order_of_table(dataset: str, columns: Mapping[str, ColumnStatistics]) -> dict[str, ColumnStatistics]:
-    """Return the columns in the order of the schema; without one, by name, with numbers in names as numbers."""
+    """Return the columns in schema order. Without a schema, sort by name, with numbers in names as numbers."""
     has_manifest = files.exists(files.join(dataset, names.MANIFEST))
     schema = manifest_of(dataset).schema if has_manifest else ()
     written = {column.name: number for number, column in enumerate(schema)}
@@ -140,7 +140,7 @@ def _in_order_of_table(dataset: str, columns: Mapping[str, ColumnStatistics]) ->
 
 
 def _columns(splits: Sequence[tuple[str, str]], as_json: bool) -> list[dict[str, ColumnStatistics]]:
-    """Return the columns of some splits, as (dataset, split). If that takes long, a terminal shows how far it is."""
+    """Return the columns of some splits, as (dataset, split). A terminal shows the progress of long reads."""
     for dataset, _ in splits:
         _check_exists(dataset)
     console, read = Terminal(stderr=True), ChosenMap("reads", limits.STATISTICS_BYTES)
@@ -149,7 +149,7 @@ def _columns(splits: Sequence[tuple[str, str]], as_json: bool) -> list[dict[str,
 
 
 def _print(console: Terminal, table: Table, html: str | None) -> None:
-    """Print the table, wide enough for all names unless a terminal limits the width."""
+    """Print the table. Unless a terminal limits the width, it fits all names."""
     if not console.is_terminal:
         console.width = _WIDE
     console.print(table)
@@ -158,7 +158,7 @@ def _print(console: Terminal, table: Table, html: str | None) -> None:
 
 
 def _chosen(dataset: str, split: str | None) -> str:
-    """Return the given split, or train, or the first split."""
+    """Return the given split, or else train, or the first split."""
     _check_exists(dataset)
     splits = list(flat_folder(dataset)) or split_names(dataset)
     return split or ("train" if "train" in splits else splits[0])

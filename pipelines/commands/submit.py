@@ -48,7 +48,7 @@ from infeed.pipelines.submit.run import (
 @click.option(
     "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="Runtime parameter. May be repeated."
 )
-@click.option("--experiment", metavar="NAME", help="Experiment to list the run under.")
+@click.option("--experiment", metavar="NAME", help="Experiment of the run.")
 @click.option("--service-account", metavar="NAME", help="Service account of the steps.")
 @click.option("--no-cache", is_flag=True, help="Execute every step, and ignore cached results.")
 @click.option(
@@ -75,7 +75,7 @@ def command(job: str, cron: str | None, wait: bool, as_json: bool, **given: Any)
         cache=not given["no_cache"],
     )
     if cron is not None and wait:
-        raise InfeedError("--cron is given together with --wait", do="follow the runs on their pages")
+        raise InfeedError("--cron is set together with --wait", do="follow the runs on their pages")
     expression = None if cron is None else check_cron(cron)
     publish(compiled)
     data = request.parameters.get("data", getattr(compiled.parameters.get("data"), "default", None))
@@ -110,7 +110,7 @@ def _schedule(
 
 
 def _wait(run: Run, console: Console, as_json: bool) -> SubmissionOutcome:
-    """Follow the run to its end. Ctrl-C, or a platform that stops answering, ends the waiting but not the run."""
+    """Follow the run to its end. Ctrl-C, or a platform that does not respond, stops the waiting but not the run."""
     status = None
     try:
         with show_nodes(
@@ -122,5 +122,5 @@ def _wait(run: Run, console: Console, as_json: bool) -> SubmissionOutcome:
         return SubmissionOutcome(run, "left", status)
     except InfeedError as error:
         return SubmissionOutcome(run, "unknown", status, reason=str(error))
-    assert status is not None, "a run has a status before it has ended"
+    assert status is not None, "an unfinished run has a status"
     return SubmissionOutcome(run, status.state.value, status)

@@ -37,11 +37,11 @@ from infeed.pipelines.steps.folders import check_new
     help="Folder of measurements, TensorBoard logs and checkpoints.  [default: OUTPUT-run]",
     metavar="DIR",
 )
-@click.option("--base-model", type=InputFolder(), help="Model whose weights training starts from.", metavar="DIR")
+@click.option("--base-model", type=InputFolder(), help="Model whose weights are the start of training.", metavar="DIR")
 @click.option(
     "--warm-start",
     type=ServingFolder(),
-    help="Serving folder, whose newest model training starts from, or one of its versions. It may be empty.",
+    help="Serving folder, or a version in it, whose newest model is the start of training. It may be empty.",
     metavar="DIR",
 )
 @click.option("--checkpoints", type=OutputFolder(), help="Folder of the checkpoints.  [default: in RUN]", metavar="DIR")
@@ -64,11 +64,11 @@ def command(
 ) -> None:
     """Train the model of PROJECT on a dataset, without TFX.
 
-    A killed training resumes if the command is repeated.
+    If training is killed, repeat the command to resume it.
     """
     check_new(output, overwrite)
     if base_model and warm_start:
-        raise InfeedError("both --base-model and --warm-start are given", where="infeed train", do="give one of them")
+        raise InfeedError("--base-model and --warm-start are both set", where="infeed train", do="use only one of them")
     config = config_of(project, overrides, may_ask=not as_json)
     if checkpoints:
         config = dataclasses.replace(config, train=dataclasses.replace(config.train, checkpoint_dir=checkpoints))

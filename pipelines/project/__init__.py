@@ -1,1 +1,1 @@
-"""Reading a project: config file, survey of the data, and what is decided from them."""
+"""Project: config file, survey of the data, and the resulting decisions."""

@@ -1,6 +1,6 @@
 """Exact counts of the shapes of text cells, for example `$9,999.99`, over a whole table.
 
-A shape replaces each digit by 9. A leading zero stays 0, as in `0.5` or in a code such as 007.
+A shape replaces each digit by 9, except leading zeros, as in `0.5` or a code such as 007.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-MOST_SHAPES = 200  # of one column; numbers of one format have fewer
-_MOST_OTHERS = 20  # different cells kept that are not numbers
-_LONGEST = 40  # bytes of a number with its unit
-_MANY = 1_000  # cells after which a column of other text is given up
+MOST_SHAPES = 200  # maximum shapes of one column. Numbers of one format have fewer
+_MOST_OTHERS = 20  # maximum distinct cells kept that are not numbers
+_LONGEST = 40  # maximum bytes of a number with its unit
+_MANY = 1_000  # number of cells after which counting of a text column may stop
 _NUMBER = "^[^0-9]{0,8}[0-9][0-9., '\u00a0\u2009\u202f\u2019]*[^0-9]{0,16}$"
 _SHAPING = (("[\u00a0\u2009\u202f]", " "), ("\u2019", "'"), ("[0-9]", "9"), ("9{4,}", "9999"))
 
@@ -27,9 +27,9 @@ class CellShapes:
 
     # Count and first cell of each shape that may be a number.
     shapes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    others: Mapping[str, int] = field(default_factory=dict)  # some of the other cells, with their counts
-    more: int = 0  # number of cells in neither
-    given_up: bool = False  # whether the column is certainly text, so counting has stopped
+    others: Mapping[str, int] = field(default_factory=dict)  # some of the other cells, with counts
+    more: int = 0  # number of cells in neither mapping
+    given_up: bool = False  # whether counting has stopped, because the column is certainly text
 
     @property
     def cells(self) -> int:
@@ -55,7 +55,7 @@ class CellShapes:
 
 
 def shapes_of(batch: pa.RecordBatch, but: Iterable[str] = ()) -> dict[str, CellShapes]:
-    """Count the shapes of each text column of a batch, except the columns `but`."""
+    """Count the shapes of each text column of a batch, except columns in `but`."""
     left_out = set(but)
     return {
         name: _of_column(column)

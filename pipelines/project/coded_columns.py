@@ -15,14 +15,14 @@ from infeed.components.dataset.statistics.cells import Cells
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _NO_NUMBER = r"[^0-9.eE+-]"
-_LONGEST = 40  # characters of a value in a message
+_LONGEST = 40  # maximum characters of a value in a message
 
 
 class CodedColumn:
-    """Cells of a column of some rows; `is_time` tells whether the values are dates or timestamps.
+    """Cells of a column. `is_time` is whether the values are dates or timestamps.
 
     Attributes:
-      present: bool [rows], whether the row has a value; NaN, an empty text and an empty list count as missing.
+      present: bool [rows], whether the row has a value. NaN, empty text and empty lists count as missing.
       is_list: whether a row has several values.
       is_text: whether the values are bytes.
       values: int64, float32 or bytes, the concatenated values of all rows.
@@ -62,21 +62,21 @@ class CodedColumn:
 
     @cached_property
     def order(self) -> Ints:
-        """int64 [values], positions that sort the values; equal values stay in row order."""
+        """int64 [values], positions that sort the values. Equal values stay in row order."""
         return np.argsort(self.numbers if self.is_text else self.values, kind="stable")
 
     @property
     def numbers(self) -> Ints:
-        """int64 [values], rank of each value among the different values."""
+        """int64 [values], rank of each value among the distinct values."""
         return self._coded[0]
 
     @property
     def different(self) -> int:
-        """Number of different values."""
+        """Number of distinct values."""
         return len(self._coded[1])
 
     def shown(self, number: int) -> str:
-        """Format the value of this rank for people."""
+        """Format the value with this rank for people."""
         value = self._coded[1][number]
         if isinstance(value, pa.Scalar):
             text = value.as_py().decode("utf-8", "replace")
@@ -84,14 +84,14 @@ class CodedColumn:
         return f"{value:.6g}" if isinstance(value, np.floating) else str(value)
 
     def texts(self) -> pa.LargeStringArray | None:
-        """Return the values as texts; None if some are not texts."""
+        """Return the values as text. None if some are not text."""
         try:
             return self.values.cast(pa.large_string()) if self.is_text else None
         except pa.ArrowInvalid:
             return None
 
     def quantities(self) -> npt.NDArray[np.float64] | None:
-        """Return the values, including texts such as "12.50 CHF", as numbers; None if some are not numbers."""
+        """Return the values as numbers, including text such as "12.50 CHF". None if some are not numbers."""
         if not self.is_text:
             return np.asarray(self.values, np.float64)
         texts = self.texts()
@@ -102,12 +102,12 @@ class CodedColumn:
             return None
 
     def lists(self) -> tuple[Ints, CodedColumn]:
-        """Return, for a column of lists, the row of each value, and the values as a flat column."""
+        """For a column of lists, return the row of each value, and the values as a flat column."""
         rows = np.repeat(np.arange(len(self.present)), np.maximum(self._cells.lengths, 0))
         return _items(self.name, rows, self.values)
 
     def words(self) -> tuple[Ints, CodedColumn] | None:
-        """Return the row of each lowercase word, and the words as a column; None if the values are not texts."""
+        """Return the row of each lowercase word, and the words as a column. None if the values are not text."""
         if (texts := self.texts()) is None:
             return None
         words = pc.split_pattern_regex(pc.utf8_lower(texts), r"[^\p{L}\p{N}]+")
@@ -116,7 +116,7 @@ class CodedColumn:
 
 
 def _items(name: str, rows: Ints, values: Any) -> tuple[Ints, CodedColumn]:
-    """Return the row of each value that is not missing, and the values as a flat column."""
+    """Return the row of each present value, and the values as a flat column."""
     ones = np.ones(len(values), np.int64)
     if isinstance(values, np.ndarray):
         cells = Cells("int" if values.dtype == np.int64 else "float", ones, values, ones[:0])

@@ -1,4 +1,4 @@
-"""Read a project: a YAML file next to the functions that it names, or a template.
+"""Reading of a project: a YAML file next to its functions, or a template.
 
 The YAML reader is strict and rejects ambiguous input.
 """
@@ -28,7 +28,7 @@ from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.surveys import Survey, Task
 
 TEMPLATES = ("image", "tabular", "text")
-_MOST_BYTES = 1 << 20  # of a file, also after expanding its aliases
+_MOST_BYTES = 1 << 20  # maximum size of a file, also after expanding its aliases
 _DEEPEST = 50
 
 
@@ -37,46 +37,45 @@ class Settings:
     """Settings of a config file; see docs/config.md.
 
     Attributes:
-      source: format of the data; or, in place of `data`, a function that returns them, as `file.py:function` or
-        `package.module:function`.
-      data: a file, a folder of files, or a pattern; for `images` a folder of class folders. A relative path starts
-        at the current folder, as that of `--data`. `{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`, are spans.
-      spans: number of the latest spans to read; by default all.
-      label: label column; `label/text` for images. If neither the config nor `--label` names a column, a command on a
-        terminal shows the columns with examples and asks. Elsewhere the error lists the likely columns. The label of a
-        template applies only to the data of the template.
-      features: features of the columns: a list, or a function that returns the list.
-      preprocessing_fn: your own tft preprocessing function, in place of `features` or in addition to them.
+      source: format of the data. Or, instead of `data`, a function that returns the rows, as `file.py:function` or
+          `package.module:function`.
+      data: a file, a folder of files, or a pattern. For `images`, a folder of class folders. Relative paths start at
+          the current folder, as in `--data`. `{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`, are spans.
+      spans: number of latest spans to read. Defaults to all.
+      label: label column; `label/text` for images. If neither the config nor `--label` sets it, commands on a terminal
+          ask for it. Otherwise, the error lists the likely columns. The label of a template applies only to its own
+          data.
+      features: features of the columns: a list, or a function that returns one.
+      preprocessing_fn: your own tft preprocessing function, instead of `features` or in addition to them.
       model: function that builds the Keras model, as `file.py:function` or `package.module:function`.
-      name: name of the pipeline; by default the name of the folder.
-      delimiter: field delimiter of CSV files; by default a comma, or a tab for `.tsv`.
+      name: name of the pipeline. Defaults to the name of the folder.
+      delimiter: field delimiter of CSV files. Defaults to a comma, or a tab for `.tsv`.
       source_options: options of the format, by name: `{encoding: latin-1, nulls: ["", "NA"]}`.
       ingest: options of `infeed ingest`, by name.
       on_bad_row, bad_row_limit: the same settings as under `ingest`, at the top level of the file.
-      resize: resize method for pictures: stretch (the default) ignores the aspect ratio, fit pads with black, crop cuts
-        off the margins.
-      keep: column to learn from even if it gives the label away, or is a text that differs in nearly every row.
+      resize: resize method for images: stretch (the default) ignores the aspect ratio, fit pads with black, crop cuts
+          off the margins.
+      keep: column to use even if it gives the label away, or is text that differs in nearly every row.
       strict: stop if a column gives the label away, or if other splits repeat rows of train.
-      task: kind of prediction; by default the label column decides.
-      root: folder for all outputs; by default `runs/NAME`.
+      task: kind of prediction. Defaults to the kind of the label column.
+      root: folder for all outputs. Defaults to `runs/NAME`.
       train: options of training and of the feed, by name. The defaults of `epochs`, `batch_size` and `patience` depend
         on the number of rows.
       hparams: hyperparameters, which the model function receives as `spec.hparams`.
       augment, normalise: augmentation and normalization of images.
-      blessing: score that a model must reach to be pushed: `metric`, `bound`, `slack` and `positive`; by default a
-        better score than guessing.
-      warm_start: start training from the weights of the latest blessed model; on Kubeflow, of the latest pushed
-        one.
+      blessing: score that a model must reach to be pushed: `metric`, `bound`, `slack` and `positive`. Defaults to a
+          better score than guessing.
+      warm_start: start training from the weights of the latest blessed model. On Kubeflow, the latest pushed model.
       max_wait_fraction: withhold the blessing of InputReport if training waited for a larger share of its time.
-      beam_pipeline_args: Beam options of local runs; `--runner=NAME` replaces the local runner. A compiled pipeline
-        takes those of `deploy`.
+      beam_pipeline_args: Beam options of local runs. `--runner=NAME` replaces the local runner. A compiled pipeline
+          uses those of `deploy`.
       deploy: settings for Kubeflow, Vertex AI and Beam on a cluster.
     """
 
     source: Source
     data: str
     model: str
-    label: str | tuple[str, ...] | None = None  # several labels raise an error with advice
+    label: str | tuple[str, ...] | None = None  # several labels are an error with advice
     features: Any = None
     preprocessing_fn: str | None = None
     name: str | None = None
@@ -104,7 +103,7 @@ class Settings:
     def __post_init__(self) -> None:
         check_wait_fraction(self)
         given = self.features is not None or self.preprocessing_fn is not None
-        require(given, self, "features", "list features, or name a preprocessing_fn")
+        require(given, self, "features", "list features, or set a preprocessing_fn")
         require(self.spans is None or has_spans(self.data), self, "spans", "write {SPAN} or dates in data")
         with about(self, "beam_pipeline_args"):
             Named.of(self.beam_pipeline_args)
@@ -122,14 +121,14 @@ class Project:
 
     name: str  # name of the pipeline
     folder: Path
-    package: str | None  # package of a template, which holds its functions; None for other projects
+    package: str | None  # package of a template, which contains its functions. None for other projects
     settings: Settings
 
     def reference(self, text: str) -> str:
         """Make a reference such as `model.py:build_model` loadable from any folder.
 
-        The project folder is an import root: `networks.dense:build_model` names its `networks/dense.py` if the
-        file exists, and otherwise an installed package.
+        The project folder is an import root: `networks.dense:build_model` is in its `networks/dense.py` if the file
+        exists, and otherwise in an installed package.
         """
         module, colon, function = text.partition(":")
         if not module.endswith(".py"):
@@ -140,14 +139,14 @@ class Project:
         return f"{self.folder / module}{colon}{function}"
 
     def value(self, given: Any, survey: Survey, option: str) -> Any:
-        """Return the value of a setting, or the result of the function that it names."""
+        """Return the value of a setting. If it is a function, return its result."""
         return user_code.load(self.reference(given), option)(survey) if isinstance(given, str) else given
 
 
 def read_project(name_or_path: str) -> Project:
     """Read a template by name, or a config file by path.
 
-    Raises InfeedError if there is no such template or file, it is not YAML, or a setting is wrong or missing.
+    Raises InfeedError if there is no such template or file, it is not YAML, or a setting is invalid or missing.
     """
     if name_or_path in TEMPLATES:
         package = f"infeed.templates.{name_or_path}"
@@ -173,13 +172,13 @@ def read_project(name_or_path: str) -> Project:
 
 
 def _with_reader(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings with the function of `source: module:function` as the data of the format `reader`."""
+    """For `source: module:function`, return the settings with the function as data and the format `reader`."""
     source = plain.get("source")
     if not isinstance(source, str) or ":" not in source:
         return plain
     if "data" in plain:
-        do = "leave out data, or name its format as source"
-        raise InfeedError("data is given beside a function that returns the rows", where="data", do=do)
+        do = "leave out data, or set source to its format"
+        raise InfeedError("data is set together with a function that returns the rows", where="data", do=do)
     return {**plain, "source": "reader", "data": source}
 
 
@@ -190,7 +189,7 @@ def read_yaml(path: Path) -> Any:
     nested, also after expanding aliases. The error names the line.
     """
     if path.stat().st_size > _MOST_BYTES:
-        raise InfeedError("the file has more than 1 MB", do="give a config file, without data")
+        raise InfeedError("the file has more than 1 MB", do="use a config file, not data")
     data = path.read_bytes()
     try:
         return yaml.load(data, _Strict)
@@ -202,7 +201,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def _invalid(problem: str, line: int) -> InfeedError:
-    return InfeedError(f"not valid YAML: {problem}", where=f"line {line}", do="correct the file at that line")
+    return InfeedError(f"invalid YAML: {problem}", where=f"line {line}", do="correct the file at that line")
 
 
 class _Strict(yaml.SafeLoader):
@@ -215,7 +214,7 @@ class _Strict(yaml.SafeLoader):
         super().__init__(stream)
         self._depth = 0
         self._size = 0
-        self._sizes: dict[int, int] = {}  # by node identity, with aliases expanded
+        self._sizes: dict[int, int] = {}  # size of each node, with aliases expanded
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event, before = self.peek_event(), self._size  # type: ignore[no-untyped-call]
@@ -225,7 +224,7 @@ class _Strict(yaml.SafeLoader):
         node: Any = super().compose_node(parent, index)
         self._depth -= 1
         if isinstance(event, yaml.AliasEvent) and id(node) not in self._sizes:
-            raise _refusal(f"*{event.anchor} is inside the value that it names", event)
+            raise _refusal(f"*{event.anchor} is inside its own value", event)
         own = len(node.value) + 1 if isinstance(node, yaml.ScalarNode) else 1
         self._size += self._sizes[id(node)] if isinstance(event, yaml.AliasEvent) else own
         self._sizes.setdefault(id(node), self._size - before)
@@ -244,7 +243,7 @@ class _Strict(yaml.SafeLoader):
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
-        except (ValueError, OverflowError) as error:  # the 45th of May; a number of 5,000 digits
+        except (ValueError, OverflowError) as error:  # such as the 45th of May, or a number of 5,000 digits
             raise _refusal(f"{node.value[:40]!r} is not a valid value: {error}", node) from error
 
 

@@ -1,4 +1,4 @@
-"""JSON schema of `config.yaml`, by which editors complete and check the file."""
+"""JSON schema of `config.yaml`, which editors use to complete and check the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from infeed.pipelines.project.config_file import Settings
 from infeed.pipelines.project.ingest_settings import HELP, IngestSettings
 
 FILE = "config.schema.json"
-COMMENT = f"# yaml-language-server: $schema={FILE}\n"  # the first line of a config.yaml with the schema beside it
+COMMENT = f"# yaml-language-server: $schema={FILE}\n"  # first line of a config.yaml next to its schema
 
 # Settings that `Settings` reads as plain data, and their classes.
 _KINDS: Mapping[str, Any] = {
@@ -47,11 +47,11 @@ def config_schema() -> str:
     properties = schemas["settings"]["properties"]
     for name in ("ingest", "features", "augment", "normalise", "blessing"):
         properties[name] |= _optional(schemas[name])
-    # `train` holds the options of training and of its feed side by side.
+    # `train` contains both the options of training and of its feed.
     together = schemas["train"]["properties"] | schemas["feed"]["properties"]
     del together["feed"]
     properties["train"] |= _optional({**schemas["train"], "properties": together})
-    own = {"type": "object", "properties": {"kind": {"pattern": ":"}}, "required": ["kind"]}  # a class of the user
+    own = {"type": "object", "properties": {"kind": {"pattern": ":"}}, "required": ["kind"]}  # a user's class
     properties["features"]["items"] = {"anyOf": [properties["features"]["items"], own]}
     properties["hparams"] |= {"type": "object"}
     schemas["settings"]["required"].remove("data")  # a function as source stands in place of it
@@ -61,7 +61,7 @@ def config_schema() -> str:
     properties["source"]["anyOf"][1]["pattern"] = ":"
     for name, one in schemas["ingest"]["properties"].items():
         one["description"] = HELP[name]
-        if one.get("type") == "array":  # a single value, or shares by split
+        if one.get("type") == "array":  # a single value may replace a list, and shares by split
             one["type"] = ["array", "string", "number", "object"]
     properties["label"]["type"] = "string"
     properties["label"].pop("anyOf")
@@ -70,7 +70,7 @@ def config_schema() -> str:
 
 
 def _optional(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a part none of whose settings is required, because a run decides the others."""
+    """Return a schema without required settings, because the run decides the missing ones."""
     return {name: value for name, value in part.items() if name not in ("required", "title", "description")}
 
 
@@ -96,4 +96,4 @@ class _Described(GenerateJsonSchema):
         return made
 
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> Any:
-        return {"type": "string"}  # a function, which a file names
+        return {"type": "string"}  # a function, which a file sets by name

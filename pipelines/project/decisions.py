@@ -1,6 +1,6 @@
 """Decisions from a survey of the data: the metric of the model, the training schedule, and notes about the data.
 
-Every skipped column gets a note. The config overrides decisions.
+Every skipped column has a note. The config overrides decisions.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from infeed.components.transform.kinds.image import DecodeImage
 from infeed.pipelines.config import Blessing, Metric
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Survey, TableSurvey
 
-# Share of the majority class from which accuracy does not distinguish a good model from a constant one.
+# Share of the majority class at which accuracy no longer distinguishes a good model from a constant one.
 _IMBALANCED = 2 / 3
 _SEE_CLASSES = ("auc", "recall", "precision", "f1")
 _MAX_QUANTITY_CLASSES = 20
-_FEW_ROWS = 20  # average rows of a class
-_RARE = 5  # rows of a class, too few to evaluate
-_MIN_NAMED = 20  # in fewer rows, numbers may be distinct by chance
-_SHOWN = 12  # columns or classes to list by name
+_FEW_ROWS = 20  # average number of rows per class
+_RARE = 5  # maximum rows of a class that is too rare to evaluate
+_MIN_NAMED = 20  # with fewer rows, numbers may be distinct by chance
+_SHOWN = 12  # maximum columns or classes to list by name
 
-# Few rows make few steps an epoch, so there are many epochs. Many rows make hundreds of steps, with larger batches
-# that spread the fixed cost of a step over more rows.
-_STEPS_PER_EPOCH = 128  # target, so that an epoch is worth an evaluation
+# With few rows, an epoch has few steps, so there are many epochs. With many rows, an epoch has hundreds of steps, and
+# larger batches spread the fixed cost of a step over more rows.
+_STEPS_PER_EPOCH = 128  # target steps per epoch, so that an evaluation after each epoch pays
 _STEPS = 3_000  # with Adam, small models rarely improve after this number of steps
 _LEAST_EPOCHS = 10
 _MOST_EPOCHS = {"rows": 100, "pictures": 20}
-_FEWEST_STEPS = 200  # more epochs than that, but no more than 100, for pictures whose epoch is a few steps
+_FEWEST_STEPS = 200  # minimum steps of image models, whose epochs may be short, but at most 100 epochs
 _SMALLEST_BATCH = 64
-# A step of 1,024 rows of a table costs little more than one of 64. An image costs thousands of times as much as a row.
+# A step of 1,024 table rows costs little more than a step of 64. An image costs thousands of times as much as a row.
 _LARGEST_BATCH = {"rows": 1024, "pictures": 256}
-# Share of the epochs without improvement that ends training. The templates lower their learning rates over all epochs,
+# Share of the epochs without improvement that ends training. The templates lower the learning rate over all epochs,
 # and improve most near the end.
 _PATIENCE = 1 / 3
 
 _RESIZED = {
-    "stretch": "squashed or stretched, without their proportions",
+    "stretch": "stretched or squeezed, which changes the aspect ratio",
     "fit": "shown whole, padded with black",
-    "crop": "cropped at the margins to the right proportions",
+    "crop": "cropped to the right aspect ratio",
 }
 
 Note = tuple[str, str]
@@ -53,7 +53,7 @@ Note = tuple[str, str]
 def choose_blessing(survey: Survey, given: Any) -> Blessing:
     """Complete the blessing of the config from the data.
 
-    Raises InfeedError if the metric does not fit the task, the class does not exist, or the bound must be given.
+    Raises InfeedError if the metric does not fit the task, the class does not exist, or the bound must be set.
     """
     if not isinstance(given, Mapping):
         return schema.read(Blessing, given, "blessing")
@@ -68,7 +68,7 @@ def choose_blessing(survey: Survey, given: Any) -> Blessing:
         return schema.read(Blessing, chosen, "blessing")
     if (metric == "mse") != (survey.task == "regression") or (metric == "auc" and not two):
         kind = f"a classification of {len(survey.classes)} classes" if survey.classes else "a regression"
-        what = f"metric is {metric!r}, and this is {kind}"
+        what = f"metric is {metric!r}, but this is {kind}"
         do = f"use one of {'accuracy, recall, precision, f1' if survey.classes else 'mse'}{', auc' if two else ''}"
         raise InfeedError(what, where="blessing.metric", do=do)
     if metric in _SEE_CLASSES and two:
@@ -105,17 +105,19 @@ def _guess(metric: str, positive: str | None, survey: Survey) -> float:
     share = survey.class_rows[survey.classes.index(positive)] / survey.rows if positive else survey.guess
     if metric == "auc":
         return 0.5
-    if metric == "f1":  # predict `positive` or the majority class for every row
+    if metric == "f1":  # predict `positive`, or the majority class, for every row
         return 2 * share / (1 + share) / (1 if positive else len(survey.classes))
     if metric in ("recall", "precision"):
         other = "precision" if metric == "recall" else "recall"
         what = f"{metric} has no default bound: it can be raised at the cost of {other}"
-        raise InfeedError(what, where="blessing.bound", do="set a bound, such as bound: 0.8, or judge by f1 or auc")
+        raise InfeedError(
+            what, where="blessing.bound", do="set a bound, such as bound: 0.8, or use the metric f1 or auc"
+        )
     return survey.guess
 
 
 def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Complete the given training options by a schedule for the approximate number of training rows.
+    """Complete the training options by a schedule for the approximate number of training rows.
 
     Returns:
       The options, and the reason for the schedule. None is a valid `patience`.
@@ -128,10 +130,10 @@ def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> tupl
     steps = max(rows // batch_size, 1)
     most = min(max(_MOST_EPOCHS[unit], _FEWEST_STEPS // steps), 100)
     epochs = _count(given.get("epochs")) or min(max(_STEPS // steps, _LEAST_EPOCHS), most)
-    # Given epochs are not stopped early.
+    # If epochs is set, there is no early stopping.
     patience = given.get("patience", None if "epochs" in said else max(2, round(_PATIENCE * epochs)))
-    stops = f", fewer after {patience} in a row without a better validation loss" if patience else ""
-    of_epoch = f"an epoch of about {rows:,} {unit} is {steps:,} step{'s' * (steps > 1)}, {epochs * steps:,} in all"
+    stops = f", fewer after {patience} epochs without a better validation loss" if patience else ""
+    of_epoch = f"an epoch of about {rows:,} {unit} has {steps:,} step{'s' * (steps > 1)}, {epochs * steps:,} in total"
     given_names = f", given {' and '.join(said)}" if said else ""
     most_epochs = f"{'at most ' if patience else ''}{epochs:,} epochs"
     reason = f"batches of {batch_size:,} and {most_epochs}{stops}: {of_epoch}{given_names}"
@@ -141,7 +143,7 @@ def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> tupl
 
 
 def _count(given: Any) -> int:
-    """Return a given positive integer, or 0. TrainOptions reports other values."""
+    """Return a positive integer, or 0. TrainOptions reports other values."""
     return given if isinstance(given, int) and given > 0 else 0
 
 
@@ -177,7 +179,7 @@ def _of_table(survey: TableSurvey, data: str, features: Sequence[Feature], funct
     yield from (("codes", remark) for remark in survey.codes_remarks if remark)
     yield from (("left out", f"{name}: {why}") for name, why in survey.not_read.items())
     if function:
-        yield "learned from", f"what {function} makes of the columns"
+        yield "learned from", f"features that {function} computes from the columns"
         return
     used = {column for feature in features for column in feature.inputs}
     names = [column.name for column in survey.columns if column.name in used]
@@ -192,8 +194,8 @@ def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:
     reasons = [f"{name} ({reason})" for name, reason in {**survey.left_out, **survey.not_read}.items()]
     advice = [f"{column.name}: {column.advice}" for column in survey.columns if column.advice]
     shown = ", ".join(reasons[:_SHOWN]) or "there is no other column"
-    do = ["add columns of numbers or of categories", *advice[:_SHOWN]]
-    do += ["a function of your own can make features of anything: preprocessing_fn: file.py:function"]
+    do = ["add numeric or categorical columns", *advice[:_SHOWN]]
+    do += ["your own function can create features of any column: preprocessing_fn: file.py:function"]
     return InfeedError(f"no column is left to learn {survey.label.name!r} from: {shown}", where=data, do="; ".join(do))
 
 
@@ -206,7 +208,7 @@ def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) ->
             rules = [rule for rule in _RESIZED if rule != feature.resize]
             yield (
                 "size",
-                f"every picture becomes {feature.height} x {feature.width} px; other sizes are "
+                f"every image becomes {feature.height} x {feature.width} px; other sizes are "
                 f"{_RESIZED[feature.resize]}: --resize {' or '.join(rules)} changes that",
             )
     if survey.layout.unused:
@@ -227,7 +229,7 @@ def _label(survey: TableSurvey) -> str:
     words = f"{label.name}: a quantity, {significant(label.mean)} on average, deviation {significant(label.std)}"
     if label.distinct is not None and label.distinct <= _MAX_QUANTITY_CLASSES:
         whole = label.statistics is not None and are_whole(label.statistics)
-        way = "use --task classification" if whole else "write them as whole numbers or words"
+        way = "use --task classification" if whole else "write them as integers or words"
         return f"{words}; its {label.distinct} values may be classes: then {way}"
     return words
 
@@ -247,14 +249,14 @@ def _classes(survey: Survey) -> str:
 
 
 def _differing_in_spaces(classes: Sequence[str]) -> str:
-    """Return a warning about classes that differ only in spaces at the ends, such as ` no` and `no`."""
+    """Return a warning about classes that differ only in outer spaces, such as ` no` and `no`."""
     names = set(classes)
     spaced = [name for name in classes if name != name.strip() and name.strip() in names]
     return f" ({spaced[0]!r} differs from {spaced[0].strip()!r} only in spaces)" if spaced else ""
 
 
 def _shown(name: str) -> str:
-    """Quote a class name with spaces at the ends, because ` yes` differs from `yes`."""
+    """Quote a class name with outer spaces, because ` yes` differs from `yes`."""
     return name if name == name.strip() and name else repr(name)
 
 
@@ -266,16 +268,16 @@ def _left_out(column: ColumnSurvey) -> str:
 def _remark(column: ColumnSurvey) -> str:
     """Return a warning about a used column that may have another meaning."""
     if column.type == "bytes" and column.advice:
-        return f"taken as words; {column.advice}"
+        return f"read as words; {column.advice}"
     if column.distinct == 1 and not column.missing:
-        return f"every row has the same value, {column.sample}: it carries no information, so leave it out"
+        return f"every row has the same value, {column.sample}, which carries no information: leave it out"
     is_name = column.type == "int" and column.rows >= _MIN_NAMED and column.distinct == column.rows - column.missing
     is_name = is_name and not _is_skewed(column)
-    return "every row has its own number; if it only identifies the row, leave it out" if is_name else ""
+    return "every row has a distinct number. If it only identifies the row, leave it out" if is_name else ""
 
 
 def _is_skewed(column: ColumnSurvey) -> bool:
-    """Return whether most numbers are far below the largest, as of a population and unlike numbers of rows."""
+    """Return whether most numbers are far below the largest, as in a population and unlike row numbers."""
     low = column.statistics.minimum if column.statistics else None
     return low is not None and low >= 0 and column.std > column.mean
 

@@ -1,4 +1,7 @@
-"""Find columns that name groups of rows, for example users: a group in both train and test inflates the score."""
+"""Detection of columns that identify groups of rows, such as users.
+
+A group in both train and test inflates the score.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from infeed.pipelines.project.coded_columns import CodedColumn
 from infeed.pipelines.project.nearness import near_rows
 from infeed.pipelines.surveys import Group, Task
 
-# Column names of persons and the like, alone or with a suffix such as `id`.
+# Column names of persons and similar groups, alone or with a suffix such as `id`.
 _WHO = re.compile(
     r"(^|[_\W])(user|customer|client|patient|person|member|account|session|household|subject|visitor|employee|student"
     r"|player|driver|owner|author|family|device)s?([_\W]?(id|key|nr|no|number|name|code|uuid|hash))?$",
@@ -22,16 +25,16 @@ _WHO = re.compile(
 )
 _IDENTIFIER = re.compile(r"(^|[_\W])(id|ID|key|uuid|group)$|[a-z]I[dD]$")
 _LEAST_VALUES = 10
-_LEAST_ROWS = 2  # per value on average
+_LEAST_ROWS = 2  # minimum rows per value on average
 _AGREEMENT = {True: 0.1, False: 0.9}  # required agreement, by whether the name suggests an identifier
 _NEIGHBORS = 0.6  # share of the agreement that neighboring values reach in measurements
 _LEAST_PAIRS = 100
-# Of a text whose name suggests nothing. A text of fewer values, or with more rows each, is a category that comes back.
-_LEAST_GROUPS, _ROWS_OF_A_GROUP = 30, (5, 100)  # a model report calls fewer groups few
-_LEAST_GAIN = 0.03  # by nearest rows of the same group
-_GAIN_OF_LOSS = 0.5  # as a share of the loss by rows of other groups
-_MUCH_AGREEMENT = 0.5  # or the rows of a group agree so much in the label
-_ERRORS = 4  # standard errors, so that chance explains one gain in some 30,000
+# For text columns with uninformative names. Fewer values, or more rows per value, mean a recurring category.
+_LEAST_GROUPS, _ROWS_OF_A_GROUP = 30, (5, 100)  # a model report considers fewer groups few
+_LEAST_GAIN = 0.03  # minimum gain from nearest rows in the same group
+_GAIN_OF_LOSS = 0.5  # the gain as a share of the loss with rows of other groups
+_MUCH_AGREEMENT = 0.5  # or minimum agreement in the label within groups
+_ERRORS = 4  # standard errors: chance explains one gain in about 30,000
 
 Ints = npt.NDArray[np.int64]
 
@@ -44,13 +47,13 @@ def find_groups(
     learned: Collection[str] = (),
     splits: Ints | None = None,
 ) -> tuple[Group, ...]:
-    """Return those of the columns that name groups, in descending order of agreement in the label.
+    """Return the columns that identify groups, in descending order of agreement in the label.
 
     Args:
       rows: sample of the rows.
-      columns: columns that may name groups.
-      learned: columns that are learned from, which show how near rows are.
-      splits: int64 [rows], the split number of each row, 0 for train; None if files name none.
+      columns: columns that may identify groups.
+      learned: input columns of the model, which measure how near rows are.
+      splits: int64 [rows], the split number of each row, 0 for train. None if files do not name splits.
     """
     target = CodedColumn(label, rows[label])
     if target.is_list:
@@ -62,7 +65,7 @@ def find_groups(
             continue
         who, identifies = _WHO.search(name), _IDENTIFIER.search(name)
         if not who and not identifies and column.type == "int":
-            continue  # numbers are counts or measurements, unless the name suggests an identifier
+            continue  # numbers are counts or measurements unless the name suggests an identifier
         coded = CodedColumn(name, rows[name])
         both = coded.present & target.present
         values = coded.numbers[both[coded.present]]
@@ -82,7 +85,7 @@ def find_groups(
 
 
 def _may_be_group(column: ColumnStatistics) -> bool:
-    """Return whether a column has many values, of several rows each."""
+    """Return whether a column has many values with several rows each."""
     least, most = _ROWS_OF_A_GROUP
     rows = column.present / max(1, column.counts.distinct)
     return column.type == "bytes" and column.counts.distinct >= _LEAST_GROUPS and least <= rows <= most
@@ -96,7 +99,7 @@ def _are_near(
     rows: Mapping[str, Cells],
     learned: Collection[str],
 ) -> bool:
-    """Return whether the nearest row predicts the label better if it may be of the same group, surely and by much."""
+    """Return whether nearest rows of the same group predict the label better, significantly and by much."""
     groups, label = np.full(len(group.present), -1), np.zeros(len(group.present))
     groups[group.present] = group.numbers
     groups[~target.present] = -1
@@ -111,19 +114,19 @@ def _are_near(
 
 
 def _agreement(values: Ints, target: CodedColumn, both: npt.NDArray[np.bool_], task: Task) -> float:
-    """Return the excess agreement in the label of two rows with the same value: from 0, by chance, to 1, always."""
+    """Return the excess agreement in the label of two rows with the same value, from 0 (chance) to 1 (always)."""
     there = both[target.present]
     rows = np.bincount(values)
     pairs_of_rows = int((rows * (rows - 1)).sum())
     if pairs_of_rows < 2 * _LEAST_PAIRS:
         return 0.0
-    if task == "regression":  # the share of the label's variance between the values
+    if task == "regression":  # share of the label's variance between the values
         wanted = np.asarray(target.values[there], np.float64)
         means = np.bincount(values, weights=wanted) / np.maximum(rows, 1)
         within = float(((wanted - means[values]) ** 2).sum()) / max(1, int(np.maximum(rows - 1, 0).sum()))
         total = float(wanted.var())
         return max(0.0, 1 - within / total) if total else 0.0
-    # Cohen's kappa of pairs.
+    # Cohen's kappa over pairs of rows.
     labels = target.numbers[there]
     pairs = np.unique(values * (int(labels.max()) + 1) + labels, return_counts=True)[1]
     within = float((pairs * (pairs - 1)).sum() / pairs_of_rows)

@@ -26,7 +26,7 @@ Columns = Annotated[tuple[str, ...], Placeholder("COLUMN")]
 RULES = ("split_by", "split_salt", "split_label", "split_time", "cut", "time_format", "split_name")
 _LISTS = ("split", "split_by", "cut", "columns", "drop", "balance_split", "required")
 _NEEDS = {"cut": "split_time", "time_format": "split_time"}
-_ALSO = {"splits": "split", "cuts": "cut"}  # names in the Python API
+_ALSO = {"splits": "split", "cuts": "cut"}  # option names that differ in the Python API
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,19 @@ class IngestSettings:
     """Options of `infeed ingest` that pipelines also accept.
 
     Attributes:
-      split: split and its share; by default train=2 and eval=1, in a pipeline train, eval and test that fit the rows.
-      split_by: column whose equal values keep rows in one split; rows agree in all such columns.
-      split_salt: text that changes which rows fall into which split, if a hash of the rows or of `split_by` divides.
+      split: split and its share. Defaults to train=2 and eval=1, or in a pipeline to train, eval and test shares for
+          the number of rows.
+      split_by: column whose equal values keep rows in one split. If repeated, rows must agree in all columns.
+      split_salt: text that changes the assignment of rows to splits, for splits by hash.
       split_label: column to stratify the splits by.
-      split_time: column of times to split by; needs `cut`.
-      cut: time at which the next split begins, in ISO 8601 or in the format of the column.
+      split_time: column of times to split by. Requires `cut`.
+      cut: time at which the next split begins, in ISO 8601 or the column's format.
       time_format: format of `split_time` if it is not ISO 8601, such as %m/%d/%Y, or epoch_s for seconds since 1970.
-      split_name: column that names the split of each row.
+      split_name: column that contains the split of each row.
       balance: column whose classes are balanced.
       balance_by: balance by repeating rows (over) or dropping rows (under).
       balance_split: split to balance.
-      shards: number of shards of each split; by default it follows from the size.
+      shards: number of shards of each split. Defaults to a number for the size.
       target_shard_mb: approximate size of a shard in megabytes of records.
       no_shuffle: keep the order of the input.
       no_statistics: skip the column statistics.
@@ -90,7 +91,7 @@ class IngestSettings:
         """The options for ingest. Raises OptionError if an option is out of range."""
         balance = Balance(self.balance, self.balance_split, self.balance_by) if self.balance else None
         shards = ShardOptions(count=self.shards)
-        if self.target_shard_mb is not None:  # no extra shards are made for readers
+        if self.target_shard_mb is not None:  # no additional shards for parallel readers
             target = self.target_shard_mb * 1_000_000
             least = min(target, shards.min_bytes)
             shards = replace(shards, target_bytes=target, min_bytes=least, readers_per_host=1)
@@ -106,7 +107,7 @@ class IngestSettings:
 
     @property
     def shares(self) -> dict[str, int] | None:
-        """Share of each split; None if no split is given."""
+        """Share of each split. None if no split is set."""
         shares = [text.partition("=") for text in self.split]
         return {name: int(share or 1) for name, _, share in shares} or None
 
@@ -127,22 +128,22 @@ class IngestSettings:
         return [rule for rule in rules if rule]
 
     def check(self, where: str) -> None:
-        """Raise InfeedError if options conflict; `where` is as in `read_ingest`."""
+        """Raise InfeedError if options conflict. For `where`, see `read_ingest`."""
         for text in self.split:
             name, equals, share = text.partition("=")
             if equals and not share.isdecimal():
                 place = f"{_named('split', where)} {text}"
-                raise InfeedError(f"share {share!r}", where=place, do="give a whole number, such as train=2")
+                raise InfeedError(f"share {share!r}", where=place, do="use an integer, such as train=2")
             if [one.partition("=")[0] for one in self.split].count(name) > 1:
-                raise InfeedError(f"split {name!r} is named twice", where=_named("split", where), do="name it once")
+                raise InfeedError(f"split {name!r} occurs twice", where=_named("split", where), do="use each name once")
         for name, needed in _NEEDS.items():
             if getattr(self, name) and not getattr(self, needed):
                 name, needed = _named(name, where), _named(needed, where)
-                raise InfeedError(f"{name} without {needed}", do=f"give {needed} as well")
+                raise InfeedError(f"{name} without {needed}", do=f"add {needed}")
         if len(self._rules) > 1:
             names = ", ".join(_named(name, where) for name in ("split_by", "split_label", "split_time"))
             what = f"split by {' and by '.join(rule.how for rule in self._rules)}"
-            raise InfeedError(what, where=where, do=f"give one of {names} and {_named('split_name', where)}")
+            raise InfeedError(what, where=where, do=f"use either {names} or {_named('split_name', where)}")
         try:
             _ = self.options
         except OptionError as error:
@@ -153,11 +154,11 @@ def read_ingest(given: Mapping[str, Any], where: str = "") -> IngestSettings:
     """Read and check ingest settings.
 
     Args:
-      given: values by name; a single value may replace a list, and a mapping of shares the splits.
-      where: config setting that holds them; empty for the command line.
+      given: values by name. A single value may replace a list, and a mapping of shares may replace the splits.
+      where: config setting that contains them. Empty for the command line.
 
     Raises:
-      InfeedError: a setting does not exist, has a wrong value, or conflicts with another.
+      InfeedError: a setting does not exist, is invalid, or conflicts with another.
     """
     plain = {_ALSO.get(name, name): value for name, value in given.items() if value is not None}
     lists = {name: _as_list(name, value) for name, value in plain.items() if name in _LISTS}
@@ -167,7 +168,7 @@ def read_ingest(given: Mapping[str, Any], where: str = "") -> IngestSettings:
 
 
 def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge settings; `above` takes precedence, and its split rule replaces the other split rule completely."""
+    """Merge settings. `above` takes precedence, and its split rule replaces the other completely."""
     new_rule = any(name in above for name in RULES)
     kept = {_ALSO.get(name, name): value for name, value in below.items()}
     return {**{name: value for name, value in kept.items() if not (new_rule and name in RULES)}, **above}
@@ -190,4 +191,4 @@ def _named(name: str, where: str) -> str:
 
 
 NAMES = tuple(f.name for f in fields(IngestSettings))
-HELP = {**dict.fromkeys(NAMES, ""), **help_of(IngestOptions), **help_of(IngestSettings)}  # of each setting
+HELP = {**dict.fromkeys(NAMES, ""), **help_of(IngestOptions), **help_of(IngestSettings)}  # help of each setting

@@ -1,6 +1,6 @@
-"""Which column of a table a model may be meant to learn: the likely ones, for an error or a question.
+"""Likely label columns of a table, for an error or a question.
 
-The names, the position and the values of the columns decide what is likely. Nobody but the user decides the label.
+Names, positions and values of columns determine the likelihood. Only the user chooses the label.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from infeed.components.transform.infer import MAX_INTEGER_CLASSES, are_whole, in
 from infeed.pipelines.project.tables import Column, Table
 from infeed.pipelines.surveys import sample_of
 
-# Names that people give the column to learn, alone or as the last word of a name such as `loan_status`.
+# Usual names of labels, alone or as the last word of a name such as `loan_status`.
 _NAMES = re.compile(
     r"(.*[\W_])?(labels?|targets?|class(es)?|y|outcome|response|result|status|category|type|diagnosis|species|churn(ed)?|"
     r"survived|default(ed)?|quality|price|score|rating|grade|sentiment|bought|sold|fraud|spam)",
     re.IGNORECASE,
 )
-_BY_NAME, _BY_PLACE, _BY_VALUES = 4, 2, 1  # what a sign of a label weighs
-_LIKELY = 5  # columns that an error names as likely
-_SHOWN = 20  # columns that an error names at all
+_BY_NAME, _BY_PLACE, _BY_VALUES = 4, 2, 1  # weights of the signs of a label
+_LIKELY = 5  # maximum columns that an error lists as likely
+_SHOWN = 20  # maximum columns that an error lists
 
 
 class Candidate(NamedTuple):
@@ -34,17 +34,17 @@ class Candidate(NamedTuple):
 
     name: str
     type: str  # type in a tf.Example: "int", "float" or "bytes"
-    distinct: int  # number of different values; an estimate above 10,000
-    examples: str  # some values, the commonest first
-    reasons: tuple[str, ...]  # why the column is a likely label; empty if it is not
-    weight: int  # likelihood; larger is likelier
+    distinct: int  # number of distinct values. An estimate above 10,000
+    examples: str  # some values, most frequent first
+    reasons: tuple[str, ...]  # why the column is a likely label. Empty if it is not
+    weight: int  # likelihood. Larger is likelier
 
 
 class LabelNeededError(InfeedError):
-    """Error of a missing label, or of a label that is not a column.
+    """The label is missing or is not a column.
 
     Args:
-      candidates: columns that could be the label, the likeliest first.
+      candidates: columns that could be the label, likeliest first.
     """
 
     def __init__(self, what: str, *, where: str, do: str, candidates: Sequence[Candidate]) -> None:
@@ -53,18 +53,21 @@ class LabelNeededError(InfeedError):
 
 
 def single_values_needed(name: str, names: Sequence[str], path: str) -> InfeedError:
-    """Return the error of a label with several values per row."""
+    """Return the error for a label with several values per row."""
     others = ",".join(one for one in names if one != name) if len(names) <= _SHOWN else "..."
     return InfeedError(
-        "the label is a list, and a model learns one value a row",
+        "the label is a list, but a model learns one value per row",
         where=f"{path}, column {name!r}",
-        do="write each class as a column of 0 and 1, or each place as a column of its own, in place of the list; then "
-        f"run once for each such COLUMN: --label COLUMN --columns {quote(others)},COLUMN",
+        do="write each class as a column of 0 and 1, or each position as a separate column, instead of the list; "
+        f"then run once for each such COLUMN: --label COLUMN --columns {quote(others)},COLUMN",
     )
 
 
 def label_needed(table: Table, path: str, label: str | None, numbers: Collection[str] = ()) -> LabelNeededError:
-    """Return the error of a missing label, or of a label that is not a column; `numbers` are texts read as numbers."""
+    """Return the error for a missing label, or a label that is not a column.
+
+    `numbers` are text columns read as numbers.
+    """
     names = [column.name for column in table.columns]
     targets = [part.strip() for part in (label or "").split(",")]
     if len(targets) > 1 and set(targets) <= set(names):
@@ -77,12 +80,12 @@ def label_needed(table: Table, path: str, label: str | None, numbers: Collection
         return LabelNeededError(what, where=path, do=do, candidates=())
     found = candidates(table.columns, table.statistics()[0], table.sampled_values(), numbers)
     likely = [one for one in found if one.reasons][:_LIKELY]
-    what = "no label is given" if label is None else f"there is no column {label!r} to learn"
+    what = "no label is set" if label is None else f"there is no column {label!r} to learn"
     flag = f", such as --label {quote(likely[0].name)}" if likely else " by --label"
     told = ", ".join(f"{one.name!r} ({', '.join(one.reasons)})" for one in likely)
     shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
-    parts = [f"name the column to learn{flag}, or label in the config", f"the columns are {shown}"]
-    parts.append(f"likely ones are {told}" if told else "")
+    parts = [f"choose the label column{flag}, or set label in the config", f"the columns are {shown}"]
+    parts.append(f"likely labels are {told}" if told else "")
     if any(map(is_number, names)):
         parts.append(f"if the first line is data: {without_header(len(names))} --label c{len(names)}")
     return LabelNeededError(
@@ -99,7 +102,7 @@ def candidates(
     values: Mapping[str, Sequence[bytes]],
     numbers: Collection[str] = (),
 ) -> list[Candidate]:
-    """Return the columns that could be the label, the likeliest first, without lists and useless columns."""
+    """Return the columns that could be the label, likeliest first, without lists and useless columns."""
     lists = {column.name for column in columns if column.is_list}
     proposed = infer_features({column.name: found[column.name].type for column in columns}, found, values=values)
     useful = [one.column for one in proposed if (one.features or one.column in numbers) and one.column not in lists]

@@ -1,6 +1,6 @@
-"""Notes about leakage, and the errors of a strict run.
+"""Notes about leakage, and errors of strict runs.
 
-Columns may give the label away, and rows of train may occur in a scoring split.
+Columns may give the label away, and scoring splits may contain rows of train.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from infeed.components.dataset.splits import ByColumns, ByName, ByRecord, ByTime
 from infeed.components.transform.feature import Feature
 from infeed.pipelines.surveys import ColumnSurvey, Group, ImageSurvey, Leak, Repeats, Survey, TableSurvey
 
-_SHOWN = 12  # columns by name
-_SHOWN_GROUPS = 3  # others mostly mean the same rows
+_SHOWN = 12  # maximum columns listed by name
+_SHOWN_GROUPS = 3  # maximum groups shown, because others mostly describe the same rows
 _AGREES = 0.5
-_MATERIAL = 0.005  # of the rows: fewer repeats hardly change a score
-_MANY_COPIES = 0.05  # of the rows, where all of them fall into one split
+_MATERIAL = 0.005  # share of the rows. Fewer repeats hardly change a score
+_MANY_COPIES = 0.05  # share of the rows, if all copies are in one split
 
 
 @dataclass(frozen=True)
 class LeaksInUse:
-    """Columns that (may) give the label away and would be learned from."""
+    """Columns in use that give, or may give, the label away."""
 
     survey: Survey
     features: Sequence[Feature]
-    function: str | None  # the user's preprocessing_fn, which gets all columns
+    function: str | None  # the user's preprocessing_fn, which receives all columns
     by_survey: bool  # whether a function chooses the features from the survey
     keep: Sequence[str]  # columns that are known at prediction time
 
     def notes(self) -> Iterator[tuple[str, str]]:
-        """Yield a note, (subject, text), per column."""
+        """Yield a note (subject, text) per column."""
         for column, leak in self._found():
             yield "label leak", f"{column.name} {self._words(column, leak)}"
 
     def check(self, data: str) -> None:
-        """Raise InfeedError if columns that are not kept give the label away; the error names them."""
+        """Raise InfeedError if columns that are not kept give the label away. The error lists them."""
         found = [(column, leak) for column, leak in self._found() if leak.sure and column.name not in self.keep]
         if not found:
             return
         reasons = ", ".join(f"{column.name} ({leak.why})" for column, leak in found[:_SHOWN])
         more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
         flags = " ".join(f"--keep {quote(column.name)}" for column, _ in found[:_SHOWN])
-        withheld = "; without --strict, the others are left out" if self.by_survey else ""
+        withheld = "; without --strict, the other columns are excluded" if self.by_survey else ""
         what = f"{len(found):,} column{'s give' if len(found) > 1 else ' gives'} the label away: {reasons}{more}"
         raise InfeedError(what, where=data, do=f"keep the columns that are known at prediction time: {flags}{withheld}")
 
@@ -58,20 +58,23 @@ class LeaksInUse:
         if column.name in self.keep:
             return f"is kept: {leak.why}"
         if column.is_withheld and not self.function:
-            return f"is left out: {leak.reason}; known at prediction time? keep it with --keep {quote(column.name)}"
+            return (
+                f"is excluded: {leak.reason}. If it is known at prediction time, keep it with --keep "
+                f"{quote(column.name)}"
+            )
         gives = leak.reason.removeprefix("it ") if leak.sure else f"may give the label away: {leak.why}"
         if leak.sure and column.features and self.by_survey:
             return f"{gives}; it stays because no other column is left to learn from"
-        place = f"do not use it in {self.function}" if self.function else "take it out of the features"
+        place = f"do not use it in {self.function}" if self.function else "remove it from the features"
         if self.by_survey:
-            place = f"leave it out: --drop {quote(column.name)}"
+            place = f"exclude it with --drop {quote(column.name)}"
         return f"{gives}; unless it is known at prediction time, {place}"
 
 
 def spread_notes(survey: Survey, rule: SplitBy | None, keep: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield notes (topic, text) about groups of rows and repeated rows that the splits divide.
+    """Yield notes (topic, text) about groups of rows and repeated rows that splits divide.
 
-    Without a rule, the hash of the whole row decides. Columns to `keep` have the same values at prediction time.
+    Without a split rule, rows are split by their hash. Columns to `keep` have the same values at prediction time.
     """
     if isinstance(survey, TableSurvey):
         yield from (("groups", f"{_finding(group)}; {_remedy(group)}") for group in _groups(survey, rule, keep))
@@ -86,7 +89,7 @@ def spread_notes(survey: Survey, rule: SplitBy | None, keep: Collection[str]) ->
 
 
 def check_spread(survey: Survey, rule: SplitBy | None, keep: Collection[str], data: str) -> None:
-    """Raise InfeedError if the splits divide groups of rows, or rows of train occur in files of another split."""
+    """Raise InfeedError if splits divide groups of rows, or files of another split contain rows of train."""
     if not isinstance(survey, TableSurvey):
         if survey.patterns and survey.repeats.divided:
             raise InfeedError(_copies(survey), where=data, do="remove the copies from all splits but one")
@@ -110,17 +113,17 @@ def _example(survey: ImageSurvey) -> str:
 
 
 def _groups(survey: TableSurvey, rule: SplitBy | None, keep: Collection[str]) -> list[Group]:
-    """Return the groups that the splits divide. Times and names divide rows on purpose."""
+    """Return the groups that splits divide. Splits by time or name divide groups on purpose."""
     if isinstance(rule, ByColumns | ByTime | ByName):
         return []
     return [group for group in survey.groups if group.column not in keep and group.shared != 0][:_SHOWN_GROUPS]
 
 
 def _finding(group: Group) -> str:
-    agree = ", and agree in the label more than other rows do" if group.agreement >= _AGREES else ""
-    agree = ", and are near each other, so that a model recognizes them" if group.near and not agree else agree
+    agree = ", and their labels agree more than those of other rows" if group.agreement >= _AGREES else ""
+    agree = ", and their rows are so similar that a model recognizes them" if group.near and not agree else agree
     if group.shared is None:
-        return f"rows of one {group.column} are in train and in the other splits{agree}"
+        return f"rows with the same {group.column} are in train and in other splits{agree}"
     return f"{group.shared:.1%} of the values of {group.column} in the other splits are in train too{agree}"
 
 
@@ -136,10 +139,10 @@ def _repeated(survey: TableSurvey, rule: SplitBy | None) -> str:
     if isinstance(rule, ByColumns):
         return ""
     of_rows = f"of {_compared(repeats.rows, survey)} equal another row in all columns"
-    spread = "and may stand in train and in the other splits; unless they are other cases, remove the repeats"
+    spread = "and may be in train and in other splits. Unless they are different cases, remove the repeats"
     if rule and not isinstance(rule, ByRecord) and repeats.equal > _MATERIAL * repeats.rows:
         return f"{repeats.equal:,} {of_rows} {_learned(repeats)}, {spread}"
-    # The hash sends rows that are equal in all columns to one split.
+    # The hash assigns rows that are equal in all columns to one split.
     if repeats.alike > _MATERIAL * repeats.rows:
         return f"{repeats.alike:,} {of_rows} {_learned(repeats)}, but not in the others, {spread}"
     many = repeats.copies and repeats.copies >= _MANY_COPIES * repeats.rows
@@ -159,4 +162,4 @@ def _compared(rows: int, survey: TableSurvey) -> str:
 
 def _learned(repeats: Repeats) -> str:
     but = f" except {', '.join(repeats.ignored[:_SHOWN])}" if repeats.ignored else ""
-    return f"that are learned from{but}"
+    return f"in the columns that are used{but}"

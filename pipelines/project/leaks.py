@@ -1,7 +1,7 @@
-"""Find columns that alone give the label away: copies, columns filled for one class only, numbers sorted by class.
+"""Detection of columns that give the label away: copies, columns filled only for one class, numbers sorted by class.
 
-A finding is certain if the way in which the column predicts is itself suspicious, such as cells filled for one class
-only. A number that a threshold separates perfectly may be an honest measurement, so that finding is a question.
+A finding is certain if the kind of prediction is suspicious, such as cells filled only for one class. A number that a
+threshold separates perfectly may be an honest measurement, so that finding is only a question.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from infeed.pipelines.project.coded_columns import CodedColumn
 from infeed.pipelines.project.separation import CrossTable, gains, smooth
 from infeed.pipelines.surveys import Leak, Task
 
-# Of the rows of each class. The best honest columns of scikit-learn's data sets predict 0.9 of them.
+# Share of the rows of each class. The best honest columns of scikit-learn's data sets predict 0.9 of them.
 _NEARLY_ALL = 0.995
-_FILLED = 0.97  # by empty cells alone: a measurement has no reason to be missing for one class
-_SORTED = 0.998  # `CrossTable.neighbored` is kind to rows at boundaries
+_FILLED = 0.97  # by missing cells alone, because a measurement is rarely missing for exactly one class
+_SORTED = 0.998  # `CrossTable.neighbored` favors rows at boundaries
 _LINEAR = 0.99999  # R squared
 _SMOOTH = 0.999  # R squared
 _LEAST_ROWS = 20
-# Share of the rows. Of hundreds of classes, some have one value in all their few rows by chance.
+# Share of the rows. With hundreds of classes, the few rows of some have one value by chance.
 _MATERIAL = 0.05
-_PREDICTED = 0.95  # of the rows, by their values: then a value of a small class is no chance
-_ASKED_ROWS = 200  # an honest measurement may divide fewer rows without a mistake
-_CATEGORIES = 50  # a text of more different values names something
-_FEW_CATEGORIES = 10  # of more, each may stand for one class by nature
-_MOST_CLASSES = 20  # whose names are searched for in texts
-_PART = 0.1  # of a class: a smaller part that is filled for no other class is not worth a note
-_CHANCE = 1e-6  # that filled rows all fall into one class
-_COLLISIONS = 5  # equal values that random numbers of the same range would have, and identifiers have not
-_CHANGES = 0.02  # of the different values, at which the class may change in a column that is sorted by class
-_AT_RANDOM = 0.6  # of the changes of class that a random order has
+_PREDICTED = 0.95  # share of the rows that values predict, so that a value of a small class is not chance
+_ASKED_ROWS = 200  # an honest measurement may separate fewer rows without an error
+_CATEGORIES = 50  # a text column with more distinct values contains names
+_FEW_CATEGORIES = 10  # with more values, each may naturally belong to one class
+_MOST_CLASSES = 20  # maximum classes whose names are searched for in texts
+_PART = 0.1  # minimum share of a class that is filled for no other class, to be worth a note
+_CHANCE = 1e-6  # probability that filled rows are all of one class
+_COLLISIONS = 5  # expected number of equal values among random numbers. Identifiers have none
+_CHANGES = 0.02  # maximum share of the distinct values at which the class changes, in a column sorted by class
+_AT_RANDOM = 0.6  # share of the expected class changes in a random order
 _PURE = 2 * _NEARLY_ALL - 1  # gain of such a score
 _EVEN = 1e-9
 _ROUNDED = 1e-3
-_ITEM_BYTES = 4 << 20  # of texts and lists that are looked into
+_ITEM_BYTES = 4 << 20  # maximum bytes of texts and lists to examine
 _SHOWN = 3
 
 
 def find_leaks(rows: Mapping[str, Cells], label: str, task: Task, times: Collection[str] = ()) -> dict[str, Leak]:
     """Return the columns that give the label away, by name. Rows without a label are ignored.
 
-    The cells of each column are in the order of the rows. `times` are columns of dates and timestamps.
+    The cells of each column are in row order. `times` are columns of dates and timestamps.
     """
     target = CodedColumn(label, rows[label])
     labeled = np.flatnonzero(target.present)
@@ -60,7 +60,7 @@ def find_leaks(rows: Mapping[str, Cells], label: str, task: Task, times: Collect
 
 
 class _Classes:
-    """Finds columns that give a class away."""
+    """Detector of columns that give a class away."""
 
     def __init__(self, label: CodedColumn) -> None:
         self._label, self._labels = label, label.numbers
@@ -71,7 +71,9 @@ class _Classes:
 
     def _findings(self, column: CodedColumn) -> Iterator[Leak | None]:
         yield self._filled(column)
-        if 2 * np.count_nonzero(column.present) >= len(column.present):  # what few rows hold predicts few rows
+        if 2 * np.count_nonzero(column.present) >= len(
+            column.present
+        ):  # a column with values in few rows predicts few rows
             yield from self._by_values(column)
         yield self._partly_filled(column)
 
@@ -91,7 +93,7 @@ class _Classes:
         yield self._divided(column, table)
 
     def _filled(self, column: CodedColumn) -> Leak | None:
-        """Detect cells that are filled for one class only."""
+        """Detect cells that are filled only for one class."""
         gain, of_class = self._largest_gain(column.present)
         if _score(gain) < _FILLED:
             return None
@@ -99,11 +101,11 @@ class _Classes:
         return Leak(words, _score(gain), self._are_many([of_class]))
 
     def _are_many(self, classes: Sequence[int]) -> bool:
-        """Return whether the rows of these classes are a material share; of two classes, one shows the other."""
+        """Return whether the rows of these classes are a material share. With two classes, one implies the other."""
         return len(self._rows) == 2 or bool(self._rows[classes].sum() >= _MATERIAL * len(self._labels))
 
     def _is_noise(self, column: CodedColumn) -> bool:
-        """Return whether classes alternate in the order of the numbers nearly as often as at random."""
+        """Return whether classes alternate in the order of the numbers nearly as often as by chance."""
         if len(self._rows) != 2 or column.is_text:
             return False
         labels = self._labels[column.present]
@@ -112,13 +114,13 @@ class _Classes:
         return bool(changes > _AT_RANDOM * 2 * share * (1 - share) * len(labels) + 2 * _CATEGORIES)
 
     def _largest_gain(self, has: npt.NDArray[np.bool_]) -> tuple[float, int]:
-        """Return the largest gain of the classes, and the class. Of two classes, the one with the property."""
+        """Return the largest gain and its class. With two classes, the class that has the property."""
         gain = gains(has, self._labels, self._rows)
         best = int(gain.argmax()) if gain.max() >= -gain.min() - _EVEN else int(gain.argmin())
         return abs(float(gain[best])), best
 
     def _copied(self, column: CodedColumn, table: CrossTable) -> Leak | None:
-        """Detect a distinct value for each class."""
+        """Detect a column with a distinct value for each class."""
         if column.different < 2 or (score := table.recall(table.voted())) < _NEARLY_ALL:
             return None
         own = {int(one): int(value) for one, value in table.owners(_NEARLY_ALL)}
@@ -127,10 +129,10 @@ class _Classes:
         if all(column.shown(value) == self._label.shown(one) for one, value in own.items()):
             return Leak("it equals the label", score)
         pairs = [f"{column.shown(value)} for {self._label.shown(one)}" for one, value in list(own.items())[:_SHOWN]]
-        return Leak(f"each class has a value of its own: {', '.join(pairs)}", score)
+        return Leak(f"each class has a distinct value: {', '.join(pairs)}", score)
 
     def _one_value(self, column: CodedColumn, table: CrossTable) -> Leak | None:
-        """Detect a value that occurs exactly where one class does, such as 0."""
+        """Detect a value, such as 0, that occurs exactly where one class does."""
         values = np.full(len(column.present), column.different)
         values[column.present] = column.numbers
         whole = table if column.present.all() else CrossTable.of(values, self._labels, len(self._rows))
@@ -147,15 +149,15 @@ class _Classes:
         return Leak(words, _score(gain), is_code or self._are_many(given))
 
     def _decided(self, column: CodedColumn, table: CrossTable) -> Leak | None:
-        """Detect words that each belong to one class, several to the same class."""
+        """Detect values that each belong to one class. Several may belong to the same class."""
         if not column.is_text or not 2 < column.different <= _CATEGORIES:
             return None
         score = table.recall(table.voted())
         few = column.different <= _FEW_CATEGORIES and not column.is_time
-        return Leak("each of its values stands for one class", score, sure=few) if score >= _NEARLY_ALL else None
+        return Leak("each of its values belongs to one class", score, sure=few) if score >= _NEARLY_ALL else None
 
     def _named(self, column: CodedColumn) -> Leak | None:
-        """Detect a text that contains the class name."""
+        """Detect text that contains the class name."""
         names = [self._label.shown(number).strip("'\"") for number in range(min(len(self._rows), _MOST_CLASSES + 1))]
         texts = column.texts()
         if texts is None or len(names) > _MOST_CLASSES or column.different <= _CATEGORIES:
@@ -167,10 +169,10 @@ class _Classes:
         named = np.unique(found, return_inverse=True)[1].reshape(-1)
         table = CrossTable.of(named, self._labels[column.present], len(self._rows))
         score = table.recall(table.voted())
-        return Leak("its text names the class", score) if score >= _NEARLY_ALL else None
+        return Leak("its text contains the class name", score) if score >= _NEARLY_ALL else None
 
     def _in_items(self, column: CodedColumn) -> Leak | None:
-        """Detect a list value or word that occurs in one class only; in long texts in some rows."""
+        """Detect a list item or word that occurs in only one class. In long texts, some rows suffice."""
         if column.is_text and not column.is_list and column.different <= _CATEGORIES:
             return None
         if (times := int(column.values.nbytes) // _ITEM_BYTES) > 0:
@@ -199,14 +201,16 @@ class _Classes:
             return None
         changes = int(np.count_nonzero(np.diff(table.ruling())))
         if changes > max(2 * len(self._rows), _CHANGES * column.different):
-            return None  # each value stands for one class, in no order
-        words = f"sorted by it, the class changes {changes:,} time{'s' * (changes != 1)} in {len(self._labels):,} rows"
+            return None  # each value belongs to one class, without an order
+        words = (
+            f"in its order, the class changes only {changes:,} time{'s' * (changes != 1)} in {len(self._labels):,} rows"
+        )
         if column.is_time or _identifies(column):
             return Leak(words, score)
         return Leak(words, score, sure=False) if len(self._labels) >= _ASKED_ROWS and not column.is_text else None
 
     def _divided(self, column: CodedColumn, table: CrossTable) -> Leak | None:
-        """Detect a threshold that divides one class from the others."""
+        """Detect a threshold that separates one class from the others."""
         if (column.is_text and not column.is_time) or len(self._labels) < _ASKED_ROWS:
             return None
         gain, value, of_class, is_below = table.divided()
@@ -218,7 +222,7 @@ class _Classes:
         return Leak(f"it is {limit} {self._shares(has, of_class)}", _score(gain), sure=False)
 
     def _partly_filled(self, column: CodedColumn) -> Leak | None:
-        """Detect cells that are filled in a part of one class, and in no other."""
+        """Detect cells that are filled in part of one class and in no other class."""
         filled = np.bincount(self._labels[column.present], minlength=len(self._rows))
         one = int(filled.argmax())
         pure = filled[one] >= _NEARLY_ALL * filled.sum()
@@ -236,7 +240,7 @@ class _Classes:
 
 
 class _Quantity:
-    """Finds columns that give a quantity away."""
+    """Detector of columns that give a quantity away."""
 
     def __init__(self, label: CodedColumn) -> None:
         self._label, self._values = label, label.quantities()
@@ -251,20 +255,20 @@ class _Quantity:
             return Leak("it equals the label", 1.0)
         orders = self._label.numbers[column.present]
         if min(column.different, len(np.unique(orders))) <= _CATEGORIES:
-            return None  # two counts agree by nature, such as rooms and a price by the room
+            return None  # two counts are naturally related, such as rooms and a price per room
         fit = _r_squared(given, wanted)
         if fit >= _LINEAR:
             slope, offset = np.polyfit(wanted, given, 1)
             none = abs(offset) < _ROUNDED * abs(slope) * float(wanted.std())
             if none and abs(slope - 1) < _ROUNDED:
-                return Leak("it equals the label but for the rounding", fit)
+                return Leak("it equals the label apart from rounding", fit)
             return Leak(f"it is the label x {slope:.4g}" + ("" if none else f" {offset:+.4g}"), fit)
         ranks = np.unique(orders, return_inverse=True)[1].reshape(-1)
         fit = _r_squared(column.numbers, ranks)
         if fit >= _LINEAR:
-            return Leak("it orders the rows as the label does", fit)
+            return Leak("it orders the rows exactly like the label", fit)
         near = smooth(column.numbers, ranks.astype(np.float64))
-        words = "rows next to each other by it have nearly the same label"
+        words = "rows that are neighbors in its order have nearly the same label"
         return Leak(words, near, sure=False) if near >= _SMOOTH and len(ranks) >= _ASKED_ROWS else None
 
 
@@ -275,7 +279,7 @@ def _r_squared(one: npt.NDArray[np.generic], other: npt.NDArray[np.generic]) -> 
 
 
 def _identifies(column: CodedColumn) -> bool:
-    """Return whether each row has its own value that identifies the row, by name, order, or density of the values.
+    """Return whether each row has a distinct identifying value, judged by name, order, or density of the values.
 
     Random numbers of the same range would collide.
     """
@@ -293,7 +297,7 @@ def _identifies(column: CodedColumn) -> bool:
 
 
 def _surest(findings: Iterable[Leak | None]) -> Leak | None:
-    """Return the first finding that is certain, or the first one."""
+    """Return the first certain finding, or else the first one."""
     unsure: Leak | None = None
     for leak in findings:
         if leak and leak.sure:
@@ -307,5 +311,5 @@ def _and_others(classes: Sequence[int]) -> str:
 
 
 def _score(gain: float) -> float:
-    """Return the balanced accuracy of a yes-or-no question from Youden's J."""
+    """Convert Youden's J to the balanced accuracy of a yes-or-no question."""
     return (1 + gain) / 2

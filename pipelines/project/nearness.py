@@ -1,7 +1,7 @@
-"""Measure how much a group helps to predict the label of its rows from the nearest row.
+"""Measurement of how much the nearest row of the same group helps to predict a label.
 
-Rows of a panel, such as the years of a country, or of a track, such as the hours of a storm, are near each other in
-other columns, and have similar labels. If some of them train, a model recognizes the others.
+Rows of a panel, such as the years of a country, are similar in other columns and have similar labels. If some of them
+are in train, a model recognizes the others.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 Labels = npt.NDArray[np.float64]
-_ROWS = 4_096  # compared; of whole groups
-_ASKED = 512  # rows whose nearest row is searched
+_ROWS = 4_096  # maximum number of compared rows, in whole groups
+_ASKED = 512  # number of rows whose nearest row is searched
 _COLUMNS = 32  # compared
 _TINY = 1e-300
-_VARYING = 0.05  # share of the rows of a group that differ from the next row. A code of the group varies less
+_VARYING = 0.05  # minimum share of rows in a group that differ from the next row. Codes of the group vary less
 
 
 class NearRows(NamedTuple):
     """Mean losses of predicting the label by that of the nearest row."""
 
-    any: float  # share of wrong classes, or the mean square of the error over that of two random rows
-    other: float  # the same, if the nearest row is of another group
+    any: float  # share of wrong classes, or the mean squared error relative to two random rows
+    other: float  # the same for the nearest row of another group
     error: float  # standard error of the difference
 
     @property
@@ -43,7 +43,7 @@ def near_rows(groups: Ints, label: Labels, is_class: bool, columns: Sequence[Cod
     Args:
       groups: int64 [rows], the group of each row, or -1 for rows to ignore.
       label: [rows], the label, or the number of the class.
-      columns: columns that tell how near rows are. Codes of the group, which its rows share, do not count.
+      columns: columns that measure how near rows are. Codes of the group, which its rows share, do not count.
     """
     random = np.random.default_rng(0)
     rows = _of_whole_groups(groups, random)
@@ -73,7 +73,7 @@ def _losses(wanted: Labels, given: Labels, label: Labels, is_class: bool) -> Lab
 
 
 def _of_whole_groups(groups: Ints, random: np.random.Generator) -> Ints:
-    """Return the rows of some groups, all of each, so that the neighbors in a group are there."""
+    """Return all rows of some groups, so that neighbors within a group are included."""
     counts = np.bincount(groups[groups >= 0])
     order = random.permutation(len(counts))
     chosen = order[: max(2, int(np.searchsorted(np.cumsum(counts[order]), _ROWS)))]
@@ -81,7 +81,7 @@ def _of_whole_groups(groups: Ints, random: np.random.Generator) -> Ints:
 
 
 def _places(column: CodedColumn) -> Floats:
-    """Return each row's rank from 0 to 1; of a text, a random place for each value. Missing values are at -1."""
+    """Return each row's rank from 0 to 1. Text values have random positions, and missing values have -1."""
     places = np.full(len(column.present), -1, np.float32)
     if column.is_list or not column.present.any():
         return places
@@ -94,6 +94,6 @@ def _places(column: CodedColumn) -> Floats:
 
 
 def _weight(places: Floats, same: Bools) -> float:
-    """Return 1 less the distance of neighbors in a group over that of any rows: 0 for the year of a panel."""
+    """Return 1 minus the distance of neighbors in a group relative to any rows: 0 for the year of a panel."""
     others = float(np.abs(places - np.roll(places, len(places) // 2)).mean())
     return max(0.0, 1 - float(np.abs(np.diff(places))[same].mean()) / others) if others else 0.0

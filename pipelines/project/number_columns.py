@@ -1,7 +1,7 @@
-"""Detect text columns that hold numbers, their format, and whether they are read as numbers by default.
+"""Detection of text columns that hold numbers, their format, and whether they are read as numbers by default.
 
-A column is read as numbers if every cell fits one format and no other meaning is plausible. Other columns get advice:
-the format of the cells, and the options that read them.
+A column is read as numbers if every cell fits one format and no other meaning is plausible. For other columns, there
+is advice: the format of the cells, and the options that read them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from infeed.components.example_gen.sources.numbers import NumberFormat
 from infeed.pipelines.config import Source
 from infeed.pipelines.project.cell_shapes import CellShapes
 
-# Signs for thousands and decimals, the likeliest first.
+# Separators of thousands and decimals, likeliest first.
 _SIGNS = (("", "."), (",", "."), ("", ","), (".", ","), (" ", ","), (" ", "."), ("'", "."), ("'", ","))
 _SHAPE = re.compile(
     r"\(? *[+\u2212-]? *(?P<before>[^09()+\u2212.,'-]*?) *[+\u2212-]? *"
@@ -32,25 +32,25 @@ _CURRENCY = (
     r"[A-Z]{0,3}[$\u20ac\xa3\xa5\u20b9\u20a9\u20bd\u20ba\u20aa\u0e3f]|[A-Z]{3}|Fr\.?|kr\.?|R|Rs\.?|z\u0142|K\u010d"
 )
 _BEFORE = re.compile(_CURRENCY)
-# Units that may stand directly behind a number; a word needs a space, so that codes such as 12A stay text.
+# Units that may follow a number without a space. Words need a space, so that codes such as 12A stay text.
 _AFTER = re.compile(
     rf"{_CURRENCY}|%|\u2030|\xb0[CF]?|[kcm\xb5]?[mgl]|[kcm]?m[\xb2\xb323]|lbs?|oz|mi|ft|in|km/h|kmh|mph|[kMG]?W|[kM]Wh|"
     r"[kMG]?Hz|[kKMGT]B|hp|cc|bar|h?Pa|ms|min|hrs?|h|s|px"
 )
-_PLAIN = re.compile(r"[09]*(?:\.9*)?")  # what Python reads as it stands
+_PLAIN = re.compile(r"[09]*(?:\.9*)?")  # numbers that Python parses unchanged
 _WORD = re.compile(r"[^\W\d_][\w./\xb2\xb3]{0,15}")
-_CLEAR_PREFIX = ("$", "US$", "\xa3")  # of countries that write 1,234.5
-_LEAST_SHARE = 0.5  # of the cells that have to be of one format before it is worth a word
-_SHOWN = 4  # columns by name
-_FEW = 3  # cells that stand for a missing value
-# Words that R, pandas, SAS and databases write for a missing value.
+_CLEAR_PREFIX = ("$", "US$", "\xa3")  # currencies of countries that write 1,234.5
+_LEAST_SHARE = 0.5  # minimum share of cells with one format to mention it
+_SHOWN = 4  # maximum columns listed by name
+_FEW = 3  # maximum distinct cells that may mean a missing value
+# Words for a missing value in R, pandas, SAS and databases.
 _MISSING = frozenset(
     ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "none", "NONE", "?", "-", ".")
 )
 
 
 class _Body(NamedTuple):
-    """The number of a shape without its unit."""
+    """Number of a shape, without its unit."""
 
     digits: str
     cells: int
@@ -59,13 +59,13 @@ class _Body(NamedTuple):
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """The cells of a text column."""
+    """Cells of a text column."""
 
     name: str
-    formats: tuple[NumberFormat, ...]  # formats that fit. Several if they are ambiguous
+    formats: tuple[NumberFormat, ...]  # matching formats. Several if they are ambiguous
     cells: int  # number of present cells
     matching: int  # number of cells that fit
-    written: int  # number of cells that the format parses and Python does not. 0 for plain numbers
+    written: int  # number of cells that the format parses but Python does not. 0 for plain numbers
     example: str  # one of those cells
     misfits: Mapping[str, int]  # some cells that do not fit, with counts
     safe: bool = True  # whether the cells cannot be pairs of codes, such as 1,2
@@ -77,14 +77,14 @@ class NumberColumn:
 
     @property
     def missing(self) -> frozenset[str]:
-        """The words for a missing value, if all other cells are numbers."""
+        """Words for a missing value, if all other cells are numbers."""
         words = frozenset(self.misfits)
         return words if words <= _MISSING and self.matching + sum(self.misfits.values()) == self.cells else frozenset()
 
     def advice(self, source: Source, settings: Mapping[str, Any], *, may_miss: bool = True) -> str:
-        """Return a description of the cells and how to read them, or "" if they are read already.
+        """Return a description of the cells and how to read them. "" if they are already read.
 
-        A row may lack a value in the column if it `may_miss`. The label must not.
+        `may_miss` is whether the column may have missing values. The label must not.
         """
         if self.settled or (self.matching == self.cells and not self.written):
             return ""
@@ -125,7 +125,7 @@ def number_columns(
 ) -> dict[str, NumberColumn]:
     """Return the text columns that are mostly numbers.
 
-    An ambiguous column takes the format of the unambiguous ones, if they agree.
+    An ambiguous column takes the format of the unambiguous columns if they agree.
     """
     if not has_option(source, "numbers"):
         return {}
@@ -144,13 +144,13 @@ def read_as(columns: Mapping[str, NumberColumn]) -> dict[str, str]:
 
 
 def missing_words(columns: Mapping[str, NumberColumn], classes: Collection[Any]) -> list[str]:
-    """Return the words beside numbers that mean a missing value, unless one of `classes` has the same name."""
+    """Return the words among numbers that mean a missing value, except words that are in `classes`."""
     found = frozenset[str]().union(*(one.missing for one in columns.values()))
     return sorted(word for word in found if word.encode() not in classes)
 
 
 def missing_remark(columns: Mapping[str, NumberColumn], words: Sequence[str]) -> str:
-    """Describe the columns with `words` that are read as missing values, and how to keep the words, or ""."""
+    """Describe the columns whose `words` are read as missing values, and how to keep the words. Or ""."""
     if not words:
         return ""
     names = [f"{name} ({sum(one.misfits.values()):,} cells)" for name, one in columns.items() if one.missing]
@@ -160,7 +160,7 @@ def missing_remark(columns: Mapping[str, NumberColumn], words: Sequence[str]) ->
 
 
 def remark(columns: Mapping[str, NumberColumn], names: Sequence[str]) -> str:
-    """Describe the columns that are read as numbers by default, and how to keep the text, or ""."""
+    """Describe the columns that are read as numbers by default, and how to keep the text. Or ""."""
     if not names:
         return ""
     told = [f"{name} ({columns[name].cells:,} cells such as {columns[name].example!r})" for name in names[:_SHOWN]]
@@ -202,7 +202,7 @@ def _look(name: str, of: CellShapes) -> NumberColumn | None:
 
 
 def _is_unit(before: str, after: str) -> bool:
-    """Return whether the text around a number is a unit, not a part of a code or a sentence."""
+    """Return whether the text around a number is a unit and not part of a code or a sentence."""
     behind = after.strip()
     if before and (behind or not _BEFORE.fullmatch(before)):
         return False
@@ -210,7 +210,7 @@ def _is_unit(before: str, after: str) -> bool:
 
 
 def _fits(bodies: list[_Body], thousands: str, decimal: str) -> list[_Body]:
-    """Return the bodies that are numbers with these separators. Empty if no body has a distinguishing separator."""
+    """Return the bodies that are numbers with these separators. Empty if none distinguishes the separators."""
     group, point = re.escape(thousands), re.escape(decimal)
     whole = rf"(?:9{{1,3}}(?:{group}999)+|0|9{{1,4}})" if thousands else r"(?:0|9{1,4})"
     pattern = re.compile(rf"{whole}(?:{point}9+)?|{point}9+")
@@ -221,7 +221,7 @@ def _fits(bodies: list[_Body], thousands: str, decimal: str) -> list[_Body]:
 
 
 def _is_code(form: NumberFormat, bodies: list[_Body]) -> bool:
-    """Return whether the groups of digits may be phone numbers or network addresses, with a constant group count."""
+    """Return whether the digit groups, in a constant number, may be phone numbers or network addresses."""
     if form.thousands not in (" ", ".") or form.before or form.after or any("," in body.digits for body in bodies):
         return False
     groups = {body.digits.count(form.thousands) for body in bodies}
@@ -242,7 +242,7 @@ def _is_pair(column: NumberColumn) -> bool:
 def _settle(column: NumberColumn, decimal: str | None, commas: bool) -> NumberColumn:
     """Return the column with the format that other columns, its unit or the delimiter suggest.
 
-    `decimal` is the decimal separator of the columns that are certain; `commas` is whether others are common here.
+    `decimal` is the decimal separator of the certain columns. `commas` is whether decimal commas are common here.
     """
     formats = column.formats
     if len(formats) == 1:

@@ -1,4 +1,4 @@
-"""Files of a user's project that travel to a cluster, in its image or in an archive."""
+"""Files of a user's project that are sent to a cluster, in its image or in an archive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import size
 
-# Hidden files may hold secrets, and commands write to `runs` and `rehearsals`.
+# Hidden files may contain secrets. Commands write to `runs` and `rehearsals`.
 _LEFT_OUT = (".*", "__pycache__", "runs", "rehearsals", "*.egg-info")
 _VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
 
@@ -18,7 +18,7 @@ Ignored = Callable[[str, list[str]], set[str]]
 
 
 def ignoring(exclude: Sequence[str]) -> Ignored:
-    """Return a `shutil.copytree` filter for files that stay here, and for virtual environments of any name."""
+    """Return a `shutil.copytree` filter for excluded files, and for virtual environments of any name."""
     patterns = (*_LEFT_OUT, *exclude)
 
     def ignored(folder: str, names: list[str]) -> set[str]:
@@ -32,7 +32,7 @@ def ignoring(exclude: Sequence[str]) -> Ignored:
 
 
 def names_of(folder: Path, ignored: Ignored) -> list[str]:
-    """Return the paths of the files below `folder` that are not ignored, with `/`."""
+    """Return the paths of the included files below `folder`, with `/`."""
     found = []
     for name in _kept(folder, ignored):
         path = folder / name
@@ -41,7 +41,7 @@ def names_of(folder: Path, ignored: Ignored) -> list[str]:
 
 
 def check_size(folder: Path, ignored: Ignored, most_bytes: int, do: str) -> None:
-    """Raise InfeedError if the files that are not ignored are larger than `most_bytes`.
+    """Raise InfeedError if the included files exceed `most_bytes`.
 
     `{}` in the advice `do` stands for the largest entry.
     """
@@ -49,8 +49,8 @@ def check_size(folder: Path, ignored: Ignored, most_bytes: int, do: str) -> None
     if sum(sizes.values()) > most_bytes:
         largest = max(sizes, key=lambda name: sizes[name])
         raise InfeedError(
-            f"the project is {size(sum(sizes.values()))}, too large for code; "
-            f"the largest entry is {largest!r} ({size(sizes[largest])})",
+            f"the project has {size(sum(sizes.values()))}, too much for code; the largest entry is {largest!r} "
+            f"({size(sizes[largest])})",
             where=str(folder),
             do=do.format(repr(largest)),
         )

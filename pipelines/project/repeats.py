@@ -1,6 +1,6 @@
-"""Count rows and pictures that repeat others.
+"""Counts of repeated rows and images.
 
-A copy in both train and test inflates the score. A copied picture in another class contradicts the label.
+A copy in both train and test inflates the score. A copied image in another class contradicts the label.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from infeed.pipelines.surveys import RepeatedPictures, Repeats
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 _MORE = 3  # required multiple of the number expected by chance
-_FEW = 5  # rows; fewer are reported only if chance explains none
+_FEW = 5  # rows. Fewer are reported only if chance explains none
 _NONE = 0.05  # rows expected by chance that count as none
 _NEARLY_ALL = 0.8
-# Compared at the start of files of equal size; compressed pictures that agree in this much are equal.
+# Bytes compared at the start of files of equal size. Compressed images that agree in them are equal.
 _COMPARED_BYTES = 1 << 16
-_EXAMPLES = 2  # names of copied pictures
+_EXAMPLES = 2  # names shown of copied images
 
 
 def find_repeats(
@@ -51,7 +51,7 @@ def find_repeats(
 def count_repeats(rows: Mapping[str, Cells], compared: Collection[str], splits: Ints | None = None) -> Repeats:
     """Count rows that repeat others in the columns `compared`, and in all columns.
 
-    `splits`, int64 [rows], is the split number of each row, 0 for train; None if files do not name splits.
+    `splits`, int64 [rows], is the split number of each row, 0 for train. None if files do not name splits.
     """
     number = len(next(iter(rows.values())).lengths)
     row, like = _counted(_row_hashes(rows, compared, number))
@@ -67,7 +67,7 @@ def count_repeats(rows: Mapping[str, Cells], compared: Collection[str], splits: 
 
 
 def _counted(hashes: Hashes) -> tuple[Ints, Ints]:
-    """Return the index of each row among the different rows, and the counts of the different rows."""
+    """Return the index of each row among the distinct rows, and the counts of the distinct rows."""
     _, numbers, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     return numbers.reshape(-1), counts
 
@@ -83,7 +83,7 @@ def _row_hashes(rows: Mapping[str, Cells], names: Collection[str], number: int) 
 
 
 def _cell_hashes(cells: Cells) -> Hashes:
-    """Hash the values of each row; rows without a value get equal hashes."""
+    """Hash the values of each row. Rows without a value have equal hashes."""
     values, counts = hashed(cells.values), np.maximum(cells.lengths, 0)
     if (cells.lengths == 1).all():
         return values
@@ -96,7 +96,7 @@ def _cell_hashes(cells: Cells) -> Hashes:
 
 
 def _chance(columns: Collection[ColumnStatistics], others: int) -> float:
-    """Return the probability that one of the other rows equals a row, if the columns are independent."""
+    """Return the probability that another row equals a given row, if the columns are independent."""
     return min(1.0, others * math.prod(_equal(column) for column in columns))
 
 
@@ -107,7 +107,7 @@ def _numbers_rows(column: ColumnStatistics) -> bool:
 
 
 def _equal(column: ColumnStatistics) -> float:
-    """Return the probability that two rows have equal values; 0 for texts and floats that nearly all differ."""
+    """Return the probability that two rows have equal values. 0 for text and floats that are nearly all distinct."""
     counts, present = column.counts, column.present
     if column.type != "int" and counts.distinct >= _NEARLY_ALL * present > 0:
         return 0.0
@@ -121,9 +121,9 @@ def _are_many(found: int, chance: float) -> bool:
 
 
 def find_repeated_pictures(images: Sequence[FileRef], patterns: Mapping[str, str]) -> RepeatedPictures:
-    """Find copies by comparing the contents of files of equal size; other files are not read.
+    """Find copies by comparing the contents of files of equal size. Other files are not read.
 
-    `patterns` are those of the splits with their own folders; empty if the shares divide the pictures.
+    `patterns` are those of splits with separate folders. Empty if shares divide the images.
     """
     sizes = defaultdict[int, list[FileRef]](list)
     for image in images:

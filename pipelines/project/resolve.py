@@ -1,6 +1,6 @@
-"""Resolve a project to a `PipelineConfig`: survey the data and decide everything that the file leaves open.
+"""Resolution of a project to a `PipelineConfig`: survey the data, and decide all settings that the file leaves open.
 
-Errors are found here, before anything is started.
+Errors are reported here, before any work starts.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from infeed.pipelines.surveys import (
 )
 
 Part = TypeVar("Part")
-_WHOLE_IN_FLOAT32 = 1 << 24  # up to here float32 holds every whole number
+_WHOLE_IN_FLOAT32 = 1 << 24  # float32 represents all integers up to here
 
-# With 20 rows, one hash in 150 leaves one of the splits empty.
+# With 20 rows, one hash in 150 leaves a split empty.
 _MIN_ROWS = 20
 
 
@@ -55,7 +55,7 @@ def _names(kind: Any) -> list[str]:
     return [one.name for one in dataclasses.fields(kind)]
 
 
-# Settings that the pipeline config has too, and that are decided here. Others, such as `deploy`, are copied unchanged.
+# Settings of the pipeline config that are decided here. Others, such as `deploy`, are copied unchanged.
 _DECIDED = {
     *("name", "root", "source", "data", "source_options"),
     *("ingest", "features", "preprocessing_fn", "train", "blessing"),
@@ -65,7 +65,7 @@ _AS_GIVEN = {*_names(PipelineConfig)} & {*_names(Settings)} - _DECIDED
 
 @dataclass(frozen=True)
 class Overrides:
-    """Options of the command line that override the file. None keeps the value of the file."""
+    """Command-line options that override the file. None keeps the value of the file."""
 
     data: str | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict)
@@ -75,17 +75,17 @@ class Overrides:
     strict: bool | None = None
     resize: Resize | None = None
     root: str | None = None
-    seed: int | None = None  # of splits, shuffles and training
+    seed: int | None = None  # seed of splits, shuffles and training
     train: Mapping[str, Any] = field(default_factory=dict)
     ingest: Mapping[str, Any] = field(default_factory=dict)
 
 
 def resolve(project: Project, overrides: Overrides | None = None) -> PipelineConfig:
-    """Decide what the file leaves open. Raises InfeedError if the data, an option or a named function is invalid."""
+    """Decide the settings that the file leaves open. Raise InfeedError for invalid data, options or functions."""
     given, settings = overrides or Overrides(), project.settings
     check_strategy({**settings.train, **given.train}.get("strategy", "auto"))
     user_code.resolve(project.reference(settings.model), "model")
-    # Each data set has its own pipeline, because models of different data cannot be compared.
+    # Each data set has a separate pipeline, because models of different data cannot be compared.
     name = f"{project.name}-{Path(os.path.realpath(given.data)).stem}" if given.data else project.name
     root = files.absolute(given.root or settings.root or os.path.join("runs", name))
     data = given.data or settings.data
@@ -97,7 +97,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         )
         source = source_of(data, settings.source) if given.data else settings.source
     span_data = data if has_spans(data) else ""
-    if span_data:  # read the files of the latest spans, such as `taxi/{span-1/*.csv,span-2/*.csv}`
+    if span_data:  # files of the latest spans, such as `taxi/{span-1/*.csv,span-2/*.csv}`
         folder, pattern = split_path(data)
         data = files.join(folder, Spans(pattern, settings.spans).pattern_of_window(folder))
     # The label of a template applies only to the template's own data.
@@ -176,8 +176,8 @@ def _source_options(settings: Settings, given: Overrides, source: Source) -> dic
         delimiter = {"delimiter": settings.delimiter} if settings.delimiter else {}
         options = {**settings.source_options, **delimiter, **options}
     if source == "images" and options:
-        what = f"pictures take no option {min(options)!r}"
-        raise InfeedError(what, where="source_options", do="leave it out; it is for tables")
+        what = f"images have no option {min(options)!r}"
+        raise InfeedError(what, where="source_options", do="leave it out: it is for tables")
     try:
         options_of(source, options, "--set" if options == given.source_options else "source_options")
     except InfeedError as error:
@@ -187,7 +187,7 @@ def _source_options(settings: Settings, given: Overrides, source: Source) -> dic
 
 
 def _fractions(survey: TableSurvey, features: Sequence[Feature], *, of_spans: bool) -> tuple[str, ...]:
-    """Return integer columns that are features as quantities, so that the model also accepts 0.5.
+    """Return integer columns used as quantities, so that the model also accepts 0.5.
 
     A column with integers beyond 2^24 is unchanged, because float32 cannot represent them. With spans, float columns
     are included, because all values of one span may be integers.
@@ -223,18 +223,18 @@ def _survey(
     keep, resize = (*settings.keep, *given.keep), given.resize or settings.resize
     if source == "images":
         if keep:
-            raise InfeedError(f"pictures have no column {keep[0]!r}", where="keep", do="leave it out; it is for tables")
+            raise InfeedError(f"images have no column {keep[0]!r}", where="keep", do="leave it out: it is for tables")
         survey: Survey = survey_images(data, ingest, resize or "stretch")
     else:
         if resize:
-            what = f"a table has no pictures to {resize}"
-            raise InfeedError(what, where="resize", do="leave it out; it is for pictures")
+            what = f"a table has no images to {resize}"
+            raise InfeedError(what, where="resize", do="leave it out: it is for images")
         task, by_survey = given.task or settings.task, isinstance(settings.features, str)
         survey = survey_table(data, label, task, source, source_options, ingest, keep, withhold=by_survey)
     if survey.rows < _MIN_ROWS:
         there = "is only 1 row" if survey.rows == 1 else f"are only {survey.rows} rows"
         what = f"there {there}: too few for training and evaluation"
-        raise InfeedError(what, where=data, do=f"give at least {_MIN_ROWS}")
+        raise InfeedError(what, where=data, do=f"use at least {_MIN_ROWS}")
     return survey
 
 
@@ -261,7 +261,7 @@ def _features(project: Project, survey: Survey, label: str, data: str) -> tuple[
         check_types(features, types)
     except InfeedError as error:
         raise with_sample(error, survey) from None
-    for feature in features:  # may be impossible, such as a vocabulary that is empty over all rows
+    for feature in features:  # a feature may be impossible, such as an empty vocabulary
         column = columns.get(feature.column)
         if column and column.statistics and feature.needs and feature.analyses_raw:
             found = [need.of(column.statistics) for need in feature.needs]
@@ -274,12 +274,12 @@ def _features(project: Project, survey: Survey, label: str, data: str) -> tuple[
 
 
 def _check_label(features: Sequence[Feature], label: str, blessing: Blessing, *, own: bool) -> None:
-    """Check that a declared label numbers the classes like the survey. A user's function is unknown."""
+    """Check that a declared label orders the classes like the survey. A user's function cannot be checked."""
     if any(isinstance(feature, Label) and feature.column == label for feature in features):
         return
     add = f"add {{kind: label, column: {label}}}, which is Label({label!r}), to the features"
     if not own:
-        raise InfeedError(f"no feature makes a label of {label!r}", where="setting features", do=add)
+        raise InfeedError(f"no feature is a label of {label!r}", where="setting features", do=add)
     if blessing.positive is not None:
         what = f"{blessing.metric} is of the class {blessing.positive!r}, but only preprocessing_fn knows its number"
         do = f"{add}, and remove it from the function. Or judge by accuracy: blessing: {{metric: accuracy}}"
@@ -287,17 +287,17 @@ def _check_label(features: Sequence[Feature], label: str, blessing: Blessing, *,
 
 
 def _check_values(features: Sequence[Feature], columns: Mapping[str, ColumnSurvey], data: str) -> None:
-    """Check that features of one value a row get no lists, and that no column is empty."""
+    """Check that features of one value per row do not receive lists, and that no column is empty."""
     for feature, name in ((one, name) for one in features for name in one.columns):
         column = columns.get(name)
         if not column:
             continue
         found = column.statistics
         if column.missing == column.rows:
-            what, do = "it is empty", "take the feature out"
+            what, do = "it is empty", "remove the feature"
         # A tf.Example does not distinguish lists of one value.
         elif column.is_list and feature.values == "one" and (not found or found.lengths.maximum > 1):
-            what, do = "its rows hold lists", 'set values="all" on it, or write the column as one value a row'
+            what, do = "its rows hold lists", 'set values="all" on it, or write one value per row'
         else:
             continue
         raise InfeedError(f"{type(feature).__name__} cannot take column {column.name!r}: {what}", where=data, do=do)
@@ -326,7 +326,7 @@ def _train_options(
             "feed": schema.read(FeedOptions, feed, "train"),
             "augment": _read_part(Augment, project.value(settings.augment, survey, "augment"), "augment"),
             "normalise": _read_part(Normalise, settings.normalise, "normalise"),
-            # A column of a table may well be called "image".
+            # A table column may be named "image".
             "images": [f.output_name for f in features if isinstance(f, DecodeImage) and f.scale == "bytes"],
             **train,
         },
@@ -335,5 +335,5 @@ def _train_options(
 
 
 def _read_part(kind: type[Part], given: Any, where: str) -> Part | None:
-    """Read a training option that is beside `train` in the file."""
+    """Read a training option that is outside `train` in the file."""
     return None if given is None else schema.read(kind, given, where)

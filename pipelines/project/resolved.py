@@ -1,6 +1,6 @@
-"""A resolved config as text, for the steps of a compiled job: they need neither the survey nor the config file.
+"""Resolved config as text, for the steps of a compiled job, which have neither the survey nor the config file.
 
-The text is compressed and stands in place of a project on the command line of a step.
+The text is compressed and replaces the project on the command line of a step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
 @dataclass(frozen=True)
 class Resolved:
-    """What the steps need of a `PipelineConfig`, by its names; of the survey, what evaluation needs."""
+    """Settings of a `PipelineConfig` that steps need, and the part of the survey that evaluation needs."""
 
     name: str
     source: Source
@@ -39,13 +39,13 @@ class Resolved:
     classes: tuple[str, ...]
     class_rows: tuple[int, ...]
     label_mean: float = 0.0  # mean of the label of a regression
-    # Digests of the user's functions by option, so that an edited function is no hit of the cache.
+    # Digests of the user's functions by option, so that an edited function misses the cache.
     code: Mapping[str, str] = field(default_factory=dict)
     data: str = field(default="", kw_only=True)
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Resolved:
-        """Return the resolved part of `config`, without its root and its files, which a platform decides."""
+        """Return the resolved part of `config`, without its root and files, which a platform determines."""
         survey = config.survey
         mean = survey.label.mean if isinstance(survey, TableSurvey) else 0.0
         own = {f.name: getattr(config, f.name) for f in dataclasses.fields(cls) if hasattr(config, f.name)}
@@ -57,7 +57,7 @@ class Resolved:
         return cls(**own, rows=survey.rows, classes=survey.classes, class_rows=survey.class_rows, label_mean=mean)
 
     def to_json(self) -> str:
-        """Return the config as JSON; `read_resolved` gives an equal one back. The order of the splits counts."""
+        """Return the config as JSON. `read_resolved` restores an equal one. The order of the splits matters."""
         return json.dumps(schema.to_plain(self, defaults=False))
 
     def config(self) -> PipelineConfig:
@@ -71,16 +71,18 @@ class Resolved:
 
 
 def read_resolved(text: str, given: Mapping[str, Any]) -> PipelineConfig | None:
-    """Return the config in a packed text, with the overrides of the command line; None if `text` is something else.
+    """Return the config of a packed text, with the overrides of the command line. None for other text.
 
-    Raises InfeedError for an override that only a project takes.
+    Raises InfeedError for an override that only a project supports.
     """
     if not is_packed(text):
         return None
     said = {name: value for name, value in given.items() if value}
     if unknown := sorted(said.keys() - {"data", "train"}):
         where = f"--{unknown[0].replace('_', '-')}"
-        raise InfeedError("the compiled job has this setting", where=where, do="leave it out, or compile the job again")
+        raise InfeedError(
+            "the compiled job fixes this setting", where=where, do="leave it out, or compile the job again"
+        )
     config = schema.read_json(Resolved, unpack(text).encode()).config()
     train = config.train.override(said.get("train", {}))
     return dataclasses.replace(config, train=train, data=said.get("data", config.data))

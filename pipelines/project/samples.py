@@ -18,7 +18,7 @@ import pyarrow as pa
 from infeed.components.dataset.statistics.cells import MAX_BYTES, MISSING, Cells, concat
 
 ROWS = 32_768
-_KEY, _FILE = "\0key", "\0file"  # names that no column of a file has
+_KEY, _FILE = "\0key", "\0file"  # column names that no file has
 
 Keys = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -31,7 +31,7 @@ class Sample:
     keys: Keys  # float64 [n], random key of each row, below `threshold`
     cells: Mapping[str, Cells]  # cells by column, n rows each
     files: Ints  # int64 [n], file number of each row
-    threshold: float = 1.0  # all rows of the table with a smaller key are in the sample
+    threshold: float = 1.0  # the sample contains all rows of the table with a smaller key
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -41,7 +41,7 @@ class Sample:
         return replace(self, files=np.full(len(self), number, np.int64))
 
     def different(self, column: str, most: int) -> list[bytes]:
-        """Return up to `most` different values of a text column, of rows from all parts of the table."""
+        """Return up to `most` distinct values of a text column, from all parts of the table."""
         cells = self.cells.get(column)
         if cells is None or cells.kind != "bytes":
             return []
@@ -60,7 +60,7 @@ class Sample:
         )
 
     def cut(self, rows: int, most_cells: int = 1 << 23, most_bytes: int = 64 << 20, least_rows: int = 256) -> Sample:
-        """Return a sample of at most `rows` rows, or fewer if it has many columns or long texts."""
+        """Return a sample of at most `rows` rows, or fewer with many columns or long texts."""
         size = sum(cells.nbytes for cells in self.cells.values())
         fit = min(most_cells // max(len(self.cells), 1), len(self) * most_bytes // max(size, 1))
         limit = min(rows, max(fit, least_rows))
@@ -68,7 +68,7 @@ class Sample:
 
 
 class Sampler:
-    """Sampler of at most `rows` rows of the blocks of a file, whose name decides which rows it draws."""
+    """Sampler of at most `rows` rows of a file's blocks. The file name determines the selection."""
 
     def __init__(self, name: str, rows: int = ROWS) -> None:
         self._random = np.random.default_rng(zlib.crc32(name.encode("utf-8", "surrogateescape")))

@@ -1,6 +1,6 @@
-"""Measure how well the values of one column separate classes, with leave-one-out prediction.
+"""Measurement of how well one column's values separate classes, by leave-one-out prediction.
 
-A model is a table of counts of rows by value and class. A prediction never counts its own row, so a column of distinct
+The model is a table of row counts by value and class. A prediction excludes its own row, so a column of distinct
 values predicts nothing.
 """
 
@@ -16,14 +16,14 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-LEAST_ROWS = 10  # of a class, and outside of it: with fewer, a column separates classes by chance
-_RARE = 5  # rows of a value
-_DENSE = 8  # places a row: so many are counted faster than sorted
+LEAST_ROWS = 10  # minimum rows of a class, and outside it. With fewer, columns separate classes by chance
+_RARE = 5  # maximum rows of a rare value
+_DENSE = 8  # cells per row up to which counting is faster than sorting
 
 
 @dataclass(frozen=True, eq=False)
 class CrossTable:
-    """Counts of rows by value and class, one entry for each pair that occurs, sorted by value."""
+    """Row counts by value and class, one entry for each existing pair, sorted by value."""
 
     values: Ints  # values, classes: int64 [pairs], indices of the value and of the class
     classes: Ints
@@ -33,7 +33,7 @@ class CrossTable:
 
     @classmethod
     def of(cls, values: Ints, labels: Ints, classes: int) -> CrossTable:
-        """Count rows from the index of the value, from 0 without gaps, and of the class."""
+        """Count rows, given the indices of values (from 0, without gaps) and of classes."""
         return cls.within(values, labels, np.bincount(labels, minlength=classes))
 
     @classmethod
@@ -54,9 +54,9 @@ class CrossTable:
         return self.rows / self.of_class[self.classes]
 
     def purest(self) -> tuple[float, int, int]:
-        """Return gain, value and class of the pair with the largest `gains` for "the value is v if the class is c".
+        """Return gain, value and class of the best pair for the rule "the value is v if the class is c"; see `gains`.
 
-        A value that no row of the class has is not a pair: see `gains` for a value that all other classes have.
+        A value without rows of the class is not a pair. For a value of all other classes, see `gains`.
         """
         gain = self._gain
         best = int(gain.argmax()) if len(gain) else 0
@@ -72,7 +72,7 @@ class CrossTable:
         return self._gains(self.rows, self.of_value[self.values])
 
     def _gains(self, own: Ints, every: Ints) -> Floats:
-        """Return the gain for each pair's class of a property that `own` rows of the class and `every` row have."""
+        """Return the gain for each pair's class of a property with `own` rows in the class and `every` in total."""
         outside = np.maximum(self.of_class.sum() - self.of_class, 1)[self.classes]
         gain = own / np.maximum(self.of_class, 1)[self.classes] - (every - own) / outside
         return np.where(_judged(self.of_class)[self.classes], gain, 0.0)
@@ -80,7 +80,7 @@ class CrossTable:
     def divided(self) -> tuple[float, int, int, bool]:
         """Return gain, value and class of the best threshold, and whether the class is at or below the value.
 
-        If not, the class is at or above the value.
+        Otherwise, the class is at or above the value.
         """
         if not len(self.rows):
             return 0.0, 0, 0, True
@@ -102,15 +102,15 @@ class CrossTable:
         return list(zip(self.classes[mine].tolist(), self.values[mine].tolist(), strict=True))
 
     def voted(self) -> Bools:
-        """Return for each pair whether the other rows of the value predict the class."""
+        """Return, for each pair, whether the other rows of the value predict the class."""
         best, is_best, second = self._ruling
         of_others = np.where(is_best, second[self.values], best[self.values])
         return (self.rows - 1) / self.of_class[self.classes] > of_others
 
     def neighbored(self) -> Bools:
-        """Return for each pair whether the class is predicted; rare values also use the previous and the next value.
+        """Return, for each pair, whether the class is predicted. Rare values also use the adjacent values.
 
-        One matching neighbor suffices, so that rows on both sides of a boundary are right.
+        One matching neighbor suffices, so that rows on both sides of a boundary are correct.
         """
         ruling = self.ruling()
         before, behind = np.append(-1, ruling[:-1])[self.values], np.append(ruling[1:], -1)[self.values]
@@ -134,7 +134,7 @@ class CrossTable:
         return best, is_best, np.maximum.reduceat(np.where(is_best, 0.0, weights), starts)
 
     def accuracy(self, right: Bools) -> float:
-        """Return the share of the rows in the pairs that are `right`."""
+        """Return the share of the rows in pairs that are `right`."""
         return float((self.rows * right).sum() / max(1, self.rows.sum()))
 
     def recall(self, right: Bools) -> float:
@@ -147,7 +147,7 @@ class CrossTable:
 
 
 def gains(has: Bools, labels: Ints, of_class: Ints) -> Floats:
-    """Return Youden's J of each class: the share of its rows with a property less that of all other rows."""
+    """Return Youden's J of each class: the share of its rows with a property minus the share of all other rows."""
     own = np.bincount(labels[has], minlength=len(of_class))
     gain = own / np.maximum(of_class, 1) - (own.sum() - own) / np.maximum(of_class.sum() - of_class, 1)
     return np.where(_judged(of_class), gain, 0.0)
@@ -158,9 +158,9 @@ def _judged(of_class: Ints) -> Bools:
 
 
 def smooth(values: Ints, quantity: Floats) -> float:
-    """Return the leave-one-out R squared of a quantity predicted from its neighbors in the order of the values.
+    """Return the leave-one-out R squared of a quantity, predicted from neighbors in value order.
 
-    Rows of one value are predicted by their mean, and a value that occurs once by the mean of its two neighbors.
+    Rows with equal values are predicted by their mean, and unique values by the mean of their two neighbors.
     """
     rows = np.bincount(values)
     sums = np.bincount(values, weights=quantity)

@@ -1,7 +1,7 @@
-"""Find and open the data that `data` points to: its format, the rows of a table, the layout of images, bundled data.
+"""Access to the data of a project: format, rows of a table, layout of images, bundled data.
 
-Tables are read as their ExampleGen reads them. Images are in class folders, or in split folders that contain them. An
-error explains how to arrange them.
+Tables are read as their ExampleGen reads them. Images are in class folders, or in split folders with class folders.
+Errors explain how to arrange them.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from infeed.pipelines.project.split_files import NAMES
 from infeed.pipelines.surveys import Layout
 
 _OTHER = {
-    "images": "use the template for them, as in `infeed run image --data FOLDER`, or source: images in the config",
-    "table": "use the template for it, as in `infeed run tabular --data FILE --label COLUMN`; for pictures in a column "
-    "of it, declare decode_image in a config",
+    "images": "use the image template, as in `infeed run image --data FOLDER`, or source: images in the config",
+    "table": "use the table template, as in `infeed run tabular --data FILE --label COLUMN`. For a column of images, "
+    "declare decode_image in a config",
 }
 
 _DEPTH = 4
-_DO = "make a folder for each class, as in {0}/cat/1.png and {0}/dog/2.png, or a CSV with the columns path and label"
-# One value in fifty is left empty, so that the pipeline meets what real tables are like.
+_DO = "create a folder for each class, as in {0}/cat/1.png and {0}/dog/2.png, or a CSV with the columns path and label"
+# One value in fifty is left empty, as in real tables.
 _EMPTY_SHARE = 1 / 50
 _PARTS_OF_SCIPY = ("linalg", "optimize", "signal", "sparse", "stats")
-_HEADING = re.compile(r"\n\s*[A-Z][A-Za-z ]+\n\s*-{3,}")  # as numpydoc has it, such as Parameters
-_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")  # of a sentence
+_HEADING = re.compile(r"\n\s*[A-Z][A-Za-z ]+\n\s*-{3,}")  # heading in numpydoc style, such as Parameters
+_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")  # end of a sentence
 _WORDS_OF_A_SENTENCE = range(5, 61)
 
 
 def source_of(data: str, source: Source) -> Source:
-    """Return the format that the file names of `data` show, or `source` if they show none.
+    """Return the format that the file names in `data` indicate, or else `source`.
 
     Raises InfeedError if there are images instead of a table or vice versa, several formats, or an unsupported format.
     """
@@ -77,19 +77,19 @@ def source_of(data: str, source: Source) -> Source:
         kind = guess_format(data)
     except UnknownFormatError:
         return source
-    if kind == "text":  # a .txt may well hold a CSV
+    if kind == "text":  # a .txt file may be a CSV
         if files.is_folder(data) and default_pattern(data) == CLASS_FOLDERS:
             ingest = f"infeed ingest {shlex.quote(data)} OUTPUT --format text --set unit=file"
             do = f"{ingest}, and then use --data OUTPUT --label label/text"
-            raise InfeedError("the folders hold text files, not tables", where=data, do=do)
+            raise InfeedError("the folders contain text files, not tables", where=data, do=do)
         return source
     if kind == "images":
-        raise InfeedError("these are pictures, but the source is a table", where=data, do=_OTHER["images"])
+        raise InfeedError("these are images, but the source is a table", where=data, do=_OTHER["images"])
     return _source(kind, data)
 
 
 def _source(kind: str, data: str) -> Source:
-    """Return the format as a source of pipelines. Raises InfeedError if they do not read it."""
+    """Return the format as a source of pipelines. Raise InfeedError if pipelines do not read it."""
     found = next((source for source in EXAMPLE_GENS if source == kind), None)
     if found is None:
         do = f"infeed ingest {shlex.quote(data)} OUTPUT --format {kind}, and then use --data OUTPUT"
@@ -110,7 +110,7 @@ def open_table(
     *,
     sampled: bool = False,
 ) -> OpenedSource:
-    """Open a file, or all files of a folder; for `sampled` see `formats.open_source`.
+    """Open a file, or all files of a folder. For `sampled`, see `formats.open_source`.
 
     Raises InfeedError if there is no file, or a file has another format.
     """
@@ -128,14 +128,14 @@ def open_splits(
     *,
     sampled: bool = False,
 ) -> OpenedSource:
-    """Open the files of splits like `open_table`; `patterns` maps a split to the pattern of its files below `path`."""
+    """Open the files of splits like `open_table`. `patterns` maps splits to file patterns below `path`."""
     named = dict[str | None, str](patterns.items())
     opened = open_patterns(source, path, named, options, settings, "--set", sampled=sampled, every=True)
     return reopenable(opened, without_records)
 
 
 def of_span(config: PipelineConfig, pattern: str) -> PipelineConfig:
-    """Return the config whose data are the files below the folder of the spans that match `pattern`."""
+    """Return the config for the files of the spans that match `pattern`."""
     return dataclasses.replace(
         config, data=files.join(config.data, pattern), ingest=dataclasses.replace(config.ingest, spans=None)
     )
@@ -164,22 +164,24 @@ def _check_there(path: str, source: Source) -> None:
     there = is_pattern(path) or files.exists(path)
     if not there or (files.is_folder(path) and not find_files(path, source)):
         raise InfeedError(
-            "there is no file to read" if there else "there is no such file or folder",
+            "there are no files to read" if there else "there is no such file or folder",
             where=path,
-            do=f"give a file of the format {source}, or a folder of such files; for the rows of a database or of a "
-            "function, give the output of infeed ingest",
+            do=f"use a file of the format {source}, or a folder of such files. For rows of a database or a "
+            "function, use the output of infeed ingest",
         )
 
 
 def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
-    """Find the images of a folder or of a CSV; `options` decide about CSV rows without an image or label.
+    """Find the images of a folder or of a CSV. `options` determine the handling of CSV rows without image or label.
 
     Raises InfeedError if there are none, if they are not in class folders or too deep, and as `find_images` does.
     """
     options = options or IngestOptions()
     if files.exists(root) and not files.is_folder(root):
         if is_picture(root):
-            raise InfeedError("the data is one picture", where=root, do="give the folder of the folders of the classes")
+            raise InfeedError(
+                "the data is a single image", where=root, do="use the folder that contains the class folders"
+            )
         return _listed(root, options)
     folders = _split_folders(root)
     if TRAIN not in folders:
@@ -206,14 +208,17 @@ def _listed(root: str, options: IngestOptions) -> Layout:
         bad_rows.report(row)
     labeled = tuple(image for image in index.images if image.text is not None)
     if not labeled:
-        raise InfeedError("no picture has a label", where=root, do="write the class of each picture as its label")
+        raise InfeedError("no image has a label", where=root, do="write the class of each image as its label")
     return Layout(labeled, {}, rejected=len(index.bad_rows), unlabeled=len(index.images) - len(labeled))
 
 
 def set_aside(rows: int) -> str:
     """Return the remedy for bad rows without a label."""
     limit = f" --bad-row-limit {rows}" if rows > IngestOptions().bad_row_limit else ""
-    return f"set them aside in rejected.jsonl: --on-bad-row reject{limit} (in a config ingest: {{on_bad_row: reject}})"
+    return (
+        f"set them aside in rejected.jsonl with --on-bad-row reject{limit} (in a config, ingest: "
+        f"{{on_bad_row: reject}})"
+    )
 
 
 def _split_folders(root: str) -> dict[str, str]:
@@ -235,17 +240,17 @@ def _check_depth(root: str) -> None:
         return
     first = files.relative(below[0], root)
     if "/" in first:
-        what = f"the pictures are deeper than one folder per class: {first}"
-        raise InfeedError(what, where=root, do="give the folder whose folders are the classes")
-    what = f"the pictures have no classes: {first} lies in the folder itself"
+        what = f"the images are deeper than one folder per class: {first}"
+        raise InfeedError(what, where=root, do="use the folder that contains the class folders")
+    what = f"the images have no classes: {first} is directly in the folder"
     raise InfeedError(what, where=root, do=_DO.format(root))
 
 
-# The real data that scikit-learn and SciPy carry, written once in the form a user's own data would have.
+# Real data sets of scikit-learn and SciPy, written in the form of a user's data.
 
 
 def write_digits(folder: Path) -> None:
-    """Write 1,797 scanned digits of 8 x 8 gray pixels as PNG files, one folder a class: `7/0042.png`."""
+    """Write 1,797 scanned digits of 8 x 8 gray pixels as PNG files, one folder per class: `7/0042.png`."""
     from PIL import Image
     from sklearn.datasets import load_digits
 
@@ -305,7 +310,7 @@ BUNDLED: Mapping[str, tuple[str, Callable[[Path], None]]] = {
 
 
 def materialise(name: str, folder: Path) -> Path:
-    """Write the bundled data set `name`, one of `BUNDLED`, below `folder` if missing, and return its path."""
+    """Write the bundled data set `name`, one of `BUNDLED`, below `folder` if missing. Return its path."""
     file, write = BUNDLED[name]
     target, unfinished = folder / file, folder / f"{file}.{os.getpid()}.tmp"
     if not target.exists():

@@ -1,4 +1,4 @@
-"""Find files and folders that name their split: `train.csv` and `test.csv`, `train/` and `val/`."""
+"""Detection of files and folders that name their split: `train.csv` and `test.csv`, `train/` and `val/`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infeed.components.dataset import files
 from infeed.components.example_gen.formats import FORMATS, kind_of_name
 from infeed.pipelines.config import EVAL, TEST, TRAIN
 
-# Words in names of splits, the likeliest first.
+# Words in names of splits, likeliest first.
 NAMES: Mapping[str, tuple[str, ...]] = {
     TRAIN: ("train", "training"),
     EVAL: ("val", "valid", "validation", "eval", "evaluation", "dev"),
@@ -25,18 +25,18 @@ _WORDS = re.compile(r"[a-z]+")
 class SplitFiles:
     """Files of a table by split."""
 
-    # split -> file pattern below the folder, including train; empty if the names show no splits.
+    # split -> file pattern below the folder, including train. Empty if names indicate no splits.
     patterns: Mapping[str, str] = field(default_factory=dict)
-    beside: tuple[str, ...] = ()  # files and folders of no split
+    beside: tuple[str, ...] = ()  # files and folders without a split
 
     def without(self, splits: Collection[str]) -> SplitFiles:
         return SplitFiles({name: one for name, one in self.patterns.items() if name not in splits}, self.beside)
 
 
 def find_split_files(folder: str, kind: str) -> SplitFiles:
-    """Find the splits that files and folders in `folder` name; there are none without train and another split.
+    """Find the splits that files and folders in `folder` name. Without train and another split, there are none.
 
-    A file or a pattern in place of the folder has no splits. Raises InfeedError if no pattern matches exactly the files
+    A file or a pattern instead of a folder has no splits. Raises InfeedError if no pattern matches exactly the files
     of a split.
     """
     if not files.is_folder(folder):
@@ -69,14 +69,14 @@ def split_of(name: str) -> tuple[str, str] | None:
 
 
 def _likeliest(names: Sequence[str], split: str) -> list[str]:
-    """Return the names of the split that have the likeliest word."""
+    """Return the names of the split with the likeliest word."""
     said = {name: found[1] for name in names if (found := split_of(name)) and found[0] == split}
     word = next((word for word in NAMES[split] if word in said.values()), "")
     return [name for name, its in said.items() if its == word]
 
 
 def _pattern_inside(folder: str, name: str, kind: str) -> str:
-    """Return a pattern of the files of this format in a folder, without a README; empty if there are none."""
+    """Return a pattern of the files of this format in a folder, without a README. Empty if there are none."""
     inside = [files.name(file.path) for file in files.glob(folder, f"{name}/*")]
     of_kind = [one for one in inside if kind_of_name(one) == kind]
     if not of_kind:

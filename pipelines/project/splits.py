@@ -1,4 +1,4 @@
-"""Choose which rows train, which stop training, and which are scored once at the end."""
+"""Assignment of rows to splits: for training, for early stopping, and for the final score."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from infeed.pipelines.config import EVAL, SPLITS, TEST, TRAIN
 from infeed.pipelines.project.ingest_settings import IngestSettings
 from infeed.pipelines.surveys import Survey, TableSurvey
 
-# Twentieths of the rows for train, eval and test, up to so many rows. Few rows need larger shares to be scored on at
-# all. The ranges of a hash nest, so that rows of train stay in train while a table grows.
+# Twentieths of the rows for train, eval and test, up to a number of rows. Few rows need larger scoring shares. The
+# hash ranges nest, so rows of train stay in train while a table grows.
 _SHARES = ((60, (10, 5, 5)), (1_000, (12, 4, 4)), (10_000, (14, 3, 3)), (1_000_000, (16, 2, 2)))
 _SHARES_OF_MANY = (18, 1, 1)
-_FEW = 500  # rows: the hash would give a split of 8 rows 3 to 13, and one of 100 rows 82 to 118
-_SURELY_SEEN = 7  # rows of a class expected in a split: the hash leaves the split without the class once in 1,000 times
-_ROWS_OF_A_CLASS = 8  # on average: of fewer, exact shares would be rounded to nothing in the last split
-_FEW_SCORED = 100  # rows, of which an accuracy is known to about 10 %
+_FEW = 500  # rows. With fewer, split sizes by hash vary: 3 to 13 rows instead of 8, and 82 to 118 instead of 100
+_SURELY_SEEN = 7  # expected rows of a class in a split at which the hash misses the class only once in 1,000 times
+_ROWS_OF_A_CLASS = 8  # average rows per class. With fewer, exact shares would round to 0 in the last split
+_FEW_SCORED = 100  # rows with which an accuracy is known to about 10 %
 
 Note = tuple[str, str]
 _DOES = {TRAIN: "trained on", EVAL: "decides when training stops", TEST: "scored once, at the end"}
 
 
 def shares_of(survey: Survey, asked: IngestSettings, options: IngestOptions) -> dict[str, int]:
-    """Return the shares of the splits, as `asked` in the config and on the command line, or as they fit the rows.
+    """Return the shares of the splits, as `asked` in the config or on the command line, or by the number of rows.
 
-    Raises InfeedError if the splits are not usable, or a rule does not fit them.
+    Raises InfeedError if the splits are not usable, or a rule does not match them.
     """
     rule, patterns = options.split_by, survey.patterns
     if asked.shares is not None:
@@ -46,22 +46,22 @@ def shares_of(survey: Survey, asked: IngestSettings, options: IngestOptions) -> 
         shares = named
     else:
         shares = choose_shares(survey.undivided, patterns)
-        if isinstance(rule, ByTime):  # a cut less is a split less
+        if isinstance(rule, ByTime):  # one cut fewer means one split fewer
             shares = dict(list(shares.items())[: len(rule.cuts) + 1])
     _check_names(shares, patterns, rule)
     if rule and not shares:
-        what = f"split by {rule.how}, but {', '.join(map(_place, patterns.values()))} are splits already"
-        raise InfeedError(what, where="ingest", do="leave the rule out")
+        what = f"the split rule is {rule.how}, but {', '.join(map(_place, patterns.values()))} already are splits"
+        raise InfeedError(what, where="ingest", do="remove the rule")
     if shares:
         check_splits(Buckets(tuple(shares.items())), rule)
     if options.balance and (scored := set(options.balance.splits) - {TRAIN}):
-        what = f"the split {min(scored)!r} would be balanced, which makes its score too good"
-        raise InfeedError(what, where="balance_split", do="balance train only")
+        what = f"the split {min(scored)!r} would be balanced, which inflates its score"
+        raise InfeedError(what, where="balance_split", do="balance only train")
     return shares
 
 
 def _named_in(survey: Survey, column: str) -> dict[str, int]:
-    """Count the rows of each split that a column names, the splits of a run first. Empty if unknown."""
+    """Count the rows of each split in a split column, the splits of a run first. Empty if unknown."""
     columns = survey.columns if isinstance(survey, TableSurvey) else ()
     found = next((one.statistics for one in columns if one.name == column), None)
     if not found or not found.counts.exact:
@@ -74,23 +74,23 @@ def _named_in(survey: Survey, column: str) -> dict[str, int]:
 def _check_names(shares: Mapping[str, int], patterns: Mapping[str, str], rule: SplitBy | None) -> None:
     if both := [name for name in shares if name in patterns and name != TRAIN]:
         where = _place(patterns[both[0]])
-        raise InfeedError(f"split {both[0]!r} already has files", where=where, do="leave it out of the shares")
+        raise InfeedError(f"split {both[0]!r} already has files", where=where, do="remove it from the shares")
     names = {*shares, *patterns}
     if isinstance(rule, ByTime) and not rule.cuts:
-        do = "give --cut as well, or cut under ingest"
-        raise InfeedError("split_time without cut", where=f"column {rule.column!r}", do=do)
+        do = "add --cut, or cut under ingest"
+        raise InfeedError("split_time requires cut", where=f"column {rule.column!r}", do=do)
     strangers, missing = sorted(names - set(SPLITS)), [name for name in (TRAIN, EVAL) if name not in names]
     if patterns and shares and TRAIN not in shares:
         missing = [TRAIN]
     if strangers or missing:
-        what = f"there is a split named {strangers[0]!r}" if strangers else f"there is no split {missing[0]!r}"
+        what = f"there is an unknown split {strangers[0]!r}" if strangers else f"there is no split {missing[0]!r}"
         what = f"{what}, and a run takes train, eval and test"
-        do = "name them train (trained on), eval (decides when training stops) and, to be scored on, test"
+        do = "name them train (training), eval (early stopping) and optionally test (final score)"
         raise InfeedError(what, where="--split, or split under ingest", do=do)
 
 
 def choose_shares(rows: int, patterns: Collection[str]) -> dict[str, int]:
-    """Return shares of the rows, by split: of train, and of each split without files of its own in `patterns`.
+    """Return the shares of train and of each split without files in `patterns`.
 
     Empty if every split has its own files.
     """
@@ -107,7 +107,7 @@ def choose_shares(rows: int, patterns: Collection[str]) -> dict[str, int]:
 
 
 def stratified(survey: Survey, label: str, shares: Mapping[str, int], options: IngestOptions) -> IngestOptions:
-    """Give each split its exact share of few rows, or of each class if hashing might leave a split without it."""
+    """Give each split its exact share of few rows, or of each class if hashing might omit a class."""
     rule = options.split_by
     if options.shuffle_seed is None or not shares or not (rule is None or isinstance(rule, ByRecord)):
         return options
@@ -123,9 +123,9 @@ def stratified(survey: Survey, label: str, shares: Mapping[str, int], options: I
 
 
 def with_seed(options: IngestOptions, seed: int, shares: Mapping[str, int]) -> IngestOptions:
-    """Divide and shuffle the rows differently for each seed; the seed 0 changes nothing.
+    """Divide and shuffle the rows differently for each seed. Seed 0 changes nothing.
 
-    A salt and a shuffle seed of the options take precedence. `shares` is empty if the input is divided already.
+    A salt and a shuffle seed of the options take precedence. `shares` is empty if the input is already divided.
     """
     rule = options.split_by
     if seed and isinstance(rule, ByColumns | ByRecord) and not rule.salt:
@@ -147,13 +147,13 @@ def splits_note(survey: Survey, shares: Mapping[str, int], options: IngestOption
     names = [name for name in SPLITS if name in {*patterns, *shares}]
     words = "; ".join(f"{name}{_made_of(name, patterns, shares, options)}: {_DOES[name]}" for name in names)
     if TEST not in names:
-        words += ", and is scored, so the score is too good"
+        words += ", and is scored, so the score is inflated"
     if isinstance(rule, ByColumns):
-        words += f"; rows that agree in {', '.join(rule.columns)} are in one split"
+        words += f"; rows with equal {', '.join(rule.columns)} are in one split"
     elif isinstance(rule, ByLabel):
         words += f"; each has its share of every {rule.column}"
     elif isinstance(rule, ByTime):
-        words += f"; rows go by the time in {rule.column}"
+        words += f"; rows are split by the time in {rule.column}"
     elif isinstance(rule, ByName):
         words += f"; {rule.column} names them"
     if TEST not in names:
@@ -161,7 +161,7 @@ def splits_note(survey: Survey, shares: Mapping[str, int], options: IngestOption
     scored = survey.undivided * shares[TEST] // sum(shares.values()) if TEST in shares else survey.rows_of[TEST]
     if scored < _FEW_SCORED:
         about = "" if options.divides_later else "about "
-        words += f"; {about}{scored} rows to score on are few: the score may be far off"
+        words += f"; {about}{scored} rows for scoring are few, so the score is unreliable"
     return "splits", words
 
 

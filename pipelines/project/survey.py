@@ -1,7 +1,7 @@
-"""Survey the user's data before anything starts: its content, possible features, and problems.
+"""Survey of the user's data before any work starts: content, possible features, and problems.
 
-The survey is one bounded pass without TFX and TensorFlow. Large files that are unchanged since an earlier survey are
-not read again. The templates choose features and model from its result.
+The survey is one bounded pass without TFX and TensorFlow. Large unchanged files are not read again. The templates
+choose features and model from its result.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from infeed.pipelines.project.split_files import SplitFiles, find_split_files
 from infeed.pipelines.project.tables import Column, Table, check_named
 from infeed.pipelines.surveys import IMAGE_COLUMNS, LABEL_OF_PICTURES, ColumnSurvey, ImageSurvey, TableSurvey, Task
 
-# Fewer rows a class on average, and most classes are not seen in training or not in evaluation.
+# Average rows per class. With fewer, most classes are missing in training or evaluation.
 _MIN_ROWS_OF_A_CLASS = 2
 _STRICT = IngestOptions()
-Sized = tuple[FileRef, tuple[int, int, int]]  # a picture with its height, width and channels
+Sized = tuple[FileRef, tuple[int, int, int]]  # an image with its height, width and channels
 
 
 def survey_table(
@@ -70,14 +70,14 @@ def survey_table(
     """Survey a table, a file or a folder of files, in one pass.
 
     Args:
-      label: None if it is not chosen yet.
+      label: None if it is not yet chosen.
       task: task of the label. None infers it: text and up to 20 distinct integers are classes.
       keep: columns to keep even if they give the label away.
       withhold: whether to propose no feature of other columns that certainly give the label away.
 
     Raises:
-      InfeedError: there is no file, no row or no such column, rows lack a label, or the label has only one value. A
-        missing label is a `LabelNeededError` with the candidates.
+      InfeedError: there are no files or rows, the column does not exist, rows have no label, or the label has only one
+          value. A missing label is a `LabelNeededError` with the candidates.
     """
     by_name = find_split_files(path, source)
     bare = _without_label(path, label, source, settings, options, by_name) if label else [EVAL, TEST]
@@ -86,15 +86,15 @@ def survey_table(
     table = opened(settings)
     names = [column.name for column in table.columns]
     if label is not None and label in table.names and label not in names:
-        where, do = ("--drop", "leave it there out") if label in options.drop else ("columns", "add it to the columns")
+        where, do = ("--drop", "remove it from drop") if label in options.drop else ("columns", "add it to the columns")
         raise InfeedError(f"the label {label!r} is not among the columns", where=where, do=do)
     if label is None or label not in names:
         raise label_needed(table, path, label, read_as(number_columns(table.shapes(), source, settings)))
     if unknown := [name for name in keep if name not in names]:
         what = f"there is no column {unknown[0]!r} to keep{schema.nearest(unknown[0], names)}"
-        raise InfeedError(what, where=path, do="name a column of the table in --keep, or keep in the config")
+        raise InfeedError(what, where=path, do="use a column of the table in --keep, or keep in the config")
     if any(column.name == label and column.type == "bool" for column in table.columns):
-        options = replace(options, words=(label,))  # so that the classes are named true and false, not 1 and 0
+        options = replace(options, words=(label,))  # names the classes true and false instead of 1 and 0
         opened = partial(Table, path, source, options=_counting(options, label), patterns=patterns)
         table = opened(settings)
     written = number_columns(table.shapes(), source, settings)
@@ -110,7 +110,9 @@ def survey_table(
     written = number_columns(table.shapes(), source, settings)
     numbers = read_as(written)
     few = table.statistics()[0][label].counts.distinct <= MAX_INTEGER_CLASSES
-    if task == "classification" or (task is None and few):  # a label of few values, such as 10% and 20%, stays a class
+    if task == "classification" or (
+        task is None and few
+    ):  # a label with few values, such as 10% and 20%, stays a class
         numbers.pop(label, None)
     table, numbers = _with_numbers(table, numbers, opened, settings)
     found, rejected = table.statistics()
@@ -121,7 +123,7 @@ def survey_table(
     learned = task or infer_task(of_label)
     if table.unlabeled and not target.rows:
         what = f"none of the {table.unlabeled:,} rows has a label"
-        raise InfeedError(what, where=f"{path}, column {label!r}", do="name a column that has values: --label COLUMN")
+        raise InfeedError(what, where=f"{path}, column {label!r}", do="choose a column with values: --label COLUMN")
     _check_task(target, learned, names, path)
     sample, splits, times = table.sample().cells, table.sampled_splits(), _times(table.columns, surveyed)
     leaks = find_leaks(sample, label, learned, times)
@@ -159,7 +161,7 @@ def survey_table(
 def _without_label(
     path: str, label: str, source: Source, settings: Mapping[str, Any], options: IngestOptions, by_name: SplitFiles
 ) -> list[str]:
-    """Return the splits besides train whose files lack the label or have no value of it."""
+    """Return the splits other than train whose files have no label column or no label."""
     if not by_name.patterns:
         return []
     settings = {**default_settings(path, source), **settings}
@@ -176,12 +178,12 @@ def _lacks(opened: OpenedSource, label: str) -> bool:
 
 
 def with_label(options: IngestOptions, label: str, *others: str) -> IngestOptions:
-    """Leave out rows without a label, unless the label, or one of `others` that hold it, is required."""
+    """Exclude rows without a label, unless the label, or one of `others` that hold it, is required."""
     return options if {label, *others} & set(options.required) else replace(options, labeled=(label,))
 
 
 def _counting(options: IngestOptions, label: str | None) -> IngestOptions:
-    """Leave out rows without a label. If the label is required and no bad row is allowed, count them for the error."""
+    """Exclude rows without a label. If the label is required and no bad row is allowed, count them for the error."""
     if label in options.required and options.on_bad_row == "fail":
         return replace(options, required=tuple(name for name in options.required if name != label))
     return options if label is None else with_label(options, label)
@@ -192,7 +194,9 @@ def _divided_by(column: ColumnSurvey, rule: SplitBy | None) -> ColumnSurvey:
     if isinstance(rule, ByName) and rule.column == column.name:
         return replace(column, features=(), useless="it names the split of each row", advice="")
     if isinstance(rule, ByColumns) and rule.columns == (column.name,):
-        return replace(column, features=(), useless="rows are split by it: each split has other values", advice="")
+        return replace(
+            column, features=(), useless="rows are split by it, so its values differ between splits", advice=""
+        )
     return column
 
 
@@ -211,28 +215,28 @@ def _with_numbers(
 
 
 def _nulls(table: Table, label: str, columns: Mapping[str, NumberColumn]) -> list[str]:
-    """Return the words that mean a missing value and are no class of the label."""
+    """Return the words that mean a missing value and are not classes of the label."""
     is_number = label in columns and columns[label].missing
     values = () if is_number else {value for value, _ in table.statistics()[0][label].counts.items()}
     return missing_words(columns, values)
 
 
 def _codes_as_words(table: Table, label: str, task: Task | None) -> dict[str, Codes]:
-    """Return the columns of whole numbers that have cells with leading zeros, except the label of a regression."""
+    """Return the integer columns with leading zeros in cells, except the label of a regression."""
     whole = {column.name for column in table.columns if column.type == "int64"}
     but = label if task == "regression" else None
     return {name: one for name, one in table.codes().items() if one.zeros and name in whole and name != but}
 
 
 def _times(columns: Sequence[Column], surveyed: Mapping[str, ColumnSurvey]) -> set[str]:
-    """Return the columns of dates and timestamps, by their types or texts."""
+    """Return the columns of dates and timestamps, judged by type or text."""
     typed = {column.name for column in columns if column.type.startswith(("date", "timestamp", "time"))}
     steps = {name: [step for one in column.features for step in one.steps] for name, column in surveyed.items()}
     return typed | {name for name, used in steps.items() if any(isinstance(step, DatePart) for step in used)}
 
 
 def _withheld(surveyed: Mapping[str, ColumnSurvey], keep: Collection[str]) -> dict[str, ColumnSurvey]:
-    """Withhold columns that certainly give the label away, unless no other column is left."""
+    """Withhold columns that certainly give the label away, unless no other column would be left."""
     leaking = {
         name: replace(column, features=(), useless=column.leak.reason)
         for name, column in surveyed.items()
@@ -245,7 +249,7 @@ def _withheld(surveyed: Mapping[str, ColumnSurvey], keep: Collection[str]) -> di
 def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = "stretch") -> ImageSurvey:
     """Survey the images of class folders or of a CSV by their headers.
 
-    Their whole files are read if damaged ones are rejected, to count them. Raises InfeedError if there are no images, a
+    Whole files are read only to count damaged ones, if those are rejected. Raises InfeedError if there are no images, a
     class folder is empty, a file is not an image, or there is a single class.
     """
     check_named(IMAGE_COLUMNS, options)
@@ -256,10 +260,10 @@ def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = 
     sized = _filtered(readable, options)
     layout = replace(layout, images=tuple(image for image, _ in sized))
     if not sized:
-        raise InfeedError("no picture is left", where=f"filter {options.filter!r}", do="check the filter")
+        raise InfeedError("no image is left", where=f"filter {options.filter!r}", do="check the filter")
     counts = Counter(image.text for image, _ in sized if image.text is not None)
     if len(counts) < 2:
-        raise InfeedError(f"there is only one class: {min(counts)!r}", where=path, do="give at least two classes")
+        raise InfeedError(f"there is only one class: {min(counts)!r}", where=path, do="use at least two classes")
     sizes = Counter(size for _, size in sized)
     (height, width, channels), most = sizes.most_common(1)[0]
     return ImageSurvey(
@@ -279,7 +283,7 @@ def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = 
 
 
 def _filtered(sized: Sequence[Sized], options: IngestOptions) -> Sequence[Sized]:
-    """Return the images that pass the filter. A filter function may need pixels, so all images pass."""
+    """Return the images that pass the filter. A filter function may need pixels, so then all images pass."""
     if options.filter is None or is_function(options.filter):
         return sized
     heights, widths, channels = zip(*(size for _, size in sized), strict=True)
@@ -298,7 +302,7 @@ def _filtered(sized: Sequence[Sized], options: IngestOptions) -> Sequence[Sized]
 
 
 def _sized(images: Sequence[FileRef], options: IngestOptions) -> list[Sized]:
-    """Return the images with their sizes, without rejected ones; raise InfeedError if all are rejected."""
+    """Return the images with their sizes, without rejected ones. Raise InfeedError if all are rejected."""
     bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
     small = folders.bounded(images, options.max_row_mb, bad_rows)
     sizes = ((image, _size_or_none(image.path, options, bad_rows)) for image in small)
@@ -316,7 +320,7 @@ def _size_or_none(path: str, options: IngestOptions, bad_rows: BadRows) -> tuple
         with files.open_input(path) as file:
             height, width, channels = codec.upright_size(file, path)
         codec.check_size(height, width, channels, path, options.max_row_mb)
-        return height, width, 1 if channels == 1 else 3  # gray pictures are decoded as gray, others as RGB
+        return height, width, 1 if channels == 1 else 3  # gray images are decoded as gray, others as RGB
     except InfeedError as error:
         if options.on_bad_row == "fail":
             do = f"{error.do}, or set such files aside: --on-bad-row reject"
@@ -331,21 +335,21 @@ def _check_task(label: ColumnSurvey, learned: Task, names: Sequence[str], path: 
         raise single_values_needed(label.name, names, path)
     if label.missing:
         what = f"{label.missing:,} of {label.rows:,} rows have no label"
-        do = f"leave them out: without --required {quote(label.name)}; or {set_aside(label.missing)}"
+        do = f"exclude them: without --required {quote(label.name)}; or {set_aside(label.missing)}"
         raise InfeedError(what, where=where, do=do)
     if label.distinct == 1 and label.rows > 1:
-        raise InfeedError("every row has the same label", where=where, do="name a column whose values differ")
+        raise InfeedError("every row has the same label", where=where, do="choose a column with different values")
     if learned == "regression" and label.type == "bytes":
         raise InfeedError("a text cannot be a quantity", where=where, do=label.advice or "use --task classification")
     if learned == "classification" and label.statistics and label.type != "bytes" and not are_whole(label.statistics):
-        do = "write the classes as whole numbers or as words, or use --task regression"
-        raise InfeedError("a class cannot be a number with a fraction", where=where, do=do)
+        do = "write the classes as integers or words, or use --task regression"
+        raise InfeedError("a class cannot be a fraction", where=where, do=do)
     distinct = label.distinct or 0  # None is more than are counted
     are_names = distinct > MAX_INTEGER_CLASSES and label.rows < _MIN_ROWS_OF_A_CLASS * distinct
     if learned == "classification" and (label.distinct is None or are_names):
         classes = f"{distinct:,}" if distinct else f"more than {MAX_DISTINCT:,}"
         what = f"there are {classes} classes in {label.rows:,} rows: too few rows per class"
-        do = "name another label, join rare classes"
+        do = "choose another label, join rare classes"
         if label.advice:
             do = f"{label.advice}; or {do}"
         elif label.type != "bytes":
@@ -354,7 +358,7 @@ def _check_task(label: ColumnSurvey, learned: Task, names: Sequence[str], path: 
 
 
 def _surveys(table: Table, label: str, advice: Mapping[str, str], keep: Collection[str]) -> dict[str, ColumnSurvey]:
-    """Describe each column, and propose features for each except the label; `advice` replaces the proposal's."""
+    """Describe each column, and propose features for all but the label. `advice` replaces the proposal's advice."""
     lists = {column.name: column.is_list for column in table.columns}
     found, surveyed = table.statistics()[0], {}
     types, values = {name: column.type for name, column in found.items()}, table.sampled_values()

@@ -1,4 +1,4 @@
-"""The columns of a table, their statistics and a sample of the rows, cached between surveys.
+"""Columns of a table, their statistics and a sample of the rows, cached between surveys.
 
 The cache in the user's home folder keeps all three for large tables, by the names, sizes and modification times of the
 files, as in TFX's cache. The next survey reads only new files, unless a new file changes the type of a column.
@@ -51,15 +51,15 @@ from infeed.pipelines.project.cell_shapes import CellShapes, shapes_of
 from infeed.pipelines.project.samples import ROWS, Sample, Sampler, from_bytes, merge, to_bytes
 from infeed.pipelines.project.sources import files_of_table, open_splits, open_table
 
-_SHOWN = 20  # names in an error
+_SHOWN = 20  # maximum names in an error
 Ints = npt.NDArray[np.int64]
-_KEPT_BYTES = 1 << 20  # of a file or a table; a smaller one is read in no time
-_LEAST_SAMPLED = 8_192  # rows of a file
+_KEPT_BYTES = 1 << 20  # bytes of a file or table from which results are cached
+_LEAST_SAMPLED = 8_192  # minimum sampled rows of a file
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column over all files of a table. `type` is Arrow's name."""
+    """Column over all files of a table. `type` is Arrow's name."""
 
     name: str
     type: str
@@ -68,7 +68,7 @@ class Column:
 
 @dataclass(frozen=True)
 class _Look:
-    """The result of surveying all files. Without one of the files, types might differ."""
+    """Result of surveying all files. Without one of the files, types might differ."""
 
     columns: tuple[Column, ...]
     files: tuple[files.FileStat, ...]
@@ -77,7 +77,7 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Shapes:
-    """The shapes of the cells of each text column, codes among numbers, and the number of rows without a label."""
+    """Shapes of the cells of each text column, codes among numbers, and the number of rows without a label."""
 
     columns: Mapping[str, CellShapes]
     codes: Mapping[str, Codes]
@@ -86,13 +86,13 @@ class _Shapes:
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """The result of one pass over the rows of some files."""
+    """Result of one pass over the rows of some files."""
 
     statistics: TableStatistics = field(default_factory=TableStatistics)
     sample: Sample = field(default_factory=lambda: merge([]))
     shapes: Mapping[str, CellShapes] = field(default_factory=dict)
     rejected: int = 0
-    unlabeled: int = 0  # rows that `IngestOptions.labeled` leaves out
+    unlabeled: int = 0  # rows that `IngestOptions.labeled` excludes
     codes: Mapping[str, Codes] = field(default_factory=dict)
 
     def __add__(self, other: _Found) -> _Found:
@@ -117,7 +117,10 @@ class _Part:
 
 @dataclass(frozen=True)
 class _ReadTask:
-    """Reads a task, given with its index among the tasks of its file, in any process, and samples up to `rows` rows."""
+    """Reader of a task, given with its index among the tasks of its file.
+
+    Runs in any process, and samples up to `rows` rows.
+    """
 
     source: OpenedSource
     options: IngestOptions
@@ -149,7 +152,7 @@ class _ReadTask:
 
 
 class Table:
-    """A table. Columns are known after construction, and statistics are computed on demand.
+    """Table. Columns are known after construction, and statistics are computed on demand.
 
     Args:
       path: file or folder of files.
@@ -160,7 +163,7 @@ class Table:
     Attributes:
       columns: chosen columns of all files, in order.
       names: names of all columns.
-      left_out: columns that an example cannot hold, with reasons.
+      left_out: columns that tf.Examples do not support, with reasons.
 
     Raises:
       InfeedError: there is no file, or a file has another format.
@@ -197,7 +200,7 @@ class Table:
         else:
             self._set_columns(_columns(self._whole.schema), self._whole.left_out)
             if self._whole.sample:
-                _ = self._found  # reads all rows, so that `columns` has the types of all rows
+                _ = self._found  # reads all rows, so that `columns` has the final types
 
     def _set_columns(self, every: tuple[Column, ...], left_out: Mapping[str, str]) -> None:
         self._every, self.left_out = every, left_out
@@ -225,7 +228,7 @@ class Table:
         return tuple(file for found in self._by_split.values() for file in found)
 
     def rows_of(self) -> dict[str, int]:
-        """Estimate the rows of each split from the bytes of its files."""
+        """Estimate the rows of each split from the sizes of its files."""
         size, rows = max(sum(file.size for file in self._files), 1), self._found.statistics.rows
         return {split: sum(file.size for file in found) * rows // size for split, found in self._by_split.items()}
 
@@ -242,7 +245,7 @@ class Table:
             return None
         try:
             added = {file: self._open(file.path) for file in self._files if file not in look.files}
-        except InfeedError:  # the look at all files tells
+        except InfeedError:  # opening all files reports the error
             return None
         return added if all(_columns(one.schema) == look.columns for one in added.values()) else None
 
@@ -254,7 +257,7 @@ class Table:
 
     @property
     def unlabeled(self) -> int:
-        """Number of rows that are left out because they have no label."""
+        """Number of rows excluded because they have no label."""
         return self._found.unlabeled
 
     def sample(self) -> Sample:
@@ -262,11 +265,11 @@ class Table:
         return self._found.sample
 
     def sampled_values(self) -> dict[str, list[bytes]]:
-        """Return different values of each text column, of rows at random."""
+        """Return distinct values of each text column from random rows."""
         return {column.name: self.sample().different(column.name, SAMPLE) for column in self.columns}
 
     def codes(self) -> Mapping[str, Codes]:
-        """Return the cells that look like codes, by column of numbers."""
+        """Return the cells of number columns that look like codes, by column."""
         return self._found.codes
 
     def shapes(self) -> Mapping[str, CellShapes]:
@@ -303,7 +306,7 @@ class Table:
         return [found[file] for file in self._files]
 
     def _read_and_check(self, whole: OpenedSource) -> list[_Found]:
-        """Read each file, assuming the types of `whole`. Raises OtherKindsError if those of the sample were wrong."""
+        """Read each file, assuming the types of `whole`. Raise OtherKindsError if the sampled types were wrong."""
         self._whole = whole
         self._set_columns(_columns(whole.schema), whole.left_out)
         if whole.sample is None:
@@ -318,11 +321,14 @@ class Table:
         return [found[file] for file in self._files]
 
     def _read(self, source: OpenedSource, of: Sequence[files.FileStat], rejected: int) -> dict[files.FileStat, _Found]:
-        """Read some files on a suitable number of processes; `rejected` bad rows of others count toward the limit."""
+        """Read some files on a suitable number of processes.
+
+        `rejected` bad rows of other files count toward the limit.
+        """
         by_path = {file.path: file for file in of}
         chosen = (task for task in source.tasks if _path_of(task) in by_path)
         tasks = [(task, number) for _, group in groupby(chosen, key=_path_of) for number, task in enumerate(group)]
-        # The survey reports a label that is no column, with the columns and their values.
+        # If the label is not a column, the survey reports it with the columns and their values.
         labeled = tuple(name for name in self._options.labeled if name in self.names)
         read = _ReadTask(
             replace(source, tasks=(), reopen=None, sample=None),
@@ -373,7 +379,7 @@ class Table:
 
 
 def check_named(names: Collection[str], options: IngestOptions) -> None:
-    """Raise InfeedError if the options name a column that the table lacks."""
+    """Raise InfeedError if the options name a column that does not exist."""
     rule = options.split_by
     asked = {
         "columns to keep": options.columns or (),
@@ -385,7 +391,7 @@ def check_named(names: Collection[str], options: IngestOptions) -> None:
     for where, columns in asked.items():
         for name in columns:
             if name not in names:
-                do = f"choose one of {', '.join(list(names)[:_SHOWN])}"
+                do = f"use one of {', '.join(list(names)[:_SHOWN])}"
                 raise InfeedError(f"there is no column {name!r}{schema.nearest(name, names)}", where=where, do=do)
 
 
@@ -402,7 +408,7 @@ def _json(found: _Look | _Shapes) -> bytes:
 
 
 def _beside(key: str) -> tuple[str, str]:
-    """Return the files of the cache that lie beside the statistics of this key: shapes and sample."""
+    """Return the cache files stored with the statistics of this key: shapes and sample."""
     return f"shapes-{key}.json", f"sample-{key}.arrow"
 
 

@@ -13,22 +13,22 @@ from infeed.components.transform.kinds.scale import ZScore
 from infeed.pipelines.config import TRAIN
 from infeed.pipelines.surveys import Survey
 
-_SHOWN = 20  # names in an error
+_SHOWN = 20  # maximum names in an error
 _OUT = "leave it out"
 
 
 def check_train_names(options: TrainOptions, survey: Survey, features: Sequence[Feature], *, own: bool) -> None:
-    """Raise InfeedError if an option of training names a class, a feature or a split that does not exist.
+    """Raise InfeedError if a training option names a class, feature or split that does not exist.
 
-    If `own`, a function of the user makes features besides `features`, whose names are unknown here.
+    If `own`, a user's function adds features with unknown names to `features`.
     """
     labels = [one for one in features if isinstance(one, Label) and one.output_name == options.label]
     for name, given in (("class_weight", options.class_weight), ("class_shares", options.feed.class_shares)):
         if given and not survey.classes:
-            raise InfeedError(f"the label is a quantity, which has no classes: {given}", where=f"train.{name}", do=_OUT)
-        if isinstance(given, Mapping) and labels and not labels[0].clean:  # cleaning renames and joins classes
+            raise InfeedError(f"the label is a quantity and has no classes: {given}", where=f"train.{name}", do=_OUT)
+        if isinstance(given, Mapping) and labels and not labels[0].clean:  # cleaning may rename and join classes
             _check(given, survey.classes, name, "class")
-    _check(options.feed.mix, [TRAIN], "mix", "split to train on")
+    _check(options.feed.mix, [TRAIN], "mix", "split for training")
     if not own and not options.input_fn:
         _check_features(options, {feature.output_name: feature for feature in features})
 
@@ -37,9 +37,9 @@ def _check_features(options: TrainOptions, features: Mapping[str, Feature]) -> N
     weight, bucket_by = ([name] if name else [] for name in (options.feed.weight, options.feed.bucket_by))
     _check(weight, features, "weight", "feature")
     if weight and isinstance(features[weight[0]], ZScore):
-        what = f"the weight {weight[0]!r} is scaled to mean 0, but no weight may be below 0"
+        what = f"the weight {weight[0]!r} is scaled to mean 0, but weights must not be negative"
         raise InfeedError(what, where="train.weight", do=f"declare it unscaled, for example Fill({weight[0]!r}, 1)")
-    if not options.feed.maps:  # which may add features
+    if not options.feed.maps:  # a user's function may add features
         _check(bucket_by, features, "bucket_by", "feature")
         _check(options.masks, features, "masks", "feature")
         _check(options.boxes, features, "boxes", "feature")

@@ -1,4 +1,4 @@
-"""The features of a folder of images, chosen by a survey of the data.
+"""Features of a folder of images, chosen from a survey of the data.
 
 The survey reads the images before ingest. Fixed features need no survey:
 `DecodeImage(height=64, width=64, channels=3)`.
@@ -34,7 +34,7 @@ def augmentation(survey: ImageSurvey) -> Augment:
     """Return augmentation in proportion to the image size. Each epoch changes each image differently.
 
     For photos, add random windows (`crop=0.35`, `stretch=4 / 3`) and light (`brightness=0.2`, `contrast=0.2`). Without
-    `augment` in the config, training changes no image.
+    `augment` in the config, training does not change images.
     """
     side = min(survey.height, survey.width, MAX_SIDE)
     return Augment(
@@ -46,5 +46,5 @@ def augmentation(survey: ImageSurvey) -> Augment:
 
 
 def _shows_characters(classes: tuple[str, ...]) -> bool:
-    """Return whether the classes are characters, which mirroring would change into others."""
+    """Return whether the classes are characters, which mirroring would change."""
     return all(len(name) == 1 or name.isdigit() for name in classes)

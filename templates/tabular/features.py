@@ -1,4 +1,4 @@
-"""The features of a table, chosen by a survey of the data.
+"""Features of a table, chosen from a survey of the data.
 
 The survey reads the rows before ingest, and proposes features for each column. `OWN` replaces these proposals. A fixed
 list needs no survey: `return [ZScore("age"), Vocabulary("city"), Label("bought")]`.
@@ -25,8 +25,8 @@ OWN: Mapping[str, Sequence[Feature]] = {}
 
 # Each number is encoded in PLACES intervals, unless the table has more than MOST_ENCODED columns of numbers.
 PLACES, MOST_ENCODED = 64, 128
-# A column of integers also becomes a vocabulary if it has more than PLACES values, at most MOST_WORDS, and at least
-# SHARED rows for each on average. The model can then learn a weight for each value, such as a day or a shop.
+# An integer column also becomes a vocabulary if it has more than PLACES values, at most MOST_WORDS, and at least
+# SHARED rows per value on average. The model can then learn a weight per value, such as a day or a shop.
 SHARED, MOST_WORDS = 8, 2_000
 
 
@@ -70,7 +70,8 @@ def hparams(survey: TableSurvey) -> dict[str, Any]:
 def boundaries(survey: TableSurvey) -> dict[str, list[float]]:
     """Return the scaled quantiles of each column that becomes a ZScore, by the name of the feature.
 
-    A table with more than MOST_ENCODED such columns gets none, because the encodings would need too many weights.
+    If there are more than MOST_ENCODED such columns, the result is empty, because encodings would need too many
+    weights.
     """
     columns = {column.name: column for column in survey.columns}
     scaled = [feature for feature in features(survey) if type(feature) is ZScore and feature.values == "one"]

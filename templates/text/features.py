@@ -1,4 +1,4 @@
-"""The features of sentences, chosen by a survey of the data.
+"""Features of sentences, chosen from a survey of the data.
 
 The survey reads the rows before ingest, and finds the columns that hold sentences. A fixed list needs no survey:
 `return [sentence("review"), Label("stars")]`.
@@ -18,12 +18,12 @@ from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 # Columns to read, such as ("title", "review"). If empty, all columns that hold sentences.
 TEXTS: Sequence[str] = ()
 
-# Words, then pairs of neighbors, because "not good" means something else than "not" and "good".
+# Words, then pairs of adjacent words, because "not good" differs from "not" and "good".
 STEPS = (LowerCase(), StripAccents(), Tokens(ngrams=(1, 2)))
-# Indices of a row. Words come first, so that a longer text loses its pairs before its words.
+# Indices per row. Words come first, so that longer texts lose pairs before words.
 LENGTH = 128
-# The vocabulary has the SIZE most frequent words and pairs. Rarer ones share the index of unknown words, which the
-# model thereby learns.
+# The vocabulary has the SIZE most frequent words and pairs. Rarer ones share the index of unknown words, so that the
+# model also learns a vector for unknown words.
 SIZE, MIN_COUNT = 20_000, 2
 
 
@@ -37,10 +37,10 @@ def features(survey: TableSurvey) -> list[Feature]:
     if not texts:
         others = ", ".join(f"{c.name} ({c.useless})" if c.useless else c.name for c in survey.columns)
         raise InfeedError(
-            f"none of the columns holds sentences: {others or 'there is no other column'}",
-            where=f"columns beside the label {survey.label.name!r}",
-            do="read a column of text that is left out by --keep COLUMN, name columns in TEXTS of features.py in a "
-            "project of your own (infeed new text), or use the template tabular",
+            f"none of the columns contains sentences: {others or 'there is no other column'}",
+            where=f"columns other than the label {survey.label.name!r}",
+            do="keep an excluded text column with --keep COLUMN, list columns in TEXTS in features.py of your "
+            "own project (infeed new text), or use the template tabular",
         )
     return [*map(sentence, texts), Label(survey.label.name, task=survey.task)]
 

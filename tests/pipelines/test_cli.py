@@ -105,7 +105,7 @@ def a_root_in_an_object_store(tmp_path):
             no_such_label,
             "there is no column 'z' to learn",
             "{tmp}/data.csv",
-            "--label, or label in the config; the columns are 'x', 'y'",
+            "--label, or set label in the config; the columns are 'x', 'y'",
         ),
         (column_the_data_lacks, "no column 'height' in the data", "the columns are: x, y", "use one of these columns"),
         (model_function_that_does_not_exist, "defines no function 'make_model'", "option model", "build_model"),

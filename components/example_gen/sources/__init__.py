@@ -1,1 +1,1 @@
-"""One file or package a format; the table of them is `formats.FORMATS`."""
+"""Sources: one file or package per format. `formats.FORMATS` lists them."""

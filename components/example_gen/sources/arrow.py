@@ -80,7 +80,7 @@ class _Head:
     in_place: bool  # batches are read in place, from the mapped file, as they are not compressed
 
     def fields_to_read(self, fields: Sequence[int]) -> Sequence[int]:
-        """Return the fields to read, or none for all: to read some, Arrow copies the batch."""
+        """Return the fields to read, or none for all, because Arrow copies the batch to read a selection."""
         return () if self.in_place else fields
 
 
@@ -103,7 +103,7 @@ def _batches(reader: _Reader, numbers: Sequence[int]) -> Batches:
 
 @contextmanager
 def _open(path: str, fields: Sequence[int] = ()) -> Iterator[_Reader]:
-    """Open a file in either IPC format, to read the top-level fields with the given positions, or all."""
+    """Open a file in either IPC format, to read the top-level fields at these positions, or all."""
     options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=list(fields))
     with files.open_input(path, mapped=True) as file:
         with columnar.opening_errors("Arrow", path):

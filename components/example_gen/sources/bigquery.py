@@ -55,7 +55,7 @@ class BigQueryOptions:
     def __post_init__(self) -> None:
         as_tuples(self, "columns")
         at_least(self, 0, "streams")
-        require(self.columns is None or self.columns, self, "columns", "name the columns to keep, or give None")
+        require(self.columns is None or self.columns, self, "columns", "list the columns to keep, or use None")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def open_bigquery(queries: Patterns, options: IngestOptions, asked: BigQueryOpti
 
 
 def read_stream(what: Stream, schema: pa.Schema, asked: BigQueryOptions, *, bad_rows: BadRows) -> Batches:
-    """Yield the rows of one stream. A broken connection is resumed after the last row."""
+    """Yield the rows of one stream. After a broken connection, resume after the last row."""
     where = f"{what.where}, stream {what.name.rpartition('/')[2]}"
     with _storage_client(asked, where) as client:
         arrow = pa.ipc.read_schema(pa.py_buffer(what.arrow_schema))

@@ -1,4 +1,4 @@
-"""The parts that the readers of columnar files share: options, tasks, and blocks cut by their decoded size.
+"""Shared parts of the readers of columnar files: options, tasks, and blocks cut by their decoded size.
 
 A child process reads the files; see `reader_process`. A few kilobytes of a dictionary may decode to gigabytes, so
 texts stay dictionary-encoded until a block is cut.
@@ -49,7 +49,7 @@ class ColumnOptions:
     def __post_init__(self) -> None:
         as_tuples(self, "columns")
         are_names = self.columns is None or (self.columns and not isinstance(self.columns, str))
-        require(are_names, self, "columns", "name the columns to keep, or use None")
+        require(are_names, self, "columns", "list the columns to keep, or use None")
         with about(self, "numbers"):
             formats_of(self.numbers)
 
@@ -142,7 +142,7 @@ def unified(
 
 @contextmanager
 def opening_errors(form: str, path: str) -> Iterator[None]:
-    """Turn the errors of Arrow's readers about a header or footer into an InfeedError."""
+    """Convert the errors of Arrow's readers about a header or footer to an InfeedError."""
     try:
         yield
     except (InfeedError, MemoryError):
@@ -158,7 +158,7 @@ def opening_errors(form: str, path: str) -> Iterator[None]:
 
 @contextmanager
 def reading_errors(form: str, where: str) -> Iterator[None]:
-    """Turn the errors of Arrow's readers about values into an InfeedError."""
+    """Convert the errors of Arrow's readers about values to an InfeedError."""
     try:
         yield
     except MemoryError:
@@ -201,7 +201,7 @@ def read_groups(
 
 
 def chosen(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Return some flat columns of a batch, in order. Names that it lacks are left out, but not all."""
+    """Return some flat columns of a batch, in order. Missing names are skipped, unless all are missing."""
     flat = schemas.flatten_batch(batch)
     there = [name for name in names if name in flat.schema.names]
     columns = [flat.column(name) for name in there] or [pa.nulls(flat.num_rows)]  # keeps the number of rows

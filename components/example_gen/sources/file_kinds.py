@@ -1,7 +1,7 @@
-"""Recognize a file by its content, and name the command that reads it.
+"""Recognition of a file by its content, with the command that reads it.
 
 Readers of text call `check_text` and the checks of JSON before they parse rows. Readers of other formats call `not_a`
-once they have failed, so that the error says what the file is.
+after a failure, so that the error describes the file.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ KINDS = (
     FileKind("a JPEG image", b"\xff\xd8\xff", format="images"),
     FileKind("a PDF document", b"%PDF-", do="extract its tables or its text first"),
 )
-_DECOMPRESS = "decompress it, or give its format if it holds CSV, JSON Lines, or text"
+_DECOMPRESS = "decompress it, or set its format if it contains CSV, JSON Lines, or text"
 _COMPRESSED = (  # readers of text decompress these
     FileKind("a gzip file", b"\x1f\x8b", do=_DECOMPRESS),
     FileKind("a zstd file", b"\x28\xb5\x2f\xfd", do=_DECOMPRESS),
@@ -76,7 +76,7 @@ class NotTextError(InfeedError):
 def check_text(path: str, head: bytes, *, is_compressed: bool = False) -> None:
     """Raise NotTextError if the file that starts with `head`, decompressed, is known not to be text."""
     if kind := _kind_of(path, head, KINDS):
-        do = "decompress it, and give its format" if is_compressed else kind.remedy(path)
+        do = "decompress it, and set its format" if is_compressed else kind.remedy(path)
         raise NotTextError(f"this is {kind.name}, not text", where=path, do=do)
 
 
@@ -90,16 +90,16 @@ def check_table(path: str, head: bytes) -> None:
 
 
 def check_lines(path: str, head: bytes) -> None:
-    """Raise InfeedError if a JSON Lines file is one JSON document over several lines, one array, or no JSON."""
+    """Raise InfeedError if a JSON Lines file is one JSON document over several lines, one array, or not JSON."""
     text = head.strip()
     first, _, rest = (part.strip() for part in text.partition(b"\n"))
     if not first or first.startswith(_OTHER_ENCODINGS) or isinstance(_parse(first), dict):
         return
     if first == b"[" or first.startswith(b"[{") or (first[:1] == b"[" and not rest):
-        what = "this is one JSON array, not one object a line"
+        what = "this is one JSON array, not one object per line"
         raise InfeedError(what, where=path, do=_as_lines(path, is_array=True))
     if first[:1] == b"{" and rest and _spans_lines(text, first, is_whole=len(head) < HEAD_BYTES - _SLACK):
-        what = "this is one JSON object over several lines, not one object a line"
+        what = "this is one JSON object over several lines, not one object per line"
         raise InfeedError(what, where=path, do=_as_lines(path, is_array=False))
     if not any(line.lstrip().startswith((b"{", b"[")) for line in text.split(b"\n")) and _is_printable(head):
         do = f"if it is a CSV file, read it with {_command('csv', path)}"
@@ -107,10 +107,10 @@ def check_lines(path: str, head: bytes) -> None:
 
 
 def check_no_table(source: str) -> None:
-    """Raise InfeedError for a folder whose files are rows only as the log beside them says, as those of Delta Lake."""
+    """Raise InfeedError for folders of tables such as Delta Lake, whose log determines which files are valid."""
     for log, table in _LOGS.items() if files.is_folder(source) else ():
         if files.glob(source, log):
-            raise InfeedError(f"this is {table}, whose log says which files count", where=source, do=BY_LIBRARY)
+            raise InfeedError(f"this is {table}, whose log lists the valid files", where=source, do=BY_LIBRARY)
 
 
 def kind_of(path: str) -> FileKind | None:
@@ -119,7 +119,7 @@ def kind_of(path: str) -> FileKind | None:
 
 
 def not_a(form: str, path: str, reason: str) -> InfeedError:
-    """Return the error of a reader that could not open a file as `form`: what the file is, or `reason`."""
+    """Return the error of a reader that could not open a file as `form`: the kind of the file, or `reason`."""
     head = _head(path)
     others = [kind for kind in (*KINDS, *_COMPRESSED) if kind.format != form.lower()]
     if kind := _kind_of(path, head, others):
@@ -168,7 +168,7 @@ def _parse(text: bytes) -> object:
 def _spans_lines(text: bytes, first: bytes, *, is_whole: bool) -> bool:
     """Return whether the JSON value at the start of `text` continues after its first line.
 
-    Unless the text is whole, a value that the end of the text cuts off counts as well.
+    If the text is incomplete, a value that its end cuts off counts, too.
     """
     decoded = text.decode(errors="replace")
     try:

@@ -1,6 +1,6 @@
-"""Data that other libraries and Python code hand over: tables and streams of Arrow, data frames, iterators.
+"""Data from other libraries and Python code: Arrow tables and streams, data frames, iterators.
 
-Arrow's batches stay as they are. Of dicts, the first rows determine the columns and their types.
+Arrow batches are unchanged. For dicts, the first rows determine the columns and types.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from infeed.components.seams import pyarrow as seam
 SAMPLE = 1_000  # dicts that determine the columns and types
 _FIRST_ROWS, _MOST_ROWS = 16, 10_000  # dicts of a batch
 _SHOWN = 300  # characters of a bad row
-_DO = "convert the values before they are read"
-SOURCES = "a table or stream of Arrow, a data frame, or an iterator of dicts or of record batches"
+_DO = "convert the values before reading"
+SOURCES = "an Arrow table or stream, a data frame, or an iterator of dicts or record batches"
 Numbered = Iterator[tuple[int, pa.RecordBatch]]  # the number of the first row, from 1, and a flat batch
 
 
@@ -36,11 +36,11 @@ class ArrowStream:
     stream: Iterable[pa.RecordBatch]
 
     def schema(self, kept: Sequence[str] | None, where: str) -> pa.Schema:
-        """Return the flat columns to keep. Raises InfeedError if one is missing, or unfit for a tf.Example."""
+        """Return the flat columns to keep. Raise InfeedError if one is missing, or a tf.Example does not support it."""
         return columnar.unified([_of_batch(self.first, where)], kept)
 
     def batches(self, columns: pa.Schema, kept: Sequence[str] | None, where: str) -> Numbered:
-        """Yield flat batches of `columns`. Raises InfeedError if a batch has other columns or types."""
+        """Yield flat batches of `columns`. Raise InfeedError if a batch has other columns or types."""
         row, known = 1, None
         for batch in self.stream:
             if batch.schema != known:
@@ -53,13 +53,16 @@ class ArrowStream:
 
 @dataclass(frozen=True)
 class DictRows:
-    """Rows as dicts, of which the first ones are read already."""
+    """Rows as dicts. The first ones have already been read."""
 
     first: Sequence[Mapping[str, Any]]
     rest: Iterator[Mapping[str, Any]]
 
     def schema(self, kept: Sequence[str] | None, where: str) -> pa.Schema:
-        """Infer the columns to keep. Raises InfeedError if one is missing, or its values are unfit for a tf.Example."""
+        """Infer the columns to keep.
+
+        Raise InfeedError if one is missing, or a tf.Example does not support its values.
+        """
         names = list(dict.fromkeys(name for row in self.first for name in row))  # in the order of first occurrence
         if unknown := sorted({*(kept or ())} - {*names}):
             do = f"use some of {', '.join(names[:20])}"
@@ -91,16 +94,16 @@ class DictRows:
 
 
 def data_of(data: Any, where: str) -> ArrowStream | DictRows:
-    """Return data as a table or as rows. Raises InfeedError, which names their type, if they are neither."""
+    """Return data as a table or as rows. Raise InfeedError with the type of other data."""
     if table := _table_of(data):
         return table
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
         return _of_items(iter(data), where)
-    raise InfeedError(f"the data are of the type {type_of(data)}, which is no source", where=where, do=f"use {SOURCES}")
+    raise InfeedError(f"data of type {type_of(data)} is not a supported source", where=where, do=f"use {SOURCES}")
 
 
 def type_of(data: Any) -> str:
-    """Return the name of a type with its package, such as polars.DataFrame: values do not belong into messages."""
+    """Return the name of a type with its package, such as polars.DataFrame. Messages do not contain values."""
     package = type(data).__module__.partition(".")[0]
     return type(data).__qualname__ if package == "builtins" else f"{package}.{type(data).__qualname__}"
 
@@ -128,7 +131,7 @@ def _table_of(data: Any) -> ArrowStream | None:
 
 
 def _is_a(data: Any, module: str, name: str) -> bool:
-    """Return whether data are of a class, which cannot be if its module has not been imported."""
+    """Return whether data is of a class. It cannot be if the class's module has not been imported."""
     return module in sys.modules and isinstance(data, getattr(sys.modules[module], name))
 
 
@@ -146,14 +149,14 @@ def _batches(item: Any, where: str) -> ArrowStream:
     if table := _table_of(item):
         return table
     do = "yield dicts of columns and values, or record batches"
-    raise InfeedError(f"a row is of the type {type_of(item)}", where=where, do=do)
+    raise InfeedError(f"a row has the type {type_of(item)}", where=where, do=do)
 
 
 def _rows(rows: Iterator[Any], where: str) -> Iterator[Mapping[str, Any]]:
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
             do = "yield dicts of columns and values"
-            raise InfeedError(f"a row is of the type {type_of(row)}", where=f"{where}, row {number}", do=do)
+            raise InfeedError(f"a row has the type {type_of(row)}", where=f"{where}, row {number}", do=do)
         yield row
 
 
@@ -163,7 +166,7 @@ def _of_batch(schema: pa.Schema, where: str) -> schemas.FileSchema:
 
 
 def _check_same(found: pa.Schema, columns: pa.Schema, kept: Sequence[str] | None, where: str) -> None:
-    """Raise InfeedError if a batch has columns or types that `columns`, those of the first batch, cannot hold."""
+    """Raise InfeedError if a batch has columns or types that do not fit `columns`, those of the first batch."""
     both = columnar.unified([schemas.FileSchema("the first batch", columns), _of_batch(found, where)], kept)
     for one in both:
         if one.name not in columns.names or columns.field(one.name).type != one.type:

@@ -1,6 +1,6 @@
-"""Parse one line of JSON, and find lines that a parser must not get: too deep, or with too many values.
+"""Parsing of one JSON line, and detection of lines that are unsafe to parse: too deep, or with too many values.
 
-Python's parser overflows its stack at some thousands of levels, and Arrow aborts. Both need many bytes for each value.
+At a few thousand levels, Python's parser overflows its stack, and Arrow aborts. Both need many bytes per value.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def parse_line(line: bytes, most_mb: int, number: Callable[[str], Any] | None = 
 
 
 def finite(number: str) -> float:
-    """Parse a JSON number. The largest float stands for numbers beyond it, so that they count as changed."""
+    """Parse a JSON number. Numbers beyond the largest float become it, so that they count as changed."""
     return max(min(float(number), kinds.LARGEST), -kinds.LARGEST)
 
 

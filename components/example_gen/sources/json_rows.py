@@ -1,7 +1,7 @@
-"""Read JSON Lines row by row, with each value as the line writes it.
+"""Reading of JSON Lines row by row, with each value as written.
 
-Ingest finds the type of a column over all rows. The readers of this module keep each value, so that no row depends on
-another: a number is a `JsonNumber`, its text. As ingest does, they replace objects by columns with dotted names.
+Ingest infers the type of a column from all rows. The readers of this module keep each value, so that rows are
+independent. A number is a `JsonNumber`, its text. As in ingest, objects become columns with dotted names.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _unnested(name: str, items: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def as_json(value: Any) -> str:
-    """Return the JSON text of a value, its numbers as they were written."""
+    """Return the JSON text of a value, with numbers as written."""
     if isinstance(value, JsonNumber):
         return str(value)
     if isinstance(value, list):

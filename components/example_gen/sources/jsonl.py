@@ -1,4 +1,4 @@
-"""Reader of JSON Lines files, one object a line.
+"""Reader of JSON Lines files, one object per line.
 
 Arrow parses block by block. A block that Arrow cannot parse is halved repeatedly, until a few lines remain that Python
 parses one by one to find the bad line. Types are those of the whole input: `open_jsonl` reads the input for them, and
@@ -84,7 +84,7 @@ def open_jsonl(root: str, patterns: Patterns, options: IngestOptions, jsonl: Jso
     schema, left_out = _schema_of(row, root, jsonl)
     if not schema.names:
         inputs.check_any_good(bad)
-        raise InfeedError("no row has values", where=root, do="use files with one JSON object a line")
+        raise InfeedError("no row has values", where=root, do="use files with one JSON object per line")
     read = partial(read_span, form=_JsonlReading(known, row, schema, jsonl, options))
     return inputs.of_parts("jsonl", root, schema, parts, read, decimals=True, left_out=left_out)
 
@@ -184,7 +184,10 @@ class _Learning:
 
 
 def _schema_of(row: pa.StructType, root: str, options: JsonlOptions) -> tuple[pa.Schema, dict[str, str]]:
-    """Return the flat schema, and why columns are left out. Raises InfeedError if a tf.Example can hold no column."""
+    """Return the flat schema, and reasons for excluded columns.
+
+    Raise InfeedError if no column can be a tf.Example feature.
+    """
     flat = _flat(pa.RecordBatch.from_pylist([], schema=pa.schema(list(row))), options).schema
     kept, left_out = list[pa.Field](), dict[str, str]()
     for one in flat:

@@ -1,4 +1,4 @@
-"""The kinds of columns that text formats can hold, and their inference over the whole input.
+"""Kinds of columns in text formats, and their inference over the whole input.
 
 CSV cells follow the rules of TFX's CsvExampleGen. An int is any text that Python's `int` accepts, within 64 bits. A
 float is any text that `float` accepts. Any other column is text. An integer beyond 64 bits makes its column text, so
@@ -95,7 +95,7 @@ def convert(cells: pa.StringArray, to: pa.DataType) -> tuple[pa.Array, list[int]
 
 
 def _with_traces(values: pa.Array, cells: pa.StringArray) -> pa.Array:
-    """Return floats that `example_types.count_rounded` counts if they lost digits or their size, as 1e400 does."""
+    """Return floats that `example_types.count_rounded` counts if they lost digits or magnitude, such as 1e400."""
     if not pa.types.is_floating(values.type):
         return values
     floats = values.to_numpy(zero_copy_only=False)
@@ -115,7 +115,7 @@ def _with_traces(values: pa.Array, cells: pa.StringArray) -> pa.Array:
 
 
 def convert_found(cells: pa.StringArray, wanted: CellKind, known: CellKind) -> tuple[pa.Array, CellKind]:
-    """Convert cells to `wanted`, and return the narrowest kind that holds these cells and `known`.
+    """Convert cells to `wanted`. Also return the narrowest kind for these cells and `known`.
 
     The values are meaningless if the kind exceeds `wanted`. Faster than inferring the kind first.
     """
@@ -164,7 +164,7 @@ def _may_mislead(cells: pa.StringArray) -> bool:
 
 
 def _have_plus_signs(cells: pa.StringArray) -> bool:
-    """Whether a cell is a number such as +49: since version 18, Arrow reads it as a float, but not as an integer."""
+    """Return whether a cell is a number such as +49, which Arrow 18 and later reads only as a float."""
     return b"+" in bytes(cells.buffers()[2] or b"") and pc.any(pc.starts_with(cells, "+")).as_py()
 
 

@@ -1,4 +1,4 @@
-"""Parse numbers as people write them in text, such as `$3,356.21`, `12,5 kg`, and `45%`.
+"""Parsing of human-readable numbers such as `$3,356.21`, `12,5 kg`, and `45%`.
 
     NumberFormat.of("$1,234.5").plain(cells)     # "($3,356.21)" becomes "-3356.21"
 

@@ -132,7 +132,7 @@ def _open(
 
 
 def _parquet_file(raw: pa.NativeFile, metadata: pq.FileMetaData | None, **how: Any) -> pq.ParquetFile:
-    """Open a file. If this Arrow does not know Arrow types that the footer adds to Parquet's, do without them."""
+    """Open a file. If this Arrow does not know Arrow types that the footer adds to Parquet's types, ignore them."""
     try:
         return pq.ParquetFile(raw, metadata=metadata, **how)
     except pa.ArrowInvalid:

@@ -1,9 +1,9 @@
-"""Reader of data in memory, and of what a user's function returns: whatever speaks Arrow, or rows as dicts.
+"""Reader of data in memory and of results of user functions: data with an Arrow interface, or rows as dicts.
 
     infeed.ingest(polars_frame, OUTPUT)              # data of this process: one task
     def trips(part: int, parts: int) -> Any: ...     # named `module:trips`: a task for each part
 
-To find the columns, the source calls the function once more.
+To determine the columns, the source calls the function once more.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class ReaderOptions(ColumnOptions):
     """Options of data in memory and of a function that returns data.
 
     Attributes:
-      parts: number of calls, which workers share, if the function takes `part` and `parts`.
-      version: version of the data, which the manifest records. A function that takes `version` gets it. None takes
-        that of `function.version()`, if the function has such an attribute.
+      parts: number of calls that workers share, if the function has parameters `part` and `parts`.
+      version: version of the data, recorded in the manifest. Passed to a function with a parameter `version`. None
+          uses `function.version()` if it exists.
     """
 
     parts: Positive = 16
@@ -57,7 +57,7 @@ class ReaderOptions(ColumnOptions):
 
 @dataclass(frozen=True)
 class _GivenData:
-    """Data of this process, which may be read once."""
+    """Data of this process, which may be readable only once."""
 
     name: str
     data: ArrowStream | DictRows
@@ -88,7 +88,7 @@ class _ReaderCall:
 
 
 def open_given(data: Any, options: IngestOptions, asked: ReaderOptions) -> OpenedSource:
-    """Open data of this process. Raises InfeedError, which names their type, if they are no source."""
+    """Open data of this process. Raise InfeedError with the type of unsupported data."""
     name = f"source ({type_of(data)})"
     with _errors(name, again=False):
         given = _GivenData(name, data_of(data, name))
@@ -96,7 +96,10 @@ def open_given(data: Any, options: IngestOptions, asked: ReaderOptions) -> Opene
 
 
 def open_reader(functions: Patterns, options: IngestOptions, asked: ReaderOptions) -> OpenedSource:
-    """Open what functions return, one for each input split. Raises InfeedError if one is missing, or for its data."""
+    """Open the results of functions, one for each input split.
+
+    Raise InfeedError if a function is missing or its data is invalid.
+    """
     versions = {function: _version(function, asked) for function in functions.values()}
     calls = [(split, call) for split, one in functions.items() for call in _calls(one, versions[one], asked)]
     known = dict.fromkeys(str(one) for one in versions.values() if one is not None)
@@ -117,12 +120,14 @@ def _digest(lines: Sequence[str], asked: ReaderOptions) -> str:
 
 
 def _version(function: str, asked: ReaderOptions) -> str | int | None:
-    """Return the version to read. Raises InfeedError if a version is asked for that the function does not take."""
+    """Return the version to read. Raise InfeedError if one is requested but the function does not take it."""
     loaded = user_code.load(function, _OPTION)
     if asked.version is not None:
         if "version" not in _parameters(loaded):
-            do = "add the parameter version to the function, or leave the option out"
-            raise InfeedError(f"version is {asked.version!r}, but the function takes none", where=function, do=do)
+            do = "add the parameter version to the function, or leave out the option"
+            raise InfeedError(
+                f"version is {asked.version!r}, but the function has no such parameter", where=function, do=do
+            )
         return asked.version
     newest = getattr(loaded, "version", None)
     with user_code.translate_errors(_OPTION):
@@ -171,7 +176,7 @@ def _columns(calls: Sequence[_GivenData | _ReaderCall], asked: ReaderOptions) ->
         if len(rows) >= SAMPLE:
             break
     if not rows:
-        raise InfeedError("no rows in the input", where=calls[0].name, do="check where the rows come from")
+        raise InfeedError("no rows in the input", where=calls[0].name, do="check the origin of the rows")
     return DictRows(rows[:SAMPLE], iter(())).schema(asked.columns, calls[0].name)
 
 
@@ -193,7 +198,7 @@ def _read(
 
 @contextmanager
 def _errors(where: str, *, again: bool) -> Iterator[None]:
-    """Name the place of an error in a user's code or in Arrow. If `again`, transient errors are left for a retry."""
+    """Add the location to errors in a user's code or in Arrow. If `again`, transient errors stay retryable."""
     try:
         with user_code.translate_errors():
             yield
@@ -205,4 +210,4 @@ def _errors(where: str, *, again: bool) -> Iterator[None]:
         if again and is_transient(error):
             raise
         do = "correct the data, and run again"
-        raise InfeedError(f"the data cannot be read: {error}", where=where, do=do) from error
+        raise InfeedError(f"cannot read the data: {error}", where=where, do=do) from error

@@ -1,4 +1,4 @@
-"""Run a file reader in a child process, so that a file that crashes it or exhausts memory ends only the child.
+"""File readers in a child process, so that a file that crashes the reader or exhausts memory ends only the child.
 
 Arrow's C++ readers do not fully validate Parquet files: some corruptions end the process by a signal (CVE-2024-52338
 and similar). The child runs one function at a time and returns record batches as Arrow IPC streams. Its memory is
@@ -83,7 +83,7 @@ def call_apart(function: Callable[..., Any], *arguments: Any, where: str, memory
 
 
 class _OutOfMemoryError(Exception):
-    """The child needs more memory than the limit, which is the argument."""
+    """The child needs more memory than the limit, its argument."""
 
 
 class _Child:
@@ -124,7 +124,7 @@ class _Child:
                 pipe.close()
 
     def died_of(self) -> str:
-        """Wait for the exit of a child whose pipe is closed. Returns the signal's name or the exit status."""
+        """Wait for the exit of a child whose pipe is closed. Return the signal's name or the exit status."""
         status = self._process.wait()
         return signal.Signals(-status).name if status < 0 else f"exit status {status}"
 

@@ -1,7 +1,7 @@
-"""Columns of imported tf.Examples, for the options that look at values: filter, splits, balance, required columns.
+"""Columns of imported tf.Examples, for options that use values: filter, splits, balance, required columns.
 
-The records themselves are written unchanged. Only the features that the options name are decoded. Their types are those
-of the first records. A later record that does not fit is a bad row.
+The records themselves are written unchanged. Only the features that the options name are decoded. The first records
+determine the types. A later record that does not match is a bad row.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def with_values(
       every: add all features.
 
     Raises:
-      InfeedError: no record has a feature of that name, no record is a tf.Example, or columns are to be left out.
+      InfeedError: no record has the feature, no record is a tf.Example, or the options exclude columns.
     """
     for name in ("columns", "drop"):
         if opened.serialized and (chosen := getattr(options, name)):
             what = f"{name} is {', '.join(chosen)}, but records are written unchanged"
-            do = f"leave out {name}; to choose features, list them in the config, or read them in the feed"
+            do = f"leave out {name}. To select features, list them in the config, or select them in the feed"
             raise InfeedError(what, where=opened.place, do=do)
     wanted = None if every else _wanted(options, partition_feature)
     if not opened.serialized or wanted == set():
@@ -53,7 +53,7 @@ def with_values(
         raise InfeedError(f"no record has the feature {name!r}", where=opened.place, do=f"use {seen.others(opened)}")
     if every and not seen.kinds:
         do = "write the pipeline in Python with ImportExampleGen(payload_format=...)"
-        raise InfeedError("the records are no tf.Examples with features", where=opened.place, do=do)
+        raise InfeedError("the records are not tf.Examples with features", where=opened.place, do=do)
     read = partial(_read_values, read=opened.read, values=seen.schema)
     return replace(opened, schema=pa.schema([*opened.schema, *seen.schema]), read=read)
 
@@ -84,7 +84,7 @@ def _wanted(options: IngestOptions, partition_feature: str | None) -> set[str] |
 
 @dataclass
 class _Seen:
-    """What the first records show: the type of each feature, which have several values, and which are not text."""
+    """Properties of the first records: feature types, features with several values, and non-text features."""
 
     kinds: dict[str, pa.DataType] = field(default_factory=dict)
     lists: set[str] = field(default_factory=set)
@@ -128,7 +128,7 @@ class _Seen:
         return pa.schema(fields)
 
     def others(self, opened: OpenedSource) -> str:
-        """Name features of the first record, for errors."""
+        """List features of the first record, for errors."""
         first = next((record for path in paths_of(opened) for record in records.read_records(path)), b"")
         with suppress(ValueError):
             if names := list(decode_columns([first]))[:10]:
@@ -167,7 +167,10 @@ def _fitting(payloads: list[bytes], values: pa.Schema, path: str, before: int, b
 
 
 def _columns(payloads: list[bytes], values: pa.Schema) -> list[pa.Array]:
-    """Return the features as columns. If a record does not fit, the ValueError is feature, line end, and reason."""
+    """Return the features as columns.
+
+    If a record does not match, the ValueError is the feature, a line end, and the reason.
+    """
     found = decode_columns(payloads, values.names)
     return [
         _converted(found[one.name], one) if one.name in found else pa.nulls(len(payloads), one.type) for one in values

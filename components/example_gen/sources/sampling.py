@@ -1,6 +1,6 @@
-"""Open a large text input from a bounded sample.
+"""Opening of a large text input from a bounded sample.
 
-Each task finds where its rows start, and records the kinds of its columns. If they differ from those of the sample,
+Each task finds the start of its rows, and records the kinds of its columns. If they differ from those of the sample,
 `settling` reads the input again.
 """
 
@@ -45,7 +45,7 @@ class PartReader:
     max_row_mb: int
 
     def blocks(self, part: Part, bad_rows: BadRows) -> Iterator[TextBlock]:
-        """Yield the blocks of a part, then set `bad_rows.found`. Raises AstrayError if a row crosses its bounds."""
+        """Yield the blocks of a part, then set `bad_rows.found`. Raise AstrayError if a row crosses its bounds."""
         span, before = self._span(part), None
         if isinstance(part, Stretch) and not part.is_first:
             before = streams.lines_before(span, self.rules, self.block_bytes)

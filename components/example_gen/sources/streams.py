@@ -1,11 +1,11 @@
-"""Read files in bounded pieces: decompress them, recode text to UTF-8, and cut it into blocks of whole rows.
+"""Reading of files in bounded pieces: decompression, recoding to UTF-8, and cutting into blocks of whole rows.
 
-A plain UTF-8 file can be read from any row, so a large file becomes several spans for as many workers. A compressed or
+A plain UTF-8 file can be read from any row, so a large file becomes several spans, one per worker. A compressed or
 recoded file is one span. Compression is detected from the first bytes, not from the name.
 
 A file is cut after the first row that ends beyond each multiple of the span size. `SpanCutter` finds these rows while
-the whole file is read. A `Stretch` names only byte offsets, and the task that reads it finds the rows (`find_span`).
-Both cut files at the same rows.
+reading the whole file. A `Stretch` has only byte offsets, and its task finds the rows (`find_span`). Both cut files at
+the same rows.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class RowRules:
-    """How a format separates rows, given some bytes that start with a row."""
+    """Rules by which a format separates rows, given bytes that start with a row."""
 
     whole: Callable[[bytes], int]  # returns the number of bytes of whole rows
     ends: Callable[[bytes], npt.NDArray[np.int64]]  # returns the offset after each row
@@ -157,7 +157,7 @@ def read_blocks(
 
 
 def whole_lines(data: bytes) -> int:
-    """Implement `whole_rows` for formats with one row a line."""
+    """Implement `whole_rows` for formats with one row per line."""
     return data.rfind(b"\n") + 1
 
 
@@ -182,7 +182,7 @@ LINES = RowRules(whole_lines, _line_ends, _first_line_end, methodcaller("endswit
 
 
 def find_line_spans(path: str, encoding: str, block_bytes: int, most_mb: int = MAX_ROW_MB) -> list[Span]:
-    """Return the spans of a file with one row a line."""
+    """Return the spans of a file with one row per line."""
     if not is_plain(path, encoding):
         return [Span(path)]
     cutter = SpanCutter(Span(path), block_bytes, LINES)
@@ -197,7 +197,7 @@ def span_bytes(block_bytes: int) -> int:
 
 
 class SpanCutter:
-    """Finds where to cut all rows of a plain file, while its blocks are read."""
+    """Finder of cuts between the rows of a plain file, while its blocks are read."""
 
     def __init__(self, rows: Span, block_bytes: int, rules: RowRules) -> None:
         self._size, self._rules = span_bytes(block_bytes), rules
@@ -230,11 +230,11 @@ def stretches(rows: Span, size: int, block_bytes: int) -> list[Stretch]:
 
 
 def find_span(stretch: Stretch, rules: RowRules, most_mb: int) -> Span:
-    """Return the rows of a stretch, with lines from 1 except in the first. Raises AstrayError if guesses conflict."""
+    """Return the rows of a stretch, with lines from 1 except in the first. Raise AstrayError if guesses conflict."""
     first = stretch.first
 
     def find(offset: int) -> int:
-        """Return the offset of the first row after a byte. Neighboring stretches get the same result."""
+        """Return the offset of the first row after a byte. Adjacent stretches get the same result."""
         with files.open_input(first.path) as file:
             size, file_bytes, best = _WINDOW_BYTES, file.size(), None
             while True:
@@ -275,10 +275,11 @@ def lines_before(span: Span, rules: RowRules, block_bytes: int) -> Callable[[], 
 
 @contextmanager
 def lending() -> Iterator[Callable[[A], A]]:
-    """Yield a function that lends an object to an Arrow reader, and wait at the end until Arrow has released all.
+    """Yield a function that lends an object to an Arrow reader.
 
-    Arrow releases its input on its own thread, some time after it returns. A thread that frees a Python object while
-    the interpreter exits aborts the process.
+    At the end, wait until Arrow has released all objects.
+    Arrow releases its input later, on another thread. A thread that frees a Python object during interpreter exit
+    aborts the process.
     """
     watched: list[tuple[weakref.ref[Any], threading.Event]] = []
 
@@ -372,7 +373,7 @@ def _decoder(encoding: str) -> codecs.IncrementalDecoder:
 
 
 class _Recoder:
-    """Recodes text to UTF-8. Undecodable bytes are kept, so that the check of rows finds them."""
+    """Recoder of text to UTF-8. Undecodable bytes are kept, so that the check of rows finds them."""
 
     def __init__(self, file: Any, encoding: str) -> None:
         self._file, self._decoder = file, _decoder(encoding)

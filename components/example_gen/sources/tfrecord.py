@@ -116,7 +116,7 @@ def _records(piece: RecordStretch, most_bytes: int) -> Iterator[bytes]:
 
 
 def paths_of(opened: OpenedSource) -> list[str]:
-    """Return the files of a source of records, in order. Dangling links are left out."""
+    """Return the files of a record source, in order. Dangling links are excluded."""
     pieces = [task.payload.piece for task in opened.tasks]
     paths = [piece.path if isinstance(piece, RecordStretch) else piece for piece in pieces]
     return [path for path in dict.fromkeys(paths) if isinstance(path, str)]

@@ -149,7 +149,7 @@ def test_a_job_whose_workers_were_stopped_is_canceled(hasty: None, tmp_path: Pat
     with pytest.raises(InfeedError, match="no worker has finished or done anything for 1 second") as raised:
         Running(job, Named("FlinkRunner", worker_timeout=1, pool="host:1"), answer).wait()
     assert (raised.value.where, job.canceled) == ("worker pool at host:1", 1)
-    assert "a pool of its own" in raised.value.do
+    assert "a separate pool" in raised.value.do
 
 
 def test_a_job_that_is_no_longer_awaited_is_canceled(hasty: None, tmp_path: Path) -> None:

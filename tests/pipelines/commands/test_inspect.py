@@ -107,7 +107,7 @@ def test_flat_files_as_tfds_names_them(here: Path) -> None:
     ("arguments", "message"),
     [
         (["nowhere"], "no such file or folder"),
-        (["a.csv"], "no dataset yet, but csv"),
+        (["a.csv"], "not a dataset, but csv"),
         (["pictures"], "ingest pictures OUTPUT"),
         (["empty"], "not a TFRecord dataset"),
         (["out", "--split", "x"], "no split 'x'"),
@@ -154,7 +154,7 @@ def test_a_picture_that_cannot_be_read_is_told_and_the_others_are_shown(here: Pa
     parquet.write_table(pa.table({"image": [*broken, whole.getvalue()]}), here / "a.parquet")
     infeed("ingest", here / "a.parquet", here / "out", "--split", "all", "--no-shuffle")
     shown = infeed("inspect", here / "out", "--examples", "5")
-    assert shown.count("a picture that cannot be read") == len(broken)
+    assert shown.count("an image that cannot be read") == len(broken)
     assert "PNG 64 x 64 RGB" in shown
     assert "5 pictures of all: contact-sheet.png" in shown
 

@@ -76,7 +76,7 @@ def test_the_advice_fits_what_is_learned_from(config: Any) -> None:
     of_pictures = dict(lines(pictures, NOT_BLESSED))["what to do"]
     assert "add rows" in of_table
     assert "sentences" in of_text
-    assert "pictures" in of_pictures
+    assert "images" in of_pictures
     assert "column" not in of_text + of_pictures
 
 
@@ -87,7 +87,7 @@ def test_the_share_of_waiting_has_its_range_and_what_sets_the_pace(config: Any) 
 
 def test_a_model_worse_than_the_last_one_has_other_advice(config: Any) -> None:
     reasons = ("its accuracy is 0.1 below that of the last blessed model",)
-    assert "the last pushed model stays" in dict(lines(config, NOT_BLESSED, reasons=reasons))["what to do"]
+    assert "The last pushed model stays" in dict(lines(config, NOT_BLESSED, reasons=reasons))["what to do"]
 
 
 def test_a_model_that_is_not_clearly_better_than_a_guess_is_to_be_scored_on_more_rows(config: Any) -> None:

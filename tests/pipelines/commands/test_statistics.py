@@ -116,7 +116,7 @@ def test_a_dataset_is_compared_with_the_one_before(data: str, tmp_path: Path) ->
     [
         (["{data}/nowhere"], "no such file or folder"),
         (["{data}", "--split", "test"], "there is no split 'test'"),
-        (["{data}", "--splits", "train", "eval", "--split", "train"], "--splits is given together"),
+        (["{data}", "--splits", "train", "eval", "--split", "train"], "--splits is set together"),
         (["{data}", "--splits", "train", "train"], "both sides are the same"),
         (["{data}", "--splits", "train", "eval", "--jensen-shannon", "2"], "jensen_shannon is 2"),
     ],

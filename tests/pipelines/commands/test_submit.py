@@ -71,7 +71,7 @@ def serve() -> Iterator[Callable[..., KfpServer]]:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "no --host, and no --project and --region\n  do:    give --host for Kubeflow, or --project and --region"),
+        ([], "no --host, and no --project and --region\n  do:    set --host for Kubeflow, or --project and --region"),
         (["--project", "p"], "no --region"),
         (["--host", "h", "--project", "p"], "--project is for Vertex AI"),
         (["--project", "p", "--region", "r", "--namespace", "n"], "--namespace is for Kubeflow"),

@@ -61,7 +61,7 @@ def test_what_is_given_wins(tmp_path: Path) -> None:
     ("given", "message"),
     [
         ({"metric": "recall"}, "recall has no default bound(.|\n)*bound: 0.8"),
-        ({"metric": "mse"}, "metric is 'mse', and this is a classification of 3 classes"),
+        ({"metric": "mse"}, "metric is 'mse', but this is a classification of 3 classes"),
         ({"metric": "auc"}, "metric is 'auc'(.|\n)*use one of accuracy, recall, precision, f1$"),
         ({"metric": "f1", "positive": "d"}, "there is no class 'd'(.|\n)*'a', 'b', 'c'"),
         ({"metric": "acuracy"}, "metric is 'acuracy'(.|\n)*use one of accuracy, auc"),
@@ -109,7 +109,7 @@ def test_a_quantity_of_few_values_may_be_classes() -> None:
 def test_a_number_of_its_own_in_every_row_may_be_a_name() -> None:
     number = dataclasses.replace(NUMBER, type="int", distinct=100)
     assert said(dataclasses.replace(TABLE, columns=(number,)), "note") == [
-        "x: every row has its own number; if it only identifies the row, leave it out"
+        "x: every row has a distinct number. If it only identifies the row, leave it out"
     ]
 
 
@@ -135,7 +135,7 @@ def test_a_column_that_is_used_and_always_the_same_is_told_with_its_value() -> N
     statistics = ColumnStatistics.of("x", pa.array([7] * 100))
     always = dataclasses.replace(NUMBER, type="int", distinct=1, missing=0, statistics=statistics)
     assert said(dataclasses.replace(TABLE, columns=(always,)), "note") == [
-        "x: every row has the same value, 7: it carries no information, so leave it out"
+        "x: every row has the same value, 7, which carries no information: leave it out"
     ]
 
 
@@ -151,11 +151,11 @@ def test_a_table_of_which_nothing_can_be_learned_is_told_with_reasons_and_advice
     why, advice = "nearly every row has a distinct value", "write '31.1.2024' as numbers"
     date = dataclasses.replace(NUMBER, name="day", type="bytes", distinct=None, useless=why, advice=advice)
     error = nothing_to_learn_from(dataclasses.replace(TABLE, columns=(date,)), "rides.csv")
-    assert error.what.startswith("no column is left to learn 'y' from: day (nearly every row has its own value)")
+    assert error.what.startswith("no column is left to learn 'y' from: day (nearly every row has a distinct value)")
     assert "day: write '31.1.2024' as numbers" in (error.do or "")
 
 
-@pytest.mark.parametrize(("rule", "word"), [("stretch", "squashed"), ("fit", "padded"), ("crop", "cropped")])
+@pytest.mark.parametrize(("rule", "word"), [("stretch", "stretched"), ("fit", "padded"), ("crop", "cropped")])
 def test_how_pictures_become_one_size_is_said_with_the_other_ways(rule: Any, word: str) -> None:
     pictures = ImageSurvey(Layout((), {}), ("cat", "dog"), (30, 10), 40, 8, 9, 3, most=38, resize=rule)
     feature = DecodeImage(8, 9, resize=rule)

@@ -87,7 +87,7 @@ def test_features_that_a_config_lists_are_its_choice(data: str) -> None:
     config = of_file(data, FEATURES)
     assert learned(config) == ["late fee", "y"]
     assert said(config).keys() == {"late fee"}
-    assert "take it out of the features" in said(config)["late fee"]
+    assert "remove it from the features" in said(config)["late fee"]
 
 
 def test_each_column_of_a_feature_is_used(data: str) -> None:

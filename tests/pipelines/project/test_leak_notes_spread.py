@@ -32,7 +32,7 @@ USERS = (Group("user id", 0.9),)
 @pytest.mark.parametrize("rule", [None, ByLabel("y")])
 def test_a_group_that_the_splits_divide_is_told_with_the_remedy(rule: SplitBy | None) -> None:
     [words] = said(rule, groups=USERS)
-    assert "agree in the label" in words
+    assert "labels agree" in words
     assert words.endswith("--split-by 'user id'")
 
 
@@ -43,7 +43,7 @@ def test_a_rule_that_keeps_groups_together_or_divides_them_on_purpose_needs_no_n
 
 def test_rows_of_a_group_that_are_near_each_other_are_reported_so() -> None:
     [words] = said(groups=(Group("storm", 0.07, near=True),))
-    assert "near each other" in words
+    assert "so similar" in words
     assert words.endswith("--split-by storm")
 
 

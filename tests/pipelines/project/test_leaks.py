@@ -61,12 +61,12 @@ def planted(rows: int, share: float) -> tuple[Columns, dict[str, str]]:
         "none": (np.where(yes, random.choice(["a", "b"], rows), "none"), "it is 'none' in 100.0%"),
         "reason": (
             np.where(yes, random.choice(["a", "b"], rows), random.choice(["c", "d"], rows)),
-            "each of its values stands for one class",
+            "each of its values belongs to one class",
         ),
-        "number_id": (100 + 3 * numbers, "the class changes 1 time"),
-        "order_id": (random.permutation(10**9 + numbers * 10**6) * 0 + 10**9 + numbers * 10**6, "changes 1 time"),
-        "day": ([str(day) for day in days], "the class changes 1 time"),
-        "comment": ([f"row {i} says {word} today" for i, word in enumerate(label)], "names the class"),
+        "number_id": (100 + 3 * numbers, "changes only 1 time"),
+        "order_id": (random.permutation(10**9 + numbers * 10**6) * 0 + 10**9 + numbers * 10**6, "changes only 1 time"),
+        "day": ([str(day) for day in days], "changes only 1 time"),
+        "comment": ([f"row {i} says {word} today" for i, word in enumerate(label)], "contains the class name"),
         "tags": ([[f"t{i % 7}", *(["closed"] if one else [])] for i, one in enumerate(yes)], "'closed' is in it"),
         "codes": ([[i % 7, *([99] if one else [])] for i, one in enumerate(yes)], "99 is in it"),
     }

@@ -137,7 +137,7 @@ def test_a_preprocessing_fn_takes_the_place_of_features(spelling, project, monke
     named = f"{project / file}:preprocessing_fn"
     assert (config.features, config.preprocessing_fn) == ((), named)
     assert config.user_functions["preprocessing_fn"] == named
-    assert ("learned from", f"what {named} makes of the columns") in config.notes
+    assert ("learned from", f"features that {named} computes from the columns") in config.notes
 
 
 def with_function(project, lines):
@@ -151,7 +151,7 @@ def with_function(project, lines):
         ("preprocessing_fn: gone.py", r"there is no file .*gone\.py\n  where: option preprocessing_fn"),
         ("preprocessing_fn: own.py:other", "defines no function 'other'(.|\n)*preprocessing_fn"),
         ("preprocessing_fn: no_such_module:function", "there is no module 'no_such_module'"),
-        ("task: classification", r"features is None\n(.|\n)*list features, or name a preprocessing_fn"),
+        ("task: classification", r"features is None\n(.|\n)*list features, or set a preprocessing_fn"),
         (
             "preprocessing_fn: own.py\nblessing: {metric: f1}",
             "f1 is of the class 'yes'(.|\n)*kind: label, column: y",
@@ -202,7 +202,7 @@ def test_each_data_set_gets_a_pipeline_of_its_own(project):
         ("train: {strategy: quantum}", "there is no strategy 'quantum'"),
         ("augment: {shift: -1}\nnormalise: {mean: 0.5, std: 0.5}", r"shift is -1\n  where: augment\.shift\n"),
         ("blessing: features.py:threshold", "there is no file .*features.py"),
-        ("label: {", "not valid YAML"),
+        ("label: {", "invalid YAML"),
         ("train: 5", r"train is 5\n  where: .*config\.yaml, train\n  do:    use a mapping"),
         ("train: {epochs: ten}", r"epochs is 'ten'\n  where: train\.epochs\n  do:    use an integer"),
         ("train: {batch_size: big}", r"batch_size is 'big'\n  where: train\.batch_size"),
@@ -234,7 +234,7 @@ def test_a_wrong_setting_is_told_before_anything_starts(project, line, message):
         ("column: x}", "column: xx}", "no column 'xx' in the data; did you mean 'x'"),
         ("label: y\n", "label: z\n", "there is no column 'z' to learn"),
         ("label: y\n", "label: [x, y]\n", r"names 2 columns(.|\n)*--label x --drop y"),
-        (", {kind: label, column: y}", "", "no feature makes a label of 'y'"),
+        (", {kind: label, column: y}", "", "no feature is a label of 'y'"),
         ("column: x}", "column: word}", "ZScore needs whole numbers or .*, but column 'word' holds text"),
         ("kind: z_score, column: x}", "kind: fill, column: x, value: 0.5}", "Fill needs numbers with fractions, but"),
         ("kind: z_score, column: x}", "kind: decode_image, column: x, height: 1, width: 1}", "DecodeImage needs text"),
@@ -515,7 +515,7 @@ def test_columns_of_which_the_same_is_said_stand_together(tmp_path):
     rows = "".join(",".join(["1"] * 20) + f",{i % 7},{10**15 + 3 * i},{[' a', 'a'][i % 2]}\n" for i in range(40))
     notes = of_template(tmp_path, ",".join([*names, "x", "id", "y"]) + "\n" + rows).notes
     assert ("left out", f"{', '.join(names[:12])} and 8 more: every row has the same value") in notes
-    assert ("note", "id: every row has its own number; if it only identifies the row, leave it out") in notes
+    assert ("note", "id: every row has a distinct number. If it only identifies the row, leave it out") in notes
     assert ("label", "y: 2 classes (' a' differs from 'a' only in spaces): a (50.0%), ' a' (50.0%)") in notes
 
 
@@ -564,7 +564,7 @@ def test_a_quantity_of_two_values_may_be_classes(tmp_path):
 def test_a_table_of_text_is_refused_at_once_with_what_to_do(tmp_path):
     rows = "".join(f"{f'${i}.50' if i % 3 else f'free {i}'},{i % 2}\n" for i in range(200))
     message = (
-        r"no column is left to learn 'y' from: price \(nearly every row has its own value\)"
+        r"no column is left to learn 'y' from: price \(nearly every row has a distinct value\)"
         r"(.|\n)*price: 133 of 200 cells look like '\$\d+\.50'"
     )
     with pytest.raises(InfeedError, match=message):

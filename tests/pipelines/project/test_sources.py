@@ -66,7 +66,7 @@ def test_where_they_show_nothing_it_is_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "source", "message"),
     [
-        (["cat/1.png"], "csv", "these are pictures(.|\n)*infeed run image --data"),
+        (["cat/1.png"], "csv", "these are images(.|\n)*infeed run image --data"),
         (["a.csv"], "images", r"this is a table \(csv\)(.|\n)*infeed run tabular --data"),
         (["good/1.txt"], "csv", "infeed ingest (.|\n)* --format text --set unit=file"),
         (["a.csv", "b.jsonl"], "csv", "files of several formats"),
@@ -164,7 +164,7 @@ def test_no_file_and_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match=r"no such file or folder(.|\n)*a file of the format avro"):
         open_table(str(tmp_path / "none"), "avro", {})
     (tmp_path / "_SUCCESS").touch()
-    with pytest.raises(InfeedError, match="there is no file to read"):
+    with pytest.raises(InfeedError, match="no files to read"):
         open_table(str(tmp_path), "avro", {})
 
 

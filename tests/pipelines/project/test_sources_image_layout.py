@@ -63,8 +63,8 @@ def test_what_other_tools_left_behind_is_no_picture_and_no_class(tmp_path: Path)
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["1.png", "2.png"], r"no classes: 1.png lies in the folder itself(.|\n)*folder for each class"),
-        (["a/b/cat/1.png"], r"deeper than one folder per class: a/b/cat/1.png(.|\n)*whose folders are the classes"),
+        (["1.png", "2.png"], r"no classes: 1.png is directly in the folder(.|\n)*folder for each class"),
+        (["a/b/cat/1.png"], r"deeper than one folder per class: a/b/cat/1.png(.|\n)*class folders"),
     ],
 )
 def test_another_layout_says_what_to_do(tmp_path: Path, names: list[str], message: str) -> None:
@@ -100,7 +100,7 @@ def test_the_survey_counts_the_pictures_that_pass_the_filter(tmp_path: Path) -> 
     survey = resolved(filter='label != 2 and field("image/width") == 8').survey
     assert (survey.rows, survey.classes) == (40, ("a", "b"))
     for ingest, word in (
-        ({"filter": "label > 7"}, "no picture"),
+        ({"filter": "label > 7"}, "no image"),
         ({"split_by": "owner"}, "'owner'"),
         ({"columns": "image/encoded"}, "'label/text'"),
     ):
@@ -110,7 +110,7 @@ def test_the_survey_counts_the_pictures_that_pass_the_filter(tmp_path: Path) -> 
 
 def test_one_picture_is_no_data(tmp_path: Path) -> None:
     pictures(tmp_path, "cat/1.png")
-    with pytest.raises(InfeedError, match="one picture"):
+    with pytest.raises(InfeedError, match="a single image"):
         find_layout(str(tmp_path / "cat" / "1.png"))
 
 

@@ -70,7 +70,7 @@ def test_few_rows_are_divided_exactly_by_their_hash() -> None:
     shares, hashed = {"train": 10, "eval": 5, "test": 5}, IngestOptions()
     exact = stratified(table(32), "y", shares, hashed)
     assert exact.split_by == ByRecord("", exact=True)
-    assert "8 rows to score" in splits_note(table(32), shares, exact)[1]
+    assert "8 rows for scoring" in splits_note(table(32), shares, exact)[1]
     assert "about" not in splits_note(table(32), shares, exact)[1]
     assert stratified(table(30, *[2] * 15), "y", shares, hashed).split_by == ByRecord("", exact=True)
     salted = replace(hashed, split_by=ByRecord("b"))
@@ -105,7 +105,7 @@ def test_cuts_in_time_make_one_split_more() -> None:
     [
         ({"split": {"a": 1, "b": 1}}, "'a'"),
         ({"split": {"train": 1, "test": 1}}, "'eval'"),
-        ({"split_time": "day"}, "without cut"),
+        ({"split_time": "day"}, "requires cut"),
         ({"split_time": "day", "cut": ["1", "2", "3"]}, "3 cuts"),
         ({"balance": "y", "balance_split": "eval"}, "'eval'"),
     ],
@@ -159,7 +159,7 @@ def test_the_note_says_what_each_split_is_for_and_warns_of_few_rows() -> None:
         "train (60%): trained on; eval (20%): decides when training stops; test (20%): scored once, at the end",
     )
     assert "about 12 rows" in splits_note(table(60), shares, IngestOptions())[1]
-    assert "too good" in splits_note(table(900), {"train": 2, "eval": 1}, IngestOptions())[1]
+    assert "inflated" in splits_note(table(900), {"train": 2, "eval": 1}, IngestOptions())[1]
     by_time = IngestOptions(split_by=ByTime("day", ("2020-01-01", "2020-02-01")))
     assert "time in day" in splits_note(table(900), shares, by_time)[1]
 

@@ -207,7 +207,7 @@ def test_a_folder_of_files_is_one_table(tmp_path):
         ([("x", "y"), (1, ""), (2, "")], "y", None, "none of the 2 rows has a label(.|\n)*column 'y'"),
         ([("x", "y"), (1, 5), (2, 5)], "y", None, "every row has the same label"),
         ([("x", "y"), (1, "a"), (2, "b")], "y", "regression", "a text cannot be a quantity"),
-        ([("x", "y"), (1, 0.5), (2, 1.5)], "y", "classification", "a class cannot be a number with a fraction"),
+        ([("x", "y"), (1, 0.5), (2, 1.5)], "y", "classification", "a class cannot be a fraction"),
         ([("x", "my y"), (1, 2)], "my_y", None, "no column 'my_y' to learn; did you mean 'my y'"),
         ([("x", "y"), *((i, f"name {i}") for i in range(30))], "y", None, "30 classes in 30 rows: too few rows"),
     ],

@@ -30,7 +30,7 @@ def test_the_columns_that_the_user_names_are_read_and_no_others(monkeypatch: pyt
 
 
 def test_a_table_without_sentences_is_told_with_what_to_do() -> None:
-    with pytest.raises(InfeedError, match=r"(?s)none of the columns holds sentences: city, title.*TEXTS"):
+    with pytest.raises(InfeedError, match=r"(?s)none of the columns contains sentences: city, title.*TEXTS"):
         template.features(survey(CITY, TITLE))
 
 

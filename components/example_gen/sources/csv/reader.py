@@ -157,11 +157,11 @@ def _placed(rows: TextRows, bad: Sequence[BadRow], options: CsvOptions) -> dict[
 
 
 def read_header(path: str, options: CsvOptions) -> tuple[tuple[str, ...], Span]:
-    """Return the column names, as given or from the first line that is not blank, and the span of the rows below.
+    """Return the column names, as given or from the first non-blank line, and the span of the rows below.
 
     Raises:
       InfeedError: the file is empty, a name is empty or repeated, the first line consists of numbers, or the delimiter
-        seems wrong. A wrong header would else be reported as a bad first row.
+        seems wrong. Otherwise, a wrong header would be reported as a bad first row.
     """
     if not options.header and options.names:
         _check_names(options.names, "names")
@@ -251,7 +251,7 @@ def read_part(
     *,
     bad_rows: BadRows,
 ) -> Batches:
-    """Yield rows like `read_span` while `kinds` hold them. `bad_rows.found` gets the narrowest kinds of all cells."""
+    """Yield rows like `read_span` while `kinds` match. `bad_rows.found` gets the narrowest kinds of all cells."""
     found = dict.fromkeys(kinds, CellKind.EMPTY)
     fits = True
     for block in reader.blocks(part, bad_rows):

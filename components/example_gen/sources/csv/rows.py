@@ -38,12 +38,12 @@ class CsvOptions:
       delimiter: field delimiter, one ASCII character, for example ';' or 'tab'.
       quote: quote character, doubled inside quoted cells. None treats quotes as text.
       escape: character before a quote, delimiter or line break that is text, such as '\\' in files of Spark and MySQL.
-        The reader drops it, and keeps the next character as it is: MySQL's null, `\\N`, is the text N.
+        The reader drops it and keeps the next character, so MySQL's null, `\\N`, becomes the text N.
       header: whether the first line holds column names.
       names: column names in order. Required without a header line, and replaces an existing one.
       nulls: cells that mean null.
       types: types of columns, "int", "float" or "bytes". Types of other columns are inferred over the whole input.
-      thousands: thousands separator in all columns of numbers, such as ",". None for none.
+      thousands: thousands separator in all number columns, such as ",". None for none.
       decimal: decimal separator in all columns of numbers.
       numbers: number format of columns by example, such as {"price": "$1,234.5"}. The unit is dropped. A row with a
         cell of another format is a bad row. None leaves a column unchanged.
@@ -166,7 +166,7 @@ def check_closed(block: TextBlock, options: CsvOptions, lines_before: Callable[[
     toggles, what, place = find_toggles(block.data, options), "", 0
     if len(toggles) % 2:
         what, place = "a quote is never closed", int(toggles[-1])
-        do = "close it, double it, or name the character that escapes quotes (--set 'escape=\\')"
+        do = "close it, double it, or set the escape character (--set 'escape=\\')"
     elif options.escape and (len(block.data) - len(block.data.rstrip(options.escape.encode()))) % 2:
         what, place, do = "an escape character ends the file", len(block.data), "complete the last row"
     if what:
@@ -191,7 +191,7 @@ def parse_rows(
     for (_, found), start, (line, text) in zip(ragged, starts.tolist(), located, strict=True):
         hint = f"Is {options.delimiter!r} the delimiter?"
         if b"\n" in block.data and (text.endswith(b"\r") or block.data[max(start - 1, 0) : start] == b"\r"):
-            hint = "A carriage return without a line feed ends a row: quote the cell that holds it"
+            hint = "A carriage return without a line feed ends a row: quote the cell that contains it"
         bad_rows.report(block.bad_row(line, f"{counted(found, 'cell')}, but the header has {len(names)}. {hint}", text))
     return TextRows(block, cells, np.delete(np.arange(cells.num_rows + len(ragged)), dropped))
 
@@ -217,7 +217,7 @@ def _without_broken(block: TextBlock, options: CsvOptions, bad_rows: BadRows) ->
 
 
 def _texts_after_quotes(data: bytes, options: CsvOptions) -> Ints:
-    """Return the offsets of text between a closing quote and the next delimiter, which no reader keeps as it is."""
+    """Return the offsets of text between a closing quote and the next delimiter, which no reader preserves."""
     if options.quote is None or options.quote.encode() not in data:
         return np.empty(0, np.int64)
     toggles, is_regular = _find_toggles(_visible(data, options), options.quote, options.delimiter)
@@ -330,13 +330,12 @@ def _line_ends(data: bytes) -> Ints:
 
 
 def rules_of(options: CsvOptions, columns: int) -> RowRules:
-    """Return the row rules of a CSV file with so many columns.
+    """Return the row rules of a CSV file with this number of columns.
 
-    A file is cut without reading it: some kilobytes show the start of a row after any byte. A line end may lie inside
-    quotes, which only the bytes before it determine. So both states are tried, inside and outside quotes, and the state
-    whose rows match the header's number of cells is chosen. Each task ends where the next begins: if a task finds
-    itself inside quotes there, the guess was wrong. The first task starts after the header, so if no task finds an
-    error, all guesses were right.
+    A file is cut without reading it. A few kilobytes after any byte show the next start of a row. Only earlier bytes
+    determine whether a line end is inside quotes. So both states are tried, and the one whose rows have the header's
+    number of cells is chosen. Each task ends where the next begins. If it ends inside quotes, the guess was wrong. The
+    first task starts after the header, so without errors, all guesses are right.
     """
     return RowRules(
         whole=partial(whole_rows, options=options),

@@ -40,7 +40,7 @@ _LOCK = threading.Lock()
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """How images are written. The default keeps the bytes of each file.
+    """Options of images. The default keeps the bytes of each file.
 
     Attributes:
       pixels: "encoded" as PNG or JPEG like the file, or "raw": uint8 pixels, row by row, channels last.
@@ -126,9 +126,10 @@ def check_size(height: int, width: int, channels: int, path: str, most_mb: int) 
 
 
 def rewrite(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tuple[bytes | bytearray, ImageHeader]:
-    """Decode and resize an image, and return its raw or re-encoded pixels.
+    """Decode and resize an image. Return its raw or re-encoded pixels.
 
-    Raises InfeedError for a damaged image, and for pixels of more than `most_mb` megabytes or that 8 bits cannot hold.
+    Raises InfeedError for a damaged image, for pixels of more than `most_mb` megabytes, and for more than 8 bits per
+    channel.
     """
     _return_freed_pixels()
     try:
@@ -149,13 +150,13 @@ def rewrite(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tupl
 
 @functools.cache
 def _return_freed_pixels() -> None:
-    """Make glibc return large blocks to the system. Otherwise it keeps hundreds of megabytes."""
+    """Make glibc return large blocks to the system. By default, it keeps hundreds of megabytes."""
     with suppress(AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BLOCK)
 
 
 def _decoded(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tuple[ImageHeader, Image.Image]:
-    """Return the header of the file, and 8-bit pixels; the images in between are freed on return."""
+    """Return the header of the file, and 8-bit pixels. Intermediate images are freed on return."""
     with open_image(io.BytesIO(data)) as image:
         header = _header_of(image, path)
         height, width = max((header.height, header.width), options.size or (0, 0), key=math.prod)
@@ -227,9 +228,9 @@ def _header_of(image: Image.Image, path: str) -> ImageHeader:
 
 
 def _to_8_bits(image: Image.Image, path: str, options: ImageOptions) -> Image.Image:
-    """Convert an image to gray or color with 8 bits a channel, with alpha if it has transparency."""
+    """Convert an image to gray or color with 8 bits per channel, with alpha if it has transparency."""
     if image.mode.startswith("I"):
-        what = "the image has more than 8 bits a channel"
+        what = "the image has more than 8 bits per channel"
         raise InfeedError(what, where=path, do="keep the file's bytes: ImageOptions()")
     has_alpha = image.mode == "P" and "transparency" in image.info
     plain = _converted(image, "RGBA" if has_alpha else _PLAIN_MODES.get(image.mode, image.mode))

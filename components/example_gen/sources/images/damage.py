@@ -1,7 +1,7 @@
 """Validate an image file without decoding it: checksums of a PNG, segments and tables of a JPEG.
 
-Every chunk of a PNG has a checksum, so changed bits are always found. A JPEG has no checksums: the check covers the
-segments before the pixels and that only an end marker follows them. Changed pixels are not found.
+Every chunk of a PNG has a checksum, so changed bits are always found. A JPEG has no checksums. The check covers the
+segments before the pixels, and the end marker after them. Changed pixels are not found.
 """
 
 from __future__ import annotations

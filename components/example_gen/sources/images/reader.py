@@ -54,7 +54,7 @@ class Found:
 
 @dataclass(frozen=True)
 class ListRules:
-    """What the rows of a CSV may name."""
+    """Rules for the rows of an image list in CSV."""
 
     bad_rows: BadRows  # collects the others
     bounds: FolderBounds

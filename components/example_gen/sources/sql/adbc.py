@@ -1,8 +1,8 @@
-"""Databases by ADBC, the database interface of Arrow. Results are record batches with the database's types.
+"""Databases by ADBC, Arrow's database interface. Results are record batches with the database's types.
 
-SQLAlchemy only compiles the statements in the dialect of the database.
+SQLAlchemy only compiles the statements in the database's dialect.
 
-A driver returns types that Arrow lacks as extension types: a name, and text or bytes as storage.
+Drivers return types without an Arrow equivalent as extension types: a name, and text or bytes as storage.
 
 | Extension type | here |
 |---|---|
@@ -45,7 +45,10 @@ _MIDWAY = "handle the value in the query by CAST or WHERE, or remove +adbc from 
 
 @contextmanager
 def open_database(url: sa.URL) -> Iterator[Database]:
-    """Connect by the package `adbc_driver_<database>`. Raises RefusedError if it is missing or the database refuses."""
+    """Connect by the package `adbc_driver_<database>`.
+
+    Raise RefusedError if it is missing or the database rejects it.
+    """
     name = url.get_backend_name()
     try:
         driver = importlib.import_module(f"adbc_driver_{name}.dbapi")

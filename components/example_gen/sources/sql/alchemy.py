@@ -21,7 +21,7 @@ REMEDY = "cast it in the query: CAST(column AS type)"
 
 @contextmanager
 def open_database(url: sa.URL) -> Iterator[Database]:
-    """Connect to a database. Raises RefusedError if there is no such driver or database, or it refuses a request."""
+    """Connect to a database. Raise RefusedError if there is no such driver or database, or it rejects a request."""
     try:
         engine = sa.create_engine(url, poolclass=pool.NullPool, hide_parameters=True)
     except exc.NoSuchModuleError as error:
@@ -40,7 +40,10 @@ def open_database(url: sa.URL) -> Iterator[Database]:
 
 
 class SqlAlchemyDatabase:
-    """A database connected by SQLAlchemy. The first rows determine column types; later misfits are bad rows."""
+    """Database connected by SQLAlchemy.
+
+    The first rows determine column types. Later rows that do not match are bad rows.
+    """
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection

@@ -34,7 +34,10 @@ class Database(Protocol):
     """A connection. Errors of the database are raised as `RefusedError`."""
 
     def look_at(self, statement: Statement, where: str, block_bytes: int) -> Shape:
-        """Infer the shape of a result from its first rows. InfeedError if a tf.Example cannot hold a column."""
+        """Infer the shape of a result from its first rows.
+
+        Raise InfeedError if a tf.Example does not support a column.
+        """
 
     def fetch_row(self, statement: Statement) -> Row:
         """Return the only row of a result, as Python values."""
@@ -46,7 +49,7 @@ class Database(Protocol):
 
 
 class RefusedError(Exception):
-    """An error of a database or its driver. It may contain secrets, which only `connect` removes."""
+    """Error of a database or its driver. It may contain secrets, which only `connect` removes."""
 
     def __init__(self, said: BaseException, do: str = "check the query, and that the database is running") -> None:
         super().__init__(said)
@@ -123,7 +126,7 @@ def count_rows(database: Database, query: str, ranges: list[KeyRange]) -> list[i
 
 
 def cut_range(column: str, low: Any, high: Any, partitions: int) -> list[KeyRange]:
-    """Divide `low` to `high`, inclusive, into ranges of equal width. Raises InfeedError for keys without arithmetic."""
+    """Divide `low` to `high`, inclusive, into ranges of equal width. Raise InfeedError for keys without arithmetic."""
     try:
         widths = [(high - low) * number for number in range(1, partitions)]
         steps = [one // partitions if isinstance(one, int | timedelta) else one / partitions for one in widths]

@@ -91,7 +91,7 @@ class QueryPart:
 
 
 def open_sql(queries: Patterns, options: IngestOptions, sql: SqlOptions) -> OpenedSource:
-    """Open queries or tables, one for each input split. Raises InfeedError if one does not exist, or is unfit."""
+    """Open queries or tables, one for each input split. Raise InfeedError if one does not exist or is unsuitable."""
     with connect(sql.connection_env) as database:
         tables = {split: _look_at(database, query, sql, options.block_bytes) for split, query in queries.items()}
         schema = schemas.unify([schemas.FileSchema(shown(one.query), one.shape.columns) for one in tables.values()])
@@ -164,7 +164,7 @@ def _fingerprint(found: Iterable[tuple[str, Bounds]]) -> str:
 
 @contextmanager
 def connect(variable: str) -> Iterator[Database]:
-    """Connect to the database whose URL is in this environment variable. Raises InfeedError if it refuses a request."""
+    """Connect to the database whose URL is in this environment variable. Raise InfeedError if it rejects a request."""
     text = os.environ.get(variable)
     if not text:
         do = f"export it on every worker, such as {variable}=postgresql+psycopg://user:password@host/database"

@@ -169,7 +169,7 @@ def test_one_json_document_is_not_json_lines(tmp_path: Path, document: str, samp
     path = tmp_path / "a.json"
     path.write_text(f"\ufeff{document}", encoding="utf-8")
     options = IngestOptions(on_bad_row="reject", bad_row_limit=1_000_000)
-    with pytest.raises(InfeedError, match="not one object a line") as raised:
+    with pytest.raises(InfeedError, match="not one object per line") as raised:
         opened(path, "jsonl", options, sampled=sampled)
     assert raised.value.where == str(path)
     assert "jq -c" in raised.value.do

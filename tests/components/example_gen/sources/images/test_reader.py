@@ -201,7 +201,7 @@ def test_what_is_no_whole_image_is_set_aside(pets: str) -> None:
 
 def test_more_bits_than_raw_pixels_hold(tmp_path: Path) -> None:
     save(tmp_path / "a.png", mode="I;16")
-    with pytest.raises(InfeedError, match="more than 8 bits a channel"):
+    with pytest.raises(InfeedError, match="more than 8 bits per channel"):
         rows(str(tmp_path), "*", pixels="raw")
     assert rows(str(tmp_path), "*")[0]["image/channels"] == 1
 
