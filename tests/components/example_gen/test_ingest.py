@@ -377,7 +377,7 @@ def test_options_that_do_not_fit_are_told_before_anything_is_read(
 def test_input_that_is_split_is_not_split_again(job: MakeJob) -> None:
     given = table(2)
     opened = OpenedSource(given.provenance, SCHEMA, (Task(0, (0,), "train"),), given.read)
-    with pytest.raises(InfeedError, match="split_by is name, but the input is split already"):
+    with pytest.raises(InfeedError, match="split_by is name, but the input is already split"):
         job(opened, IngestOptions(split_by=ByName("text")), None)
 
 

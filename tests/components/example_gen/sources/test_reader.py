@@ -122,9 +122,9 @@ def test_a_later_row_that_does_not_fit_is_a_bad_row(tmp_path: Path, row: str, pl
     ("code", "word", "place"),
     [
         ("def rows(part, parts):\n    yield {'a': 1 / part}", "division", "mine.py"),
-        ("def rows(part, parts):\n    yield 3", "a row is of the type int", "part 0 of 16"),
+        ("def rows(part, parts):\n    yield 3", "a row has the type int", "part 0 of 16"),
         ("def rows(part, parts):\n    return []", "no rows", "mine.py:rows"),
-        ("def rows():\n    return 3", "of the type int, which is no source", "mine.py:rows"),
+        ("def rows():\n    return 3", "data of type int", "mine.py:rows"),
         ("def rows(part, parts):\n    yield {'a': object()}", "unsupported", "column 'a'"),
         ("def other(): pass", "rows", "reader"),
     ],
@@ -205,11 +205,11 @@ def _breaks() -> Iterator[dict[str, int]]:
 @pytest.mark.parametrize(
     ("data", "word", "where"),
     [
-        (5, "of the type int", "source (int)"),
-        ({"secret": [1]}, "of the type dict", "source (dict)"),
-        ([(1, "secret")], "a row is of the type tuple", "source (list)"),
-        ([{"a": 1}, "secret"], "a row is of the type str", "source (list), row 2"),
-        (np.zeros((2, 2)), r"a row is of the type numpy\.ndarray", "source (numpy.ndarray)"),
+        (5, "of type int", "source (int)"),
+        ({"secret": [1]}, "of type dict", "source (dict)"),
+        ([(1, "secret")], "a row has the type tuple", "source (list)"),
+        ([{"a": 1}, "secret"], "a row has the type str", "source (list), row 2"),
+        (np.zeros((2, 2)), r"a row has the type numpy\.ndarray", "source (numpy.ndarray)"),
         ([], "no rows", "source (list)"),
         ([pa.table({"a": [1]}), pa.table({"a": ["x"]})], "'a' is string, but int64", "source (list), row 2"),
         ([pa.table({"a": [1]}), pa.table({"a": [0.5]})], "'a' is double, but int64", "source (list), row 2"),

@@ -54,7 +54,7 @@ def test_gzip_that_a_name_does_not_tell_is_read_and_noted(tmp_path: Path, open_:
 @pytest.mark.parametrize("name", ["a", "a.gz"])
 def test_a_record_beyond_the_limit_is_named_before_it_is_read(tmp_path: Path, name: str) -> None:
     write(tmp_path / name, [b"x", bytes(2 << 20)])
-    with pytest.raises(InfeedError, match="the record has 2 MB") as raised:
+    with pytest.raises(InfeedError, match="the record takes 2 MB") as raised:
         read(tmp_path / name)
     assert raised.value.where.endswith(f"{name}, record 1")
 
@@ -79,7 +79,7 @@ def test_a_file_cut_short_names_its_record(tmp_path: Path, name: str, keep: int,
 def test_a_forged_length_takes_no_memory(tmp_path: Path, name: str, length: int) -> None:
     data = records._header(length) + b"so little" * 1_000
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-    with pytest.raises(InfeedError, match="the record has") as raised:
+    with pytest.raises(InfeedError, match="the record takes") as raised:
         read(tmp_path / name)
     assert raised.value.where.endswith(f"{name}, record 0")
     with pytest.raises(InfeedError, match="truncated record"):
