@@ -61,9 +61,9 @@ def _kind_of(feature: Feature) -> str:
     return feature.kind or user_code.name_of(type(feature))
 
 
-def _read(item: Mapping[str, Any], where: str) -> Feature:
+def _read(item: Any, where: str) -> Feature:
     kind: Any = AnyFeature
-    if ":" in str(item.get("kind")):
+    if isinstance(item, Mapping) and ":" in str(item.get("kind")):
         item = dict(item)
         kind = user_code.load_class(item.pop("kind"), f"{where}.kind", Feature)
     feature: Feature = schema.read(kind, item, where)

@@ -27,7 +27,7 @@ from infeed.pipelines.console.exit_codes import EXIT_NOT_BLESSED, Command, impor
 from infeed.pipelines.console.nodes import show_step
 from infeed.pipelines.console.paths import InputFolder, InputPath, OutputFolder
 from infeed.pipelines.console.terminal import in_lines, with_log
-from infeed.pipelines.predict.inputs import are_datasets
+from infeed.pipelines.predict.inputs import are_datasets, check_exist, tables_of
 from infeed.pipelines.steps.folders import check_new
 
 
@@ -79,6 +79,10 @@ def command(
     for is_baseline, path in ((False, model), (True, baseline)):
         if path:  # before the import of TensorFlow, which takes seconds
             check_dataset(model_folder(path), dataset, is_baseline=is_baseline)
+    check_exist([dataset])
+    is_table = not are_datasets([dataset])
+    if is_table:
+        tables_of(dataset)  # an error if the folder has none
     config = config_of(project, overrides, may_ask=not as_json)
     with with_log(os.devnull) as console, ExitStack() as until_end:
         with show_step(console, "Evaluator", silent=as_json):
@@ -88,7 +92,7 @@ def command(
                 from infeed.pipelines.steps.evaluate import evaluate
 
             rows = None
-            if not are_datasets([dataset]):
+            if is_table:
                 place = until_end.enter_context(TemporaryDirectory(prefix="infeed-evaluate-"))
                 rows, dataset = write_labeled(model, dataset, config, place), place
             blessed = evaluate(config, dataset, model, output, baseline, overwrite)

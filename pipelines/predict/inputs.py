@@ -39,6 +39,13 @@ class Batch(NamedTuple):
     notes: Mapping[int, str] = MappingProxyType({})  # changes made to an input, by position
 
 
+def check_exist(inputs: Iterable[str]) -> None:
+    """Raise InfeedError if an input does not exist."""
+    for path in inputs:
+        if not files.exists(path):
+            raise InfeedError("there is no such file or folder", where=path, do="check the path")
+
+
 def are_datasets(inputs: Sequence[str]) -> bool:
     """Return whether the inputs are datasets: folders of TFRecords, as ingest and TFX's ExampleGens write them.
 
@@ -123,7 +130,7 @@ def _read(path: str) -> bytes | str:
     return data if kind in _PICTURES else f"it is a {kind} picture; convert it to PNG or JPEG"
 
 
-def _tables_of(given: str) -> list[str]:
+def tables_of(given: str) -> list[str]:
     """Return the file itself, or all files in the folder."""
     if not files.is_folder(given):
         return [given]
@@ -146,7 +153,7 @@ def open_tables(
     """
     needed = sorted(features)
     tables = []
-    for path in (path for given in inputs for path in _tables_of(given)):
+    for path in (path for given in inputs for path in tables_of(given)):
         if is_picture(path):
             do = f"give a table, such as a CSV or Parquet file, with the columns {', '.join(needed)}"
             raise InfeedError("the model takes the rows of a table, but this is a picture", where=path, do=do)

@@ -10,13 +10,21 @@ import numpy as np
 import pyarrow as pa
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset import files
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
 from infeed.components.evaluation.predictions.raw_columns import RawColumns
 from infeed.components.evaluation.predictions.saved_model import Arrays, SavedModel, Signature, model_folder
-from infeed.pipelines.predict.inputs import IMAGE, Batch, are_datasets, examples, open_tables, pictures, rows
+from infeed.pipelines.predict.inputs import (
+    IMAGE,
+    Batch,
+    are_datasets,
+    check_exist,
+    examples,
+    open_tables,
+    pictures,
+    rows,
+)
 from infeed.pipelines.predict.output import (
     Answer,
     Answered,
@@ -118,9 +126,7 @@ def _question(
 ) -> tuple[Call, Iterator[Batch]]:
     """Return the signature to call, and the batches of inputs. `written` columns are checked before the model loads."""
     folder = model_folder(model_path)  # before TensorFlow, which takes seconds to load
-    missing = next((path for path in inputs if not files.exists(path)), None)
-    if missing is not None:
-        raise InfeedError("there is no such file or folder", where=missing, do="check the path")
+    check_exist(inputs)
     if are_datasets(inputs):
         signature = SavedModel.load(folder).signature("serving_default")
         return signature, examples(inputs, signature)

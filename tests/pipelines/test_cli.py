@@ -235,7 +235,7 @@ def command_of(name: str) -> Command:
 @pytest.mark.parametrize("name", _COMMANDS)
 def test_the_help_of_a_command_ends_with_examples_that_parse(name: str) -> None:
     command = command_of(name)
-    assert 2 <= len(command.examples) <= 3
+    assert 2 <= len(command.examples) <= 4
     for example in command.examples:
         program, of_command, *arguments = shlex.split(example)
         assert (program, of_command) == ("infeed", name)

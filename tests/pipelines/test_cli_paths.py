@@ -37,9 +37,9 @@ CASES = {
     "run PROJECT": "run {} --data {table} --root out",
     "run --data": "run {project} --data {} --root out",
     "run --root": "run {project} --data {table} --root {}",
-    "transform PROJECT": "transform {} --data {table}",
-    "transform --data": "transform {project} --data {}",
-    "transform --root": "transform {project} --data {table} --root {}",
+    "transform PROJECT": "transform {} --data {table} --dataset {dataset} --output out",
+    "transform --data": "transform {project} --data {} --dataset {dataset} --output out",
+    "transform --root": "transform {project} --data {table} --root {} --dataset {dataset} --output out",
     "transform --dataset": "transform {project} --data {table} --output out --dataset {}",
     "transform --output": "transform {project} --data {table} --dataset {dataset} --output {}",
     "transform --rows": "transform {project} --data {table} --dataset {dataset} --output out --rows {}",
@@ -104,6 +104,7 @@ NO_PATHS = {
         "--base",
         "--beam-option",
         "--columns",
+        "--reader",
         "--cut",
         "--delimiter",
         "--drop",
@@ -212,10 +213,10 @@ ACCEPTED = {
 }
 SPECIAL: dict[str, set[Callable[[Path, str], Path | str]]] = {
     "predict INPUTS": {folder, file},  # what is in them, the model is asked about
+    "evaluate --dataset": {file},  # what is in it, is read with the types of the model
     "evaluate --model": set(),  # no model was saved there
     "evaluate --baseline": set(),
     "runs --root": set(),  # no run was made there
-    "clean --root": set(),
 }
 
 

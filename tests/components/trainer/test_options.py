@@ -31,7 +31,7 @@ def test_options_travel_as_json_and_come_back_equal():
         ({"task": "ranking"}, "task is 'ranking'(.|\n)*classification, regression"),
         ({"strategy": "quantum"}, "there is no strategy 'quantum'(.|\n)*auto, one_device, mirrored"),
         ({"augment": Augment()}, "normalise is None"),
-        ({"augment": Augment(), "input_fn": "m:f"}, "augment is Augment(.|\n)*change pictures in input_fn"),
+        ({"augment": Augment(), "input_fn": "m:f"}, "augment is Augment(.|\n)*input_fn"),
         ({"mixed_precision": "float64"}, "mixed_precision is 'float64'"),
         ({"checkpoint_seconds": 0}, "checkpoint_seconds is 0"),
         ({"profile_steps": [5, 2]}, r"profile_steps is \[5, 2\]"),

@@ -50,10 +50,3 @@ def test_steps_call_a_function_where_their_rows_are_and_a_host_hands_over_whole_
 def test_devices_refuse_what_the_host_has_to_call(devices, given, word):
     with pytest.raises(InfeedError, match=word):
         names(devices, tier="device", map_batches=given)
-
-
-def test_other_processes_call_no_numpy():
-    spec = FeedSpec(True, RecordSizes(2, 8), remote=True)
-    with pytest.raises(InfeedError, match="NumPy") as error:
-        plan([ShardFile("a", 100, 100)], spec, FeedOptions(map_batches=BATCHES), Machine(2, 1 << 30))
-    assert error.value.where == "FeedOptions.map_batches"
