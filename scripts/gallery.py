@@ -1,4 +1,4 @@
-"""Write docs/pictures: the pages of two runs, as headless Chromium draws them, and a contact sheet.
+"""Write docs/pictures: the pages of two runs, in light and dark, as headless Chromium draws them, and a contact sheet.
 
 python scripts/gallery.py [RUNS]
 
@@ -17,6 +17,7 @@ from PIL import Image
 REPOSITORY = Path(__file__).parents[1]
 PICTURES = REPOSITORY / "docs" / "pictures"
 COLORS = 128  # enough for pages of few colors. By coverage, rare colors stay: those of short bars
+THEMES = {"": 1, "-dark": 0}  # end of the name -> Chromium's number of the preferred color scheme
 # Name of the picture -> (page below the folder of the runs, width and height of the window in pixels).
 PAGES = {
     "input-report": ("image/artifacts/InputReport/report/*/report.html", (1000, 1050)),
@@ -36,14 +37,18 @@ def main(runs: Path) -> None:
     pictures = _newest(runs, "image/artifacts/ImageExampleGen/examples/*")
     _infeed(runs, "inspect", pictures.relative_to(runs), "--sheet", PICTURES / "contact-sheet.png")
     for name, (page, size) in PAGES.items():
-        picture = PICTURES / f"{name}.png"
-        options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
-        window, address = f"--window-size={size[0]},{size[1]}", _newest(runs, page).resolve().as_uri()
-        command = ["chromium", *options, window, f"--screenshot={picture}", address]
-        subprocess.run(command, check=True, capture_output=True)
-        with Image.open(picture) as image:
-            image.convert("RGB").quantize(COLORS, Image.Quantize.MAXCOVERAGE).save(picture, optimize=True)
-        print(f"{picture.relative_to(REPOSITORY)}: {picture.stat().st_size:,} bytes")
+        for end, scheme in THEMES.items():
+            _draw(_newest(runs, page), size, PICTURES / f"{name}{end}.png", scheme)
+
+
+def _draw(page: Path, size: tuple[int, int], picture: Path, scheme: int) -> None:
+    options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
+    theme, window = f"--blink-settings=preferredColorScheme={scheme}", f"--window-size={size[0]},{size[1]}"
+    command = ["chromium", *options, theme, window, f"--screenshot={picture}", page.resolve().as_uri()]
+    subprocess.run(command, check=True, capture_output=True)
+    with Image.open(picture) as image:
+        image.convert("RGB").quantize(COLORS, Image.Quantize.MAXCOVERAGE).save(picture, optimize=True)
+    print(f"{picture.relative_to(REPOSITORY)}: {picture.stat().st_size:,} bytes")
 
 
 def _infeed(folder: Path, *words: object) -> None:
