@@ -23,6 +23,7 @@ from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.cli import main
 from infeed.pipelines.config import Blessing
 from infeed.pipelines.project.resolved import Resolved
+from infeed.pipelines.steps import input_state
 
 pytestmark = pytest.mark.slow
 
@@ -419,7 +420,7 @@ def test_beam_writes_the_same(trips: Path, tmp_path: Path, beam_runners: list[st
         "ingest", trips, tmp_path / "beam", "--shards", "3", "--split-label", "label", "--runner", "direct", "--json"
     )
     assert ended.exit_code == 0, ended.output
-    assert beam_runners == ["FnApiRunner"]
+    assert set(beam_runners) == {"FnApiRunner"}
     assert json.loads(ended.output)["manifest"] == here  # checksums of all shards
 
 
@@ -468,7 +469,8 @@ def test_a_compiled_job_ingests_each_span_once(trips: Path, tmp_path: Path) -> N
     options = IngestOptions(statistics=False, spans=Spans("span-{SPAN}.csv", 2, f"{tmp_path}/spans"))
     train, blessing = TrainOptions("model.py:f", label="label"), Blessing("accuracy", 0.5)
     resolved = Resolved("t", "csv", {}, (), train, blessing, options, {}, {"train": 1}, None, 0, (), ())
-    step = ("ingest", pack(resolved.to_json()), tmp_path / "out", "--data", tmp_path, "--overwrite")
+    packed = pack(resolved.to_json())
+    step = ("ingest", packed, tmp_path / "out", "--data", tmp_path, "--overwrite")
 
     def spans() -> list[str]:
         ended = infeed(*step)
@@ -476,8 +478,9 @@ def test_a_compiled_job_ingests_each_span_once(trips: Path, tmp_path: Path) -> N
         return sorted(name.partition("-")[0] for name in os.listdir(tmp_path / "spans") if name[0] != ".")
 
     def fingerprint() -> str:
-        assert infeed(*step, "--fingerprint", tmp_path / "state").exit_code == 0
-        return (tmp_path / "state").read_text()
+        state = tmp_path / "state"
+        input_state.main(["--project", packed, "--data", str(tmp_path), "--input_fingerprint", str(state)])
+        return state.read_text()
 
     (tmp_path / "span-3.csv").rename(tmp_path / "later")
     assert spans() == ["1", "2"]

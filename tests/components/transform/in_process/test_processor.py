@@ -174,7 +174,10 @@ def test_what_needs_beam_is_done_by_beam_and_said(
     with caplog.at_level(logging.INFO):
         execute(Transform, tmp_path, [{"train": list(penguins(3)), "eval": []}], OF_PENGUINS, **given)
     assert ran == [True]
-    assert "Transform runs on Beam: only TFDV makes such statistics: stats_options.sample_rate is 0.5" in caplog.text
+    assert (
+        "Transform runs on Beam: only TFDV can compute these statistics: stats_options.sample_rate is 0.5"
+        in caplog.text
+    )
 
 
 @pytest.mark.parametrize("seam", ["tfx.TRANSFORM", "tft.ANALYSIS"])
