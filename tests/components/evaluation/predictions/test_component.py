@@ -172,14 +172,14 @@ def test_several_signatures_at_once_are_left_to_tfx_or_refused(
     several = bulk_inferrer_pb2.ModelSpec(model_signature_name=["without_word", "halves"])
     run(BulkInferrer, "ours", model_spec=several)
     assert len(left_to_tfx) == 1
-    with pytest.raises(InfeedError, match="parquet cannot be written: several signatures are asked"):
+    with pytest.raises(InfeedError, match="parquet cannot be written: several signatures are requested"):
         run(BulkInferrer, "ours", model_spec=several, output_format="parquet")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"output_format": "examples"}, r"output_format is 'examples'(?s:.*)give output_example_spec"),
+        ({"output_format": "examples"}, r"output_format is 'examples'(?s:.*)output_example_spec"),
         ({"output_format": "csv"}, "output_format is 'csv'"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"columns": "id"}, "columns is 'id'"),
