@@ -234,7 +234,7 @@ def _has_missing(spec: Any) -> bool:
 
 
 def _no_missing(spec: Any) -> str:
-    return f"{spec.dtype.name} has none that means missing"
+    return f"{spec.dtype.name} has no value that means missing"
 
 
 def _filled(dims: Iterable[int | None], size: int) -> list[int]:

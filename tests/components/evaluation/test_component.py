@@ -130,7 +130,8 @@ def test_what_ours_does_not_compute_tfx_does_and_the_log_says_why(
     monkeypatch.setattr(Executor, "Do", lambda self, *given: done.append(given))
     with caplog.at_level(logging.WARNING):
         folder, _ = run(eval_config({"metrics": [metric("ExactMatch")]}))
-    assert "evaluated by TFX's own executor on Beam: the metric exact_match is computed by" in caplog.text
+    assert "TFX's own executor on Beam" in caplog.text
+    assert "exact_match" in caplog.text
     assert len(done) == 1
     assert list(Path(folder).iterdir()) == []
 

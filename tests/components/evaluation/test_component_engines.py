@@ -122,4 +122,4 @@ def test_what_only_tfx_computes_is_left_to_it_wherever_it_is_found_out(
     path = Path(many.uri, "Split-eval", "9.gz")
     write_records(str(path), [frame_records(encode_examples(named))], gzip_level=1)
     execute(Evaluator, tmp_path / "out", many, eval_config(), model, beam_pipeline_args=["--direct_num_workers=2"])
-    assert left == ["an input of the model and a column are both called 'examples'"]
+    assert left == ["an input of the model and a column are both named 'examples'"]

@@ -475,9 +475,7 @@ def test_of_a_csv_a_warning_tells_what_is_more_than_rounding(tmp_path: Path, job
     (tmp_path / "in.csv").write_text("fare,key\n0.1,16777217\n12.35,0.5\n")
     opened = open_csv(str(tmp_path), {None: "in.csv"}, IngestOptions())
     manifest = ingest.ingest(opened.tasks, job(opened))
-    assert manifest.warnings == (
-        "column 'key': double whole numbers beyond 2^24, or out of range, changed by float32: 1",
-    )
+    assert manifest.warnings == ("column 'key': double integers beyond 2^24, or out of range, changed by float32: 1",)
 
 
 def test_killed_while_an_earlier_dataset_is_cleared_what_is_left_of_it_does_not_look_whole(

@@ -166,7 +166,7 @@ def test_shape_and_type_are_static_inside_a_dataset_and_code_is_compiled():
 def test_a_batch_of_any_size_is_changed_in_the_same_way_but_not_compiled():
     dataset = tf.data.Dataset.from_tensor_slices(IMAGES).batch(16).map(lambda x: augment.augment(x, ALL, PLAIN, SEED))
     np.testing.assert_allclose(next(iter(dataset)), run(ALL), atol=1e-4)
-    reason = "not compiled: XLA wants fixed shapes and these images are (None, None, 3)"
+    reason = "not compiled: XLA requires fixed shapes, but the images are (None, None, 3)"
     assert augment.how([[None, None, 3]]) == reason
 
 

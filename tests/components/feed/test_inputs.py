@@ -90,5 +90,5 @@ def test_a_generator_that_fails_or_is_killed_stops_the_training_with_the_reason(
         firsts(from_process(f"{file}:failing", SIGNATURE))
     items = items_of(f"{file}:pids", {})
     os.kill(next(items), signal.SIGKILL)
-    with pytest.raises(InfeedError, match="process ended with exit code -9"):
+    with pytest.raises(InfeedError, match="exited with code -9"):
         list(items)

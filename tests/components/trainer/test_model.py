@@ -40,7 +40,7 @@ def test_the_models_output_is_held_against_the_classes(tmp_path):
         "return model",
     ]
     spec, features = ModelSpec({}, "classification", ("no", "yes"), {}, {}), {"x": tf.TensorSpec([None, 2], tf.float32)}
-    with pytest.raises(InfeedError, match=r"gives 3 numbers an example, and there are 2 classes(.|\n)*model\.py:build"):
+    with pytest.raises(InfeedError, match=r"3 outputs per example, but there are 2 classes(.|\n)*model\.py:build"):
         make_model(options(tmp_path, body), spec, features)
 
 

@@ -112,12 +112,12 @@ def test_outputs_that_fit(made, loss, classes):
 @pytest.mark.parametrize(
     ("made", "loss", "classes", "error"),
     [
-        (output(None, 4), "mse", TWO, r"gives 4 numbers an example, and there are 2 classes\n(.|\n)*model\.py:build"),
+        (output(None, 4), "mse", TWO, r"4 outputs per example, but there are 2 classes\n(.|\n)*model\.py:build"),
         (
             output(None, 1),
             "binary_crossentropy",
             ("a", "b", "c"),
-            r"gives 1 number an example(.|\n)* 3 classes",
+            r"1 output per example(.|\n)* 3 classes",
         ),
         (output(None, 1), "sparse_categorical_crossentropy", TWO, r"its loss is sparse_cat(.|\n)*one sigmoid with"),
         ([output(None, 2), output(None, 2)], "mse", TWO, r"the model has 2 outputs(.|\n)*your own run_fn"),

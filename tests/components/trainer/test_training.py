@@ -13,7 +13,7 @@ def test_a_backend_that_it_cannot_train_with_is_refused_before_anything_else(mon
     from infeed.components.trainer.training import prepare
 
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(InfeedError, match=r"cannot train with Keras on jax(.|\n)*set KERAS_BACKEND=tensorflow"):
+    with pytest.raises(InfeedError, match=r"jax(.|\n)*set KERAS_BACKEND=tensorflow"):
         prepare(None)
 
 
@@ -40,5 +40,5 @@ def test_what_a_tuner_found_counts_before_the_options(arguments, tmp_path, table
 
 def test_a_label_that_the_transform_graph_lacks_is_told_with_those_it_gives(table, train):
     folder, _ = table
-    with pytest.raises(InfeedError, match=r"gives no feature 'sort'(.|\n)*name one that it gives: kind, x, z"):
+    with pytest.raises(InfeedError, match=r"gives no feature 'sort'(.|\n)*kind, x, z"):
         train(folder, "class", "table", label="sort")

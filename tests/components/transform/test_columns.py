@@ -79,7 +79,7 @@ def test_a_row_of_several_values_is_an_error_that_names_the_column() -> None:
 
 
 def test_a_fixed_shape_of_several_values_is_an_error_that_names_the_column() -> None:
-    with pytest.raises(InfeedError, match=r"column 'embedding' holds \(8,\) values a row"):
+    with pytest.raises(InfeedError, match=r"column 'embedding' has \(8,\) values per row"):
         as_column("embedding", tf.zeros([2, 8]), many=False)
 
 

@@ -65,5 +65,5 @@ def test_both_give_features_and_vocabularies_are_kept(tmp_path: Path) -> None:
 
 
 def test_one_name_from_both_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InfeedError, match="both the features and the preprocessing function give twice"):
+    with pytest.raises(InfeedError, match="both return twice"):
         transform({"x": [1, 2]}, [Fill("x", 0, output="twice")], doubled, tmp_path)

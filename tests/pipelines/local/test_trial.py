@@ -62,7 +62,7 @@ def test_the_templates_models_pass_and_leave_no_trace_in_the_names_of_layers(pro
             "model = keras.Modell(",
             r"'Modell'(.|\n)*model.py, line \d+, in build_model: 'model =",
         ),
-        ("len(spec.classes), ", "7, ", "the model has 7 numbers an example, and there are 3 classes"),
+        ("len(spec.classes), ", "7, ", "the model has 7 outputs per example, but there are 3 classes"),
         ('"sparse_categorical_crossentropy" if', "(lambda y, p: p) if", "unknown whether .* probabilities"),
     ],
 )

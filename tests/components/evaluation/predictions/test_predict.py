@@ -183,7 +183,7 @@ def test_finished_files_of_an_unfinished_run_stay_unless_the_examples_changed(
 def test_other_files_in_the_folder_are_left_alone(dataset: str, model: str, tmp_path: Path) -> None:
     (tmp_path / "Split-train").mkdir()
     (tmp_path / "Split-train" / "mine.parquet").touch()
-    with pytest.raises(InfeedError, match=r"holds another file, Split-train/mine.parquet"):
+    with pytest.raises(InfeedError, match=r"another file, Split-train/mine.parquet"):
         write_predictions(dataset, model, str(tmp_path))
     assert [path.name for path in tmp_path.rglob("*.*")] == ["mine.parquet"]
 
@@ -204,11 +204,11 @@ def test_a_record_that_the_model_refuses_is_named_and_its_file_does_not_appear(
         (PredictOptions(splits=("test",)), "there is no split 'test'"),
         (PredictOptions(keys=("name",)), "there is no column 'name'"),
         (PredictOptions("other"), "the model has no signature 'other'"),
-        (PredictOptions("scalar"), r"output 'y' has the shape \[\], without a row for each example"),
-        (PredictOptions("constant"), r"output 'y' has the shape \[2\], without the 5 rows of the batch"),
+        (PredictOptions("scalar"), r"output 'y' has the shape \[\]"),
+        (PredictOptions("constant"), r"output 'y' has the shape \[2\], without the 5 rows"),
         (PredictOptions("features", output_format="prediction_log"), "signature 'features' takes features"),
         (PredictOptions("features", outputs={"x": "sum"}, keys=("x",)), "'x' is a column of the examples and one of"),
-        (PredictOptions("whole"), "column 'number' has rows without a value, and int64 has none that means missing"),
+        (PredictOptions("whole"), "column 'number' has rows without a value, but"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(

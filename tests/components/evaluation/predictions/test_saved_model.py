@@ -37,14 +37,14 @@ def test_what_tensorflow_refuses_is_told_in_its_words(loaded: SavedModel) -> Non
 
 
 def test_outputs_without_the_rows_of_the_batch_are_refused(loaded: SavedModel) -> None:
-    with pytest.raises(InfeedError, match=r"output 'y' has the shape \[\], without a row for each example"):
+    with pytest.raises(InfeedError, match=r"output 'y' has the shape \[\]"):
         loaded.signature("scalar").check_outputs()
-    with pytest.raises(InfeedError, match=r"output 'y' has the shape \[2\], without the 3 rows of the batch"):
+    with pytest.raises(InfeedError, match=r"output 'y' has the shape \[2\], without the 3 rows"):
         loaded.signature("constant")({"examples": [b"", b"", b""]})
 
 
 def test_a_signature_that_is_not_there_is_refused(loaded: SavedModel) -> None:
-    with pytest.raises(InfeedError, match=r"(?s)no signature 'raw'; it has serving_default.*do: +ask another"):
+    with pytest.raises(InfeedError, match=r"(?s)no signature 'raw', only serving_default.*do: +ask another"):
         loaded.signature("raw", do="ask another")
 
 

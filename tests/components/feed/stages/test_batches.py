@@ -95,5 +95,5 @@ def test_the_words_name_devices_and_functions():
     assert batches.PrefetchToDevice(("GPU:0", "GPU:1")).does == (
         "distributes the next batch to GPU:0, GPU:1 while the step runs"
     )
-    assert batches.CallInputFunction("input.py:f").does == "takes the batches that input.py:f gives"
+    assert batches.CallInputFunction("input.py:f").does == "takes the batches of input.py:f"
     assert batches.BatchRecords(4096, "", batches=4).does == "gathers 4,096 records, 4 batches"
