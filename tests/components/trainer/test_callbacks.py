@@ -42,7 +42,7 @@ def test_logs_that_cannot_be_written_end_no_training(tmp_path, caplog):
     _, _, fitted = script.train_ours("one_device", epochs=2, callbacks=[logs])
     assert len(fitted.epochs) == 2
     (warning,) = [record.message for record in caplog.records if record.name == callbacks.__name__]
-    assert warning.startswith(f"stopped logging to TensorBoard {tmp_path}: ")
+    assert str(tmp_path) in warning
 
 
 def test_something_else_than_callbacks_is_refused(tmp_path):

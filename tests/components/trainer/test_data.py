@@ -144,7 +144,7 @@ def test_a_weight_below_0_stops_training_with_the_reason(table):
 
 
 def test_a_weight_that_the_graph_does_not_give_is_refused(table):
-    with pytest.raises(InfeedError, match=r"gives no feature 'importance'(.|\n)*feed.weight(.|\n)*kind, x, z"):
+    with pytest.raises(InfeedError, match=r"no feature 'importance'(.|\n)*feed.weight(.|\n)*kind, x, z"):
         feed(table[0], training=True, split="train", feed={"weight": "importance"})
 
 

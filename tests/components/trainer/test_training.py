@@ -40,5 +40,5 @@ def test_what_a_tuner_found_counts_before_the_options(arguments, tmp_path, table
 
 def test_a_label_that_the_transform_graph_lacks_is_told_with_those_it_gives(table, train):
     folder, _ = table
-    with pytest.raises(InfeedError, match=r"gives no feature 'sort'(.|\n)*kind, x, z"):
+    with pytest.raises(InfeedError, match=r"no feature 'sort'(.|\n)*kind, x, z"):
         train(folder, "class", "table", label="sort")

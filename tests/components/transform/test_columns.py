@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.transform.columns import analyze, as_column, reading
+from infeed.components.transform.columns import TracedPass, analyze, as_column
 from infeed.components.transform.kinds.scale import ZScore
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
@@ -88,5 +88,5 @@ def test_batches_of_several_sizes_are_one_graph(monkeypatch: pytest.MonkeyPatch)
     traced: list[tf.Tensor] = []
     monkeypatch.setattr(ZScore, "analyzed", lambda feature, column: traced.append(column.values) or column)
     batches: list[dict[str, tf.SparseTensor]] = [{"fare": ROWS[:size].to_sparse()} for size in (3, 1, 2)]
-    analyze([ZScore("fare")], reading(batches), {})
+    analyze([ZScore("fare")], lambda one: TracedPass(one).over(batches), {})
     assert len(traced) == 1
