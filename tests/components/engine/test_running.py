@@ -146,7 +146,7 @@ def test_a_job_whose_workers_were_stopped_is_canceled(hasty: None, tmp_path: Pat
     job, answer = Job("RUNNING"), WorkerAnswer(str(tmp_path))
     with answer.working():
         pass
-    with pytest.raises(InfeedError, match="no worker has finished or done anything for 1 second") as raised:
+    with pytest.raises(InfeedError, match="no worker has finished an item or shown activity") as raised:
         Running(job, Named("FlinkRunner", worker_timeout=1, pool="host:1"), answer).wait()
     assert (raised.value.where, job.canceled) == ("worker pool at host:1", 1)
     assert "a separate pool" in raised.value.do
