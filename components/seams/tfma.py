@@ -25,7 +25,7 @@ EVALUATION = Seam(
             f"{_TFMA}.metrics.metric_specs": "to_computations",
             f"{_TFMA}.metrics.metric_types": (
                 "CIDerivedMetricComputation DerivedMetricComputation Metric MetricComputation MetricKey PlotKey "
-                "StandardMetricInputsPreprocessor register_metric"
+                "StandardMetricInputs StandardMetricInputsPreprocessor register_metric"
             ),
             f"{_TFMA}.metrics.metric_util": "merge_per_key_computations one_hot to_label_prediction_example_weight",
             f"{_TFMA}.metrics.multi_class_confusion_matrix_metrics": (
