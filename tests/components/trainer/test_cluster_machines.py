@@ -110,7 +110,7 @@ def test_a_killed_machine_changes_no_weight(table, arguments, train, warm, s3, t
     codes, output = run_machines(step, environment, tmp_path / "again")
     assert codes == [0, 0], output
     assert "Epoch 5/5" in output
-    resumed = re.findall(r"training goes on after step (\d+)", output)
+    resumed = re.findall(r"training resumes after step (\d+)", output)
     assert len(resumed) == 1
     assert 0 < int(resumed[0]) < 20
 
