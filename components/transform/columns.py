@@ -32,7 +32,8 @@ Batches: TypeAlias = Iterable[Mapping[str, Raw]]  # parsed raw examples
 _Make: TypeAlias = partial[FlatColumn]  # of the columns of a batch
 
 # As TensorFlow escapes the message of `several_values`.
-_SEVERAL = re.compile(r"rows of several values[\s\S]*? on the features of column \\*'(.*?)\\*'")
+_TOO_MANY = "rows have several values, but one is expected"
+_SEVERAL = re.compile(_TOO_MANY + r"[\s\S]*? on the features of column \\*'(.*?)\\*'")
 
 
 class BatchColumns:
@@ -121,7 +122,7 @@ def _single_of(name: str, raw: tf.Tensor | tf.SparseTensor) -> FlatColumn:
 
 def several_values(name: str) -> str:
     """Return the graph's message about rows with several values, which `explained` parses."""
-    return f'rows have several values, but one is expected; set values="all" on the features of column {name!r}'
+    return f'{_TOO_MANY}; set values="all" on the features of column {name!r}'
 
 
 def scattered(name: str, places: tf.Tensor, values: tf.Tensor, size: tf.Tensor) -> FlatColumn:
@@ -145,9 +146,7 @@ def explained() -> Iterator[None]:
         if not found:
             raise
         do = 'set values="all" or values="by_position" on its features'
-        raise InfeedError(
-            "rows have several values, but one is expected", where=f"column {found[1]!r}", do=do
-        ) from None
+        raise InfeedError(_TOO_MANY, where=f"column {found[1]!r}", do=do) from None
 
 
 def _list_of(name: str, raw: Raw) -> FlatColumn:

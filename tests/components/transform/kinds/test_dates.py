@@ -71,7 +71,7 @@ def test_text_is_taken_where_the_format_is_of_text(form: str) -> None:
 
 def test_what_a_step_may_say() -> None:
     assert DatePart("year", "epoch_s").takes == ("int", "float")
-    with pytest.raises(InfeedError, match=r"(?s)the format '%q' has '%q'.*use these"):
+    with pytest.raises(InfeedError, match=r"(?s)the format '%q' contains '%q'.*use these"):
         DatePart("year", "%q")
     with pytest.raises(InfeedError, match=r"(?s)part is 'decade'.*use one of year, quarter"):
         DatePart("decade")  # type: ignore[arg-type]
