@@ -207,7 +207,8 @@ in_suite timeout 3000 python -m pytest -n 3 --timeout 600 --timeout-method signa
     -p no:cacheprovider -o faulthandler_timeout=600 \
     --ignore tests/test_setup.py --ignore tests/test_setup_editable.py --ignore tests/test_docs.py \
     --ignore tests/test_docs_snippets.py --ignore tests/test_remedies.py \
-    --ignore tests/test_words.py --ignore tests/test_mirror.py --ignore tests/test_seams.py --ignore tests/test_versions.py --ignore tests/scripts --ignore tests/benchmarks "$@" || { say "THE TESTS FAIL INSIDE THE IMAGE" && exit 1; }
+    --ignore tests/test_words.py --ignore tests/test_mirror.py --ignore tests/test_seams.py --ignore tests/test_versions.py --ignore tests/scripts --ignore tests/benchmarks \
+    --deselect tests/components/seams/test_contracts.py::test_the_page_has_every_seam_as_it_is "$@" || { say "THE TESTS FAIL INSIDE THE IMAGE" && exit 1; }
 say "rehearsing a compiled job in the image"
 # From outside: every step of the job is a container of its own.
 INFEED_TEST_IMAGE=$image timeout 1500 "$python" -m pytest -p no:cacheprovider tests/pipelines/rehearse/test_tfx.py 9>&- ||

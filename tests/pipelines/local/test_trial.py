@@ -135,14 +135,8 @@ def test_a_column_that_many_rows_miss_is_traced_as_a_sparse_one(project: Path) -
         try_out(project)
 
 
-@pytest.mark.parametrize(
-    "feature",
-    [
-        '{kind: subwords, column: town, file: "/no/vocab.txt", length: 4}',
-        '{kind: pretrained_vectors, column: town, file: "/no/vocab.txt"}',
-    ],
-)
-def test_a_file_that_transform_would_not_find_is_told_before(project: Path, feature: str) -> None:
+def test_a_file_that_transform_would_not_find_is_told_before(project: Path) -> None:
+    feature = '{kind: pretrained_vectors, column: town, file: "/no/vocab.txt"}'
     config = (project / "config.yaml").read_text()
     (project / "config.yaml").write_text(
         config.replace("features: features.py:features", f"features: [{feature}, {{kind: label, column: y}}]")

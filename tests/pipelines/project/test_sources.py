@@ -121,7 +121,7 @@ def test_a_dataset_is_data_with_its_splits_and_other_records_are_refused(tmp_pat
     assert (survey.rows, set(survey.patterns)) == (60, {"train", "eval"})
     other = frame_records(pa.array([b"a line of a log"], pa.large_binary()))
     write_records(str(tmp_path / "log.tfrecord"), [other], gzip_level=None)
-    with pytest.raises(InfeedError, match=r"no tf\.Examples") as error:
+    with pytest.raises(InfeedError, match=r"not tf\.Examples") as error:
         open_table(str(tmp_path / "log.tfrecord"), "tfrecord", {})
     assert error.value.where == str(tmp_path / "log.tfrecord")
 
