@@ -18,7 +18,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 def test_this_editable_install_runs_from_the_source_tree(tmp_path: Path) -> None:
-    code = "from infeed.components import errors; print(errors.__file__)"
+    code = "from infeed.components.base import errors; print(errors.__file__)"
     assert run(sys.executable, "-c", code, cwd=tmp_path) == f"{ROOT}/infeed/components/base/errors.py\n"
     assert "Usage: infeed" in run(Path(sys.executable).with_name("infeed"), "--help", cwd=tmp_path)
 

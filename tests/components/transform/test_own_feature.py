@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow  # its file imports TensorFlow
 
 @pytest.fixture
 def kind(tmp_path: Path) -> str:
-    section = PAGE.read_text().partition("## A feature of your own")[2]
+    section = PAGE.read_text().partition("## Write your own feature")[2]
     example = re.search(r"```python\n(.*?)```", section, re.DOTALL)
     assert example
     (tmp_path / "features.py").write_text(example[1])
