@@ -34,7 +34,9 @@ class Machine:
 
     def _read(self) -> None:
         assert self.process.stdout
-        self.lines += ((time.time(), line) for line in self.process.stdout)
+        for line in self.process.stdout:  # the kubelet's times have nanoseconds, so no two lines have the same
+            last = self.lines[-1][0] if self.lines else 0.0
+            self.lines.append((max(time.time(), last + 2e-6), line))
 
     def end(self) -> None:
         self.process.terminate()
@@ -172,7 +174,7 @@ class Cluster:
 
 
 def _time(when: float) -> str:
-    return datetime.fromtimestamp(when, timezone.utc).isoformat().replace("+00:00", "Z")
+    return datetime.fromtimestamp(when, timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 @contextmanager
