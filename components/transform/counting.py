@@ -203,7 +203,7 @@ class Tally:
     the parts. Sums of floats round; the same tree of merges rounds to the same bits, with pickling and without.
 
     Args:
-      folder: where runs are written, local or remote. Workers may share the folder: each run has a name of its own. The
+      folder: where runs are written, local or remote. Workers may share the folder: each run has a unique name. The
         first run makes the folder.
       limit: bytes of values and counts to hold before a run is written; 64 MiB by default.
     """

@@ -53,7 +53,7 @@ def predict(
 
     Args:
       examples: folders of datasets of any writer: TFRecords of tf.Examples in Split-* folders.
-      model: folder of a SavedModel, or of numbered versions, of which the newest is used.
+      model: folder of a SavedModel, or of numbered versions. The newest version is used.
       options: signature, columns and splits. The output format only determines the types.
     """
     options = options or PredictOptions()

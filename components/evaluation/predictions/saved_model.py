@@ -99,7 +99,7 @@ class SavedModel:
         """Load a model. Raise InfeedError if there is none, or TensorFlow cannot load it.
 
         Args:
-          path: folder of a SavedModel, or of numbered versions of a Pusher, of which the newest is used.
+          path: folder of a SavedModel, or of numbered versions of a Pusher. The newest version is used.
           tags: tags of the graph to load. Empty if there is only one graph, as in most models.
         """
         folder = model_folder(path)  # before the import of TensorFlow, which takes seconds
