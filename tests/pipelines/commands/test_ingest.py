@@ -138,7 +138,7 @@ def test_a_split_without_a_record_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x\n1\n")
     ended = infeed("ingest", tmp_path / "a.csv", tmp_path / "out")
     assert "1 row read" in ended.output
-    assert "warning: eval holds no record" in ended.output
+    assert "warning: eval is empty" in ended.output
 
 
 @pytest.mark.parametrize("spelling", ["\\t", "tab", "\t", "$'\\t'"])

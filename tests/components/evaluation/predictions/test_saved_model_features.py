@@ -68,7 +68,7 @@ def test_missing_numbers_are_nan_and_missing_text_is_empty(batch: Callable[..., 
 @pytest.mark.parametrize(
     ("values", "shape", "message"),
     [
-        ([1, None], (), r"(?s)'n' has no value, but int64 has none that means missing.*gz, record 1"),
+        ([1, None], (), r"(?s)'n' has no value, but int64 has no value that means missing.*gz, record 1"),
         ([[1], [1, 2]], (), r"(?s)'n' has 2 values, but the model takes 1.*record 1"),
         ([[1, 2], [1]], (2,), r"(?s)'n' has 1 values, but the model takes 2.*record 1"),
     ],
@@ -86,7 +86,7 @@ def test_rows_that_have_no_tensor_are_named(
         ({"y": "float32"}, "the model takes 'y'"),
         ({"id": "float32"}, "column 'id' is bytes, but the model takes float32"),
         ({"x": "int64"}, "column 'x' is float, but the model takes int64"),
-        ({"number": "int64"}, "column 'number' has rows without a value, but int64 has none that means missing"),
+        ({"number": "int64"}, "column 'number' has rows without a value, but int64 has no value that means missing"),
         ({"number": "string"}, "column 'number' is int, but the model takes string"),
     ],
 )
