@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections import Counter
@@ -150,6 +151,19 @@ def modules_are_no_garbage() -> None:
     """TFX is a million objects that stay: the collector need not look through them, nor Arrow 10 at every CSV block."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def users_modules_end_with_their_test_file() -> Iterator[None]:
+    """TFX imports by name alone, and takes a module of that name which a test of another file has left."""
+    yield
+    written_by_tests = [
+        name
+        for name, module in sys.modules.items()
+        if (getattr(module, "__file__", None) or "").startswith(tempfile.gettempdir())
+    ]
+    for name in written_by_tests:
+        del sys.modules[name]
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

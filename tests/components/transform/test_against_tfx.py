@@ -23,7 +23,7 @@ feature { name: "never" type: FLOAT }
 MODULE = """
 import tensorflow as tf
 import tensorflow_transform as tft
-from scaling import scaled
+from against_tfx_neighbor import scaled
 
 def preprocessing_fn(inputs, custom_config):
     city = tft.compute_and_apply_vocabulary(inputs["city"], vocab_filename="city")
@@ -61,7 +61,7 @@ def records(rows: list[tuple[float, bytes]]) -> list[bytes]:
 def module(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("user")
     (folder / "transforming.py").write_text(MODULE)
-    (folder / "scaling.py").write_text(NEIGHBOR)
+    (folder / "against_tfx_neighbor.py").write_text(NEIGHBOR)
     return folder / "transforming.py"
 
 
