@@ -34,7 +34,7 @@ test-frameworks:  ## infeed.load with PyTorch, JAX, Keras, Grain, Lightning and 
 	    tests/components/example_gen/sources/test_reader.py tests/components/seams/test_pyarrow.py \
 	    tests/test_docs_load.py tests/test_docs_readers.py tests/test_docs_snippets.py tests/test_notebooks.py -m $(FRAMEWORKS)
 
-test-image: setup  ## the same tests inside the container image, on TFX 1.21; builds it first
+test-image: setup  ## the tests that can differ by stack, inside the container image, on TFX 1.21; builds it first
 	@scripts/test-image.sh
 
 test-peers: setup  ## the tests of tft and TFX, as they are installed, through the executors of this package

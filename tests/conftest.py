@@ -31,6 +31,7 @@ from hypothesis import settings
 
 BUCKET = "bucket"
 QUICK, LONG = "not tfx and not slow and not frameworks", "(tfx or slow) and not frameworks"  # what `make test` asks for
+IMAGE = "not frameworks and (stack or not (tfx or slow))"  # what `make test-image` asks for
 # Files of more than 70 seconds, the longest first, so that at the end no process waits long for the others.
 _LONG = (
     "pipelines/test_official.py",
@@ -91,9 +92,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leaves out files of which `-m` wants no test: to import them takes each process ten seconds."""
-    if not collection_path.match("test_*.py") or (wanted := config.option.markexpr) not in (QUICK, LONG):
+    if not collection_path.match("test_*.py") or (wanted := config.option.markexpr) not in (QUICK, LONG, IMAGE):
         return None
-    marks = re.findall(r"(?m)^(pytestmark)?.*pytest\.mark\.(?:tfx|slow)\b", collection_path.read_text())
+    text = collection_path.read_text()
+    if wanted == IMAGE and "pytest.mark.stack" in text:
+        return None
+    marks = re.findall(r"(?m)^(pytestmark)?.*pytest\.mark\.(?:tfx|slow)\b", text)
     return not marks or None if wanted == LONG else "pytestmark" in marks or None
 
 

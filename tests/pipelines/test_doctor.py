@@ -8,6 +8,8 @@ import pytest
 from infeed.pipelines import doctor
 from infeed.pipelines.doctor import Finding, Inventory, Level, compare, image_findings, unmet_requirements
 
+pytestmark = pytest.mark.stack
+
 
 @pytest.fixture
 def requires(monkeypatch):

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 INFEED = Path(sys.executable).with_name("infeed")
 NODES = ["StatisticsGen", "SchemaGen", "ExampleValidator", "Transform", "Trainer", "Evaluator", "Pusher", "InputReport"]

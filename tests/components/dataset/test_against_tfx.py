@@ -14,7 +14,7 @@ from infeed.components.dataset import example_types, records
 from infeed.components.dataset.encode import encode_examples, encode_feature
 from infeed.components.dataset.splits import Buckets, assign_splits
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 FLOATS = st.floats(allow_nan=False)

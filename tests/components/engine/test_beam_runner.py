@@ -16,6 +16,8 @@ from infeed.components.engine.beam_runner import (
     telling_failures,
 )
 
+pytestmark = pytest.mark.stack
+
 
 @pytest.mark.tfx
 def test_a_pipeline_that_names_no_runner_takes_the_local_one(beam_runners: list[str]) -> None:

@@ -19,7 +19,7 @@ from infeed.components.engine.beam_runner import Named
 from infeed.components.engine.engine import Here
 from infeed.components.engine.on_beam import OnBeam
 
-pytestmark = [pytest.mark.tfx, pytest.mark.slow]
+pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 
 
 @pytest.fixture(params=["portable", "dask", "spark"], scope="module")

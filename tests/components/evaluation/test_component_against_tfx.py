@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 CLASS_SCORES = "infeed.components.evaluation.class_scores"
 ERROR_MOMENTS = "infeed.components.evaluation.error_moments"

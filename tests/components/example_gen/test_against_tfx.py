@@ -11,7 +11,7 @@ import pytest
 
 from infeed.components.dataset.options import IngestOptions
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 Multiset = Callable[[str], dict[str, Counter[bytes]]]
 TAXI = Path(__file__).parents[4] / "shared" / "data" / "chicago_taxi.csv"

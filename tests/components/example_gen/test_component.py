@@ -14,7 +14,7 @@ from infeed.components.example_gen.sources.folders import TextOptions
 from infeed.components.example_gen.sources.images.codec import ImageOptions
 from infeed.components.example_gen.sources.jsonl import JsonlOptions
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 
 def request(component: Any) -> Any:

@@ -16,7 +16,7 @@ from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 
 def properties(

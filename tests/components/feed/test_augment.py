@@ -8,7 +8,7 @@ import tensorflow as tf
 from infeed.components.feed import augment
 from infeed.components.feed.options import SINGLE_WORKER, Augment, Normalise, WorkerContext
 
-pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow takes seconds to load
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (16, 12, 10, 3), np.uint8)
 SEED = tf.constant([7, 3], tf.int64)

@@ -16,7 +16,7 @@ from infeed.components.feed.plan import FeedSpec, plan
 from infeed.components.feed.shards import ShardFile
 from infeed.components.feed.stages.base import BatchFunctions
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 MACHINE = Machine(cpus=2, memory_bytes=1 << 30)
 RECORDS = 100

@@ -9,7 +9,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.feed.shards import corrupt_record_context
 from infeed.components.feed.tfrecords import stored_blocks
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 
 @pytest.fixture

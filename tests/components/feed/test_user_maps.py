@@ -18,7 +18,7 @@ from infeed.components.feed.shards import ShardFile
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.feed.user_maps import NumpyMap, Target, TensorFlowMap, map_error_context
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 RECORDS, BATCH = 40, 8
 SOURCE = """

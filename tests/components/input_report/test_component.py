@@ -9,7 +9,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 
 def channels() -> dict[str, Any]:

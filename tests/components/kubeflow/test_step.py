@@ -18,7 +18,7 @@ from infeed.components.kubeflow.message import ARGUMENT
 from infeed.components.kubeflow.packed import pack
 from infeed.components.kubeflow.training_job import Place
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 
 @pytest.fixture

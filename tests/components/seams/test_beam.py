@@ -10,6 +10,8 @@ import pytest
 
 from infeed.components.seams.beam import COPYING_MODULE, allow_copies
 
+pytestmark = pytest.mark.stack
+
 
 def made_by_beam_2_62() -> type:
     class AppliedPTransform:

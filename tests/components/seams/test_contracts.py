@@ -13,6 +13,8 @@ import pytest
 from infeed.components import seams
 from infeed.components.seams.seam import Seam
 
+pytestmark = pytest.mark.stack
+
 MODULES = [one.name for one in pkgutil.iter_modules(seams.__path__) if one.name != "seam"]
 SEAMS = {
     f"{module}.{name}": value

@@ -3,7 +3,7 @@ import contextlib
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 from infeed.components.base.errors import InfeedError
 from infeed.components.seams import tensorflow as tensorflow_seam
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 
 @pytest.fixture(scope="module")

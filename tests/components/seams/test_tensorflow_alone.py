@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 ALONE = "import sys, infeed.components.seams.tensorflow_alone; "
 # Each in a fork of its own of one process, so that none finds what another has loaded.

@@ -17,7 +17,7 @@ import pytest
 import infeed
 from infeed.components.seams import tfma as tfma_seam
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 TFMA = "tensorflow_model_analysis"
 EVALUATION = Path(infeed.__file__).parent / "components" / "evaluation"

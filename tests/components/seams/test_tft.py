@@ -5,7 +5,7 @@ import pytest
 
 from infeed.components.seams import tft as tft_seam
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 
 def test_rows_are_paired_with_their_keys_and_outputs_are_joined_over_keys():

@@ -6,7 +6,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 
 def test_without_a_name_beam_runs_by_its_own_default(take_away, caplog):

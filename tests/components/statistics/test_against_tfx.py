@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-pytestmark = [pytest.mark.tfx, pytest.mark.slow]
+pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 
 TAXI = Path(__file__).parents[4] / "shared" / "data" / "chicago_taxi.parquet"
 LONG = ("long_text", "pictures")  # of values that ours does not count

@@ -11,7 +11,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 BATCH = pa.RecordBatch.from_pydict(
     {"age": [1, 2, 3, 3], "city": ["Bern", "Bern", None, "Chur"], "picture": [b"\xff", b"\xfe" * 3, b"\xff", b"\xff"]}

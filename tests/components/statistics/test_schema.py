@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 HELD = {"train": ("x", "first"), "eval": ("x", "second", "words"), "test": ("x", "last", "first")}
 

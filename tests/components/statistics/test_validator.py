@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 
 @pytest.mark.parametrize("given", [{}, {"exclude_splits": ["eval"]}])

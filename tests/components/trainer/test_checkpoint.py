@@ -22,7 +22,7 @@ from infeed.components.trainer.checkpoint import (
 )
 from infeed.components.trainer.steps import Progress
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 
 class BrokenOffError(Exception):

@@ -13,7 +13,7 @@ from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.options import TrainOptions
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 
 def channel(kind: str) -> Any:

@@ -3,7 +3,7 @@ import tensorflow as tf
 
 from infeed.components.trainer import distribution
 
-pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow takes seconds to load
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from infeed.components.trainer.distribution import (
     strategy_name,
 )
 
-pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow takes seconds to load
 
 
 @pytest.mark.parametrize("name", ["auto", "one_device"])

@@ -12,7 +12,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 from infeed.components.trainer.options import TrainOptions
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 OPTIONS = TrainOptions(model_fn="m:f", label="y", epochs=50, strategy="auto", feed=FeedOptions(batch_size=64, seed=7))
 

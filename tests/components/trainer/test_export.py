@@ -8,7 +8,7 @@ import tensorflow as tf
 from infeed.components.evaluation.predictions.raw_columns import RawColumns
 from infeed.components.trainer.options import TrainOptions
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 SCHEMA = """
 feature { name: "x" type: FLOAT shape { dim { size: 1 } } presence { min_fraction: 1 min_count: 1 } }

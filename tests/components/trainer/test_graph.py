@@ -4,7 +4,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 SCHEMA = """
 feature { name: "x" type: FLOAT shape { dim { size: 1 } } presence { min_fraction: 1 min_count: 1 } }

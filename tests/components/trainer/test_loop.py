@@ -10,7 +10,7 @@ import loop_script as script
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow  # Keras takes seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # Keras takes seconds to load
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.model import ModelSpec, build_model, make_model
 from infeed.components.trainer.options import TrainOptions
 
-pytestmark = pytest.mark.slow  # TensorFlow and Keras take seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow and Keras take seconds to load
 
 SPEC = ModelSpec({}, "regression", (), {}, {"units": 3})
 

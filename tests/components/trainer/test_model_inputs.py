@@ -8,7 +8,7 @@ import tensorflow as tf
 from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.model_inputs import feed_by_name, inputs_of, symbolic_output
 
-pytestmark = pytest.mark.slow  # TensorFlow and Keras take seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow and Keras take seconds to load
 
 SPECS = {name: tf.TensorSpec([None, 1], tf.float32) for name in "abc"}
 BATCH = {name: tf.fill([4, 1], float(value)) for value, name in enumerate("abc")}  # a is 0, b is 1, c is 2

@@ -10,7 +10,7 @@ import pytest
 
 from infeed.components.feed.options import Augment, Normalise
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 TABULAR = "infeed.templates.tabular.model:build_model"
 IMAGE = "infeed.templates.image.model:build_model"

@@ -9,7 +9,7 @@ from infeed.components.feed.meter import Meter
 from infeed.components.feed.row_batches import CallRows
 from infeed.components.trainer.steps import make_row_steps, make_test_steps, make_train_steps, prepare, unless_empty
 
-pytestmark = pytest.mark.slow  # TensorFlow and Keras take seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow and Keras take seconds to load
 
 ONE = tf.distribute.get_strategy()
 

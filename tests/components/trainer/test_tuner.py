@@ -10,7 +10,7 @@ import tensorflow as tf
 from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform import plain
 from infeed.components.transform.features import Label, OneHot, Vocabulary
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 BEFORE = {
     "city": ["rome", "rome", "rome", "oslo", "oslo", "bern"],

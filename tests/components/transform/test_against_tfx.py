@@ -12,7 +12,7 @@ import pytest
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import ZScore
 
-pytestmark = [pytest.mark.tfx, pytest.mark.slow]
+pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 
 SCHEMA = """
 feature { name: "age" type: FLOAT presence { min_fraction: 1.0 } shape { dim { size: 1 } } }

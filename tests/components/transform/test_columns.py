@@ -10,7 +10,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.transform.columns import TracedPass, analyze, as_column
 from infeed.components.transform.kinds.scale import ZScore
 
-pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow takes seconds to load
 
 ROWS = tf.ragged.constant([[3.0], [], [5.0]])
 

@@ -22,7 +22,7 @@ from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import ZScore
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 TABLE: list[dict[str, Any]] = [
     {"age": 20.0, "city": b"Basel", "paid": b"yes"},

@@ -12,7 +12,7 @@ import pytest
 from infeed.components.seams import tfx as tfx_seam
 from infeed.components.transform.kinds.clean import Fill
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 SPELLINGS = ["module_file", "package.module.function", "package.module:function", "file.py:function"]
 

@@ -11,7 +11,7 @@ import pytest
 import infeed
 from infeed.components.base.errors import InfeedError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 
 @pytest.fixture

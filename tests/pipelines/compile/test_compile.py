@@ -38,6 +38,8 @@ from infeed.pipelines.job.project import archive_beside
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 
+pytestmark = pytest.mark.stack
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 PROJECT = GOLDEN / "project"
 

@@ -14,7 +14,7 @@ from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 IMAGE = "registry.example/infeed:1"
 RUNNER = "tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner"

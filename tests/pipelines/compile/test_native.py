@@ -25,6 +25,8 @@ from infeed.pipelines.job.disks import input_bytes, tight_disks
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 
+pytestmark = pytest.mark.stack
+
 PROJECT = Path(__file__).parents[1] / "golden" / "project"
 STEPS = [
     "CsvExampleGen-input",

@@ -13,7 +13,7 @@ import pytest
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeReport, RunReport
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 
 def run(pipeline: Any, **options: Any) -> RunReport:

@@ -29,7 +29,7 @@ from infeed.components.dataset.records import frame_records, write_records
 from infeed.pipelines.predict.output import Columns
 from infeed.pipelines.predict.predict import RawSignature, predict, write_table
 
-pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow takes seconds to load
 
 INFEED = Path(sys.executable).with_name("infeed")
 

@@ -19,7 +19,7 @@ from infeed.pipelines.submit.run import RunState, SubmitRequest
 if TYPE_CHECKING:
     from kfp_server import KfpServer
 
-pytestmark = pytest.mark.slow  # importing kfp alone takes seconds
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # importing kfp alone takes seconds
 
 
 @pytest.fixture(autouse=True)

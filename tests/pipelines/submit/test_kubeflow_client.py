@@ -12,7 +12,7 @@ from infeed.pipelines.console.exit_codes import LostError
 from infeed.pipelines.submit.kubeflow import may_have_begun, no_api, no_login, translate_errors, without_secrets
 from infeed.pipelines.submit.run import starting
 
-pytestmark = pytest.mark.slow  # importing kfp alone takes seconds
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # importing kfp alone takes seconds
 
 HOST = "https://me:secret@kubeflow.example/pipeline?token=1#runs"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stand_in import Asked
     from vertex_server import VertexServer
 
-pytestmark = pytest.mark.slow  # importing google-cloud-aiplatform alone takes seconds
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # importing google-cloud-aiplatform alone takes seconds
 
 
 @pytest.fixture(autouse=True)

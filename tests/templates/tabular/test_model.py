@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow takes seconds to load
 
 BOUNDARIES = {"a": [-1.0, 0.0, 1.0, 4.0], "b": [0.0, 2.0], "gone": [0.0, 1.0]}
 A = np.array([[-5.0], [-0.5], [0.0], [2.5], [9.0]], np.float32)

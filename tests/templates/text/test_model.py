@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow takes seconds to load
 
 
 def test_a_text_is_the_mean_of_its_words_however_far_it_is_filled_up() -> None:

@@ -10,7 +10,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.statistics.tfdv import ProtoOptions, StatisticsRequest
 
-pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow takes seconds to load
 
 # What TFDV writes of options that nobody has changed; `test_executor` compares it with the TFDV that is installed.
 UNCHANGED = {

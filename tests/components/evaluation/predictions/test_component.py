@@ -12,7 +12,7 @@ import pytest
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.records import read_records
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 Channels = dict[str, Any]
 

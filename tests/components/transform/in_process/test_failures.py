@@ -11,7 +11,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 
-pytestmark = [pytest.mark.tfx, pytest.mark.slow]
+pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 
 SCHEMA = """
 feature { name: "age" type: FLOAT presence { min_fraction: 1.0 } shape { dim { size: 1 } } }

@@ -11,7 +11,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 
-pytestmark = [pytest.mark.tfx, pytest.mark.slow]
+pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 
 Columns = Mapping[str, Any]
 X = [3.0, 1.0, 2.0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 MODULE = "infeed.components.transform.in_process.nodes"
 MISSPELT, MENDED = "ScaleAndFlattenPerKeyBucketBouandaries", "ScaleAndFlattenPerKeyBucketBoundaries"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.tfx, pytest.mark.slow]
+pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 
 ROWS = 300
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.tfx, pytest.mark.slow]
+pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 
 PENGUIN = "tfx.examples.penguin.penguin_utils_base"
 TAXI = "tfx.examples.chicago_taxi_pipeline.taxi_utils_native_keras"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 ENTRIES = [(2, b"b"), (3, b"c"), (2, b"a"), (1, b"d")]
 RANKED = sorted(ENTRIES, reverse=True)

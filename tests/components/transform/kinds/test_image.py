@@ -13,7 +13,7 @@ from PIL import Image
 from infeed.components.base.errors import InfeedError
 from infeed.components.transform.kinds.image import DecodeImage, PixelMoments
 
-pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow takes seconds to load
 
 Transform = Callable[..., dict[str, np.ndarray]]
 PIXELS = np.random.default_rng(2).integers(0, 256, (5, 4, 6, 3), np.uint8)

@@ -13,7 +13,7 @@ from infeed.components.transform.kinds.clean import LowerCase, Tokens
 from infeed.components.transform.kinds.encode import Vocabulary
 from infeed.components.transform.kinds.text import BagOfWords
 
-pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow takes seconds to load
 
 Transform = Callable[..., dict[str, np.ndarray]]
 REVIEWS = [b"Good, good coffee", None, b"the coffee was good", b"", b"bad tea", b"the tea was so so"]

@@ -1,0 +1,73 @@
+"""Which long tests the image runs too: those marked `stack`, which can differ by version of TFX and its like.
+
+The quick tests run in the image in any case.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULES = sorted(path for top in ("components", "pipelines", "templates") for path in (ROOT / top).rglob("*.py"))
+_IMAGE = "not frameworks and (stack or not (tfx or slow))"
+
+
+def marks(test: Path) -> set[str]:
+    return set(re.findall(r"pytest\.mark\.(\w+)", test.read_text()))
+
+
+def named_after(module: Path) -> list[Path]:
+    """`test_<module>.py` and `test_<module>_<aspect>.py` at the module's place."""
+    folder = ROOT / "tests" / module.parent.relative_to(ROOT)
+    return [*folder.glob(f"test_{module.stem}.py"), *folder.glob(f"test_{module.stem}_*.py")]
+
+
+def runs_in_image(test: Path) -> bool:
+    found = marks(test)
+    return "stack" in found or not found & {"tfx", "slow"}
+
+
+def imports(module: Path) -> set[str]:
+    nodes = ast.walk(ast.parse(module.read_text()))
+    return {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+def uses_private_names(module: Path) -> bool:
+    return any(name.startswith("infeed.components.seams") for name in imports(module))
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("module", filter(uses_private_names, MODULES), ids=relative)
+def test_what_uses_private_names_of_another_package_is_tried_in_the_image(module: Path) -> None:
+    tests = named_after(module)
+    assert not tests or any(map(runs_in_image, tests))
+
+
+@pytest.mark.parametrize("module", [path for path in MODULES if path.stem in ("component", "executor")], ids=relative)
+def test_every_component_and_executor_is_tried_in_the_image(module: Path) -> None:
+    assert any(map(runs_in_image, named_after(module)))
+
+
+@pytest.mark.parametrize("test", sorted((ROOT / "tests").rglob("test_*against*.py")), ids=relative)
+def test_every_comparison_with_an_installed_package_is_made_in_the_image(test: Path) -> None:
+    assert runs_in_image(test)
+
+
+@pytest.mark.parametrize("test", sorted((ROOT / "tests/components/seams").rglob("test_*.py")), ids=relative)
+def test_every_seam_is_tried_in_the_image(test: Path) -> None:
+    assert runs_in_image(test)
+
+
+def test_every_template_is_run_in_the_image() -> None:
+    assert runs_in_image(ROOT / "tests" / "pipelines" / "test_run.py")
+
+
+def test_the_image_runs_what_the_marker_says() -> None:
+    assert f'-m "{_IMAGE}"' in (ROOT / "scripts" / "test-image.sh").read_text()
