@@ -96,7 +96,9 @@ def _built(engines, project):
 
 
 def test_a_build_that_is_ended_ends_the_engine_and_leaves_no_secret(engines, project, tmp_path, monkeypatch):
-    engines.add("docker", f"[ $1 != build ] || {{ echo $$ >engine; {STEPS}; exec /bin/sleep 60; }}")
+    # Asleep at first: a signal in the instant that starts the engine may come before there is anything to end.
+    script = f"echo $$ >engine; /bin/sleep 0.5; {STEPS}; exec /bin/sleep 60"
+    engines.add("docker", f"[ $1 != build ] || {{ {script}; }}")
     engine, log = tmp_path / "engine", tmp_path / "runs" / "taxi" / "logs" / "build.log"
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
