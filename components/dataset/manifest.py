@@ -153,13 +153,15 @@ class Manifest:
         return json.dumps(plain, indent=1)
 
     @classmethod
-    def from_json(cls, text: bytes) -> Manifest:
+    def from_json(cls, text: bytes, *, flat: bool = False) -> Manifest:
         """Parse a manifest. Check the types, ranges, file names and sums of all values.
+
+        With `flat`, the shards have no split folders, as in a folder of another writer.
 
         Raises ValueError if a value is invalid. The error names its location.
         """
         found = schema.read_json(cls, text, _check_header)
-        _check_names_and_sums(found)
+        _check_names_and_sums(found, flat)
         found._check_every_row_is_accounted_for()
         return found
 
@@ -188,13 +190,13 @@ def _check_header(given: Any) -> None:
             raise ValueError(f"{name} is missing")
 
 
-def _check_names_and_sums(manifest: Manifest) -> None:
+def _check_names_and_sums(manifest: Manifest, flat: bool) -> None:
     if not manifest.splits:
         raise ValueError("there are no splits")
     if manifest.rejected.file is not None and not names.is_file_name(manifest.rejected.file):
         raise _invalid_value(("rejected", "file"), manifest.rejected.file, "is not a plain file name")
     for name, split in manifest.splits.items():
-        place, folder = ("splits", name), f"{names.split_folder(name)}/"
+        place, folder = ("splits", name), "" if flat else f"{names.split_folder(name)}/"
         for number, shard in enumerate(split.shards):
             of_shard = (*place, "shards", number)
             if "/" in name or not shard.file.startswith(folder) or not names.is_file_name(shard.file[len(folder) :]):

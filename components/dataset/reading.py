@@ -55,18 +55,20 @@ def manifests_of(roots: Iterable[str], cache_dir: str | None = None, map_fn: Map
 def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
     if files.exists(files.join(root, names.MANIFEST)):
         return Manifest.read(root)
-    folders = flat_folder(root) or {s: files.list_files(names.split_dir(root, s)) for s in split_names(root)}
+    flat = flat_splits(root)
+    folders = flat or {s: files.list_files(names.split_dir(root, s)) for s in split_names(root)}
     found = [file for inside in folders.values() for file in inside]
-    source = Source.of("tfrecord", root, found)
+    base = folder_of_shards(root)
+    source = Source.of("tfrecord", base, found)
     by_split = {split: [file for file in inside if not files.is_hidden(file.path)] for split, inside in folders.items()}
     if cache_dir is None:
         return _Uncounted(root, by_split, source)
-    lines = [files.absolute(root)]
-    lines += sorted(f"{files.relative(file.path, root)}\t{files.version(file)}" for file in found)
+    lines = [files.absolute(root), *folders]
+    lines += sorted(f"{files.relative(file.path, base)}\t{files.version(file)}" for file in found)
     name = f"counted-{digest(lines)}.json"
     if (content := kept_file(cache_dir, name)) is not None:
         try:
-            kept = Manifest.from_json(content)
+            kept = Manifest.from_json(content, flat=bool(flat))
             if kept.source == source:
                 return kept
             raise ValueError("the count belongs to other files")
@@ -75,10 +77,24 @@ def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
     return _Uncounted(root, by_split, source, (cache_dir, name))
 
 
-def flat_folder(root: str) -> dict[str, list[FileStat]]:
-    """Return the files of each split of a folder of flat TFRecord files. Empty for a dataset with Split-* folders."""
-    is_flat = files.is_folder(root) and not names.folder_splits(root)
-    return flat_files(root)[1] if is_flat and not files.exists(files.join(root, names.UNFINISHED)) else {}
+def has_split_folders(root: str) -> bool:
+    """Return whether a path is the folder of a dataset with Split-* folders, complete or not."""
+    marked = any(files.exists(files.join(root, mark)) for mark in (names.MANIFEST, names.UNFINISHED))
+    return files.is_folder(root) and (marked or bool(names.folder_splits(root)))
+
+
+def flat_splits(root: str) -> dict[str, list[FileStat]]:
+    """Return the files of each split of flat TFRecord files: a folder or one file. Empty if there are split folders."""
+    return {} if has_split_folders(root) else flat_files(root)[1]
+
+
+def folder_of_shards(root: str) -> str:
+    """Return the folder that shard paths of a manifest are relative to: `root`, or the folder of a single file."""
+    return root if files.is_folder(root) else _folder_of(root)
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
 def split_names(root: str) -> list[str]:
@@ -113,11 +129,11 @@ def flat_manifest(path: str) -> tuple[str, Manifest] | None:
 def flat_files(path: str) -> tuple[str, dict[str, list[FileStat]]]:
     """Return the folder, and the TFRecord files of each split in it, sorted by path; see `flat_manifest`."""
     if files.exists(path) and not files.is_folder(path):
-        root = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+        root = _folder_of(path)
         found = files.glob(root, files.name(path))  # empty for a device or a pipe
     else:
         root, found = path, files.glob(path, "*")
-    folder = files.name(root)
+    folder = files.name(files.absolute(root))
     by_split: dict[str, list[FileStat]] = {}
     for file in found:
         if match := _NAME.fullmatch(files.name(file.path)):
@@ -160,9 +176,8 @@ class _Uncounted:
     cached: tuple[str, str] | None = None
 
     def counting(self) -> list[FileToCount]:
-        return [
-            FileToCount(self.root, file.path, file.size) for of_split in self.by_split.values() for file in of_split
-        ]
+        base = folder_of_shards(self.root)
+        return [FileToCount(base, file.path, file.size) for of_split in self.by_split.values() for file in of_split]
 
     def manifest(self, counted: Iterator[Shard]) -> Manifest:
         splits = {
@@ -256,8 +271,7 @@ def open_dataset(where: str) -> tuple[str, Manifest] | None:
     """
     if not files.exists(where):
         raise InfeedError("no such file or folder", where=where, do="check the path")
-    is_split = files.is_folder(where) and names.folder_splits(where)
-    if is_split or any(files.exists(files.join(where, mark)) for mark in (names.MANIFEST, names.UNFINISHED)):
+    if has_split_folders(where):
         manifest = manifest_of(where)
         _check_sizes(where, manifest)
         return where, manifest

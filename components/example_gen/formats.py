@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
@@ -263,6 +264,16 @@ def formats_shown(source: str) -> dict[str, str]:
         if (kind := kind_of_name(path)) and not is_companion(path):
             shown.setdefault(kind, path)
     return shown
+
+
+def no_dataset(path: str) -> InfeedError:
+    """Return the error of a command that reads datasets, for a path that is none."""
+    shown = [kind for kind in formats_shown(path) if kind in FORMATS]
+    if shown and shown != ["tfrecord"]:
+        do = f"create one first: infeed ingest {shlex.quote(path)} OUTPUT"
+        return InfeedError(f"not a dataset, but {' and '.join(shown)}", where=path, do=do)
+    do = "use a folder that contains Split-train and similar, TFRecord files, or an output of `infeed ingest`"
+    return InfeedError("not a TFRecord dataset", where=path, do=do)
 
 
 def kind_of_name(path: str) -> str:

@@ -12,15 +12,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import size
 from infeed.components.dataset.decode import Example
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.reading import first_examples, open_dataset
-from infeed.components.example_gen.formats import FORMATS, formats_shown
+from infeed.components.example_gen.formats import no_dataset
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import InputPath, OutputFile
-from infeed.pipelines.console.terminal import Terminal, command_line, echo, in_lines
+from infeed.pipelines.console.terminal import Terminal, echo, in_lines
 from infeed.pipelines.contact_sheet import draw_sheet, picture_of
 
 _SHOWN = 60  # maximum characters of a value
@@ -59,7 +58,7 @@ def command(dataset: str, chosen: str | None, count: int, sheet: str, as_json: b
     """
     opened = open_dataset(dataset)
     if opened is None:
-        raise _no_dataset(dataset)
+        raise no_dataset(dataset)
     root, manifest = opened
     name = chosen or next(iter(manifest.splits))
     found = first_examples(root, manifest, name, max(count, 1))
@@ -81,17 +80,6 @@ def command(dataset: str, chosen: str | None, count: int, sheet: str, as_json: b
         console.print(_example(f"{name}, example {number}", example))
     if pictures:
         console.print(f"{pictures} pictures of {name}: {sheet}", soft_wrap=True)
-
-
-def _no_dataset(path: str) -> InfeedError:
-    shown = [kind for kind in formats_shown(path) if kind in FORMATS]
-    do = "use a folder that contains Split-train and similar, TFRecord files, or an output of `infeed ingest`"
-    if shown and shown != ["tfrecord"]:
-        kinds = " and ".join(shown)
-        return InfeedError(
-            f"not a dataset, but {kinds}", where=path, do=f"create one first: {command_line('ingest', path, 'OUTPUT')}"
-        )
-    return InfeedError("not a TFRecord dataset", where=path, do=do)
 
 
 def _about(root: str, manifest: Manifest) -> Text:

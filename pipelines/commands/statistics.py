@@ -16,10 +16,11 @@ from infeed.components.base.annotations import help_of
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import counted
 from infeed.components.dataset import files, names
-from infeed.components.dataset.reading import flat_folder, manifest_of, split_names
+from infeed.components.dataset.reading import flat_splits, has_split_folders, manifest_of, split_names
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import statistics_of
 from infeed.components.engine.choice import ChosenMap
+from infeed.components.example_gen.formats import no_dataset
 from infeed.components.statistics.comparison import ComparisonOptions, compare
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command
 from infeed.pipelines.console.nodes import show_step
@@ -73,7 +74,8 @@ def command(
 ) -> None:
     """Show statistics of the columns of DATASET, or compare DATASET with another dataset or split.
 
-    DATASET is a dataset of `infeed ingest`, an Examples artifact, or a folder of TFRecord files. The exit code of a
+    DATASET is a dataset of `infeed ingest`, an Examples artifact, a folder of TFRecord files, or one TFRecord file. The
+    exit code of a
     comparison is 1 if a column is new, lost, or of another type, or if its values, missing rows, list lengths or words
     differ beyond their limits.
     """
@@ -88,7 +90,8 @@ def command(
         pairs = [(name, dataset, name) for name in splits]
     else:
         name = _chosen(dataset, split)
-        pairs = [(f"{where}, {name}", where, name) for where in (str(earlier), dataset)]
+        other = split or _same_or_only(str(earlier), name)
+        pairs = [(f"{where}, {of}", where, of) for where, of in ((str(earlier), other), (dataset, name))]
     if pairs[0] == pairs[1]:
         raise InfeedError("both sides are the same", where=pairs[0][0], do="use two different datasets or splits")
     found = _columns([(where, name) for _, where, name in pairs], as_json)
@@ -142,7 +145,7 @@ def _in_order_of_table(dataset: str, columns: Mapping[str, ColumnStatistics]) ->
 def _columns(splits: Sequence[tuple[str, str]], as_json: bool) -> list[dict[str, ColumnStatistics]]:
     """Return the columns of some splits, as (dataset, split). A terminal shows the progress of long reads."""
     for dataset, _ in splits:
-        _check_exists(dataset)
+        _splits(dataset)
     console, read = Terminal(stderr=True), ChosenMap("reads", limits.STATISTICS_BYTES)
     with show_step(console, "StatisticsGen", transient=True, silent=as_json or not console.is_interactive):
         return [statistics_of(dataset, split, map_fn=read) for dataset, split in splits]
@@ -159,11 +162,22 @@ def _print(console: Terminal, table: Table, html: str | None) -> None:
 
 def _chosen(dataset: str, split: str | None) -> str:
     """Return the given split, or else train, or the first split."""
-    _check_exists(dataset)
-    splits = list(flat_folder(dataset)) or split_names(dataset)
+    splits = _splits(dataset)
     return split or ("train" if "train" in splits else splits[0])
 
 
-def _check_exists(dataset: str) -> None:
+def _same_or_only(dataset: str, name: str) -> str:
+    """Return the split `name`, or the only split of a dataset, such as a single file."""
+    splits = _splits(dataset)
+    return splits[0] if len(splits) == 1 else name
+
+
+def _splits(dataset: str) -> list[str]:
+    """Return the splits of a dataset. Raise InfeedError if the path does not exist, or is no dataset."""
     if not files.exists(dataset):
         raise InfeedError("no such file or folder", where=dataset, do="check the path")
+    if has_split_folders(dataset):
+        return split_names(dataset)
+    if not (flat := list(flat_splits(dataset))):
+        raise no_dataset(dataset)
+    return flat

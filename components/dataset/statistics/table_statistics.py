@@ -27,7 +27,7 @@ from infeed.components.dataset.decode import decode_example
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import Shard, Split
 from infeed.components.dataset.ranges import RANGE_BYTES, MapFn, ShardRange, cut
-from infeed.components.dataset.reading import FileToCount, manifest_of, manifests_of
+from infeed.components.dataset.reading import FileToCount, folder_of_shards, manifest_of, manifests_of
 from infeed.components.dataset.record_blocks import RecordBlock, read_blocks
 from infeed.components.dataset.records import file_crc32c
 from infeed.components.dataset.statistics.cells import Cells, concat
@@ -317,7 +317,7 @@ def key_of(split: Split) -> str:
 
 
 def _stored(root: str, split: str, shards: Split) -> TableStatistics | None:
-    return TableStatistics.read(names.statistics_file(root, split), key_of(shards))
+    return TableStatistics.read(names.statistics_file(folder_of_shards(root), split), key_of(shards))
 
 
 @dataclass(frozen=True)
@@ -335,9 +335,10 @@ class _Unread:
 
     @classmethod
     def of(cls, root: str, name: str, split: Split, cache: str) -> _Unread:
+        base = folder_of_shards(root)
         kept = {shard.file: kept_statistics(_key_of_shard(shard), cache) for shard in split.shards}
         parts = {
-            shard.file: cut(name, files.join(root, shard.file), shard.bytes, shard.records)
+            shard.file: cut(name, files.join(base, shard.file), shard.bytes, shard.records)
             for shard in split.shards
             if kept[shard.file] is None
         }

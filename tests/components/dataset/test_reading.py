@@ -69,6 +69,21 @@ def test_a_kept_count_that_is_damaged_or_anothers_is_made_again(
     assert Manifest.from_json(kept.read_bytes()) == first
 
 
+def test_the_count_of_flat_files_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = str(tmp_path / "cache")
+    write_shards(tmp_path, "train", [[b"a", b"b"]])
+    [file] = (tmp_path / "Split-train").iterdir()
+    monkeypatch.chdir(tmp_path / "Split-train")
+    for root in ("../Split-train", file.name, f"../Split-train/{file.name}"):
+        first = manifest_of(root, cache)
+        assert {name: split.records for name, split in first.splits.items()} == {"train": 2}
+        assert [shard.file for shard in first.splits["train"].shards] == [file.name]
+        assert manifest_of(root, cache) == first
+    assert not caplog.text
+
+
 def test_a_count_is_of_one_place_even_where_names_sizes_and_times_agree(tmp_path: Path) -> None:
     cache, found = tmp_path / "cache", []
     for name, payload in (("one", b"a"), ("two", b"b")):

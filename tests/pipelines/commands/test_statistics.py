@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,19 @@ def test_a_folder_of_flat_files_has_statistics(tmp_path: Path) -> None:
     assert run(str(tmp_path / "flat"), "--splits", "train", "test").exit_code == 1
 
 
+def test_one_file_has_statistics_and_is_compared_with_another(tmp_path: Path) -> None:
+    for split, ages in (("train", [1, 2, 3]), ("test", [5])):
+        framed = frame_records(encode_examples(pa.RecordBatch.from_pydict({"age": ages})))
+        write_records(str(tmp_path / "flat" / f"people-{split}.tfrecord"), [framed], gzip_level=None)
+    before, after = (str(tmp_path / "flat" / f"people-{split}.tfrecord") for split in ("train", "test"))
+    assert json.loads(run(before, "--json").output)["columns"]["age"]["mean"] == 2
+    assert json.loads(run(after, "--json").output)["columns"]["age"]["mean"] == 5
+    compared = run(after, "--compare", before, "--json")
+    assert compared.exit_code == 1
+    assert json.loads(compared.output)["before"] == f"{before}, train"
+    assert run(after, "--compare", str(shutil.copy(after, tmp_path / "later.tfrecord"))).exit_code == 0
+
+
 def test_a_dataset_is_compared_with_the_one_before(data: str, tmp_path: Path) -> None:
     later = write(tmp_path / "later", train={"age": [30, 30, 40, 20], "city": ["Bern", "Bern", "Bern", "Chur"]})
     arguments = (later, "--compare", data, "--missing", "0.5", "--json")
@@ -115,14 +129,18 @@ def test_a_dataset_is_compared_with_the_one_before(data: str, tmp_path: Path) ->
     ("arguments", "says"),
     [
         (["{data}/nowhere"], "no such file or folder"),
+        (["{table}"], "not a dataset, but csv"),
+        (["{table}"], "infeed ingest"),
         (["{data}", "--split", "test"], "there is no split 'test'"),
         (["{data}", "--splits", "train", "eval", "--split", "train"], "--splits is set together"),
         (["{data}", "--splits", "train", "train"], "both sides are the same"),
         (["{data}", "--splits", "train", "eval", "--jensen-shannon", "2"], "jensen_shannon is 2"),
     ],
 )
-def test_mistakes_are_told(data: str, arguments: list[str], says: str) -> None:
-    result = run(*(argument.format(data=data) for argument in arguments))
+def test_mistakes_are_told(data: str, tmp_path: Path, arguments: list[str], says: str) -> None:
+    table = tmp_path / "a.csv"
+    table.write_text("a\n1\n")
+    result = run(*(argument.format(data=data, table=table) for argument in arguments))
     assert result.exit_code == 2
     assert says in result.output
 
