@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import click
 
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.exit_codes import Command
-from infeed.pipelines.console.paths import OutputFolder
+from infeed.pipelines.console.paths import InputPath, OutputFolder
 from infeed.pipelines.console.terminal import command_line, echo
 from infeed.pipelines.project.config_file import TEMPLATES
 from infeed.pipelines.project.config_schema import COMMENT, FILE, config_schema
@@ -18,34 +20,69 @@ from infeed.pipelines.project.config_schema import COMMENT, FILE, config_schema
 _FILES = ("README.md", "config.yaml", "features.py", "model.py")
 
 
-def create_project(template: str, folder: str) -> list[Path]:
+def create_project(
+    template: str, folder: str, data: str | None = None, label: str | None = None, drop: Sequence[str] = ()
+) -> list[Path]:
     """Copy the files of a template into a new or empty folder. Return their paths.
 
-    Raises InfeedError if the template does not exist, or the folder is not empty.
+    Args:
+      data: data of the project. Defaults to the example data of the template.
+      label: label column, for a table of your own.
+      drop: columns of the table to exclude.
+
+    Raises:
+      InfeedError: the template does not exist, has no such setting, or the folder is not empty.
     """
     if template not in TEMPLATES:
         raise InfeedError(f"there is no template {template!r}", do=f"use one of {', '.join(TEMPLATES)}")
+    images = template == "image"
+    if images and (label or drop):
+        do = "leave it out: the class folders are the labels"
+        raise InfeedError("images have no columns", where="--label" if label else "--drop", do=do)
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InfeedError("the path exists and is not an empty folder", where=folder, do="use a new or empty folder")
     target.mkdir(parents=True, exist_ok=True)
     source = resources.files(f"infeed.templates.{template}")
     texts = {name: (source / name).read_text(encoding="utf-8") for name in _FILES}
-    texts |= {"config.yaml": COMMENT + texts["config.yaml"], FILE: config_schema()}
+    config = _with_settings(texts["config.yaml"], data, label, drop, images)
+    texts |= {"config.yaml": COMMENT + config, FILE: config_schema()}
     for name, text in texts.items():
         (target / name).write_text(text, encoding="utf-8")
     return [target / name for name in texts]
 
 
-@click.command(name="new", cls=Command, examples=("infeed new tabular taxi", "infeed new image flowers"))
+def _with_settings(config: str, data: str | None, label: str | None, drop: Sequence[str], images: bool) -> str:
+    """Return the text of a config with other settings. The label of a table's template belongs to its example data."""
+    given = {"data": data, "label": label}
+    lines = []
+    for line in config.splitlines():
+        name = line.partition(":")[0]
+        if value := given.get(name):
+            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
+        elif images or not (data and name == "label"):
+            lines.append(line)
+    if drop:
+        lines.append(f"ingest: {{drop: {json.dumps(list(drop), ensure_ascii=False)}}}")
+    return "\n".join([*lines, ""])
+
+
+@click.command(
+    name="new",
+    cls=Command,
+    examples=("infeed new tabular taxi", "infeed new tabular taxi --data trips.csv --label tip --drop trip_id"),
+)
 @click.argument("template", metavar=f"{{{'|'.join(TEMPLATES)}}}")
 @click.argument("folder", type=OutputFolder(), metavar="FOLDER")
-def command(template: str, folder: str) -> None:
+@click.option("--data", type=InputPath(), help="Training data.  [default: the template's example data]", metavar="PATH")
+@click.option("--label", help="Label column (tables only).", metavar="COLUMN")
+@click.option("--drop", multiple=True, help="Column to exclude (tables only).  [repeatable]", metavar="COLUMN")
+def command(template: str, folder: str, data: str | None, label: str | None, drop: tuple[str, ...]) -> None:
     """Create a project in FOLDER from a template.
 
     config.yaml sets the data and the training options. Edit features.py and model.py to change the features and the
     model. README.md explains all three files. With config.schema.json, editors complete and check config.yaml.
     """
-    for path in create_project(template, folder):
+    for path in create_project(template, folder, data, label, drop):
         echo(f"wrote {path}")
     echo(f"next: {command_line('run', os.path.join(folder, 'config.yaml'))}")
