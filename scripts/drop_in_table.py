@@ -1,9 +1,9 @@
-"""Writes the tables of docs/drop-in.md: what becomes of every argument of TFX's components.
+"""Write the tables of docs/drop-in.md, which compare the arguments of TFX's components with ours.
 
     python scripts/drop_in_table.py
 
-Which arguments there are, in which order and with which defaults, is read from the signatures of TFX's components and
-ours; what is refused is tried, and told in the error's own words. What is left to say by hand is `CHANGED` and `NOTES`.
+Arguments, their order and their defaults come from the signatures. The script tries each refused value and prints the
+error. `CHANGED` and `NOTES` are written by hand.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Pair:
     """A component of TFX, and ours in its place.
 
     Attributes:
-      title: as the page has it.
-      theirs, ours: where the classes are.
-      given: makes the arguments without which ours is not made, to try a refusal.
-      in_place_of: what one writes with TFX, where that is not the class's name alone.
+      title: heading on the page.
+      theirs, ours: import paths of the classes.
+      given: returns the required arguments of our component, to try a refused value.
+      in_place_of: code with TFX, if it is more than the name of the class.
     """
 
     title: str
@@ -109,42 +109,38 @@ PAIRS = (
 NEWER: Mapping[str, tuple[str, ...]] = {"Trainer": ("statistics",)}
 
 CHANGED: Mapping[tuple[str, str], str] = {
-    ("ImportExampleGen", "payload_format"): "not `FORMAT_PARQUET`: write `ParquetExampleGen(...)`",
-    ("BigQueryExampleGen", "custom_executor_spec"): "a subclass of our `Executor`",
-    ("FileExampleGen", "output_data_format"): "one of those that the executor lists in `PAYLOAD_FORMATS`",
-    ("FileExampleGen", "custom_executor_spec"): "a `FileExecutor`: see [sources.md](sources.md#a-source-of-your-own)",
+    ("ImportExampleGen", "payload_format"): "for `FORMAT_PARQUET`, use `ParquetExampleGen(...)`",
+    ("BigQueryExampleGen", "custom_executor_spec"): "requires a subclass of our `Executor`",
+    ("FileExampleGen", "output_data_format"): "a format of the executor's `PAYLOAD_FORMATS`",
+    ("FileExampleGen", "custom_executor_spec"): "requires a [`FileExecutor`](sources.md#a-source-of-your-own)",
     ("Transform", "materialize"): "default None: True as in TFX, False with `features`",
     ("Transform", "disable_statistics"): "default None: False as in TFX, True with `features` and without"
     " `stats_options_updater_fn`",
     ("Transform", "disable_analyzer_cache"): "default None: False as in TFX, True with `features` and without"
     " `analyzer_cache`",
-    ("Trainer", "statistics"): "by name only, where TFX 1.21 has it first",
+    ("Trainer", "statistics"): "by name only; first argument in TFX 1.21",
     ("BulkInferrer", "data_spec"): "a split that the Examples lack is an error",
-    ("Tuner", "tune_args"): "`num_parallel_trials` of at most 1: trials follow one another",
+    ("Tuner", "tune_args"): "`num_parallel_trials` is at most 1",
 }
 
-# What is told beside "same".
+# Notes on arguments with the verdict "same".
 NOTES: Mapping[tuple[str, str], str] = {
-    (
-        "StatisticsGen",
-        "schema",
-    ): "some of what it may say is for TFX's own executor: see [statistics.md](statistics.md)",
-    ("StatisticsGen", "stats_options"): "some of them are for TFX's own executor: see [statistics.md](statistics.md)",
-    ("Transform", "preprocessing_fn"): "and `package.module:function`, `path/to/file.py:function`; looked up when the"
-    " pipeline is made",
-    ("Transform", "module_file"): "has to exist when the component is made, unless it is a URI",
-    ("Transform", "custom_config"): "the exec property holds it beside our own options; your function gets yours",
-    ("Tuner", "module_file"): "has to exist when the component is made, unless it is a URI",
-    ("Transform", "stats_options_updater_fn"): "and the ways of `preprocessing_fn`",
-    ("Trainer", "custom_config"): "the key `infeed` is taken where `options` are given",
-    ("Evaluator", "feature_slicing_spec"): "left to TFX's own executor",
-    ("Evaluator", "eval_config"): "some of what it may ask for is left to TFX's own executor: see"
-    " [evaluation.md](evaluation.md)",
-    ("Evaluator", "module_file"): "left to TFX's own executor",
-    ("Evaluator", "module_path"): "left to TFX's own executor",
-    ("Tuner", "tuner_fn"): "and `package.module:tuner_fn`; of a file by `module_file`",
-    ("Tuner", "base_model"): "refused beside `options`: the model function loads what it starts from",
-    ("Tuner", "custom_config"): "refused beside `options`: `TrainOptions.hparams` takes its place",
+    ("StatisticsGen", "schema"): "some schemas require TFX's executor: see [statistics.md](statistics.md)",
+    ("StatisticsGen", "stats_options"): "some options require TFX's executor: see [statistics.md](statistics.md)",
+    ("Transform", "preprocessing_fn"): "also `package.module:function` or `path/to/file.py:function`, imported when the"
+    " pipeline is created",
+    ("Transform", "module_file"): "must exist when the component is created, unless it is a URI",
+    ("Transform", "custom_config"): "the exec property also holds our options; your function receives only yours",
+    ("Tuner", "module_file"): "must exist when the component is created, unless it is a URI",
+    ("Transform", "stats_options_updater_fn"): "also the names of `preprocessing_fn`",
+    ("Trainer", "custom_config"): "the key `infeed` is reserved with `options`",
+    ("Evaluator", "feature_slicing_spec"): "requires TFX's executor",
+    ("Evaluator", "eval_config"): "some configs require TFX's executor: see [evaluation.md](evaluation.md)",
+    ("Evaluator", "module_file"): "requires TFX's executor",
+    ("Evaluator", "module_path"): "requires TFX's executor",
+    ("Tuner", "tuner_fn"): "also `package.module:tuner_fn`; for a file, use `module_file`",
+    ("Tuner", "base_model"): "not together with `options`: load the model in the model function",
+    ("Tuner", "custom_config"): "not together with `options`: use `TrainOptions.hparams`",
 }
 
 
@@ -161,7 +157,7 @@ def _executor(module: str) -> Callable[[], Any]:
     return make
 
 
-# What is refused, with a value that is.
+# Arguments with a value that our component refuses.
 REFUSED: Mapping[tuple[str, str], Callable[[], Any]] = {
     ("BigQueryExampleGen", "custom_config"): lambda: "anything",
     **{(f"{kind}ExampleGen", "custom_config"): lambda: "anything" for kind in ("File", "Parquet", "Avro")},
@@ -186,16 +182,16 @@ def tables() -> str:
 def _table(pair: Pair) -> str:
     if pair.ours == pair.theirs:
         names = ", ".join(f"`{name}`" for name in arguments(pair))
-        return f"### {pair.title}\n\nTFX's own, used unchanged. All arguments are the same: {names}."
+        return f"### {pair.title}\n\nTFX's component, unchanged. All arguments are the same: {names}."
     rows = "\n".join(f"| `{name}` | {' | '.join(_verdict(pair, name))}".rstrip() + " |" for name in arguments(pair))
     own = [name for name in parameters(pair.classes()[1]) if name not in arguments(pair)]
     heading = f"### {pair.title}" + (f", in place of {pair.in_place_of}" if pair.in_place_of else "")
     table = f"{heading}\n\n| argument | | |\n|---|---|---|\n{rows}"
-    return f"{table}\n\nOurs alone: {', '.join(f'`{name}`' for name in own)}." if own else table
+    return f"{table}\n\nAdditional arguments: {', '.join(f'`{name}`' for name in own)}." if own else table
 
 
 def _verdict(pair: Pair, name: str) -> tuple[str, str]:
-    """ "same", "changed" or "refused", and what there is to say of it."""
+    """ "same", "changed" or "refused", and its note."""
     key = (pair.title, name)
     newer = "TFX 1.21: " if name in NEWER.get(pair.title, ()) else ""
     if key in REFUSED:

@@ -77,7 +77,7 @@ def load(text: str, option: str) -> Callable[..., Any]:
 
 
 def load_class(text: str, option: str, base: type[C]) -> type[C]:
-    """Import the module and return its class below `base`; raise InfeedError as `resolve` does, or if it is no such."""
+    """Import the module and return its class. Raise InfeedError as `resolve` does, or if it is not a `base`."""
     found = _imported(text, option)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise InfeedError(

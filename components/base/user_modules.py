@@ -49,7 +49,7 @@ def import_file(file: str) -> ModuleType:
 
 
 def is_of_project(module: str) -> bool:
-    """Return whether a module is of a project, and so has no name that another process can import."""
+    """Return whether a module belongs to a project. Other processes cannot import such a module by name."""
     return module.partition(".")[0] in _projects
 
 

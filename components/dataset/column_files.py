@@ -122,7 +122,7 @@ def kept(
 
 
 class FileWriter:
-    """Appends arrays to one file, `NUMBER.` and the name of the `ColumnFile`, and counts items and bytes."""
+    """Appends arrays to one file of a column, and counts items and bytes."""
 
     def __init__(self, path: str) -> None:
         self._path, self._checksum = path, google_crc32c.Checksum()

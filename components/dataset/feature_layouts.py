@@ -63,7 +63,7 @@ class FeatureLayout:
         return cls(name, tag, len(rest) + len(kind), 2 + len(rest), words)
 
     def find(self, data: Bytes, starts: Ints, limits: Ints) -> tuple[Mask, Ints]:
-        """Return which of the entries at these offsets have this layout, and where those end."""
+        """Return whether the entry at each offset has this layout, and its end offset if so."""
         lengths = data[starts + 1]
         ends = starts + lengths + 2
         sizes = lengths - np.uint64(

@@ -196,7 +196,7 @@ def _check_type(field: pa.Field, path: str) -> None:
 
 
 def common_type(found: Sequence[pa.DataType]) -> pa.DataType | None:
-    """Return the type that holds the values of all, with the same list kind of tf.Example. None if there is none.
+    """Return the type that holds the values of all types, with the same list kind of tf.Example. None if impossible.
 
     A mix of integers and floats becomes floats, as in CSV files.
     """

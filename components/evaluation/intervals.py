@@ -106,9 +106,10 @@ def of_means(matrix: Matrix, unknown: int) -> dict[str, Interval | None]:
 def _of_mean(
     matrix: Matrix, sizes: Mapping[int, float], classes: int, of_actual: float, of_called: float
 ) -> Interval | None:
-    """Return the interval of a mean of scores.
+    """Return the interval of the mean of a score over the classes.
 
-    `sizes` are their denominators: rows per class, with shares `of_actual` and `of_called`.
+    `sizes` are the denominators of the scores by class. A row adds `of_actual` to the denominator of its actual class,
+    and `of_called` to that of its predicted class.
     """
     total = sum(matrix.values())
     score = {one: matrix.get((one, one), 0.0) / size for one, size in sizes.items()}

@@ -132,7 +132,7 @@ def _chosen(pairs: Pairs, sub_key: Any) -> Pairs:
 
 
 def _by_tfma(labels: Array, predictions: Array, sub_key: Any) -> dict[str, Array]:
-    """Return what TFMA itself chooses. Its versions rank equal predictions and NaN differently."""
+    """Return labels and predictions as TFMA selects them, because its versions rank ties and NaN differently."""
     from tensorflow_model_analysis.metrics import metric_types, metric_util
 
     rows = metric_types.StandardMetricInputs(labels=labels, predictions=predictions, example_weights=np.ones(1))

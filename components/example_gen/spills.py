@@ -163,7 +163,7 @@ class Spill:
 
 @dataclass(frozen=True, eq=False)
 class Spills:
-    """Spills in input order as columns, some 32 bytes for each run, split and label. Paths are stored once."""
+    """Spills in input order, stored by column: about 32 bytes for each run, split and label."""
 
     files: Sequence[tuple[str | None, str]]  # (split, path). The split is None until labels are divided
     strata: Sequence[Stratum]

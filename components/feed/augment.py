@@ -219,12 +219,12 @@ def _why_not_here() -> str:
 
 
 def _either_way(numbers: tf.Tensor) -> tf.Tensor:
-    """Map 0 to 1 to -1 to 1."""
+    """Map numbers from the range 0..1 to the range -1..1."""
     return numbers * 2 - 1
 
 
 def _shift(numbers: tf.Tensor, options: Augment) -> tf.Tensor:
-    """Map 0 to 1 to integer shifts from -shift to shift."""
+    """Map numbers from the range 0..1 to integers from -shift to shift."""
     return tf.floor(numbers * (2 * options.shift + 1)) - options.shift
 
 

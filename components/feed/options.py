@@ -119,7 +119,7 @@ class FeedOptions:
             require(0 < getattr(self, name) < 1, self, name, "use a share between 0 and 1")
 
     def batch(self, workers: WorkerContext | None = None) -> GlobalBatch:
-        """Return the batch of these options. None is a single worker."""
+        """Return the global batch of these options. Without `workers`, there is a single worker."""
         return GlobalBatch(self.batch_size, self.seed, workers or SINGLE_WORKER)
 
     @property

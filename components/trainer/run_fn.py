@@ -70,7 +70,7 @@ def _forget(training: Training, places: OutputDirs) -> None:
 
 
 def fit(training: Training, places: OutputDirs) -> tuple[loop.Fitted, ModelInputs]:
-    """Builds the model and trains it, from where a killed training left off; returns it with its inputs."""
+    """Build and train the model, or resume a killed training. Return the trained model and its inputs."""
     options, strategy, plan = training.options, training.strategy, training.train.plan
     is_chief, checkpoints = training.workers.index == 0, None
     if (seconds := options.checkpoint_seconds) is not None:

@@ -1,11 +1,10 @@
 """Count values, or keep a value for each key, in bounded memory: sorted runs on disk, which a streaming merge joins.
 
-    SortedRuns   sorts more rows than memory holds
-    Tally        counts the different values of a column
+    SortedRuns   sorts more rows than fit in memory
+    Tally        counts the distinct values of a column
     KeyedRuns    merges the values of equal keys
 
-A row is a value, bytes or int64, and what belongs to it: a count, int64 or float64, or bytes. NumPy and Arrow alone: no
-TensorFlow.
+A row has a key (bytes or int64) and a count (int64 or float64) or bytes. This module does not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ from infeed.components.dataset import files
 from infeed.components.engine import signed
 
 V = TypeVar("V")
-TALLY_BYTES = 64 << 20  # of rows that are held before a run is written
-# Of pickled keys and values; objects take several times as much.
+TALLY_BYTES = 64 << 20  # size of the rows in memory before a run is written
+# Size of pickled keys and values. Objects take several times as much.
 KEYED_BYTES = 16 << 20
-_FIRST_CHECK = 1 << 10  # keys held when their size is estimated first
-_SAMPLE = 16  # keys and values that are pickled for the estimate
-_FAN_IN = 32  # runs that are open at a time
-_FIRST = 64  # what few values take is combined when it reaches this fraction of the limit
-_PICKLED = 16  # a pickle carries at most this fraction of the limit; more rows travel as the path of a file
-_OVERHEAD = 1 << 10  # bytes of the objects around one batch, which dominate if batches are tiny
+_FIRST_CHECK = 1 << 10  # number of keys at the first estimate of their size
+_SAMPLE = 16  # number of keys and values to pickle for the estimate
+_FAN_IN = 32  # maximum number of open runs
+_FIRST = 64  # first combine at this fraction of the limit
+_PICKLED = 16  # a pickle contains rows up to this fraction of the limit, and else the path of a file
+_OVERHEAD = 1 << 10  # size of the Python objects of a batch, which dominates for tiny batches
 
 
 @dataclass(frozen=True)
 class Order:
-    """An order of rows; pickles if its functions do."""
+    """Sort order of rows. Picklable if its functions are."""
 
-    key: Callable[[pa.RecordBatch, int], Any]  # (batch, row) -> what the rows are ordered by
+    key: Callable[[pa.RecordBatch, int], Any]  # (batch, row) -> sort key
     descends: bool  # whether the largest key comes first
     combine: Callable[[list[pa.RecordBatch]], pa.RecordBatch]  # -> one batch in this order, with each value once
 
@@ -52,30 +51,29 @@ class Order:
 class SortedRuns:
     """Sort batches of rows in bounded memory.
 
-    The latest batches are held in memory, and combined into one each time that they have grown to four times its size,
-    or to the limit. If the one batch is more than half of the limit, it goes to disk as a run.
+    Recent batches stay in memory. They are combined into one batch when they reach four times its size, or the limit.
+    If the combined batch exceeds half of the limit, it is written to disk as a run.
 
-    How sums of floats associate must not depend on whether tallies were pickled between merges. Combining what is held
-    adds from left to right, so doing it early, as pickling does, changes no bit; only `_load`, which pickling leaves as
-    it is, decides when a run is complete.
+    Sums of floats must not depend on pickling between merges. Combining adds from left to right, so combining early, as
+    pickling does, gives the same bits. Only `_load` determines when a run is complete, and pickling does not change it.
     """
 
     def __init__(self, folder: str, limit: int, order: Order) -> None:
         self.folder = folder
         self.limit = limit
         self._order = order
-        self._written: list[str] = []  # all files, to be removed at the end: a pickled copy may still need them
+        self._written: list[str] = []  # all files. Removed at the end, because pickled copies may need them
         self._clear()
 
     def _clear(self) -> None:
-        self._held: list[pa.RecordBatch | str] = []  # a path is what a pickle carries instead of a large batch
-        self._load = 0  # bytes held, as if pickling had not combined them
-        self._due = self.limit // _FIRST  # the load at which they are combined
+        self._held: list[pa.RecordBatch | str] = []  # a pickle contains a path instead of a large batch
+        self._load = 0  # bytes in memory, without the effect of pickling
+        self._due = self.limit // _FIRST  # load at which the batches are combined
         self._is_combined = True
         self._complete: list[str] = []
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take a batch, whose rows may be in any order."""
+        """Add a batch. Its rows may be in any order."""
         if not batch.num_rows:
             return
         self._held.append(batch)
@@ -90,7 +88,7 @@ class SortedRuns:
                 self._held, self._load = [], 0
 
     def merge(self, other: SortedRuns) -> None:
-        """Take over the batches and runs of `other`."""
+        """Move the batches and runs of `other` to this object."""
         combined = other._combine()
         self._written += other._written
         self._complete += other._complete
@@ -100,7 +98,7 @@ class SortedRuns:
             self.take(batch)
 
     def stream(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in order, after as many merges of runs into longer runs as keep few files open."""
+        """Yield all rows in order. Merge runs first if there are too many to open at once."""
         while (excess := len(self._complete) + 1 - _FAN_IN) > 0:
             first = self._complete[: min(_FAN_IN, excess + 1)]
             merged = self._write(_merge(list(map(_read, first)), self._order))
@@ -120,7 +118,7 @@ class SortedRuns:
         return vars(self)
 
     def _combine(self) -> list[pa.RecordBatch]:
-        """Make one batch of those held, or none if there are none."""
+        """Combine the batches in memory. Return a list of at most one batch."""
         if not self._is_combined or any(isinstance(part, str) for part in self._held):
             parts = [_read(part) if isinstance(part, str) else [part] for part in self._held]
             self._held = [self._order.combine(list(itertools.chain.from_iterable(parts)))]
@@ -128,7 +126,7 @@ class SortedRuns:
         return [part for part in self._held if not isinstance(part, str)]
 
     def _write(self, batches: Iterable[pa.RecordBatch]) -> str:
-        """Write a run in blocks so small that a merge holds one of each run."""
+        """Write a run in blocks that are small enough for a merge to hold one block of each run."""
         path = files.join(self.folder, f"{uuid.uuid4().hex}.arrow")
         batches = iter(batches)
         first = next(batches)
@@ -148,7 +146,7 @@ def _read(path: str) -> Iterator[pa.RecordBatch]:
 
 
 def _merge(runs: list[Iterator[pa.RecordBatch]], order: Order) -> Iterator[pa.RecordBatch]:
-    """Merge runs by whole blocks: each turn combines all rows up to the first end of a block."""
+    """Merge runs block by block. Each turn combines all rows up to the end of the block that ends first."""
     heads = [next(run, None) for run in runs]
     while blocks := [head for head in heads if head is not None]:
         if len(blocks) == 1:
@@ -165,7 +163,7 @@ def _merge(runs: list[Iterator[pa.RecordBatch]], order: Order) -> Iterator[pa.Re
 
 
 def _rows_until(cut: Any, block: pa.RecordBatch, order: Order) -> int:
-    """Return how many rows of a block do not come after the key `cut`."""
+    """Return the number of rows of a block up to and including the key `cut`."""
 
     def is_after(row: int) -> bool:
         key = order.key(block, row)
@@ -175,14 +173,14 @@ def _rows_until(cut: Any, block: pa.RecordBatch, order: Order) -> int:
 
 
 def _size(batch: pa.RecordBatch) -> int:
-    """Return the bytes of a batch: the same number in each process, unlike `nbytes`, which counts optional buffers."""
+    """Return the size of a batch in bytes. Unlike `nbytes`, it does not depend on optional buffers."""
     texts = (column for column in batch.columns if pa.types.is_large_binary(column.type))
     text = sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in texts)
     return int(16 * batch.num_rows + text + _OVERHEAD)
 
 
 def grouped(values: pa.Array, *, descends: bool = False) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """Return the stable order of some values, and where in this order each different value starts."""
+    """Return a stable sort order of the values, and the position of each distinct value in this order."""
     order = pc.array_sort_indices(values, order="descending" if descends else "ascending")
     values = values.take(order)
     is_first = np.ones(len(values), bool)
@@ -198,21 +196,20 @@ def value_at(batch: pa.RecordBatch, row: int) -> Any:
 class Tally:
     """Count how often each value occurs, or sum the weights of each value.
 
-    A tally counts either bytes or int64 numbers, and either occurrences or weights. It pickles into a few megabytes at
-    most, so that workers count parts of a dataset and one process merges their tallies. The result does not depend on
-    the parts. Sums of floats round; the same tree of merges rounds to the same bits, with pickling and without.
+    A tally counts either bytes or int64 numbers, and either occurrences or weights. Its pickle has a few megabytes at
+    most, so workers can count parts of a dataset, and one process merges their tallies. The result does not depend on
+    the parts. Sums of floats are rounded: the same tree of merges gives the same bits, with or without pickling.
 
     Args:
-      folder: where runs are written, local or remote. Workers may share the folder: each run has a unique name. The
-        first run makes the folder.
-      limit: bytes of values and counts to hold before a run is written; 64 MiB by default.
+      folder: folder of the runs, local or remote, created by the first run. Workers may share the folder.
+      limit: bytes of values and counts in memory before a run is written. Defaults to 64 MiB.
     """
 
     def __init__(self, folder: str, limit: int | None = None) -> None:
         self._runs = SortedRuns(folder, limit or TALLY_BYTES, Order(value_at, False, _sum))
 
     def add(self, values: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None) -> None:
-        """Count a batch of values [n]: bytes as objects, or int64. Each counts 1, or its weight: float or integer."""
+        """Count a batch of values [n], bytes as objects or int64, each as 1 or as its weight (float or integer)."""
         column = pa.array(values, pa.large_binary() if values.dtype == object else pa.int64())
         if weights is None:
             found = column.value_counts()
@@ -221,17 +218,17 @@ class Tally:
             self._runs.take(_counted(column, weights.astype(np.float64 if weights.dtype.kind == "f" else np.int64)))
 
     def merge(self, other: Tally) -> None:
-        """Take over what `other` counted, which then counts nothing more."""
+        """Move the counts of `other` to this tally."""
         self._runs.merge(other._runs)
 
     def items(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches of two columns, `value` and `count`, in the order of the values."""
+        """Yield batches of two columns, `value` and `count`, sorted by value."""
         return self._runs.stream()
 
     def ranked(self, size: int | None = None, least: float = 1) -> Iterator[pa.RecordBatch]:
-        """Yield batches as `items` does, by count and then by value, both from the largest.
+        """Yield batches like `items`, sorted by count and then by value, largest first.
 
-        There are at most `size` values, at least 1 or all, with a count of at least `least`.
+        The batches hold at most `size` (at least 1) values, or all, with a count of at least `least`.
         """
         order = Order(
             lambda batch, row: (batch.column(1)[row].as_py(), value_at(batch, row)), True, partial(_rank, size=size)
@@ -272,7 +269,7 @@ def _sum(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _rank(batches: list[pa.RecordBatch], size: int | None) -> pa.RecordBatch:
-    """Sort by count and value, both from the largest, and keep the first rows."""
+    """Sort by count and value, largest first, and keep the first rows."""
     values, counts = _concat(batches)
     if size is not None and size < len(counts):
         # Sort only the rows that can be among the first.
@@ -294,14 +291,15 @@ def _counted(values: pa.Array, counts: npt.NDArray[Any]) -> pa.RecordBatch:
 class KeyedRuns(Generic[V]):
     """A mapping from keys to values, which merges the values of equal keys.
 
-    A dictionary holds the latest values. It goes to the sorted runs when its pickles are estimated to exceed the limit,
-    and before the mapping is merged, pickled or read. So the values of a key merge in the same order on every engine.
+    A dictionary holds recent values. They move to the sorted runs when the estimated size of their pickles exceeds the
+    limit, and before the mapping is merged, pickled or read. So the values of a key merge in the same order on every
+    engine.
 
     Args:
-      folder: where runs are written. Workers may share the folder.
-      merge: (value, later value) -> their merge. May modify the first. Must be picklable.
-      limit: bytes of pickled keys and values to hold before a run is written; 16 MiB by default.
-      secret: signs the pickles. Mappings that are merged need the same secret.
+      folder: folder of the runs. Workers may share the folder.
+      merge: (value, later value) -> merged value. May modify the first value. Must be picklable.
+      limit: bytes of pickled keys and values in memory before a run is written. Defaults to 16 MiB.
+      secret: key that signs the pickles. Mappings to merge need the same secret.
       descends: whether the largest key comes first.
     """
 
@@ -322,16 +320,16 @@ class KeyedRuns(Generic[V]):
         self._check_at = _FIRST_CHECK
 
     def get(self, key: Any, new: Callable[[], V]) -> V:
-        """Return the value of a key, bytes or an integer; a new one if none is held in memory."""
+        """Return the value in memory of a key (bytes or an integer), or a new value."""
         value = self._held.get(key)
         return new() if value is None else value
 
     def put(self, key: Any, value: V) -> None:
-        """Set the value of a key, in place of the value that `get` returned."""
+        """Set the value of a key. It replaces the value that `get` returned."""
         self.update({key: value})
 
     def update(self, values: Mapping[Any, V]) -> None:
-        """Set the value of each key, as `put` does."""
+        """Set the value of each key, like `put`."""
         self._held.update(values)
         if len(self._held) < self._check_at:
             return
@@ -343,7 +341,7 @@ class KeyedRuns(Generic[V]):
             self._check_at = 2 * len(self._held)
 
     def merge(self, other: KeyedRuns[V]) -> None:
-        """Take over the values of `other`, which follow these values."""
+        """Move the values of `other`, which are later values, to this mapping."""
         self._flush()
         other._flush()
         self._runs.merge(other._runs)

@@ -151,7 +151,7 @@ def _with_infinities(numbers: Distribution, finite: Iterable[Bucket]) -> Histogr
 
 
 def common_histograms(first: Distribution, second: Distribution, buckets: int = 20) -> tuple[Histogram, Histogram]:
-    """Return both in common buckets that end at quantiles of either. The smallest number has its own bucket."""
+    """Return histograms with common bounds at the quantiles of both. The smallest number has a separate bucket."""
     fractions = np.arange(buckets + 1) / buckets
     ends = [one.finite[[0, -1]] for one in (first, second) if len(one.finite)]
     inner = [one.at(fractions) for one in (first, second) if one.total]

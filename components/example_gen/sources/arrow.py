@@ -103,7 +103,7 @@ def _batches(reader: _Reader, numbers: Sequence[int]) -> Batches:
 
 @contextmanager
 def _open(path: str, fields: Sequence[int] = ()) -> Iterator[_Reader]:
-    """Open a file in either IPC format, to read the top-level fields at these positions, or all."""
+    """Open a file in either IPC format. Its batches hold the top-level fields at these positions, or all."""
     options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=list(fields))
     with files.open_input(path, mapped=True) as file:
         with columnar.opening_errors("Arrow", path):

@@ -34,7 +34,7 @@ def test_a_training_reports_its_epochs_to_mlflow_and_prometheus(
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = str(one.getsockname()[1])
-    found = re.search(r"```python\n(.*?)```", PAGE.read_text().partition("## Monitoring")[2], re.DOTALL)
+    found = re.search(r"```python\n(.*?)```", PAGE.read_text().partition("## Monitor with")[2], re.DOTALL)
     assert found
     store = str(tmp_path / "store")
     code = found[1].replace("http://mlflow.example.org:5000", store).replace("9400", port)
