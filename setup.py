@@ -1,7 +1,7 @@
-"""Packaging, and the one list of dependencies.
+"""Packaging, and the only list of dependencies.
 
-The source tree keeps `components/`, `pipelines/` and `templates/` at the top. The package `infeed` links to them, so
-nothing called plain `components` lands in site-packages: installed, they are `infeed.components` and so on.
+The source tree has `components/`, `pipelines/` and `templates/` at the top. The package `infeed` links to them, so that
+they are installed as `infeed.components` and so on, and site-packages gets no top-level package `components`.
 """
 
 import re
@@ -16,7 +16,7 @@ TFX_1_16 = 'python_version < "3.11"'
 TFX_1_21 = 'python_version >= "3.11"'
 STACK = [
     f"tfx==1.16.0; {TFX_1_16}",
-    f"kfp==2.5.0; {TFX_1_16}",  # the newest for protobuf 3: left to find it, pip tries every newer one first
+    f"kfp==2.5.0; {TFX_1_16}",  # the newest for protobuf 3; without the pin, pip tries every newer version first
     f"apache-beam[gcp]==2.67.0; {TFX_1_16}",  # newest with dill, which tfx-bsl 1.16 imports; see seams/beam.py
     f"setuptools<81; {TFX_1_16}",  # 81 drops pkg_resources, which the tensorboard command imports
     f"tfx==1.21.0; {TFX_1_21}",
@@ -24,22 +24,22 @@ STACK = [
     f"kfp>=2.13,<2.17; {TFX_1_21}",  # TFX's own kfp extra is silently empty on 3.12+
     f"tensorboard; {TFX_1_21}",  # TensorFlow 2.21 no longer brings it
 ]
-# No version here may move one that a TFX project has: what the stacks need newer stands in PIPELINES.
+# These bounds must not change a version in an existing TFX project. PIPELINES has the newer bounds of the stacks.
 CORE = [
     "click>=8.0,<9",  # command line
     "google-crc32c>=1.1",  # TFRecord checksums, in C
     "isal>=1.6",  # gzip several times faster than zlib
     "jinja2>=3.0",  # the HTML pages
-    "lazy-loader>=0.3",  # public names imported when they are first asked for
+    "lazy-loader>=0.3",  # imports public names at their first use
     "numpy>=1.22",
     "pillow>=9.1",  # image headers: size, channels, format
     "protobuf>=3.20.3",  # tf.Examples for people to look at
     "pyarrow>=10",
-    "pyarrow-hotfix>=0.5,<1",  # else pyarrow 10 runs code that a file holds
-    "pydantic>=2,<3",  # plain data compared with the annotations of options
+    "pyarrow-hotfix>=0.5,<1",  # without it, pyarrow 10 runs code from a malicious file
+    "pydantic>=2,<3",  # checks options against their annotations
     "pyyaml>=5.4",  # options and configs
     "rich>=12",  # tables and progress
-    "wrapt>=1.14",  # acts when somebody imports tft; TensorFlow brings it too
+    "wrapt>=1.14",  # a hook on the import of tft; TensorFlow brings it too
 ]
 SQL = ["sqlalchemy>=2.0,<3"]  # SqlExampleGen, for any database that has a driver
 PIPELINES = [
@@ -47,19 +47,19 @@ PIPELINES = [
     "cel-python>=0.4,<1",  # conditions of compiled jobs, in rehearsals
     "google-cloud-aiplatform>=1.60",  # Vertex AI's client; Beam's gcp extra brings it too
     "google-crc32c>=1.5",
-    "jinja2>=3.1.6",  # older ones have known holes
+    "jinja2>=3.1.6",  # older versions have known vulnerabilities
     "lazy-loader>=0.4",
     "matplotlib>=3.7",  # the plots of the HTML report
     "packaging>=22",  # versions and markers, for infeed doctor
-    "pillow>=12.1.1",  # likewise
+    "pillow>=12.1.1",  # older versions have known vulnerabilities
     "pyyaml>=6",
     "rich>=13",
     "scikit-learn>=1.3",  # it bundles the real data of two templates; SciPy, which it needs, that of the third
 ]
 KUBEFLOW = ["kubernetes>=26"]  # a Trainer on several machines; kfp brings it too
-CALLBACKS = [  # of docs/training.md
+CALLBACKS = [  # examples in docs/training.md
     "mlflow-skinny>=2.22",
-    f"opentelemetry-proto<1.28; {TFX_1_16}",  # later ones need protobuf 5
+    f"opentelemetry-proto<1.28; {TFX_1_16}",  # later versions need protobuf 5
     "prometheus-client>=0.19",
 ]
 TENSORFLOW = ["tensorflow>=2.16.2,<2.22"]  # the feed, and Keras with it
@@ -77,7 +77,7 @@ STEPS = [  # transform, train, evaluate and report without TFX and ML Metadata
     "matplotlib>=3.7",  # the plots of the HTML report
 ]
 DASK = [f"apache-beam[dask]==2.67.0; {TFX_1_16}", f"apache-beam[dask]==2.77.0; {TFX_1_21}"]  # Beam on a Dask cluster
-# A tokenizer inside the served graph; each works with one TensorFlow alone.
+# A tokenizer in the served graph. Each version works with a single TensorFlow version.
 TEXT = [f"tensorflow-text==2.16.1; {TFX_1_16}", f"tensorflow-text==2.21.1; {TFX_1_21}"]
 DOCS = [
     "mkdocs>=1.6,<2",
@@ -90,21 +90,21 @@ TEST = [
     *DASK,
     *DOCS,
     *TEXT,
-    "adbc-driver-postgresql>=1.10,<2",  # SqlExampleGen's other way to a database; 1.12 is the last for Python 3.10
+    "adbc-driver-postgresql>=1.10,<2",  # SqlExampleGen's ADBC drivers; 1.12 is the last for Python 3.10
     "adbc-driver-sqlite>=1.10,<2",
-    "arro3-core>=0.5",  # data of another library than pyarrow
+    "arro3-core>=0.5",  # Arrow data of a library other than pyarrow
     "build>=1.2,<2",
-    "cyclonedx-bom>=7,<8",  # the list of what is installed, for `make sbom`
-    "filelock>=3.13,<4",  # what test processes share
+    "cyclonedx-bom>=7,<8",  # the list of installed packages, for `make sbom`
+    "filelock>=3.13,<4",  # locks fixtures that test processes share
     "flask-cors",  # moto's server
     "gcp-storage-emulator",  # a server that speaks Google Cloud Storage's protocol
     "hypothesis>=6",
-    f"kfp-kubernetes==1.0.0; {TFX_1_16}",  # the newest for protobuf 3; without tolerations
+    f"kfp-kubernetes==1.0.0; {TFX_1_16}",  # the newest for protobuf 3; it does not support tolerations
     f"kfp-kubernetes>=2.13,<2.17; {TFX_1_21}",
     "kubeflow-trainer-api>=2.2,<3",  # models of TrainJob and JobSet
     "nbformat",  # TFX's InteractiveContext imports it
     "moto[s3]>=5",  # a server that speaks S3's protocol
-    "import-linter>=2.5,<3",  # holds the walls
+    "import-linter>=2.5,<3",  # checks the walls
     "ipython>=7",  # runs the notebooks; TFMA brings it too
     "mypy>=2.4,<3",
     "pip-audit>=2.7,<3",  # known vulnerabilities, for `make audit`
@@ -112,16 +112,16 @@ TEST = [
     "psycopg[binary]>=3.1",  # and its driver
     "pytest<9",
     "pytest-cov>=6,<8",  # the share of lines that tests run
-    "pytest-timeout>=2.3",  # a test that hangs fails, with the place
-    "pytest-xdist>=3",  # both cores
+    "pytest-timeout>=2.3",  # fails a hanging test, with its stack
+    "pytest-xdist>=3",  # runs tests on all cores
     "codespell>=2.4,<3",
     "ruff>=0.17,<0.18",
     "scipy>=1.10",
-    "twine>=5,<8",  # checks what is built
+    "twine>=5,<8",  # checks the built distributions
     "types-pyyaml",
 ]
-# Clients of `infeed.load`, libraries whose data ingest reads (docs/sources.md), and what tests them, in an environment
-# without TensorFlow: `make test-frameworks`.
+# Clients of `infeed.load`, libraries whose data ingest reads (docs/sources.md), and their test tools. `make
+# test-frameworks` installs them in an environment without TensorFlow.
 FRAMEWORKS = [
     "accelerate>=1.15",
     "arro3-core>=0.5",
@@ -163,7 +163,7 @@ setup(
         "Typing :: Typed",
     ],
     packages=find_packages(include=["infeed", "infeed.*"]),
-    package_dir={"": "."},  # an editable install is then a path file, which static tools follow; a finder they do not
+    package_dir={"": "."},  # makes an editable install a path file, which static tools follow, and not an import hook
     package_data={
         "": ["py.typed", "*.pyi", "*.yaml", "*.html.j2", "*.md"],
         "infeed.pipelines.image": ["*.txt", "*.sh"],

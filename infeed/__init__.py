@@ -3,11 +3,11 @@
     from infeed import CsvExampleGen, Transform, Trainer, InputReport
     batches = infeed.load("data", batch_size=256).numpy()
 
-The front door: all names of `infeed.components`, what works without a pipeline, and what makes one. Each is imported
-when it is first asked for: `import infeed` alone loads neither TFX nor TensorFlow, Beam or pyarrow.
+This module exports all names of `infeed.components`, the functions that work without a pipeline, and those that create
+one. Names are imported at their first use, so `import infeed` loads neither TFX nor TensorFlow, Beam or pyarrow.
 
-`infeed.components`, `infeed.pipelines` and `infeed.templates` are links to the folders of those names at the top of the
-source tree. A checkout, an editable install and a wheel so have the same modules, and static tools follow them.
+`infeed.components`, `infeed.pipelines` and `infeed.templates` are links to the folders of these names at the top of the
+source tree. A checkout, an editable install and a wheel thus have the same modules, and static tools follow them.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ import lazy_loader
 
 __version__ = "0.1.0"
 
-# Of the components, their own list: a public name stands in one place.
+# The stub of the components is the only list of their public names.
 _component, _, _COMPONENTS = lazy_loader.attach_stub(
     f"{__name__}.components", str(Path(__file__).parent / "components" / "__init__.py")
 )

@@ -1,4 +1,4 @@
-"""The command `infeed`, also as `python -m infeed`."""
+"""Entry point of the command `infeed` and of `python -m infeed`."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ _INTERRUPTED = 130  # as in `infeed.pipelines.console.exit_codes`, which takes a
 
 
 def main() -> None:
-    """Run the command. Ctrl-C ends it also while modules are imported, which may swallow a KeyboardInterrupt."""
+    """Run the command. During imports, Ctrl-C ends the process directly, because they may swallow KeyboardInterrupt."""
     signal.signal(signal.SIGINT, _end)
     from infeed.pipelines.cli import main as command
 

@@ -14,7 +14,7 @@ from infeed.components.kubeflow import compiled_with
 from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT, EXIT_CODES, EXIT_INTERRUPTED, Command, importing
 from infeed.pipelines.console.terminal import echo, escape_unencodable
 
-# In the order of the help. Each `infeed.pipelines.commands.NAME` is imported on use.
+# In the order of the help. `infeed.pipelines.commands.NAME` is imported only when it is used, to start quickly.
 _COMMANDS = (
     *("run", "runs", "new", "predict"),
     *("ingest", "inspect", "statistics", "measure", "transform", "train", "evaluate", "push", "report"),
@@ -83,4 +83,4 @@ def main() -> None:
     eval "$(_INFEED_COMPLETE=bash_source infeed)"
     """
     escape_unencodable()
-    compiled_with.warn()  # of a step that runs a command
+    compiled_with.warn()  # a compiled step may run this command in an image of other versions

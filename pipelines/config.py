@@ -41,12 +41,14 @@ class Blessing:
     """Score that a model must reach on the scored split to be pushed.
 
     Attributes:
-      metric: "accuracy", "auc" (two classes), "recall", "precision", "f1" (at least `bound`), or "mse" (at most).
-      bound: required score; by default the score of guessing, for example the share of the commonest class.
-      beat_guess: also require that the 95 % interval of the score is better than guessing on the scored rows. By
-        default true without a `bound`, and false with one.
+      metric: "accuracy", "auc" (two classes), "recall", "precision" or "f1", for which `bound` is a minimum; or "mse",
+        for which it is a maximum.
+      bound: required score. Defaults to the score of guessing, for example the share of the commonest class.
+      beat_guess: also require that the 95 % interval of the score is better than guessing on the scored rows. Defaults
+        to true without a `bound`, and to false with one.
       slack: allowed loss against the last blessed model: absolute, or relative for mse.
-      positive: class for recall, precision, F1 and AUC; by default the rarer of two classes, or the mean over more.
+      positive: class for recall, precision, F1 and AUC. Defaults to the rarer of two classes, or to the mean over all
+        classes if there are more.
     """
 
     metric: Metric
@@ -67,21 +69,21 @@ class PipelineConfig:
     Attributes:
       name: name of the pipeline, in metadata and folders.
       root: folder for all outputs.
-      span_data: path of the data with placeholders such as {SPAN}; empty without. `data` then names the spans to read.
-      spans: number of the latest spans to read; None for all.
-      source_options: options of the format, by name; see for example `CsvOptions`.
+      span_data: path of the data with placeholders such as {SPAN}, or empty. If set, `data` has the spans to read.
+      spans: number of the latest spans to read. None for all.
+      source_options: options of the format by name, for example those of `CsvOptions`.
       ingest: options for bad rows and shards.
-      patterns: split -> file pattern below `data`; empty if all files are divided.
-      splits: split -> share of all rows, or of the pattern named train; empty if every split has a pattern.
+      patterns: split -> file pattern below `data`. Empty if `splits` divides all files.
+      splits: split -> share of all rows, or of the rows of the pattern train. Empty if every split has a pattern.
       features: features of the columns, including the label.
-      preprocessing_fn: the user's function that adds features from all columns; None for none.
+      preprocessing_fn: the user's function that adds features from all columns, or None.
       blessing: score that a model must reach to be pushed.
       warm_start: start training from the weights of the latest blessed model, if there is one.
       max_wait_fraction: withhold InputReport's blessing if training waited for a larger share of its time.
       enable_cache: reuse the outputs of a node if its inputs and options are the same.
-      beam_pipeline_args: Beam options of local runs. Compiled pipelines take those of `deploy`.
-      deploy: settings of the compiled pipeline; unused by local runs.
-      notes: decisions made from the data, for people: (subject, text).
+      beam_pipeline_args: Beam options of local runs. Compiled pipelines use those of `deploy`.
+      deploy: settings of the compiled pipeline. Local runs ignore them.
+      notes: decisions made from the data, as texts for users: (subject, text).
     """
 
     name: str
@@ -170,7 +172,7 @@ def check_wait_fraction(options: Any) -> None:
 
 
 def folder_of(root: str) -> str:
-    """Return a root without the query that Kubeflow's launcher takes: s3://bucket/x?endpoint=HOST."""
+    """Return a root without the query that only Kubeflow's launcher understands: s3://bucket/x?endpoint=HOST."""
     return root.partition("?")[0] if "://" in root else root
 
 
@@ -186,7 +188,7 @@ def resumable(config: PipelineConfig) -> PipelineConfig:
 
 
 def split_data(data: str) -> tuple[str, str | None]:
-    """Split a path, local or remote, into folder and file name, as TFX takes them; a folder has no file name."""
+    """Split a local or remote path into folder and file name, as TFX requires. The name is None for a folder."""
     if files.is_folder(data):
         return data, None
     folder, name = os.path.split(data)

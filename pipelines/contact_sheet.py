@@ -1,4 +1,4 @@
-"""Pictures among the records of a dataset, drawn with their labels into one PNG, the contact sheet."""
+"""Contact sheet: one PNG with the images of a dataset and their labels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _CELL, _GAP, _CAPTION = 112, 8, 16  # pixels
 
 
 def picture_of(example: Example) -> Image.Image | None:
-    """Decode the first PNG or JPEG value of an example; return None if there is none.
+    """Decode the first PNG or JPEG value of an example. Return None if there is none.
 
-    A picture that cannot be decoded is replaced by a placeholder, an image without a format.
+    If the value cannot be decoded, return a placeholder: an image whose `format` is None.
     """
     for feature in example.features.values():
         for value in feature.values:
@@ -40,7 +40,7 @@ def _decoded(value: bytes) -> Image.Image:
 
 
 def draw_sheet(examples: Sequence[Example], path: str) -> int:
-    """Draw the pictures of the examples into a PNG file, and return their number. Without pictures, write nothing."""
+    """Draw the images of the examples into a PNG file, and return their number. Without images, write no file."""
     found = [(_fit(picture), _label(example)) for example in examples if (picture := picture_of(example))]
     if not found:
         return 0
@@ -61,7 +61,7 @@ def draw_sheet(examples: Sequence[Example], path: str) -> int:
 
 
 def _fit(picture: Image.Image) -> Image.Image:
-    """Scale a picture to its cell; enlarge small pictures without smoothing to keep their pixels visible."""
+    """Scale an image to its cell. Enlarge small images without smoothing, so that their pixels stay visible."""
     scale = _CELL / max(picture.size)
     size = tuple(max(1, round(side * scale)) for side in picture.size)
     resampling = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BILINEAR

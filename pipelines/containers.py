@@ -1,7 +1,7 @@
 """Builds and runs container images with docker, podman, or buildah with chroot isolation.
 
 With each engine, a command replaces the image's entry point, shares the network of this machine, and runs as the
-current user, who then owns the files in mounted folders.
+current user, so that this user owns the files in mounted folders.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Engine:
         """
         options = [f"--user={os.getuid()}:{os.getgid()}", "--network=host"]
         options += [f"--volume={path}:{path}" for path in map(os.path.abspath, folders)]
-        # The caller may have no home in the image.
+        # The current user may have no home folder in the image.
         options += [f"--env={name}={value}" for name, value in {"HOME": "/tmp", **(env or {})}.items()]
         if self.name == "buildah":
             container = f"infeed-{uuid.uuid4().hex[:12]}"
@@ -73,7 +73,7 @@ class Engine:
         secrets: Mapping[str, str],
         target: str,
     ) -> list[str]:
-        """Return the command that builds an image from the folder of a Dockerfile, and prints the engine's log.
+        """Return the command that builds an image from a folder with a Dockerfile, and prints the engine's log.
 
         Args:
           arguments: values of the Dockerfile's ARG instructions.

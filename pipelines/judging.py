@@ -1,4 +1,4 @@
-"""Metrics and thresholds of a config, as TFMA's EvalConfig. TFX is not imported here."""
+"""Metrics and thresholds of a config, as TFMA's EvalConfig. This module does not import TFX."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
 
 # isort: split
-# TFMA 0.52 has these as its own names only after TFX is imported.
+# TFMA 0.52 exports these names at its top level only after TFX is imported.
 from tensorflow_model_analysis.proto.config_pb2 import (
     BinarizationOptions,
     EvalConfig,
@@ -31,7 +31,7 @@ _OF_ERRORS = "infeed.components.evaluation.error_moments"
 
 # Metric classes of TFMA and of this package.
 _CLASSES = {
-    # Cross-entropy is undefined for an evaluation record of a class that no training record has.
+    # There is no cross-entropy, because it is undefined for a record whose class no training record has.
     "accuracy": ("SparseCategoricalAccuracy", ""),
     "auc": ("AUC", ""),
     "recall": ("ClassRecall", _OURS),
@@ -44,7 +44,7 @@ _CLASSES = {
 
 
 def measured(config: PipelineConfig) -> list[str]:
-    """Return the metrics to compute, first the one that decides about the blessing."""
+    """Return the names of the metrics to compute. The first decides about the blessing."""
     if config.train.task == "regression":
         return ["mse", "mae", "r2"]
     if config.blessing.metric == "accuracy":
@@ -56,7 +56,7 @@ def measured(config: PipelineConfig) -> list[str]:
 def eval_config(config: PipelineConfig) -> EvalConfig:
     """Return TFMA's config: the metrics, and the thresholds of the blessing.
 
-    AUC has its own spec, because TFMA binarizes the probability of one of two classes.
+    AUC has a separate spec, because TFMA must binarize the probabilities for it.
     """
     model = ModelSpec(
         signature_name="serving_default",

@@ -1,4 +1,4 @@
-"""Measure the input pipeline of a dataset or of a user's function, stage by stage, beside the step of a model."""
+"""Measure the input pipeline of a dataset or of a user's function, stage by stage, and compare it with a model."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from infeed.components.feed.measure import Measured
     from infeed.components.feed.stages.base import BatchFunctions
 
-WINDOW = 10_000  # records that `stream` shuffles together, so that a turn need not fill a window of 100,000
-_ELEMENTS = 4  # windows or calls in a turn, at least
-_CALL = 4096  # examples of a call that makes several batches, at most
-_MOST_STEP_SECONDS = 3.0  # for the training step of a model
-_SAMPLE = 500  # examples that tell the features of a dataset without a schema
+WINDOW = 10_000  # shuffle window of the tier `stream`; a turn would take too long to fill the usual 100,000 records
+_ELEMENTS = 4  # minimum number of windows, or of calls, in a turn
+_CALL = 4096  # maximum number of examples of a call that makes several batches
+_MOST_STEP_SECONDS = 3.0  # time limit for measuring a model's training step
+_SAMPLE = 500  # examples from which the features of a dataset without a schema are inferred
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Costs of the stages, what they mean, and the rates beside them."""
+    """Costs of the stages, the plan, and the rates of the model and of another reader."""
 
-    measured: Measured  # without the rival
-    described: str  # the plan
-    advice: str = ""  # of the plan, about the files
+    measured: Measured  # costs of the stages, without the other reader
+    described: str  # description of the plan, or name of the user's function
+    advice: str = ""  # the plan's advice about the files
     trials: Sequence[Trial] = ()
-    step: float | None = None  # examples a second of the model's training step
-    rival: tuple[str, float] | None = None  # name of another reader, and its examples a second
+    step: float | None = None  # examples per second of the model's training step
+    rival: tuple[str, float] | None = None  # name of another reader, and its examples per second
 
     @property
     def bound_by(self) -> str:
@@ -57,11 +57,11 @@ class Measurement:
         return beside_step(stages, slowest, self.trials, self.step, self.advice)
 
 
-StepRate = Callable[[Any, float], float]  # of a batch and seconds: examples a second that a training step takes
+StepRate = Callable[[Any, float], float]  # (batch, seconds to measure) -> examples per second of a training step
 
 
 def step_rate(named: str, label: str | None) -> StepRate:
-    """Load a compiled Keras model, and return what measures its training step."""
+    """Load a compiled Keras model, and return a function that measures its training step."""
     from infeed.components.trainer.step_rate import load_model, measure_step
 
     model = load_model(named)
@@ -73,7 +73,7 @@ def step_rate(named: str, label: str | None) -> StepRate:
 
 
 def load_function(name: str) -> Any:
-    """Return the tf.data.Dataset that a function returns."""
+    """Call a user's function and return its tf.data.Dataset. Raises InfeedError if it returns something else."""
     import tensorflow as tf
 
     batches = user_code.load(name, "DATASET")()
@@ -83,7 +83,7 @@ def load_function(name: str) -> Any:
 
 
 def measure_function(name: str, batches: Any, *, seconds: float, step: StepRate | None) -> Measurement:
-    """Measure the dataset of a user's function, after each of its transformations."""
+    """Measure the dataset of a user's function after each of its transformations, for `seconds` in total."""
     from infeed.components.feed import measure
 
     rate = step(next(iter(batches)), seconds) if step else None
@@ -93,12 +93,13 @@ def measure_function(name: str, batches: Any, *, seconds: float, step: StepRate 
 def measure_files(
     split: SplitOnDisk, options: FeedOptions, against: str | None, *, seconds: float, step: StepRate | None
 ) -> Measurement:
-    """Measure the feed of a split, and try changes of its options; `against` names another reader: naive or tfx."""
+    """Measure the feed of a split, and try changes of its options. `against` is another reader: naive, tfx or None."""
     from infeed.components.feed import measure
     from infeed.components.feed.trials import try_changes
 
     plan_with, functions = split.planner()
     cuts = measure.plan_cuts(plan_with(options, WINDOW), functions)
+    # The length of a turn decides the size of windows and calls, so plan again once it is known.
     turn = measure.examples_of_a_turn(cuts[-1], seconds / (len(cuts) * measure.TURNS))
     most = max(1, turn // _ELEMENTS)
     planned = plan_with(options, most)
@@ -133,7 +134,7 @@ class SplitOnDisk:
 
     @classmethod
     def open(cls, path: str, split: str | None) -> SplitOnDisk:
-        """Open a dataset, and choose a split, by default the first; raise InfeedError if there is no such."""
+        """Open a dataset and a split, by default its first. Raises InfeedError if one of them does not exist."""
         opened = open_dataset(path)
         if opened is None:
             do = "write one with infeed ingest, or name a function"
@@ -155,7 +156,7 @@ class SplitOnDisk:
     def planner(self) -> tuple[Callable[[FeedOptions, int], InputPlan], BatchFunctions]:
         """Return a function that plans the feed of this split without a transform graph, and the plan's functions.
 
-        The function takes options, and the examples of a window and of a call that makes several batches, at most.
+        The function takes options, and the maximum number of examples in a window or in a call of several batches.
         """
         import tensorflow as tf
 
@@ -182,14 +183,18 @@ class SplitOnDisk:
         return plan_with, functions
 
     def parsing_spec(self) -> dict[str, Any]:
-        """Return how tf.io.parse_example reads the features: from the schema, or else from the first examples."""
+        """Return the spec for tf.io.parse_example, from the schema or else from the first examples.
+
+        Raises InfeedError if the records hold no features.
+        """
         import tensorflow as tf
 
         types = {"int": tf.int64, "float": tf.float32, "bytes": tf.string}
         columns = [(one.name, one.type, None if one.nulls else one.shape) for one in self.manifest.schema]
         known = {name: (types[kind], shape) for name, kind, shape in columns or self._sampled()}
         if not known:
-            raise InfeedError("the records hold no tf.Example features", where=self.root, do="check what wrote them")
+            do = "check the program that wrote them"
+            raise InfeedError("the records hold no tf.Example features", where=self.root, do=do)
         return {
             name: tf.io.RaggedFeature(kind, row_splits_dtype=tf.int64)
             if shape is None
@@ -198,7 +203,7 @@ class SplitOnDisk:
         }
 
     def _sampled(self) -> Iterator[tuple[str, str, tuple[int] | None]]:
-        """Yield name, type and shape of the features of the first examples; the shape is None if lengths differ."""
+        """Yield name, type and shape of each feature of the first examples. The shape is None if lengths differ."""
         examples = [one.features for one in first_examples(self.root, self.manifest, self.name, _SAMPLE)]
         for name in dict.fromkeys(name for one in examples for name in one):
             found = [one[name] for one in examples if name in one]

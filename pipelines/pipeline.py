@@ -33,13 +33,13 @@ _CANDIDATE = "candidate"
 
 
 def latest_model(config: PipelineConfig) -> Resolver:
-    """Return a resolver of the latest blessed model, from which the Trainer starts; it may resolve to nothing."""
+    """Return a resolver of the latest blessed model, from which the Trainer starts. It may find no model."""
     del config  # the history of the pipeline is in ML Metadata
     return Resolver(strategy_class=LatestBlessedModelStrategy, **_history()).with_id("warm_start_model")
 
 
 def pushed_model(config: PipelineConfig) -> Any:
-    """Return a node with the newest pushed model, from which the Trainer starts; it may be empty."""
+    """Return a node with the newest pushed model, from which the Trainer starts. It may have no model."""
     return PushedModel(config.serving).with_id(BASE_MODEL)
 
 
@@ -66,8 +66,8 @@ def _history() -> dict[str, types.Channel]:
 class LatestOtherBlessedModelStrategy(LatestBlessedModelStrategy):
     """Strategy that resolves the latest blessed model except the candidate.
 
-    An unchanged run takes its model from the cache, and this model is already blessed. TFX's own strategy would compare
-    the model with itself, which changes the inputs of Evaluator and reruns it for nothing.
+    An unchanged run takes its model from the cache, and this model is already blessed. TFX's own strategy would resolve
+    to the same model. The Evaluator would get other inputs than before, and rerun to compare the model with itself.
     """
 
     def resolve_artifacts(self, store: Any, input_dict: dict[str, list[Any]]) -> dict[str, list[Any]] | None:
@@ -87,13 +87,13 @@ def create_pipeline(
     on_vertex: VertexOptions | None = None,
     start: Callable[[PipelineConfig], Any] = latest_model,
 ) -> Pipeline:
-    """Build a new pipeline of `config`. Compiled components cannot be compiled again, so build one per compilation.
+    """Build a new pipeline of `config`. TFX can compile a component only once, so build one for each compilation.
 
     Args:
-      baseline: returns, from the Trainer, the resolver of the model to compare with; None to compare with no model.
+      baseline: function from the Trainer to the resolver of the model to compare with. None to compare with no model.
       parameters: runtime parameters that replace values of the config; see `runtime_parameters`.
       on_vertex: services of Vertex AI for training and pushing.
-      start: returns the node of the model that a warm start begins with.
+      start: function from the config to the node of the model whose weights a warm start loads.
     """
     given = parameters or {}
     example_gen = _example_gen(config, given)

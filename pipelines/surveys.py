@@ -21,7 +21,7 @@ _LONGEST = 40  # characters of a value
 
 @dataclass(frozen=True)
 class Leak:
-    """Why a column alone gives the label away."""
+    """Leak: a column that alone gives the label away."""
 
     why: str  # reason, for people
     score: float  # share of each class that the column alone predicts, or R squared of a quantity
@@ -38,9 +38,9 @@ class Group:
 
     column: str
     agreement: float  # excess agreement in the label of two rows of a group: from 0, by chance, to 1, always
-    # Whether the nearest row predicts the label much better if it may be of the same group.
+    # Whether the nearest row predicts the label much better if rows of the same group are allowed.
     near: bool = False
-    # Share of the groups in the files of other splits that train also has; None without such files.
+    # Share of the groups in the files of other splits that also occur in train. None without such files.
     shared: float | None = None
 
 
@@ -49,16 +49,16 @@ class Repeats:
     """Rows that repeat other rows."""
 
     rows: int = 0  # number of compared rows
-    equal: int = 0  # rows that equal another row in all columns that are learned from, except `ignored`
-    copies: int = 0  # rows among them that equal another row in all columns
-    alike: int = 0  # rows among them that equal a row that differs in another column
+    equal: int = 0  # rows that equal another row in all feature columns except `ignored`
+    copies: int = 0  # rows of `equal` that equal another row in all columns
+    alike: int = 0  # rows of `equal` that differ from the other row in a column without features
     scored: int = 0  # rows in the files of splits other than train
-    shared: int = 0  # `scored` rows that equal a row of train in all columns that are learned from, except `ignored`
-    ignored: tuple[str, ...] = ()  # columns that are learned from and have another number in each row
+    shared: int = 0  # rows of `scored` that equal a row of train in all feature columns except `ignored`
+    ignored: tuple[str, ...] = ()  # feature columns with a different number in each row
 
 
 LABEL_OF_PICTURES = "label/text"
-# Columns that ImageExampleGen writes, with their types; features name them.
+# Columns that ImageExampleGen writes, with their types. Features refer to these names.
 IMAGE_COLUMNS = {
     **dict.fromkeys(("image/encoded", "image/format", "image/filename", LABEL_OF_PICTURES), "bytes"),
     **dict.fromkeys(("image/height", "image/width", "image/channels", "label"), "int"),
@@ -77,9 +77,9 @@ class ColumnSurvey:
     mean: float  # mean, std: mean and standard deviation of numbers; 0 for text
     std: float
     commonest: int  # rows with the commonest value; 0 if there are too many values to count
-    is_list: bool = False  # whether a row may hold several values, which are then all counted
-    features: tuple[Feature, ...] = ()  # proposed features; empty if nothing can be learned from the column
-    useless: str = ""  # why nothing can be learned from the column; empty if something can
+    is_list: bool = False  # whether a row may hold several values; all of them are counted
+    features: tuple[Feature, ...] = ()  # proposed features; empty if the column is useless
+    useless: str = ""  # why the column has no features; empty if it has
     advice: str = ""  # how to make better use of the column; may be empty
     leak: Leak | None = None  # how the column gives the label away; None if it does not
     statistics: ColumnStatistics | None = field(default=None, compare=False, repr=False)  # statistics of the column
@@ -104,13 +104,13 @@ def sample_of(column: ColumnStatistics) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """Pictures of a data set."""
+    """Image files of a data set."""
 
     images: tuple[FileRef, ...]
     splits: Mapping[str, str]  # file pattern of each split, if folders name splits
     unused: str = ""  # folders that belong to no split
     rejected: int = 0  # bad rows of a CSV
-    unlabeled: int = 0  # rows of a CSV that are left out because they have no label
+    unlabeled: int = 0  # rows of a CSV that are dropped because they have no label
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class TableSurvey:
     rows: int  # number of good rows
     classes: tuple[str, ...] = ()  # names of the classes in order of their index; empty for a regression
     class_rows: tuple[int, ...] = ()  # rows of each class
-    rejected: int = 0  # bad rows, which are counted nowhere else
-    unlabeled: int = 0  # rows that are left out because they have no label, which are counted nowhere else
+    rejected: int = 0  # bad rows; no other count includes them
+    unlabeled: int = 0  # rows that are dropped because they have no label; no other count includes them
     words: tuple[str, ...] = ()  # boolean columns that keep their words, true and false
     patterns: Mapping[str, str] = field(default_factory=dict)  # file pattern of each split that has its own files
     groups: tuple[Group, ...] = ()  # columns that name groups of rows
@@ -132,7 +132,7 @@ class TableSurvey:
     # Text columns that are read as numbers, with an example of the format; see the option `numbers`.
     numbers: Mapping[str, str] = field(default_factory=dict)
     numbers_remark: str = ""  # note about `numbers`
-    nulls: tuple[str, ...] = ()  # words that are read as a missing value, because they stand beside numbers
+    nulls: tuple[str, ...] = ()  # words that are read as missing values, because their columns hold numbers
     nulls_remark: str = ""  # note about `nulls`
     codes: tuple[str, ...] = ()  # columns of whole numbers that are read as words, because cells have leading zeros
     codes_remarks: tuple[str, ...] = ()  # notes about `codes`, and about other numbers that may be codes
@@ -140,7 +140,7 @@ class TableSurvey:
     not_read: Mapping[str, str] = field(default_factory=dict)
     rows_of: Mapping[str, int] = field(default_factory=dict)  # approximate rows of each split in `patterns`
     unlabeled_files: tuple[str, ...] = ()  # patterns of the splits whose files have no label
-    beside: tuple[str, ...] = ()  # files and folders of no split
+    beside: tuple[str, ...] = ()  # files and folders that belong to no split
 
     @property
     def undivided(self) -> int:
@@ -160,34 +160,34 @@ class TableSurvey:
 
 @dataclass(frozen=True)
 class RepeatedPictures:
-    """Counts of copied pictures."""
+    """Counts of copied images."""
 
-    divided: int = 0  # copies in the folders of several splits, or among pictures that the shares divide
+    divided: int = 0  # copies in the folders of several splits, or among images that the shares divide
     contrary: int = 0  # copies in several classes
     example: tuple[str, ...] = ()  # names of two copies
 
 
 @dataclass(frozen=True)
 class ImageSurvey:
-    """Survey of pictures."""
+    """Survey of images."""
 
     layout: Layout
     classes: tuple[str, ...]  # names of the classes in order of their index
-    class_rows: tuple[int, ...]  # pictures of each class
-    rows: int  # number of pictures
+    class_rows: tuple[int, ...]  # number of images of each class
+    rows: int  # number of images
     height: int  # height, width, channels: most frequent size
     width: int
     channels: int
-    most: int  # pictures of this size
-    rejected: int = 0  # files that are not pictures, which are counted nowhere else
+    most: int  # number of images of this size
+    rejected: int = 0  # files that are not images; no other count includes them
     task: Task = "classification"
     written: tuple[str, ...] = tuple(IMAGE_COLUMNS)  # columns to learn from
-    repeats: RepeatedPictures = RepeatedPictures()  # counts of copied pictures
-    resize: Resize = "stretch"  # how pictures of other sizes are resized; see `DecodeImage`
+    repeats: RepeatedPictures = RepeatedPictures()  # counts of copied images
+    resize: Resize = "stretch"  # how images of other sizes are resized; see `DecodeImage`
 
     @property
     def unlabeled(self) -> int:
-        """Rejected pictures without a label in the CSV."""
+        """Number of rejected images, which have no label in the CSV."""
         return self.layout.unlabeled
 
     @property
@@ -197,13 +197,13 @@ class ImageSurvey:
 
     @property
     def rows_of(self) -> Mapping[str, int]:
-        """Number of pictures of each split that has its own folder."""
+        """Number of images of each split that has its own folder."""
         names = Counter(image.filename.partition("/")[0] for image in self.layout.images)
         return {split: names[pattern.partition("/")[0]] for split, pattern in self.patterns.items()}
 
     @property
     def undivided(self) -> int:
-        """Number of pictures that the shares divide."""
+        """Number of images that the shares divide."""
         return self.rows_of.get("train", self.rows)
 
     @property

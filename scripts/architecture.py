@@ -1,11 +1,10 @@
-"""Draws the picture of ARCHITECTURE.md: which room of the house imports which.
+"""Draw the picture of ARCHITECTURE.md: the imports between rooms.
 
     python scripts/architecture.py
 
 A room is a package or a module directly under `infeed.components` or `infeed.pipelines`, or all of `infeed.templates`.
-The imports are those that grimp finds in the source without importing anything, those within functions included, and
-the modules that the source names in a text, to import them when they are needed. The picture is Mermaid text, which
-GitHub and most editors draw.
+grimp finds the imports in the source, also within functions, without importing a module. Modules that the source names
+in a string, to import them later, count as well. The picture is Mermaid text, which GitHub and most editors draw.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ import grimp
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "ARCHITECTURE.md"
 BEGIN, END = "<!-- made by scripts/architecture.py -->", "<!-- end -->"
-FLOORS = ("templates", "pipelines", "components")  # each stands on those after it
+FLOORS = ("templates", "pipelines", "components")  # a floor imports only the floors after it
 
-_DOTTED = re.compile(r"infeed(\.\w+)+\.?")  # the end of a name may be put in at run time
+_DOTTED = re.compile(r"infeed(\.\w+)+\.?")  # the source may append the last part of the name at run time
 
 Arrow = tuple[str, str]
 
 
 def rooms_imported() -> Counter[Arrow]:
-    """How many imports lead from one room to another: (importing room, imported room) -> modules that meet there."""
+    """Count the imports between rooms: (importing room, imported room) -> number of imports."""
     graph = grimp.build_graph("infeed", exclude_type_checking_imports=True, cache_dir=None)
     imports = [
         (importer, imported)
@@ -43,17 +42,17 @@ def rooms_imported() -> Counter[Arrow]:
 
 
 def front_door() -> Iterator[tuple[str, str]]:
-    """The imports of `infeed.components` itself, which are lazy: its stub lists them."""
+    """Return the imports of `infeed.components` itself. They are lazy, so the stub lists them."""
     stub = ast.parse((ROOT / "components" / "__init__.pyi").read_text())
     modules = {node.module for node in stub.body if isinstance(node, ast.ImportFrom)}
     return (("infeed.components", f"infeed.components.{module}") for module in sorted(filter(None, modules)))
 
 
 def named(graph: grimp.ImportGraph) -> Iterator[tuple[str, str]]:
-    """The modules that are imported by their names, as the command line imports a command, and TFX our executors."""
+    """Yield imports by name, as the command line imports a command, and TFX imports an executor."""
     for importer in sorted(graph.modules):
         path = ROOT.joinpath(*importer.split("."))
-        file = path.with_suffix(".py")  # before a folder of that name, in which old bytecode may lie
+        file = path.with_suffix(".py")  # takes precedence over a folder of that name, which may hold old bytecode
         source = file if file.exists() else path / "__init__.py"
         texts = {node.value for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Constant)}
         for text in sorted(text for text in texts if isinstance(text, str) and _DOTTED.fullmatch(text)):
@@ -63,7 +62,7 @@ def named(graph: grimp.ImportGraph) -> Iterator[tuple[str, str]]:
 
 
 def room(module: str) -> str:
-    """`components/feed` for `infeed.components.feed.plan`; nothing for `infeed` and `infeed.pipelines` themselves."""
+    """Return the room of a module: `components/feed` for `infeed.components.feed.plan`; empty for `infeed` itself."""
     floor, name = [*module.split(".")[1:], "", ""][:2]
     if floor == "templates" or module == "infeed.components":
         return floor
@@ -71,9 +70,9 @@ def room(module: str) -> str:
 
 
 def without_detours(arrows: Iterable[Arrow]) -> list[Arrow]:
-    """The arrows that do not follow from two others: a -> c is left out where a -> b, and b reaches c.
+    """Return the arrows that do not follow from others: omit a -> c if there is a -> b, and b reaches c.
 
-    Where b reaches a as well, the two are in a circle, and all of its arrows stay.
+    If b also reaches a, both are part of a cycle, whose arrows all stay.
     """
     targets: dict[str, set[str]] = {}
     for importer, imported in arrows:
@@ -88,7 +87,7 @@ def without_detours(arrows: Iterable[Arrow]) -> list[Arrow]:
 
 
 def reachable(start: str, targets: dict[str, set[str]]) -> set[str]:
-    """Every room that one gets to from `start` by one arrow or more."""
+    """Return every room that one or more arrows lead to from `start`."""
     found: set[str] = set()
     waiting = [start]
     while waiting:
@@ -99,7 +98,7 @@ def reachable(start: str, targets: dict[str, set[str]]) -> set[str]:
 
 
 def mermaid(arrows: Counter[Arrow]) -> str:
-    """The picture as Mermaid text: a box for each room, in one frame for each floor."""
+    """Return the picture as Mermaid text: a box for each room, in one frame for each floor."""
     rooms = sorted({name for arrow in arrows for name in arrow})
     lines = ["```mermaid", "flowchart TB"]
     for floor in FLOORS:
@@ -119,12 +118,12 @@ def box(name: str) -> str:
 
 
 def key(name: str) -> str:
-    """What Mermaid calls a box; not the bare name of a floor, which is that of its frame."""
+    """Return Mermaid's id of a box. It differs from the name of a floor, which is the id of its frame."""
     return name.replace("/", "_") if "/" in name else f"{name}_itself"
 
 
 def with_picture(page: str, arrows: Counter[Arrow]) -> str:
-    """The page, its picture drawn anew."""
+    """Return the page with a new picture."""
     block = f"{BEGIN}\n\n{mermaid(arrows)}\n\n{END}"
     return re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: block, page, flags=re.DOTALL)
 

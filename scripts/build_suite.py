@@ -1,6 +1,6 @@
 """Build the image of the tests from a folder with a Dockerfile, with the engine and the pip settings of `infeed build`.
 
-build_suite.py CONTEXT TAG SCRATCH: pip's settings are written to the folder SCRATCH, which the image does not contain.
+build_suite.py CONTEXT TAG SCRATCH: pip's settings are written to the folder SCRATCH, which is not part of the image.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ SEE = {
 
 
 def with_tables(page: str) -> str:
-    """Return the page with its tables as the dataclasses have them."""
+    """Return the page with new tables from the dataclasses."""
     made = {
         "settings": rows(Settings, help_of(Settings)),
         "ingest": rows(IngestSettings, HELP),
@@ -67,7 +67,7 @@ def row(fields: list[dataclasses.Field[Any]], text: str) -> str:
 
 
 def defaults(fields: list[dataclasses.Field[Any]]) -> Iterator[str]:
-    """Return the defaults that say something, as YAML writes them."""
+    """Yield the defaults as YAML writes them, without None, empty values and false."""
     for field in fields:
         value = field.default
         if value is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:

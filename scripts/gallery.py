@@ -2,7 +2,7 @@
 
 python scripts/gallery.py [RUNS]
 
-RUNS is a folder for the runs; by default a temporary one. Runs that are there already are taken from the cache.
+RUNS is a folder for the runs. It defaults to a temporary folder. Runs in an existing folder use its cache.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from PIL import Image
 
 REPOSITORY = Path(__file__).parents[1]
 PICTURES = REPOSITORY / "docs" / "pictures"
-COLORS = 128  # enough for pages of few colors. By coverage, rare colors stay: those of short bars
+COLORS = 128  # enough for these pages. Quantizing by coverage keeps rare colors, such as those of short bars
 THEMES = {"": 1, "-dark": 0}  # end of the name -> Chromium's number of the preferred color scheme
 # Name of the picture -> (page below the folder of the runs, width and height of the window in pixels).
 PAGES = {

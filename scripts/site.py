@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: the reference, made from the code, and pages from the top of the repository."""
+"""Hooks of MkDocs that add the reference, generated from the code, and pages from the top of the repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infeed.pipelines.cli import main
 
 ROOT = Path(__file__).parents[1]
 AT_THE_TOP = ("SECURITY.md", "CHANGELOG.md")
-# Developers read these in the repository.
+# The site does not have these pages, because developers read them in the repository.
 _LEFT_THERE = re.compile(r"\[([^\]]+)\]\((?:ARCHITECTURE|CONTRIBUTING|README)\.md\)")
 _PUBLIC = re.compile(r"^from \.([\w.]+) import (\w+) as \w+$", re.MULTILINE)
 _TITLES = {
@@ -93,6 +93,6 @@ def _cell(text: str) -> str:
 
 
 def _entry(path: str) -> str:
-    """Return the directive of a name. Methods are shown for what users call them on."""
+    """Return the directive of a name. Only `LoadedDataset` shows its methods, because users call them."""
     members = "\n        members: true" if path.endswith(".LoadedDataset") else ""
     return f"::: {path}\n    options:\n        heading_level: 2{members}\n"

@@ -1,8 +1,8 @@
-"""Check the spelling of comments, docstrings and pages with codespell; code is not read.
+"""Check the spelling of comments, docstrings and pages with codespell.
 
     python scripts/spelling.py
 
-A name in the code may be spelled as another package spells it, so it is not the checker's to judge.
+The script does not check code, because names may follow the spelling of other packages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def prose(code: str) -> str:
-    """Return the comments and docstrings of Python code, at their lines; all other lines are empty."""
+    """Return the comments and docstrings of Python code, at their line numbers. All other lines are empty."""
     lines = [""] * (code.count("\n") + 1)
     for token in tokenize.generate_tokens(io.StringIO(code).readline):
         if token.type == tokenize.COMMENT:
@@ -38,7 +38,7 @@ def _keep_docstring(node: ast.AST, lines: list[str]) -> None:
 
 
 def write_prose(folder: Path) -> None:
-    """Write what is to be read of each file of the tree to the same path in `folder`."""
+    """Write the prose of each file of the tree to the same path in `folder`."""
     listed = subprocess.run(["git", "ls-files", "*.py", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in listed.stdout.split():
         text = (ROOT / name).read_text()

@@ -216,7 +216,7 @@ class _Follower:
     _lines: deque[str] = field(default_factory=lambda: deque(maxlen=4 * _TAIL))
 
     def follow(self) -> None:
-        """Return when the job has completed. Raise InfeedError if it failed, timed out, or was deleted."""
+        """Wait until the job has completed. Raise InfeedError if it failed, timed out, or was deleted."""
         until = time.monotonic() + (self.timeout or float("inf"))
         while True:
             found = self.job.get()

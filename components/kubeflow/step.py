@@ -56,11 +56,13 @@ def main(arguments: Sequence[str]) -> None:
     inputs = [uris.paths[one["uri"]] for one in artifacts(received, "inputs") if one["uri"] in uris.paths]
     disk.check_inputs(inputs, disk.limit_of(), direct=direct.VARIABLE not in os.environ)
     uris = direct.replaced(uris, received, arguments[arguments.index("--executor_class_path") + 1])
+    # The compiler compresses parameters that exceed the limit of one argument.
     if values := received["inputs"].get("parameterValues"):
         received["inputs"]["parameterValues"] = {name: unpack(value) for name, value in values.items()}
     of_tfx, shown = ui.split(uris.to_local(received))
     _run_tfx([*arguments[:place], json.dumps(of_tfx), *arguments[place + 1 :]])
     given = [of_tfx[kind].get("artifacts", {}) for kind in ("inputs", "outputs")]
+    # TFX writes the output file last, so artifacts for the user interface can only be added after it.
     first = {name: found["artifacts"][0]["uri"] for kind in given for name, found in kind.items() if found["artifacts"]}
     _finish_output(received["outputs"]["outputFile"], uris, ui.fill(shown, first))
 

@@ -26,6 +26,7 @@ from infeed.components.dataset import files
 from infeed.components.kubeflow.launcher_paths import PathMap
 from infeed.components.kubeflow.message import accepted
 
+# Kubeflow's user interface does not show TFX's types, so each result also exists as an artifact of a type it shows.
 METRICS, MATRIX, REPORT = "ui_metrics", "ui_confusion_matrix", "ui_report"
 MODEL_REPORT, STATISTICS, PICTURES = "ui_model_report", "ui_statistics", "ui_pictures"
 # Page that the step has written -> (output, file).

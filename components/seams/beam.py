@@ -32,10 +32,10 @@ COPYING_MODULE = "tensorflow_transform.beam.deep_copy"  # tft's module that copi
 
 @contextmanager
 def default_runner(name: str) -> Iterator[None]:
-    """Give pipelines that are made inside and name no runner this one.
+    """Set the default runner of pipelines that are created inside this context.
 
-    It is Beam's default and not an option, because TFX packs its own sources anew for any option that a component gets,
-    which takes two seconds a node.
+    The function changes Beam's default and passes no option, because TFX builds a package of its sources for every
+    component with Beam options. This takes two seconds per node.
     """
     if not RUNNER.usable():
         yield
@@ -51,12 +51,12 @@ def default_runner(name: str) -> Iterator[None]:
 
 
 def allow_copies(copies: ModuleType) -> None:
-    """Make the arguments optional again that tft 1.16 leaves out.
+    """Make two constructor arguments optional that tft 1.16 does not pass.
 
-    tft copies a part of Beam's graph for the second phase of an analysis, by a class that is internal to Beam. Beam
-    2.63 made the last two arguments of the class required, and tft passes them since 1.17. Beam 2.62 would do for tft,
-    but its Dask runner takes no size of partitions, and its cloudpickle holds Dask at 2024.8. Any other tft or class is
-    left alone.
+    For the second phase of an analysis, tft copies a part of Beam's graph with a class that is internal to Beam. Beam
+    2.63 made the last two arguments of this class required; tft passes them since 1.17. Beam 2.62 is no alternative:
+    its Dask runner has no option for the partition size, and its cloudpickle limits Dask to 2024.8. The function does
+    nothing for other versions of tft and other signatures.
     """
     if not metadata.version("tensorflow-transform").startswith("1.16."):
         return

@@ -28,7 +28,8 @@ SESSIONS = Seam(
     "SavedModels of a user's own code that sessions can load",
     ("keras:Variable._export_to_saved_model_graph(object_map, tensor_map, options)",),
     _VERSIONS,
-    "what a run_fn saves by tf.saved_model.save may fail in TensorFlow Serving and BulkInferrer; use model.export",
+    "models that run_fn saves with tf.saved_model.save may fail in TensorFlow Serving and BulkInferrer; "
+    "use model.export",
 )
 _EXPORT = "_export_to_saved_model_graph"  # a hook of TensorFlow's that Keras defines
 
@@ -39,7 +40,7 @@ def build_variables(model: Any, element_spec: Any) -> None:
 
 
 def build_by(model: Any, build: Callable[[Any, Callable[[Any], None]], None]) -> None:
-    """Have `build` create the variables of this model. It gets a batch, or its spec, and Keras' own function for it."""
+    """Make Keras build the model by `build(batch, own)`, where `own` is Keras' function for a batch or its spec."""
     own = model._symbolic_build
 
     def symbolic_build(iterator: Any = None, data_batch: Any = None) -> None:
@@ -54,12 +55,12 @@ def finish_build(model: Any) -> None:
 
 
 def keep_first_batch(model: Any) -> None:
-    """Keep `fit` from building the model, for which Keras takes a batch out of the iterator and drops it."""
+    """Prevent `fit` from building the model, because Keras would take a batch from the iterator and drop it."""
     model._maybe_symbolic_build = lambda iterator=None, data_batch=None: None
 
 
 def run_steps_by(model: Any, train: Callable[[Any], Any], test: Callable[[Any], Any]) -> None:
-    """Give `fit` functions of an iterator for its steps of training and evaluation; they return the logs."""
+    """Set the functions that `fit` calls for a step of training and of evaluation: iterator -> logs."""
     model.train_function, model.test_function = train, test
 
 
@@ -73,7 +74,7 @@ def is_activated(output: Any) -> bool:
 
 @contextmanager
 def without_end_warning() -> Iterator[None]:
-    """Hide Keras' warning that the data has ended: it cannot count batches on devices, and training has no end."""
+    """Hide Keras' warning that the data ran out, which does not apply: Keras cannot count batches on devices."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Your input ran out of data")
         yield
@@ -83,10 +84,10 @@ def without_end_warning() -> Iterator[None]:
 def loadable_by_sessions() -> Iterator[None]:
     """Save Keras variables so that sessions can load them, as TensorFlow Serving and BulkInferrer do.
 
-    In `tf.saved_model.save` a Keras variable makes a second one beside the TensorFlow variable that it holds. A session
-    restores the second; the signatures read the first, which stays empty: `Could not find variable dense/kernel`. Only
-    TensorFlow 2's Python loader fills both (keras-team/keras#19274, tensorflow/serving#2226). Inside this context, a
-    Keras variable is saved as the one that it holds. `model.export` and models of tf_keras are not affected.
+    A Keras variable holds a TensorFlow variable, and `tf.saved_model.save` creates a second one for it. A session
+    restores the second, but the signatures read the first, which stays empty: `Could not find variable dense/kernel`.
+    Only TensorFlow 2's Python loader fills both (keras-team/keras#19274, tensorflow/serving#2226). This context saves
+    each Keras variable as the TensorFlow variable that it holds. `model.export` and models of tf_keras need no context.
     """
     import keras  # as late as the user's module would
 

@@ -8,7 +8,7 @@ from infeed.components.seams.seam import Seam
 
 CLIENT = Seam(
     "kfp",
-    "the server's own answer where something else than the API answers",
+    "the response of a server that is not the API",
     ("kfp.client.client:Client@_run_api",),
     ("2.5.0", "2.16.1"),
     "nothing can be submitted to Kubeflow",

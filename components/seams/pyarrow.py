@@ -1,4 +1,4 @@
-"""pyarrow before 14, which reads what other libraries hand over in capsules by its pointer alone."""
+"""pyarrow before 14, which reads Arrow data of other libraries only by the pointer in their capsule."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CAPSULES = Seam(
     "data of other libraries, with pyarrow before 14",
     listed({"pyarrow.lib": "RecordBatchReader._import_from_c RecordBatch._import_from_c Schema._import_from_c"}),
     ("10.0.1",),
-    "such data are an error that asks for pyarrow 14",
+    "reading the data raises an error that asks for pyarrow 14",
 )
 _DO = "install pyarrow 14 or newer"
 _SCHEMA_BYTES = 72  # of an ArrowSchema
 
 
 def read_stream(data: Any) -> pa.RecordBatchReader:
-    """Return the batches of an object with `__arrow_c_stream__`. Raises pa.ArrowInvalid if they are no rows."""
+    """Return the batches of an object with `__arrow_c_stream__`. Raises pa.ArrowInvalid if the data has no columns."""
     if hasattr(pa.RecordBatchReader, "from_stream"):
         return pa.RecordBatchReader.from_stream(data)
     CAPSULES.require(_DO)
@@ -33,7 +33,7 @@ def read_stream(data: Any) -> pa.RecordBatchReader:
 
 
 def read_array(data: Any) -> pa.RecordBatch:
-    """Return the rows of an object with `__arrow_c_array__`. Raises pa.ArrowInvalid if it holds no rows."""
+    """Return the rows of an object with `__arrow_c_array__`. Raises pa.ArrowInvalid if the data has no columns."""
     if hasattr(pa.RecordBatchReader, "from_stream"):
         return pa.record_batch(data)
     CAPSULES.require(_DO)
@@ -42,7 +42,7 @@ def read_array(data: Any) -> pa.RecordBatch:
 
 
 def _check_types(stream: int) -> None:
-    """Raise InfeedError for a type that this Arrow does not know: its reader would end the process."""
+    """Raise InfeedError for a type that this pyarrow does not support, because its reader would abort the process."""
     schema = ctypes.create_string_buffer(_SCHEMA_BYTES)
     get_schema = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(
         ctypes.c_void_p.from_address(stream).value or 0  # the first field of an ArrowArrayStream
@@ -52,8 +52,8 @@ def _check_types(stream: int) -> None:
     try:
         pa.Schema._import_from_c(ctypes.addressof(schema))
     except pa.ArrowException as error:
-        do = "install pyarrow 16 or newer, or have the library write plain text in place of views"
-        raise InfeedError(f"pyarrow {pa.__version__} lacks a type of the data: {error}", do=do) from error
+        do = "install pyarrow 16 or newer, or make the library write plain text instead of views"
+        raise InfeedError(f"pyarrow {pa.__version__} does not support a type of the data: {error}", do=do) from error
 
 
 def _pointer(capsule: Any, name: bytes) -> int:

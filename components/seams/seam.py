@@ -1,4 +1,4 @@
-"""A need of ours that depends on private names of another package."""
+"""Features of this package that depend on private names of another package."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Seam:
-    """Private names of a package, and the way round.
+    """Private names of a package, and the fallback if a version does not have them.
 
     A name is `module:name`, `module:function(its, first, parameters)`, or `module:Class@attribute` for an attribute
     that the constructor sets.
     """
 
     package: str  # distribution that has the names
-    need: str  # purpose of the names, a noun phrase
+    need: str  # feature that uses the names, a noun phrase
     names: tuple[str, ...]
-    versions: tuple[str, ...]  # in which the names were read
-    instead: str  # what happens without the names
+    versions: tuple[str, ...]  # versions of the package in which the names were checked
+    instead: str  # fallback, or consequence, if a name is missing
 
     def available(self) -> str | None:
         """Return why the names cannot be used; None if they can."""
@@ -43,7 +43,7 @@ class Seam:
         return not reason
 
     def require(self, do: str) -> None:
-        """Raise InfeedError if the names cannot be used, for a need that has no way round."""
+        """Raise InfeedError if the names cannot be used. For features without a fallback."""
         if reason := self.available():
             raise InfeedError(reason, where=self.need, do=do)
 
@@ -54,7 +54,7 @@ def listed(names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _missing(name: str) -> str | None:
-    """Return what is wrong with a name; None if it is as it was read."""
+    """Return why a name cannot be used; None if it exists with the same parameters."""
     found = _NAME.fullmatch(name)
     assert found, name
     module, path, parameters, attribute = found.group("module", "path", "parameters", "attribute")
@@ -71,7 +71,7 @@ def _missing(name: str) -> str | None:
 
 
 def _parameters(function: object) -> str:
-    """Return the names of the parameters that callers have to know, in order."""
+    """Return the parameter names in order, without `self`, *args and **kwargs."""
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     try:
         found = inspect.signature(function).parameters.values()  # type: ignore[arg-type]

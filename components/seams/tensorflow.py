@@ -23,7 +23,7 @@ DEVICE_MEMORY = Seam(
 )
 ITERATORS = Seam(
     "tensorflow",
-    "an exit that leaves iterators of devices alone",
+    "an exit that does not destroy iterators of devices",
     ("tensorflow:distribute.DistributedIterator",),
     _VERSIONS,
     "the process may wait up to a minute for each device when it ends",
@@ -37,17 +37,17 @@ ROW_SPECS = Seam(
 )
 DATASETS = Seam(
     "tensorflow",
-    "transformations that a dataset is made of",
+    "transformations of a dataset",
     ("tensorflow:data.Dataset._inputs()",),
     _VERSIONS,
-    "infeed measure takes the dataset of a user's function for one stage",
+    "infeed measure reports the dataset of a user's function as one stage",
 )
 _OPERATION = re.compile(r"^(\{\{.*?\}\} *)+| \[Op:.*")
 _NODE = re.compile(r"\{\{(?:function_)?node ([^}]+)\}\}")
 
 
 def memory_limits() -> Mapping[str, int]:
-    """Return the bytes that TensorFlow may use of each device, by TensorFlow's name of the device."""
+    """Return the memory limit of each device in bytes, by TensorFlow's device name."""
     from tensorflow.python.client import device_lib  # the only module that reports limits
 
     return {device.name: device.memory_limit for device in device_lib.list_local_devices()}
@@ -60,21 +60,21 @@ def row_spec(spec: Any) -> Any:
 
 
 def inputs_of(dataset: Any) -> list[Any]:
-    """Return the datasets that a dataset reads; an empty list for a source."""
+    """Return the input datasets of a dataset. Empty for a source."""
     return list(dataset._inputs()) if DATASETS.usable() else []
 
 
 def mapped_graph(dataset: Any) -> Any | None:
-    """Return the graph of the function that a dataset maps; None if it maps none."""
+    """Return the graph of a map dataset's function. None for any other dataset."""
     function = getattr(getattr(dataset, "_map_func", None), "function", None)
     return None if function is None else function.graph
 
 
 def untuned(dataset: Any) -> Any:
-    """Return the same dataset with the parallelism that it begins with: AUTOTUNE means one call a CPU, at most 16.
+    """Return the dataset without autotuning. AUTOTUNE then means one parallel call per CPU, at most 16.
 
-    Destroying an iterator wakes the thread that tunes it before telling the thread to end. The thread may sleep on, and
-    the process waits for it as long as the iterator has lived, up to a minute. On a busy machine this is frequent.
+    Destroying an iterator wakes its tuning thread before it sets the flag that ends the thread. The thread may go back
+    to sleep, and the process then waits for it up to a minute. On a busy machine this happens often.
     """
     import tensorflow as tf
 
@@ -99,7 +99,7 @@ def _keep_iterators() -> None:
 
 
 def name_in_checkpoint(path: str) -> str:
-    """Return the name under which a `tf.train.Checkpoint` keeps the variable at a path, such as `weights/0`."""
+    """Return the name in a `tf.train.Checkpoint` of the variable at a path such as `weights/0`."""
     return f"{path}/.ATTRIBUTES/VARIABLE_VALUE"
 
 
@@ -114,11 +114,11 @@ def reason_of(text: str) -> str:
 
 
 def failed_operation(text: str, graph: Any) -> Any | None:
-    """Return the innermost operation of a graph that the text of an error names; None if it names none."""
+    """Return the innermost operation of a graph that an error's text names. None if the text names no operation."""
     for name in reversed(_NODE.findall(text)):
         parts = name.split("/")
         paths = ((begin, end) for begin in range(len(parts)) for end in range(len(parts), begin, -1))
-        for begin, end in paths:  # a graph that calls this one has names of its own around it
+        for begin, end in paths:  # the text may wrap the name in names of the calling graphs
             with suppress(KeyError, ValueError):
                 return graph.get_operation_by_name("/".join(parts[begin:end]))
     return None

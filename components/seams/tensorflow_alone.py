@@ -1,7 +1,7 @@
-"""TensorFlow without Keras, for workers that only run graphs: to import this module is to import TensorFlow.
+"""Import TensorFlow without Keras, for workers that only run graphs.
 
-TensorFlow loads Keras when it is imported, which takes a third of the time, and works where Keras is not installed.
-This module hides Keras from TensorFlow. Afterwards `tf.keras` and `tensorflow.keras` load Keras at their first use.
+Importing TensorFlow imports Keras too, which takes a third of the time. TensorFlow also works without Keras, so this
+module hides Keras during the import. Afterwards `tf.keras` and `tensorflow.keras` load Keras at their first use.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import os
 import sys
 
 if "tensorflow" not in sys.modules and "keras" not in sys.modules and "TF_USE_LEGACY_KERAS" not in os.environ:
-    sys.modules["keras"] = None  # type: ignore[assignment]  # Python takes it as not installed
+    sys.modules["keras"] = None  # type: ignore[assignment]  # makes `import keras` raise ImportError
     try:
         import tensorflow
     finally:
         del sys.modules["keras"]
-    # TensorFlow lists such folders for `from tensorflow.keras import ...`, with None for one that is missing.
+    # `from tensorflow.keras import ...` looks in these folders. TensorFlow has added None in place of the hidden Keras.
     keras = importlib.util.find_spec("keras")
     places = (keras.submodule_search_locations if keras else None) or ()
     folders = [os.path.join(place, "_tf_keras") for place in places]

@@ -83,14 +83,14 @@ COMBINERS = Seam(
 
 
 def kind_of(combiner: Any) -> str:
-    """Return what a combiner of TFMA computes, such as `BinaryCrossEntropy`; empty if it is not one that we know."""
+    """Return the name of what a TFMA combiner computes, such as `BinaryCrossEntropy`. Empty for an unknown combiner."""
     kind = type(combiner)
     known = f"{kind.__module__.removeprefix(f'{_TFMA}.metrics.')}:{kind.__name__}" in _COMBINERS
     return kind.__name__.strip("_").removesuffix("Combiner") if known else ""
 
 
 def settings_of(combiner: Any) -> SimpleNamespace:
-    """Return the settings of a combiner of a known kind by names without an underscore, or raise AttributeError."""
+    """Return the settings of a known combiner, by names without underscore. Raises AttributeError if one is missing."""
     kind = type(combiner)
     names = _COMBINERS[f"{kind.__module__.removeprefix(f'{_TFMA}.metrics.')}:{kind.__name__}"]
     found = SimpleNamespace(**{name: getattr(combiner, f"_{name}") for name in names})
@@ -100,6 +100,6 @@ def settings_of(combiner: Any) -> SimpleNamespace:
 
 
 def keras_metrics(combiner: Any) -> list[Any]:
-    """Return the Keras metrics that a `CompilableMetrics` combiner of one output has made."""
+    """Return the Keras metrics of a `CompilableMetrics` combiner with one output."""
     combiner.setup()
     return list(combiner._metrics[""])

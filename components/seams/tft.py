@@ -1,4 +1,4 @@
-"""TensorFlow Transform: what tft on Beam does with its analysis graph, for analyses on our engine."""
+"""TensorFlow Transform: functions of tft's Beam implementation, for analyses on our engine."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ def vocabulary_order(ordering: int) -> str:
 
 
 def label_means(values: Sequence[Any], *, weighted: bool) -> Iterable[tuple[Any, Any]]:
-    """Return (token, counts and label means) for a batch of tokens."""
+    """Yield (token, counts and label means) for a batch of tokens."""
     from tensorflow_transform.beam import analyzer_impls
 
     return analyzer_impls._flatten_to_key_and_means_accumulator_list(values, weighted)  # type: ignore[no-any-return]
 
 
 def label_means_combiner(*, weighted: bool) -> Any:
-    """Return the combiner of what `label_means` returns."""
+    """Return the combiner for the values of `label_means`."""
     from tensorflow_transform.beam import analyzer_impls
 
     return analyzer_impls._WeightedMeanCombineFn(output_shape=(None,), compute_weighted=weighted)
@@ -131,7 +131,7 @@ def empty_vocabulary_entry(dtype: str) -> Any:
     """Return the entry of a vocabulary without tokens, since TensorFlow's tables must not be empty."""
     from tensorflow_transform import analyzers
 
-    # The name is misspelled in the versions that were read.
+    # tft misspells the name in the listed versions.
     misspelled = getattr(analyzers, "get_empy_vocabulary_dummy_value", None)
     return (misspelled or analyzers.get_empty_vocabulary_dummy_value)(dtype)
 
@@ -166,9 +166,9 @@ def traced(function: Any, owner: Any, name: str) -> Any:
 
 @contextmanager
 def _sparse_variance_of_finite_values() -> Iterator[None]:
-    """Leave non-finite values out of elementwise variances of sparse tensors, as tft does for other tensors.
+    """Exclude non-finite values from elementwise variances of sparse tensors, as tft does for dense tensors.
 
-    tft counts them as zeros there, so that the variance depends on the batches.
+    For sparse tensors, tft counts them as zeros, which makes the variance depend on the batches.
     """
     import tensorflow as tf
     from tensorflow_transform import tf_utils
@@ -209,16 +209,16 @@ def check_fingerprint(first: Any, graph: Any) -> None:
 
 
 def annotations_of(graph: Any, features: Any, *, final: bool) -> Callable[[], Mapping[str, Any]] | None:
-    """Return what tft's `metadata_fn` does, which traces the function once more: it returns annotations of features.
+    """Return a function with the result of tft's `metadata_fn`: annotations of features.
 
-    If the results of some analyzer are not known yet, not `final`, only names of features are returned. Return None if
-    some annotations depend on columns.
+    tft would trace the preprocessing function once more. Before the results of all analyzers are known (not `final`),
+    the function returns only names of features. Return None if some annotations depend on columns.
     """
     import tensorflow as tf
     from tensorflow_transform import graph_tools, schema_inference, tf2_utils
 
     flat = tf.nest.flatten(features, expand_composites=True)
-    own, _ = tf2_utils.strip_and_get_tensors_and_control_dependencies(flat)  # of the user, as annotated
+    own, _ = tf2_utils.strip_and_get_tensors_and_control_dependencies(flat)  # the tensors that the user annotated
     by_name = schema_inference._get_tensor_value_to_key_map(tf.nest.pack_sequence_as(features, own, True))
     ranges = schema_inference._TF_METADATA_TENSOR_COLLECTION
     limits = [schema_inference._TF_METADATA_TENSOR_MIN_COLLECTION, schema_inference._TF_METADATA_TENSOR_MAX_COLLECTION]

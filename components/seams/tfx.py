@@ -1,4 +1,4 @@
-"""TFX: hooks of its executors, and classes that its modules look up when they run."""
+"""TFX: hooks of its executors, and classes that its modules look up at run time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TRANSFORM = Seam(
 )
 USER_FUNCTIONS = Seam(
     "tfx",
-    "user functions of Transform named in our ways",
+    "names of Transform's user functions as this package writes them",
     (
         f"{_EXECUTOR}:Executor._GetPreprocessingFn(inputs, unused_outputs)",
         f"{_EXECUTOR}:Executor._GetStatsOptionsUpdaterFn(inputs)",
@@ -43,10 +43,10 @@ USER_FUNCTIONS = Seam(
 )
 FN_ARGS = Seam(
     "tfx",
-    "the feed of a run_fn of the user's own",
+    "the feed of a user's run_fn",
     ("tfx.components.trainer.executor:GenericExecutor._GetFnArgs(input_dict, output_dict, exec_properties)",),
     _VERSIONS,
-    "TFX's own reader feeds the run_fn, and its waiting is not measured",
+    "TFX's own reader feeds the run_fn, and the wait for data is not measured",
 )
 BEAM_OPTIONS = Seam(
     "tfx",
@@ -72,13 +72,13 @@ def transform_by(
     guard: Callable[[Arguments], AbstractContextManager[None]],
     columns_of: Callable[[Arguments, Callable[..., Any], Arguments], list[str]],
 ) -> Iterator[None]:
-    """Have TFX's Transform process its data by `run`. TFX has no argument that names its processor.
+    """Replace the data processing of TFX's Transform by `run`. TFX has no argument that names its processor.
 
     Args:
-      run: gets the arguments of TFX's `_RunBeamImpl` by name, and that function.
-      guard: makes a context round TFX's preparation and `run`, from the inputs of TFX's `Transform`.
-      columns_of: returns the columns that the analysis of a function depends on, which TFX asks for before `run`. Gets
-        the outputs of TFX's `Transform`, the function, and the type of each column.
+      run: receives the arguments of TFX's `_RunBeamImpl` by name, and TFX's function.
+      guard: returns a context for TFX's preparation and `run`. It receives the inputs of TFX's `Transform`.
+      columns_of: returns the columns that an analysis depends on. TFX calls it before `run`, with the outputs of TFX's
+        `Transform`, the preprocessing function, and the type of each column.
     """
     from tfx.components.transform import executor
 
@@ -104,7 +104,7 @@ def transform_by(
 
 
 class _Tft:
-    """tft as TFX's executor sees it, with another way to the columns of an analysis."""
+    """Proxy of the module tft for TFX's executor, which finds the columns of an analysis by `columns_of`."""
 
     def __init__(self, tft: Any, columns_of: Callable[[Callable[..., Any], Arguments], list[str]]) -> None:
         self._tft, self._columns_of = tft, columns_of
@@ -133,9 +133,9 @@ Find = Callable[[Arguments], Any]
 def find_functions_by(
     executor: Any, preprocessing: Callable[[Arguments, Find], Any], statistics: Callable[[Arguments, Find], Any]
 ) -> None:
-    """Have this executor of Transform find the user's functions by ours.
+    """Make an executor of Transform find the user's functions by `preprocessing` and `statistics`.
 
-    Both get TFX's inputs of the function, and TFX's own way to find it, which takes inputs.
+    Both receive TFX's inputs of the executor, and TFX's own function that finds the user's function from inputs.
     """
     own_preprocessing, own_statistics = executor._GetPreprocessingFn, executor._GetStatsOptionsUpdaterFn
     executor._GetPreprocessingFn = lambda inputs, outputs: preprocessing(
@@ -145,7 +145,7 @@ def find_functions_by(
 
 
 def when_fn_args_exist(executor: Any, then: Callable[[Any], None]) -> None:
-    """Call `then` with the FnArgs that this executor of the Trainer makes, before it calls `run_fn`."""
+    """Make an executor of the Trainer call `then` with its FnArgs before it calls `run_fn`."""
     own = executor._GetFnArgs
 
     def get_fn_args(*arguments: Any, **named: Any) -> Any:
@@ -157,12 +157,12 @@ def when_fn_args_exist(executor: Any, then: Callable[[Any], None]) -> None:
 
 
 def beam_options(executor: Any) -> list[str]:
-    """Return Beam's options of an executor: those it was given, TFX's labels, and modules that its `Do` has added."""
+    """Return Beam's options of an executor: its arguments, TFX's labels, and the modules that `Do` has added."""
     return executor._beam_pipeline_args  # type: ignore[no-any-return]
 
 
 def add_filesystem(filesystem: type, priority: int) -> None:
-    """Open the paths of the file system's schemes by it; the lowest priority wins, and TensorFlow has 10."""
+    """Register a file system for its schemes. The lowest priority wins; TensorFlow has 10."""
     if FILESYSTEMS.usable():
         from tfx.dsl.io import filesystem_registry
 
@@ -170,6 +170,6 @@ def add_filesystem(filesystem: type, priority: int) -> None:
 
 
 def result_message(execution: Any) -> str:
-    """Return what TFX has recorded of an execution of ML Metadata that failed; empty if nothing."""
+    """Return the message that TFX recorded for a failed execution in ML Metadata. Empty if there is none."""
     recorded = execution.custom_properties["__execution_result__"].string_value
     return str(json.loads(recorded)["resultMessage"]) if recorded else ""

@@ -23,7 +23,7 @@ from infeed.pipelines.console.terminal import Terminal, echo, in_lines
 from infeed.pipelines.contact_sheet import draw_sheet, picture_of
 
 _SHOWN = 60  # maximum characters of a value
-_PICTURES = 32  # images on the contact sheet
+_IMAGES = 32  # images on the contact sheet
 _COLUMNS = 200  # maximum columns shown of a wide table
 
 
@@ -63,23 +63,23 @@ def command(dataset: str, chosen: str | None, count: int, sheet: str, as_json: b
     name = chosen or next(iter(manifest.splits))
     found = first_examples(root, manifest, name, max(count, 1))
     if any(map(picture_of, found)):
-        found = first_examples(root, manifest, name, max(count, _PICTURES))
-    pictures = draw_sheet(found, sheet)
+        found = first_examples(root, manifest, name, max(count, _IMAGES))
+    images = draw_sheet(found, sheet)
     if as_json:
         examples = [
             {name: list(map(_json_value, feature.values)) for name, feature in example.features.items()}
             for example in found[:count]
         ]
         shown = {"manifest": dataclasses.asdict(manifest), "examples": examples}
-        echo(json.dumps({**shown, "sheet": sheet if pictures else None}))
+        echo(json.dumps({**shown, "sheet": sheet if images else None}))
         return
     console = Terminal(highlight=False, markup=False)  # names may contain brackets
     for part in (_about(dataset, manifest), _splits(manifest), *_schema(manifest)):
         console.print(part)
     for number, example in enumerate(found[:count]):
         console.print(_example(f"{name}, example {number}", example))
-    if pictures:
-        console.print(f"{pictures} pictures of {name}: {sheet}", soft_wrap=True)
+    if images:
+        console.print(f"{images} images of {name}: {sheet}", soft_wrap=True)
 
 
 def _about(root: str, manifest: Manifest) -> Text:

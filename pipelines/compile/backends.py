@@ -1,6 +1,6 @@
-"""What versions of Kubeflow Pipelines' backend drop or break without a word: `infeed compile --kfp VERSION`.
+"""Settings that older versions of Kubeflow Pipelines' backend ignore or break silently: `infeed compile --kfp VERSION`.
 
-Each rule was seen on the real backend, or read in its source. docs/kubeflow.md has the same table.
+Each rule comes from a real backend or from its source code. docs/kubeflow.md has the same table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RETRIES_OF_ARGO = (2, 17, 0)  # its ConfigMap of Argo sets retryPolicy OnError;
 
 @dataclass(frozen=True)
 class Need:
-    """A setting of a node that backends before a version drop or break."""
+    """A setting of a node that a backend ignores or breaks before version `since`."""
 
     setting: str
     is_set: Callable[[Resources], bool]
@@ -48,16 +48,16 @@ NEEDS = (
 
 
 def version_of(text: str) -> Version:
-    """Return a version of Kubeflow Pipelines as numbers: 2.17.0, 2.5. Raises InfeedError if it is none."""
+    """Parse a version of Kubeflow Pipelines, such as 2.17.0 or 2.5. Raises InfeedError if the text is no version."""
     if not re.fullmatch(r"\d+(\.\d+){1,2}", text):
         raise InfeedError(f"--kfp is {text!r}", do="give the version of the cluster, such as 2.17.0")
     return tuple(map(int, text.split(".")))
 
 
 def check_backend(deploy: Deploy, version: Version) -> str:
-    """Return a warning about settings without effect on this version, or no text.
+    """Return a warning about settings without effect on this version. Empty if all have an effect.
 
-    Raises InfeedError for a setting that this version drops or breaks.
+    Raises InfeedError for a setting that this version ignores or breaks.
     """
     for node in deploy.resources:
         resources = deploy.resources_of(node)

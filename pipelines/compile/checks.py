@@ -59,7 +59,7 @@ def check_target(deploy: Deploy, target: Target, schema: Schema = "2.1") -> None
             raise InfeedError(what, where="deploy.root", do="use a folder in a store, such as s3://bucket/flowers")
         _check_waiting_step(deploy, (DEFAULT,), "deploy.resources.Trainer")
     if vertex := deploy.on(target):
-        # Training and an endpoint share only a bucket with the machines of the steps.
+        # The machines of training and of an endpoint cannot access the disk of a step, only a bucket.
         services = [name for name in ("training", "endpoint") if getattr(vertex, name)]
         if services and not (deploy.root or "").startswith(("gs://", "/gcs/")):
             what = f"{services[0]} cannot read what the steps write to {deploy.root or 'a local folder'}"
@@ -69,7 +69,7 @@ def check_target(deploy: Deploy, target: Target, schema: Schema = "2.1") -> None
 
 
 def check_stores(root: str, data: str, target: Target) -> None:
-    """Raise InfeedError for a place that the steps cannot open. Local paths are the subject of `local_places`.
+    """Raise InfeedError for a root or data place that the steps cannot open. `local_places` warns of local paths.
 
     On Kubeflow, the launcher moves artifacts between the store and the disk of the pod, and this package reads the data
     with pyarrow. On Vertex AI, TensorFlow opens every place, and TensorFlow 2.18 and later opens only gs://.
@@ -85,7 +85,7 @@ def check_stores(root: str, data: str, target: Target) -> None:
 def check_runner(deploy: Deploy, data: str, local_options: Sequence[str] = ()) -> None:
     """Raise InfeedError if the workers of Beam's runner cannot use the places of the pipeline.
 
-    A compiled pipeline without a runner in `deploy` takes over the Beam options of local runs.
+    If `deploy` names no runner, a compiled pipeline uses the Beam options of local runs, `local_options`.
     """
     given, root = cluster_runner(local_options), deploy.root or ""
     if runner := cluster_runner(deploy.beam_pipeline_args):

@@ -31,6 +31,7 @@ def compile_config(config: PipelineConfig, options: CompileOptions) -> str:
     pipeline = create_pipeline(there, baseline=baseline, parameters=parameters, on_vertex=vertex, start=start)
     assert there.deploy.image, "check_target requires an image"
     data, folder = Path(config.data), options.folder
+    # The image must not hold the data, which may lie in the project's folder.
     is_inside = folder is not None and data.is_relative_to(folder) and data.exists()
     exclude = (*options.exclude, *([data.name] if is_inside else []))
     options = dataclasses.replace(options, classes=tuple(config.survey.classes), exclude=exclude)
@@ -50,7 +51,7 @@ def local_places(config: PipelineConfig) -> str:
 
 
 def data_bytes(config: PipelineConfig) -> int:
-    """Return the size of the data of a config in bytes; with spans, of those to read."""
+    """Return the size of a config's data in bytes. With spans, count only the spans to read."""
     if config.span_data:
         return sum(file.size for file in find_files(config.data, config.source))
     return disk.bytes_of(config.place) if config.place else 0
@@ -59,7 +60,7 @@ def data_bytes(config: PipelineConfig) -> int:
 def on_cluster(config: PipelineConfig) -> PipelineConfig:
     """Return `config` with the paths of the cluster, and a name that Vertex AI accepts.
 
-    Its Beam options are those of steps that work in their own container. `compile_kubeflow` adds a runner.
+    Its Beam options are for steps that run Beam in their own container. `compile_kubeflow` adds a cluster's runner.
     """
     root = config.deploy.root or config.root
     there = resumable(dataclasses.replace(config, name=cluster_name(config.name), root=root))

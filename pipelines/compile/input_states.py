@@ -1,8 +1,8 @@
-"""Steps that inspect what a node reads outside of the pipeline on Kubeflow, so that its cache works.
+"""Steps on Kubeflow that inspect a node's input from outside the pipeline, so that the cache notices changes.
 
-Kubeflow's backend runs no drivers, and knows an ExampleGen only by its parameters: new files in the same folder would
-get old Examples from the cache. The inserted step, which is never cached, makes the state of the files a parameter. A
-step before the node of a base model does the same for the newest version in the serving folder.
+Kubeflow's backend runs no drivers. Its cache key of an ExampleGen holds only the parameters, so new files in the same
+folder would hit the cache. The inserted step is never cached and passes the state of the files as a parameter. A step
+before the node of a base model does the same for the newest version in the serving folder.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _INPUTS = {"input_base": "--input-base", "input_config": "--config", "range_conf
 
 
 def insert(spec: Mapping[str, Any], node: Task) -> None:
-    """Insert the step before `node` of the root DAG, an ExampleGen with a driver, which is removed. Changes `spec`."""
+    """Insert the step before `node`, an ExampleGen of the root DAG, and remove the node's driver. Changes `spec`."""
     assert node.container is not None, "only a container has a driver"
     name = f"{node.name}{SUFFIX}"
     given = node.spec["inputs"]["parameters"]
-    read = {key: copy.deepcopy(given[key]) for key in _INPUTS if key in given}  # else YAML gets aliases
+    read = {key: copy.deepcopy(given[key]) for key in _INPUTS if key in given}  # YAML writes shared objects as aliases
     arguments = [word for key in read for word in (_INPUTS[key], f"{{{{$.inputs.parameters['{key}']}}}}")]
     _insert(spec, node, name, _MODULE, arguments, _TYPES, read)
     node.container.pop("lifecycle")
@@ -60,7 +60,7 @@ def _insert(
     outputs: Mapping[str, str],
     inputs: Mapping[str, Any],
 ) -> None:
-    """Insert a step that runs a Python module before `node`. The files of the outputs are added to `arguments`."""
+    """Insert a step before `node` that runs a Python module with `arguments` and the file of each output."""
     assert node.container is not None, "see `insert`"
     spec["root"]["dag"]["tasks"][name] = {
         "taskInfo": {"name": name},
@@ -80,12 +80,12 @@ def _insert(
 
 
 def is_inserted(node: str) -> bool:
-    """Return whether the compiler adds the node. The other nodes may have settings of their own."""
+    """Report whether the compiler adds the node. Only the other nodes can have settings in `deploy.resources`."""
     return node.endswith(SUFFIX) or node == BASE_MODEL
 
 
 def resources_of(deploy: Deploy, node: str) -> Resources:
-    """Return the resources of a node. Nodes of this module have those of the node that they serve, without machines."""
+    """Return the resources of a node. A node of this module inherits those of its node, except cpu, memory and disk."""
     if not is_inserted(node):
         return deploy.resources_of_step(node)
     found = deploy.resources_of_step(TRAINER if node == BASE_MODEL else node.removesuffix(SUFFIX))

@@ -47,14 +47,14 @@ _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0, "backoffMaxDuration"
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """Options of the compiler. Raises InfeedError if `output` has another ending than .json, .yaml or .yml."""
+    """Options of the compiler. Raises InfeedError if the suffix of `output` is not .json, .yaml or .yml."""
 
     output: str  # job file: *.json holds a PipelineJob, *.yaml the PipelineSpec and the platform spec, if any
-    target: Target = "kubeflow"  # platform that runs the job; Kubeflow runs no drivers of ExampleGens, and no resolvers
+    target: Target = "kubeflow"  # platform of the job; Kubeflow runs neither drivers of ExampleGens nor resolvers
     schema: Schema = "2.1"  # version of the PipelineSpec; Kubeflow reads 2.1, Vertex AI both
     # Folder of the project. The job names functions in its files relative to it, because the image holds them.
     folder: str | None = None
-    exclude: tuple[str, ...] = ()  # names or patterns of project files that no step reads, as the config and the data
+    exclude: tuple[str, ...] = ()  # names or patterns of project files that no step reads, such as config and data
     classes: tuple[str, ...] = ()  # names of the classes in order of their index, for Kubeflow's confusion matrix
 
     def __post_init__(self) -> None:
@@ -76,12 +76,14 @@ def compile_kubeflow(
     Args:
       pipeline: pipeline of new components. TFX can compile a component object only once.
       image: container image of every step, with this package and TFX.
-      deploy: resources, retries and caching of the nodes, and Beam's runner. Beam options of a component win.
+      deploy: resources, retries and caching of the nodes, and Beam's runner. Beam options of a component take
+        precedence.
+      parameters: runtime parameters by name. Defaults to those that the components name.
 
     Raises:
-      InfeedError: kfp is not installed, `deploy` names an unknown node, Beam's runner lacks a setting or cannot use the
-        root, or the output format cannot hold a setting. JSON cannot hold a platform spec; YAML cannot hold accounts,
-        keys and labels.
+      InfeedError: kfp is not installed, `deploy` names an unknown node, Beam's runner has no address or cannot use the
+        root, or the output format does not support a setting. JSON does not support a platform spec. YAML does not
+        support accounts, keys and labels.
     """
     deploy = deploy or Deploy()
     added = beam_options(deploy, image, pipeline.pipeline_info.pipeline_root)
@@ -98,8 +100,8 @@ def compile_kubeflow(
                 own.append(task.name)
         job = relative_function_paths(job, folder)
     spec = job["pipelineSpec"]
-    # TFX gives Beam's options of the whole pipeline to each node. A step that names a cluster's runner works on URIs,
-    # and a changed option is a miss of the cache.
+    # TFX passes the pipeline's Beam options to every node. Only data nodes keep them: a step with a cluster's runner
+    # works on URIs, and a changed option would miss the cache of the other nodes.
     names = {node.id for node in data_nodes}
     for task, container in _containers(spec):
         if task.name not in names:
@@ -140,7 +142,7 @@ def write_job(job: dict[str, Any], root: str, deploy: Deploy, options: CompileOp
 
 
 def beam_options(deploy: Deploy, image: str, root: str) -> list[str]:
-    """Return the Beam options that `deploy` adds to the nodes that pass over data.
+    """Return the Beam options that `deploy` adds to the nodes that process data.
 
     Raises InfeedError if the workers of their runner cannot use the root.
     """
@@ -163,7 +165,7 @@ def _data_nodes(pipeline: Pipeline) -> Iterator[Any]:
 def _compile(
     pipeline: Pipeline, image: str, options: CompileOptions, parameters: Mapping[str, RuntimeParameter]
 ) -> dict[str, Any]:
-    """Compile to a PipelineJob. Defaults go to the spec and to runtimeConfig, where readers of schema 2.0 look."""
+    """Compile to a PipelineJob, with defaults in the spec (schema 2.1) and in runtimeConfig (schema 2.0)."""
     try:
         from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as runner
     except ImportError as error:
@@ -212,7 +214,7 @@ def _is_of_project(executor: str, folder: str) -> bool:
 
 
 def train_on_machines(spec: Mapping[str, Any], deploy: Deploy, image: str) -> None:
-    """Have the step of the Trainer start the training job of `deploy`, if any. Changes `spec` in place."""
+    """Make the Trainer's step start the training job of `deploy`, if there is one. Changes `spec` in place."""
     if not deploy.training:
         return
     pod = pod_template(deploy.resources_of(TRAINER), image)
@@ -223,7 +225,7 @@ def train_on_machines(spec: Mapping[str, Any], deploy: Deploy, image: str) -> No
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes each text that a reader could take for a number. Go's yaml.v3 takes more than PyYAML, such as 12e4567."""
+    """YAML writer that quotes text that looks like a number. Go's yaml.v3 accepts more numbers than PyYAML: 12e4567."""
 
     def _text(self, text: str) -> yaml.ScalarNode:
         return self.represent_scalar("tag:yaml.org,2002:str", text, style="'" if _LIKE_NUMBER.match(text) else None)
@@ -264,15 +266,15 @@ def runtime_parameters(config: PipelineConfig) -> dict[str, RuntimeParameter]:
 
 
 def parameter_defaults(config: PipelineConfig) -> dict[str, str | int]:
-    """Return the defaults of the pipeline's parameters. `data` is a folder, if there are files; see `data_folder`."""
+    """Return the defaults of the pipeline's parameters by name. For `data` see `data_folder`."""
     data: dict[str, str | int] = {"data": data_folder(config)} if config.place else {}
     return {**data, **{name: config.train.option(name) for name in OVERRIDES}}
 
 
 def data_folder(config: PipelineConfig) -> str:
-    """Return the folder of the data on the cluster. If `data` is a file, the file lies in that folder.
+    """Return the folder of the data on the cluster. If `data` is a file, return the folder of the file.
 
-    Raises InfeedError if the file name in `deploy.data` differs from the file name in `data`.
+    Raises InfeedError if `deploy.data` and `data` name files of different names.
     """
     there = config.deploy.data or config.span_data or config.data
     _, here = split_path(config.span_data) if config.span_data else split_data(config.data)
@@ -308,7 +310,8 @@ def apply_settings(spec: Mapping[str, Any], deploy: Deploy, variables: Mapping[s
 def container_resources(resources: Resources) -> dict[str, Any]:
     """Return the ResourceSpec: cores, memory in units of 10^9 bytes, and accelerators. Empty by default.
 
-    The message has no ephemeral storage. Kubeflow's driver makes a limit of the pod from any name of an accelerator.
+    ResourceSpec has no field for ephemeral storage. Kubeflow's driver turns any accelerator name into a limit of the
+    pod, so the storage is written as an accelerator.
     """
     spec: dict[str, Any] = {}
     if resources.cores is not None:

@@ -1,7 +1,7 @@
 """Compiles a config to plain components of Kubeflow Pipelines: steps that run `infeed`'s commands, without TFX.
 
-The steps need no ML Metadata, and Kubeflow shows their artifacts. Nodes have the names of the TFX form, so that
-`deploy.resources` holds for both. Artifacts come and go as local paths of Kubeflow's launcher.
+The steps need no ML Metadata, and Kubeflow shows their artifacts. Nodes have the same names as with TFX, so that
+`deploy.resources` applies to both. The steps read and write artifacts at the local paths of Kubeflow's launcher.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from infeed.pipelines.job.disks import DATA
 from infeed.pipelines.project.resolved import Resolved
 
 _TYPES = {str: "STRING", int: "NUMBER_INTEGER"}
-_STATE = "input_fingerprint"  # changes with name, size and time of the input's files, as a key of the cache
-_STATES = {_STATE, VERSION}  # parameters that a step finds out before the one that takes them
+_STATE = "input_fingerprint"  # part of the cache key; changes with name, size and time of the input's files
+_STATES = {_STATE, VERSION}  # parameters that an inserted step computes for the step after it
 _SHOWN = ("python", "-m", "infeed.components.kubeflow.ui")  # runs a command whose results Kubeflow shows
 _AGAIN = "--overwrite"  # a retry may find the output of a killed attempt
 # Placeholders of kfp.
@@ -47,7 +47,7 @@ class CommandStep:
     args: Sequence[str]  # command line of `infeed`, with the placeholders of `_in`, `_out` and `_parameter`
     outputs: Mapping[str, str]  # artifact type by output name
     inputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # (node, output) by input name
-    parameters: Sequence[str] = ()  # names: of the pipeline's parameters, or of `_STATES` of the step before it
+    parameters: Sequence[str] = ()  # names of pipeline parameters, or of `_STATES` from the step before it
     shown: Mapping[str, Any] = field(default_factory=dict)  # further outputs, as ArtifactSpecs by name
     state: str = ""  # parameter that the step writes, one of `_STATES`
     command: Sequence[str] = WITHOUT_TFX  # program that takes `args`
@@ -195,7 +195,7 @@ def _model_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str,
 
 
 def _packed(config: PipelineConfig, project: str | None) -> dict[str, str]:
-    """Return the config for each command. What a command does not need is left out: a change of it keeps the cache."""
+    """Return the packed config of each command. It holds only needed settings, so that other changes hit the cache."""
     whole = Resolved.of(config)
     options = TrainOptions(config.train.model_fn, config.train.label, config.train.task)
     data = dataclasses.replace(whole, train=options, blessing=Blessing("accuracy", 0.0))
@@ -230,7 +230,7 @@ def _task(name: str, step: CommandStep) -> dict[str, Any]:
         parameters[key] = {"taskOutputParameter": inspects}
         producers.add(inspects["producerTask"])
     inputs = {"parameters": parameters, "artifacts": artifacts}
-    # Without an output artifact, a step looks at the input, or pushes: both are done each time.
+    # Steps without an output artifact inspect the input or push a model, so they must run each time.
     cached = {"enableCache": True} if step.outputs else {}
     return {
         "taskInfo": {"name": name},

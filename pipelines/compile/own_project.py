@@ -1,6 +1,6 @@
-"""The user's project as an archive, for the steps that use its files.
+"""Archive of the user's project for the steps that use its files.
 
-Only these steps name the archive, so a changed file leaves the others in the cache.
+Only these steps name the archive, so a changed file does not invalidate the cache of the others.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from infeed.pipelines.job.compiled import IN_PLACE, STEP, Task
 from infeed.pipelines.job.project import archive_beside
 from infeed.pipelines.project.own_files import check_size, ignoring, names_of
 
-_TRAINING = "ai_platform_training_args"  # of a Trainer that starts a custom job
+_TRAINING = "ai_platform_training_args"  # key in the custom_config of a Trainer that starts a custom job
 
 
 def ship(tasks: Iterable[Task], folder: Path, exclude: Sequence[str], *, root: str, job_file: str) -> None:
-    """Write the archive of a project beside the job file, and name its later place in the steps that use it.
+    """Write the archive of a project beside the job file, and set its URI in the steps that use it.
 
-    The archive belongs into `project` below `root`, the folder of everything that the pipeline writes. Raises
-    InfeedError if the project is too large, or Beam's workers on a cluster need its files.
+    The URI is in the folder `project` below `root`, the folder of everything that the pipeline writes; `infeed submit`
+    uploads the archive. Raises InfeedError if the project is too large, or Beam's workers on a cluster need its files.
     """
     ignored = ignoring((*exclude, Path(job_file).name, archive_beside("*").name))
     check_size(folder, ignored, MOST_BYTES, "exclude it: deploy.exclude: [{}], or keep data outside the folder")

@@ -1,8 +1,8 @@
-"""Platform spec of a compiled pipeline: the settings of pods that only Kubernetes reads.
+"""Platform spec of a compiled pipeline: the settings of pods that only Kubernetes has.
 
-The messages are those of `kfp-kubernetes`, KubernetesExecutorConfig. This module does not import the package, because
-its last release for protobuf 3, which TFX 1.16 needs, lacks most of them. Where the message has an older field for a
-name, both are written, as `kfp-kubernetes` does for older backends.
+The format is KubernetesExecutorConfig of `kfp-kubernetes`. This module does not import that package: TFX 1.16 needs
+protobuf 3, and the last release for it supports few of the fields. If a name has an older and a newer field, this
+module writes both, as `kfp-kubernetes` does for older backends.
 
 https://github.com/kubeflow/pipelines/blob/master/kubernetes_platform/proto/kubernetes_executor_config.proto
 """
@@ -19,7 +19,7 @@ from infeed.pipelines.job.compiled import Task
 
 
 def platform_spec(nodes: Iterable[Task], deploy: Deploy) -> dict[str, Any] | None:
-    """Return the platform spec, with a KubernetesExecutorConfig per node that needs one, or None if no node does."""
+    """Return the platform spec, with a KubernetesExecutorConfig for each node that needs one. None if no node does."""
     configs = {node.component["executorLabel"]: executor_config(resources_of(deploy, node.name)) for node in nodes}
     executors = {label: config for label, config in configs.items() if config}
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}} if executors else None
@@ -48,7 +48,7 @@ def executor_config(resources: Resources) -> dict[str, Any]:
 
 
 def _named(field: str, name: str) -> dict[str, Any]:
-    """Return a name in its old field and in its new one, which may also be a parameter of the pipeline."""
+    """Return a name in its old field, and in its new field, which also accepts pipeline parameters."""
     return {field: name, f"{field}Parameter": {"runtimeValue": {"constant": name}}}
 
 
@@ -73,12 +73,12 @@ def _ephemeral(number: int, volume: EphemeralVolume) -> dict[str, Any]:
 
 
 def _shared_memory(size: str) -> dict[str, str]:
-    """Return /dev/shm of the size. No backend reads `enabledSharedMemory`, which is meant for it."""
+    """Return an emptyDir mount at /dev/shm. No backend reads `enabledSharedMemory`, the field for this purpose."""
     return {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory", "sizeLimit": size}
 
 
 def _affinity(affinity: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the terms of which a machine must meet one, and a term with its weight for each preference."""
+    """Return the required terms, of which a machine must meet one, and each preferred term with its weight."""
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
     return [*required, *({**one["preference"], "weight": one["weight"]} for one in preferred)]

@@ -1,6 +1,6 @@
-"""Pod of a machine that trains: the settings of a node as a PodTemplateSpec of Kubernetes.
+"""PodTemplateSpec for the machines of a training job, from the settings of the Trainer.
 
-Kubeflow makes the pods of steps from `platform_spec`. The machines of a training job are pods of our own.
+Kubeflow creates the pods of steps from `platform_spec`. For the pods of a training job, the step writes this template.
 
 https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-template-v1/
 """
@@ -15,9 +15,9 @@ from infeed.components.kubeflow.training_job import NODE
 from infeed.pipelines.deploy.options import Resources
 from infeed.pipelines.deploy.pod import merged
 
-# A sidecar of Istio would keep the Job running after the training, and sits between the machines.
+# An Istio sidecar would keep the Job running after training, and would intercept traffic between the machines.
 _NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
-# What Pod Security asks for in a namespace of the level `restricted`. With the group, user 1000 can write into volumes.
+# Pod Security requires these fields in a `restricted` namespace. The group lets user 1000 write to volumes.
 _POD_SECURITY = {"runAsNonRoot": True, "fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
 _CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 _RENAMED = {"seconds": "tolerationSeconds"}

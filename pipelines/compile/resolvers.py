@@ -1,7 +1,7 @@
-"""Resolvers in a pipeline for Kubeflow, whose backend rejects every job that has one.
+"""Removal of resolvers for Kubeflow, whose backend rejects every job that has one.
 
-The compiler leaves resolvers out. An optional input that a resolver would fill, such as the baseline model of an
-Evaluator, stays empty, as in the first run of a pipeline.
+An optional input that a resolver would fill, such as the baseline model of an Evaluator, stays empty, as in the first
+run of a pipeline.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compiles a user's own `tfx.dsl.Pipeline`: a runner in the place of TFX's `KubeflowV2DagRunner`."""
+"""Compiles a user's own `tfx.dsl.Pipeline`: a runner that replaces TFX's `KubeflowV2DagRunner`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class KubeflowRunner:
-    """Runner that compiles a `tfx.dsl.Pipeline` of any components, with the entry point and the settings of a project.
+    """Runner that compiles a `tfx.dsl.Pipeline` of any components, with the entry point and settings of this package.
 
     Attributes:
       output: job file, *.json or *.yaml.
@@ -79,10 +79,10 @@ class KubeflowRunner:
             return compile_kubeflow(pipeline, options, image=deploy.image, deploy=deploy)
 
     def warnings(self, pipeline: Pipeline) -> list[str]:
-        """Return what a user should know of the job: inputs that stay empty, local folders, settings without effect.
+        """Return warnings about the job: inputs that stay empty, local folders, settings without effect.
 
-        Raises InfeedError if a component requires what a resolver would find, and the platform runs no resolvers; or
-        the version `kfp` drops a setting.
+        Raises InfeedError if a component requires the output of a resolver, and the platform runs no resolvers. Also
+        raises it if the version `kfp` ignores or breaks a setting.
         """
         empty = resolvers.empty_inputs(pipeline) if self.target == "kubeflow" else []
         notes = [f"{one} stays empty, as in a first run, because Kubeflow's backend runs no resolvers" for one in empty]
@@ -107,7 +107,7 @@ def load_pipeline(text: str) -> Pipeline:
     """
     reference = user_code.resolve(text, _PIPELINE)
     if reference.is_file:
-        # Steps import executors of this file by its own name: its folder is the working directory of the image.
+        # Steps import the executors of this file as a top-level module, from the working directory of the image.
         folder, module = Path(reference.file).parent, Path(reference.file).stem
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
@@ -126,7 +126,7 @@ def load_pipeline(text: str) -> Pipeline:
 
 
 def read_deploy(path: str | None) -> dict[str, Any]:
-    """Return the section `deploy` of a YAML file that has no other section. Raises InfeedError if it has."""
+    """Return the section `deploy` of a YAML file. Raises InfeedError if the file has another section, or none."""
     if path is None:
         return {}
     plain = read_yaml(Path(path)) if Path(path).is_file() else None
@@ -138,7 +138,7 @@ def read_deploy(path: str | None) -> dict[str, Any]:
 
 
 def _check_places(pipeline: Pipeline, root: str) -> None:
-    """Raise InfeedError for a place that TFX or Kubeflow cannot open. A job with a local root is for rehearsals."""
+    """Raise InfeedError for a place that TFX or Kubeflow cannot open. Jobs with a local root are not checked."""
     from tfx.dsl.components.common.importer import SOURCE_URI_KEY, Importer
 
     for node in pipeline.components if "://" in root else ():
@@ -161,7 +161,7 @@ def _check_minio(node: str, place: Any, what: str) -> None:
 
 @contextmanager
 def _of_tfx(pipeline: Pipeline) -> Iterator[None]:
-    """Translate errors of TFX's compiler, which names no place. Its `fileio` opens the stores of this package."""
+    """Translate errors of TFX's compiler to InfeedErrors, and let TFX's `fileio` open s3:// and minio://."""
     from infeed.components.kubeflow import tfx_filesystem
 
     name = _name(pipeline)

@@ -1,9 +1,9 @@
-"""Beam's options of a compiled pipeline, as they are, and what is known not to work.
+"""Beam's options of a compiled pipeline, and checks for combinations that are known to fail.
 
     deploy:
       beam_pipeline_args: [--runner=FlinkRunner, --flink_master=flink:8081, --environment_type=EXTERNAL]
 
-Without a runner, each step works in its own container.
+Without a runner, each step runs Beam in its own container.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _NEEDED = {
 
 
 def cluster_runner(options: Sequence[str]) -> str:
-    """Return the runner of a cluster that Beam's options name, such as FlinkRunner; empty if they name none."""
+    """Return the cluster's runner that Beam's options name, such as FlinkRunner. Empty if they name none."""
     named = Named.of(options)
     return named.short_name if named.is_cluster else ""
 
 
 def with_image(options: Sequence[str], image: str) -> list[str]:
-    """Return Beam's options, with the image of the job for the workers of a cluster, unless they name another."""
+    """Return Beam's options, with `image` for the workers of a cluster unless the options name an image."""
     is_given = any(option.startswith(_IMAGE) for option in options)
     added = [f"{_IMAGE}{image}"] if cluster_runner(options) and not is_given else []
     return [*options, *added]
 
 
 def check_options(options: Sequence[str]) -> None:
-    """Raise InfeedError if the runner of Beam's options lacks the address of its service."""
+    """Raise InfeedError if Beam's options name a cluster's runner without the address of its service."""
     runner = cluster_runner(options)
     names = {option.partition("=")[0] for option in options}
     for group in _NEEDED.get(runner, ()):
@@ -50,7 +50,7 @@ def check_options(options: Sequence[str]) -> None:
 def check_places(runner: str, root: str, data: str = "gs://") -> None:
     """Raise InfeedError if workers of a runner cannot use the places of the pipeline.
 
-    Workers write artifacts by TensorFlow, which opens gs:// and local files. They do not see the disk of a pod.
+    Workers write artifacts with TensorFlow, which opens gs:// and local files. They have no access to a pod's disk.
     """
     if not root.startswith("gs://"):
         what = f"workers of {runner} cannot write what TensorFlow saves to {root}"

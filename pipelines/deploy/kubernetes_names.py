@@ -1,4 +1,4 @@
-"""Names as Kubernetes checks them. A wrong one compiles, uploads and starts, and then its pod is refused.
+"""Kubernetes' rules for names. Without these checks, Kubernetes would reject the pod only after the run has started.
 
 https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 """
@@ -18,9 +18,9 @@ _VOLUME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # DNS label
 _OF_KUBEFLOW = re.compile(
     r"kfp-launcher|(gcs|s3|minio)-scratch|dot-[a-z0-9-]*-scratch|var-run-argo|tmp-dir-argo|shm|ephemeral-\d+"
 )
-"""Names of volumes that Kubeflow Pipelines, Argo and `deploy.resources` itself give to a step's pod."""
+"""Names of volumes that Kubeflow Pipelines, Argo and `deploy.resources` add to a step's pod."""
 _RESERVED = ("KFP_POD_NAME", "KFP_POD_UID", "KFP_RETRY_INDEX", "JOB_COMPLETION_INDEX", "TF_CONFIG")
-"""Variables that Kubeflow Pipelines gives to a step, or a training job to its machines."""
+"""Variables that Kubeflow Pipelines sets in a step, or a training job on its machines."""
 
 
 def check_object(options: object, name: str) -> None:
@@ -40,7 +40,7 @@ def check_volume(options: object, name: str) -> None:
 
 
 def check_volumes(options: object, mounted: Mapping[str, Iterable[str]]) -> None:
-    """Raise OptionError if two volumes of a pod get one name. `mounted` holds the names of objects by option."""
+    """Raise OptionError if two volumes of a pod get the same name. `mounted` holds the names of objects by option."""
     seen: dict[str, str] = {}
     for option, names in mounted.items():
         for name in names:
@@ -51,7 +51,7 @@ def check_volumes(options: object, mounted: Mapping[str, Iterable[str]]) -> None
 
 
 def check_variables(options: object, name: str, variables: Iterable[str]) -> None:
-    """Raise OptionError about the option `name` if Kubernetes takes no environment variable of such a name."""
+    """Raise OptionError about the option `name` if Kubernetes rejects the name of an environment variable."""
     for variable in variables:
         do = f"name {variable!r} with letters, digits, -, _ and ., and no digit first"
         require(_VARIABLE.fullmatch(variable), options, name, do)
@@ -60,7 +60,7 @@ def check_variables(options: object, name: str, variables: Iterable[str]) -> Non
 
 
 def check_distinct_variables(options: object, variables: Mapping[str, Iterable[str]]) -> None:
-    """Raise OptionError if two options give a pod a variable of one name. `variables` holds the names by option."""
+    """Raise OptionError if two options set the same variable of a pod. `variables` holds the names by option."""
     counts = Counter(variable for names in variables.values() for variable in names)
     for option, names in variables.items():
         if twice := [name for name in names if counts[name] > 1]:
@@ -70,7 +70,7 @@ def check_distinct_variables(options: object, variables: Mapping[str, Iterable[s
 
 
 def check_labels(options: object, name: str, labels: Mapping[str, str]) -> None:
-    """Raise OptionError about the option `name` if Kubernetes takes no label of such a key or value."""
+    """Raise OptionError about the option `name` if Kubernetes rejects the key or value of a label."""
     check_keys(options, name, labels)
     for label, value in labels.items():
         do = f"write {label} with at most 63 letters, digits, -, _ and ., and begin and end with a letter or digit"
@@ -78,7 +78,7 @@ def check_labels(options: object, name: str, labels: Mapping[str, str]) -> None:
 
 
 def check_keys(options: object, name: str, keys: Iterable[str]) -> None:
-    """Raise OptionError about the option `name` if Kubernetes takes no label or annotation of such a key."""
+    """Raise OptionError about the option `name` if Kubernetes rejects the key of a label or annotation."""
     for key in keys:
         prefix, slash, own = key.rpartition("/")
         fits = bool(own) and _LABEL.fullmatch(own) and (not slash or _OBJECT.fullmatch(prefix))

@@ -46,7 +46,7 @@ from infeed.pipelines.deploy.vertex import VertexOptions, check_accelerator
 DEFAULT = "default"
 TRAINER = "Trainer"
 BASE_MODEL = f"{TRAINER}-base-model"
-"""Node on Kubeflow that hands the newest pushed model to the Trainer; it has the Trainer's settings."""
+"""Node on Kubeflow that passes the newest pushed model to the Trainer. It has the Trainer's settings."""
 Reading = Literal["local", "direct"]
 
 _QUANTITIES = ("cpu", "memory", "cpu_request", "memory_request", "ephemeral_storage", "shared_memory")
@@ -78,9 +78,9 @@ class Resources:
       node_selector: labels that the machine must have.
       tolerations: taints that the machine may have.
       secrets: Secrets that the container gets as environment variables or files.
-      config_maps: ConfigMaps that the container gets likewise.
+      config_maps: ConfigMaps that the container gets as environment variables or files.
       volumes: PersistentVolumeClaims to mount.
-      ephemeral_volumes: volumes of the pod's own, deleted with the pod.
+      ephemeral_volumes: volumes that Kubernetes creates and deletes with the pod.
       shared_memory: size of /dev/shm as a Kubernetes quantity: 4Gi.
       timeout: seconds after which Kubernetes ends the pod.
       pod: further settings, as Kubernetes writes a Pod. Steps take labels, annotations, node affinity and image pull
@@ -190,7 +190,7 @@ class Deploy:
 
     Attributes:
       image: container image of every step. Its working directory holds the project's files, so that a relative path
-        such as `model.py` works. `infeed build` makes such an image.
+        such as `model.py` works. `infeed build` builds an image.
       root: folder of everything that the pipeline writes, such as gs://bucket/taxi. Defaults to `root` of the config.
       data: path of the data, in the same form as `data` of the config, which is the default.
       resources: resources by node name. The entry `default` applies to all nodes.
@@ -199,8 +199,8 @@ class Deploy:
       exclude: names or patterns of project files that do not go to the cluster.
       training: machines of a training job on Kubeflow, with the resources of the Trainer. None trains in the step.
       vertex: options of Vertex AI.
-      beam_pipeline_args: Beam's options of the nodes that pass over data, as Beam writes them. By default, each step
-        works in its own container.
+      beam_pipeline_args: Beam's options of the nodes that process data, as Beam writes them. By default, each step
+        runs Beam in its own container.
       reading: how steps on Kubeflow read Examples. local: Kubeflow's launcher downloads them to the pod's disk. direct:
         the steps of this package read them from the store, and only TFX's own steps download them. On Vertex AI, steps
         always read from the store.
@@ -235,11 +235,11 @@ class Deploy:
         """Return the resources of a node, with missing fields from the entry `default`."""
         try:
             return self.resources.get(node, Resources()).over(self.resources.get(DEFAULT, Resources()))
-        except OptionError as error:  # each of the two is right, and both together are not
+        except OptionError as error:  # each entry is valid by itself, but their combination is not
             raise InfeedError(error.what, where=f"deploy.resources.{node}.{error.option}", do=error.do) from error
 
     def resources_of_step(self, node: str) -> Resources:
-        """Return the resources of a node's step. The step of a Trainer on several machines only waits."""
+        """Return the resources of a node's step. If `training` is set, the Trainer's step only waits for its job."""
         found = self.resources_of(node)
         if not (self.training and node == TRAINER):
             return found

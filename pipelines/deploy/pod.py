@@ -1,4 +1,4 @@
-"""Settings of a pod on Kubernetes: machines, variables, files, volumes and labels. Names and fields follow Kubernetes.
+"""Settings of a Kubernetes pod: tolerations, variables, files, volumes and labels. Names and fields follow Kubernetes.
 
 resources:
   default:
@@ -128,7 +128,7 @@ def quantity(text: str, name: str) -> float:
 
 
 def check_quantity(options: object, name: str) -> None:
-    """Raise OptionError unless an option is a Kubernetes quantity of a plausible size: 16 of memory are 16 bytes."""
+    """Raise OptionError unless an option is a plausible Kubernetes quantity. A memory of 16 would mean 16 bytes."""
     with about(options, name):
         amount = quantity(getattr(options, name), name)
     if name.startswith("cpu"):
@@ -138,7 +138,7 @@ def check_quantity(options: object, name: str) -> None:
 
 
 def check_pod(options: object, name: str) -> None:
-    """Raise OptionError unless an option is metadata and spec of a Pod, with names that Kubernetes takes."""
+    """Raise OptionError unless an option is metadata and spec of a Pod, with names that Kubernetes accepts."""
     pod: Pod = getattr(options, name) or {}
     metadata, spec = pod.get("metadata", {}), pod.get("spec", {})
     require(pod.keys() <= {"metadata", "spec"}, options, name, "use metadata and spec, as Kubernetes writes a Pod")
@@ -149,14 +149,14 @@ def check_pod(options: object, name: str) -> None:
 
 
 def of_machines_alone(pod: Pod) -> list[str]:
-    """Return the fields of a pod that Kubeflow Pipelines cannot give to a step's pod."""
+    """Return the fields of a pod that Kubeflow Pipelines cannot set in a step's pod."""
     spec = pod.get("spec", {})
     found = [f"spec.{field}" for field in spec.keys() - {"affinity", "imagePullSecrets"}]
     return sorted(found + [f"spec.affinity.{kind}" for kind in spec.get("affinity", {}).keys() - {"nodeAffinity"}])
 
 
 def merged(base: Any, more: Any) -> Any:
-    """Merge two parts of a pod: mappings key by key, lists one after the other; other values are those of `more`."""
+    """Merge two parts of a pod: mappings by key, lists by concatenation. Of other values, `more` takes precedence."""
     if isinstance(base, Mapping) and isinstance(more, Mapping):
         return {**base, **{key: merged(base[key], value) if key in base else value for key, value in more.items()}}
     return [*base, *more] if isinstance(base, list) and isinstance(more, list) else more

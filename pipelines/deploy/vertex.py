@@ -57,7 +57,7 @@ class Training:
         is_topology = re.fullmatch(r"\d+x\d+(x\d+)?", str(topology))
         require(is_topology, self, "machine_spec", "use a tpu_topology such as 2x4 or 2x2x1")
         chips, here = math.prod(map(int, topology.split("x"))), _CHIPS.search(self.machine)
-        if here and chips != int(here[1]):  # of a slice of several machines, TensorFlow would use only the first one
+        if here and chips != int(here[1]):  # TensorFlow would use only the first machine of a larger slice
             what = f"{topology} is a slice of {chips} chips, and {self.machine} has {here[1]}"
             do = "use a slice and a machine of the same size: the strategy tpu uses the chips of one machine"
             raise refused(self, "machine_spec", do, what)
@@ -130,7 +130,7 @@ class VertexOptions:
 
 
 def check_cloud_names(options: Any) -> None:
-    """Raise OptionError if `labels` or `kms_key` are not names that Google Cloud takes."""
+    """Raise OptionError if Google Cloud would reject `labels` or `kms_key`."""
     for text in (word for label in options.labels.items() for word in label):
         if not _LABEL.fullmatch(text):
             do = "use up to 63 lower-case letters, digits, dashes and underscores"
@@ -160,7 +160,7 @@ def custom_job(options: VertexOptions, training: Training, *, name: str, image: 
 
 
 def pipeline_job(options: VertexOptions) -> dict[str, Any]:
-    """Return the fields of a PipelineJob besides its spec.
+    """Return the fields of a PipelineJob except its spec.
 
     https://cloud.google.com/vertex-ai/docs/reference/rest/v1/PipelineJob
     """
@@ -175,7 +175,7 @@ def pipeline_job(options: VertexOptions) -> dict[str, Any]:
 def job_spec(options: VertexOptions, training: Training, *, image: str) -> dict[str, Any]:
     """Return the CustomJobSpec, https://cloud.google.com/vertex-ai/docs/reference/rest/v1/CustomJobSpec.
 
-    The first pool is the chief, and may hold only one machine. The second one are the workers.
+    The first pool is the chief and must have one machine. The second pool has the other workers.
     """
     chief = worker_pool(training, image=image, replicas=1)
     workers = [worker_pool(training, image=image, replicas=training.replicas - 1)] if training.replicas > 1 else []
@@ -222,12 +222,12 @@ def serving_args(options: VertexOptions, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def accelerator(machine: Training | Endpoint) -> dict[str, Any]:
-    """Return type and count of the accelerator under the names that the proto and `Model.deploy` share, if any."""
+    """Return type and count of the accelerator, by the names of the proto and of `Model.deploy`. Empty without one."""
     if not machine.accelerator:
         return {}
     return {"accelerator_type": machine.accelerator, "accelerator_count": machine.accelerators or 1}
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Return the fields that have a value. A proto omits the others."""
+    """Return the fields with a value, because a proto in JSON omits the others."""
     return {name: value for name, value in fields.items() if value}

@@ -1,7 +1,7 @@
 """Builds the container image of a compiled pipeline's steps.
 
-The local settings of pip (indexes, certificates) go to the engine as secrets. The engine mounts them while pip runs,
-and no layer of the image contains them.
+The engine gets the local settings of pip (indexes, certificates) as secrets. It mounts them while pip runs, and no
+layer of the image contains them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ImageOptions:
 
 
 def build_image(project: Path | None, options: ImageOptions, log: Path) -> Engine:
-    """Build an image, and push it if `options.push` is true; without a project, an image of this package only.
+    """Build an image, and push it if `options.push` is true. Without a project, the image holds only this package.
 
     `log` receives the engine's output. Returns the engine. Raises InfeedError if no container engine works, the build
     fails, or the registry rejects the push.

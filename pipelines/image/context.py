@@ -1,7 +1,7 @@
-"""Build context of an image: its Dockerfile, the pinned stack, a wheel of this package, and the user's project.
+"""Build context of an image: its Dockerfile, the pinned packages, a wheel of this package, and the user's project.
 
-The Dockerfile is the project's, or that of the templates. The wheel holds the installed files of this package, so that
-the image runs the same code as this machine.
+The Dockerfile is that of the project, or else that of the templates. The wheel holds the installed files of this
+package, so that the image runs the same code as this machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PIN = re.compile(r"^[\w.\[\],-]+==[^\s;]+", re.M)
 _MOST_BYTES = 100 << 20  # a cluster copies the image to every machine, so it must not hold data
 NAME = "tfx-infeed"
 PYTHON = "3.13"
-"""Python of the image: Debian 13's."""
+"""Python version of the image, which Debian 13 has."""
 
 # Files that setuptools reads. The build uses a copy, because setuptools leaves build/ behind and packs old files in it.
 _SOURCES = ("setup.py", "pyproject.toml", "README.md", "infeed")
@@ -43,10 +43,10 @@ def make_context(
     exclude: Sequence[str] = (),
     with_project: bool = True,
 ) -> None:
-    """Write the build context into the empty `folder`; the Dockerfile of the templates explains its layout.
+    """Write the build context into the empty `folder`. The Dockerfile of the templates explains the layout.
 
     `project` is None if all functions are in installed packages, as in templates. For the options see `ImageOptions`.
-    Raises InfeedError if the project is too large for code.
+    Raises InfeedError if the project has more than 100 MiB, which is too large for code.
     """
     files = resources.files("infeed.pipelines.image")
     own = project / "Dockerfile" if project else None
@@ -73,7 +73,7 @@ def make_context(
 
 
 def beam_sdk() -> str:
-    """Return the name of Beam's own worker image that fits the Python and the pinned Beam of the image."""
+    """Return the name of Beam's worker image with the Python version and the pinned Beam of the image."""
     lock = (resources.files("infeed.pipelines.image") / "requirements.txt").read_text("utf-8")
     pinned = re.search(r"^apache-beam==(\S+)", lock, re.M)
     assert pinned, "TFX needs Beam"

@@ -1,1 +1,1 @@
-"""A compiled job as data: its file, the one walk over its DAG, its parameters, its targets."""
+"""A compiled job as data: its file, its tasks in order, its parameters, its disks and its archive."""

@@ -107,8 +107,8 @@ class CompiledJob:
     def check_store(self, target: Target = "kubeflow") -> None:
         """Check that the steps can open the job's root on a platform, before any path is mapped.
 
-        Raises InfeedError if the platform does not know the scheme; or TFX's own entry point would open the root by
-        TensorFlow, which has no S3.
+        Raises InfeedError if the platform does not support the scheme, or if TFX's own entry point would open the root
+        with TensorFlow, which has no S3 support.
         """
         scheme, is_uri, _ = self.root.partition("://")
         if not is_uri:
@@ -169,7 +169,7 @@ def _documents(path: Path) -> list[Any]:
 
 
 def _yaml(text: str) -> list[Any]:
-    """Reject aliases, which no compiler writes, because a few lines of aliases can expand beyond all memory."""
+    """Parse YAML without aliases. No compiler writes aliases, and a few lines of them can expand beyond all memory."""
     depth = 0
     for event in yaml.parse(text, _LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -208,7 +208,7 @@ class Task:
 
     @property
     def container(self) -> Spec | None:
-        """PipelineContainerSpec of a task that runs one."""
+        """PipelineContainerSpec of the task. None if it runs no container."""
         return (self.executor or {}).get("container")
 
     @property
@@ -222,7 +222,7 @@ class Task:
 
     @property
     def could_read_directly(self) -> bool:
-        """Whether `deploy.reading: direct` would spare the step the Examples on its disk."""
+        """Whether `deploy.reading: direct` would avoid the download of Examples to the step's disk."""
         container = self.container or {}
         return tuple(container.get("command", ())[: len(STEP)]) == STEP and direct.VARIABLE not in self.variables
 
@@ -269,7 +269,7 @@ def read_tasks(spec: Mapping[str, Any]) -> tuple[Task, ...]:
 
 
 def walk(tasks: tuple[Task, ...]) -> Iterator[Task]:
-    """Yield every task. The tasks of a DAG follow the DAG."""
+    """Yield every task, each DAG before its subtasks."""
     for task in tasks:
         yield task
         yield from walk(task.subtasks)

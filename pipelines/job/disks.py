@@ -1,4 +1,4 @@
-"""Disks of a compiled job's steps against the size of its data, before Kubeflow's launcher copies the Examples."""
+"""Check before a run that the disks of steps can hold the Examples that Kubeflow's launcher downloads."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from infeed.pipelines.job.compiled import CompiledJob, Task, leaves
 from infeed.pipelines.job.parameters import constant
 
 DATA = "{{$.inputs.parameters['data']}}"
-"""Placeholder of the folder of the data in the arguments of a step without TFX."""
+"""Placeholder for the data's folder in the arguments of a step without TFX."""
 
 
 def tight_disks(job: CompiledJob, needed: Callable[[], int]) -> str:
-    """Return a warning about nodes that download Examples and have less disk than the data takes, or an empty string.
+    """Return a warning about nodes whose disk is smaller than the Examples that they download. Empty if all fit.
 
     The Examples take about as much as the data. Their size is known only when the job runs: see `disk.check_inputs`.
     `needed` returns the size of the data in bytes. It is called only if a node has a limit.
@@ -49,7 +49,7 @@ def _readers(job: CompiledJob) -> Iterator[Task]:
 
 
 def input_bytes(job: CompiledJob, folder: str) -> int:
-    """Return the size of the files below `folder` that a job reads; of an input with spans, only the spans to read.
+    """Return the size in bytes of the files below `folder` that a job reads. With spans, count only the spans to read.
 
     Raises InfeedError if there is no span.
     """
@@ -82,6 +82,6 @@ def _spans(task: Task) -> Spans | None:
 
 
 def _parameter(task: Task, name: str) -> str:
-    """Return the constant value of a text parameter of a task; an empty text if there is none."""
+    """Return the constant value of a task's text parameter. Empty if there is none."""
     given = task.spec.get("inputs", {}).get("parameters", {}).get(name, {})
     return str(unpack(constant(given.get("runtimeValue", {})) or ""))

@@ -42,7 +42,7 @@ def _json(kind: type) -> Callable[[str], Value]:
     return read
 
 
-# Parser, description and example of each type of schema 2.1. STRING and the status of an exit handler are any text.
+# Parser, description and example of each type of schema 2.1. STRING and TASK_FINAL_STATUS accept any text.
 # See ParameterType.ParameterTypeEnum in
 # https://github.com/kubeflow/pipelines/blob/master/api/v2alpha1/pipeline_spec.proto
 _TYPES: Mapping[str, tuple[Callable[[str], Value], str, str]] = {
@@ -54,7 +54,7 @@ _TYPES: Mapping[str, tuple[Callable[[str], Value], str, str]] = {
     "LIST": (_json(list), "a list in JSON", '["a", "b"]'),
     "STRUCT": (_json(dict), "an object in JSON", '{"a": 1}'),
 }
-# Schema 2.0 declares three types in the field `type`, and a field of each value names its type.
+# Schema 2.0 has three types, declared in the field `type`. The field name of a value names the value's type.
 _TYPES_2_0 = {"INT": "NUMBER_INTEGER", "DOUBLE": "NUMBER_DOUBLE", "STRING": "STRING"}
 _FIELDS_2_0 = {"NUMBER_INTEGER": "intValue", "NUMBER_DOUBLE": "doubleValue", "STRING": "stringValue"}
 
@@ -78,8 +78,8 @@ def legacy_value(typed: Mapping[str, Any]) -> Value:
 def to_legacy(value: Value, kind: str | None = None) -> dict[str, Any]:
     """Convert a plain value to schema 2.0: 3 becomes `{"intValue": "3"}`.
 
-    Protobuf's JSON writes 64-bit integers as strings. The type `kind`, by its name in schema 2.1, is by default that of
-    the value, where 3.0 is an integer.
+    Protobuf's JSON writes 64-bit integers as strings. `kind` is the type's name in schema 2.1. It defaults to the type
+    of the value, with 3.0 as an integer.
     """
     if not kind:
         is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
@@ -108,7 +108,7 @@ def mapped(value: Value, change: Callable[[Value], Value]) -> Value:
 
 
 def parse(text: str, kind: str, where: str) -> Value:
-    """Parse a value of a type of schema 2.1, from a command line or from the file of an output parameter.
+    """Parse a value of type `kind` (schema 2.1), from a command line or from the file of an output parameter.
 
     Raises InfeedError if the text is not of that type, or the type is unknown.
     """

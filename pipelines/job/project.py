@@ -16,9 +16,9 @@ def archive_beside(job_file: str) -> Path:
 
 
 def publish(job: CompiledJob) -> None:
-    """Upload the archive of the project to the place from which the steps fetch it, unless it is there.
+    """Upload the archive of the project to the URI in the job, unless the object exists.
 
-    Raises InfeedError if the archive beside the job file is missing or of another compilation, or the store refuses it.
+    Raises InfeedError if the archive beside the job file is missing or from another compilation, or the upload fails.
     """
     place = job.project_archive
     try:

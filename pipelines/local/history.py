@@ -1,4 +1,4 @@
-"""Runs of a root, read from ML Metadata, and the lock that keeps two runs apart.
+"""Runs of a root, read from ML Metadata, and the lock that allows one run at a time.
 
 A run is a context of the type `pipeline_run`. Its executions have the states and times of the nodes, and its artifacts
 the scores and the data.
@@ -41,14 +41,14 @@ class PastRun:
 
 @contextlib.contextmanager
 def only_process(root: str) -> Iterator[None]:
-    """Lock the root: two runs in one root would mix their checkpoints and metadata."""
+    """Lock the root, because two runs in one root would mix their checkpoints and metadata."""
     do = "wait for that run, stop it, or give another --root"
     with alone(Path(root, _LOCK), doing="another run uses this folder", where=f"root {root}", do=do):
         yield
 
 
 def find_roots(given: str | None) -> list[str]:
-    """Return the given root, or all below `runs/`, sorted. Raises InfeedError if there is none."""
+    """Return the given root, or all roots below `runs/`, sorted. Raises InfeedError if there is none."""
     found = [given] if given else [str(file.parent) for file in sorted(Path("runs").glob(f"*/{_METADATA}"))]
     if not found or not Path(found[0], _METADATA).exists():
         raise InfeedError("no run was made here", where=given or "runs/", do="name the root of a run with --root DIR")

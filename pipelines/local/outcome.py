@@ -100,7 +100,7 @@ def node_names(store: Any) -> dict[int, str]:
 
 
 def outputs_of(store: Any, executions: Mapping[int, str]) -> Outputs:
-    """Return the outputs of executions, which are given with the names of their nodes."""
+    """Return the outputs of executions. `executions` maps an execution id to the node's name."""
     from ml_metadata.proto.metadata_store_pb2 import Event
 
     events = store.get_events_by_execution_ids(list(executions)) if executions else []

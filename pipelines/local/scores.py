@@ -30,14 +30,14 @@ def read_scores(folder: str, config: PipelineConfig) -> Scores:
 
 
 def stored_scores(folder: str) -> Scores | None:
-    """Read the scores of all rows from the model report; None if there is none."""
+    """Read the scores of all rows from the model report. None if there is no report."""
     place = files.join(folder, JSON)
     found = json.loads(files.read_bytes(place)).get("scores") if files.exists(place) else None
     return schema.read(Scores, found, place) if found else None
 
 
 def reasons(uri: str, blessing: Blessing) -> tuple[str, ...]:
-    """Return why the model of an evaluation is not blessed; empty if it is."""
+    """Return the reasons why the model of an evaluation is not blessed. Empty if it is blessed."""
     import tensorflow_model_analysis as tfma
 
     validation = tfma.load_validation_result(uri)
@@ -45,7 +45,7 @@ def reasons(uri: str, blessing: Blessing) -> tuple[str, ...]:
     found = []
     for failure in (one for of_slice in validation.metric_validations_per_slice for one in of_slice.failures):
         value = failure.metric_value.double_value.value
-        if not failure.metric_key.name:  # the Evaluator has compared the model with a guess
+        if not failure.metric_key.name:  # the comparison with constant predictions, which is no metric of TFMA
             found.append(failure.message)
         elif failure.metric_key.is_diff:
             found.append(f"its {blessing.metric} is {significant(abs(value))} {worse} that of the last blessed model")

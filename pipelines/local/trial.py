@@ -1,4 +1,4 @@
-"""Trial of a run before any long work: strategy, and preprocessing function or model with loss and metrics."""
+"""Quick trial of a run before any long work: strategy, and preprocessing function or model with loss and metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from infeed.components.transform.kinds.scale import Log, MinMax, Robust, ZScore
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.surveys import Survey, TableSurvey, with_sample
 
-_OF_ONE_PROCESS = ("auto", "one_device", "mirrored", "tpu")  # other strategies need a cluster
+_OF_ONE_PROCESS = ("auto", "one_device", "mirrored", "tpu")  # the trial cannot create the others without a cluster
 _ROWS = 2
 _SURELY_MISSING = 50  # with this many rows without a value, each split has some
 # Features with one number per value of the column.
@@ -49,7 +49,7 @@ def try_out(config: PipelineConfig) -> None:
         for path in feature.files:
             if not files.exists(path):
                 raise InfeedError(f"there is no file {path!r}", where=f"{feature}", do="correct the path")
-    if options.input_fn:  # the input function decides what the model gets
+    if options.input_fn:  # the model's inputs are known only after the input function has run
         return
     if config.preprocessing_fn:
         if isinstance(config.survey, TableSurvey):
@@ -110,16 +110,16 @@ def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature
         model.compute_metrics(given, label, output)
     except InfeedError:
         raise
-    except Exception as error:  # whatever Keras makes of the user's layers, loss and metrics
+    except Exception as error:  # the user's layers, loss and metrics may raise anything
         reason = str(error).strip().partition("\n")[0]
         what = f"the model cannot be trained: {type(error).__name__}: {reason}"
         do = f"check its layers, loss and metrics; labels are {'int64, a class each' if classes else 'float32'}"
         raise InfeedError(what, where=options.model_fn, do=do) from error
-    # The Evaluator measures probabilities, or a number.
+    # The Evaluator needs probabilities for a classification, and a number for a regression.
     wanted = "probabilities" if classes else "prediction"
     if wanted not in Head(options.task, takes_logits(model.loss), tuple(classes)).predictions(output):
         what = "it is unknown whether the model's output is probabilities, which Evaluator measures"
-        do = "end it in a softmax, or compile it with a cross-entropy that says from_logits=True"
+        do = "end it in a softmax, or compile it with a cross-entropy with from_logits=True"
         raise InfeedError(what, where=options.model_fn, do=do)
 
 

@@ -1,1 +1,1 @@
-"""Asks an exported model about pictures or rows of tables."""
+"""Predictions of an exported model for images or rows of tables."""

@@ -1,4 +1,4 @@
-"""Convert the cells of a table to the types of a model. No cell depends on another row.
+"""Convert the cells of a table to the types of a model. The result for a cell does not depend on other rows.
 
 | model takes | cell |
 |---|---|
@@ -31,7 +31,7 @@ class Cells(NamedTuple):
     """The rows that fit a model."""
 
     columns: dict[str, list[Any]]  # cells of the rows that fit, by column
-    wrong: dict[int, str]  # error of each other row, by position
+    wrong: dict[int, str]  # error of each row that does not fit, by position
     notes: dict[int, str]  # changes made to a row, by position
 
 
@@ -40,7 +40,7 @@ class _Rounded(int):
 
 
 class _Digits(str):
-    """The word of a cell that is an integer."""
+    """Text of a cell that is an integer."""
 
     __slots__ = ()
 
@@ -48,9 +48,9 @@ class _Digits(str):
 def fit_cells(
     columns: Mapping[str, Column], rows: int, specs: Mapping[str, Any], texts: CsvOptions, exact: str | None = None
 ) -> Cells:
-    """Convert the columns of `specs`, which are TensorSpecs. `texts` says how texts write numbers and missing cells.
+    """Convert the columns to the TensorSpecs in `specs`. `texts` has the formats of numbers and of missing cells.
 
-    In the column `exact`, a fraction does not fit an integer.
+    In the column `exact`, a fraction is an error if the model takes an integer. In other columns, it is rounded.
     """
     wrong: dict[int, str] = {}
     notes: dict[int, str] = {}
@@ -75,7 +75,7 @@ def _fitted(
     fit = _as_float if spec.dtype.is_floating else _as_int if spec.dtype.is_integer else _as_text
     values: list[Any] = column if isinstance(column, list) else _values(column, spec, fit)
     fitted = _converted(name, values, fit, texts)
-    if spec.shape.rank != 1:  # a list, of which only a tf.Example can lack all items
+    if spec.shape.rank != 1:  # a list; only a tf.Example can hold a missing list, so None stays
         fitted = [None if value is None else one for value, one in zip(values, fitted, strict=True)]
     for place, (value, one) in enumerate(zip(values, fitted, strict=True)):
         if isinstance(one, ValueError):
@@ -99,7 +99,7 @@ def _values(column: pa.Array, spec: Any, fit: Callable[[Any], Any]) -> list[Any]
 
 def _converted(name: str, values: list[Any], fit: Callable[[Any], Any], texts: CsvOptions) -> list[Any]:
     """Return the converted values, or for a value that does not fit a ValueError with the reason."""
-    is_text = [fit is not _as_text and type(value) is str for value in values]  # not of a JSON number
+    is_text = [fit is not _as_text and type(value) is str for value in values]  # JsonNumber is a subclass of str
     cells = pa.array([value for value, text in zip(values, is_text, strict=True) if text], pa.string())
     numbers = iter(_numbers(name, cells, fit, texts) if len(cells) else ())
     return [next(numbers) if text else _try(fit, value) for value, text in zip(values, is_text, strict=True)]
@@ -163,7 +163,7 @@ def _truth(value: Any) -> Any:
 
 
 def _as_text(value: Any) -> str | bytes:
-    """Return a word. Raises ValueError for a number that has several spellings, such as 1.5, and for dates."""
+    """Convert a value to text. Raises ValueError for dates, and for numbers with several spellings, such as 1.5."""
     if value is None:
         return ""
     is_digits = isinstance(value, JsonNumber) and value.lstrip("-").isdecimal()

@@ -1,4 +1,4 @@
-"""Inputs of a prediction: pictures, rows of tables, or examples, in batches of cells that fit the model's types."""
+"""Inputs of a prediction: images, rows of tables, or examples, in batches of cells that fit the model's types."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from infeed.pipelines.project.sources import is_picture
 
 IMAGE = "image/encoded"
 _BATCH = 256
-_BATCH_BYTES = 64 << 20  # of encoded pictures
-_DEPTH = 8  # folders below a folder of pictures
-_PICTURES = ("PNG", "JPEG", "BMP", "GIF")  # what an exported model decodes
+_BATCH_BYTES = 64 << 20  # of encoded images
+_DEPTH = 8  # nested folders below a folder of images
+_PICTURES = ("PNG", "JPEG", "BMP", "GIF")  # formats that an exported model decodes
 
 
 class Batch(NamedTuple):
@@ -33,7 +33,7 @@ class Batch(NamedTuple):
 
     names: list[str]
     cells: Mapping[str, Any]  # cells of the inputs that fit the model, by column
-    wrong: dict[int, str]  # error of each other input, by position
+    wrong: dict[int, str]  # error of each input that does not fit, by position
     rows: pa.RecordBatch | None = None  # all columns of the readable rows of a table; None for other inputs
     unread: frozenset[int] = frozenset()  # positions of inputs without a row in `rows`
     notes: Mapping[int, str] = MappingProxyType({})  # changes made to an input, by position
@@ -47,9 +47,9 @@ def check_exist(inputs: Iterable[str]) -> None:
 
 
 def are_datasets(inputs: Sequence[str]) -> bool:
-    """Return whether the inputs are datasets: folders of TFRecords, as ingest and TFX's ExampleGens write them.
+    """Report whether the inputs are datasets: folders of TFRecords, as ingest and TFX's ExampleGens write them.
 
-    Raises InfeedError if some inputs are datasets, and some are not.
+    Raises InfeedError if only some of the inputs are datasets.
     """
     kinds = {
         path: files.is_folder(path) and any(name.startswith(names.SPLIT_FOLDER) for name in files.list_folders(path))
@@ -57,13 +57,13 @@ def are_datasets(inputs: Sequence[str]) -> bool:
     }
     if len(set(kinds.values())) > 1:
         other = next(path for path, is_dataset in kinds.items() if not is_dataset)
-        what = "this is not a dataset of tf.Examples, but another input is"
+        what = "this input is not a dataset of tf.Examples, but another input is"
         raise InfeedError(what, where=other, do="predict for datasets and for files in two commands")
     return any(kinds.values())
 
 
 def examples(roots: Sequence[str], signature: Signature) -> Iterator[Batch]:
-    """Yield batches of the records of all splits of datasets, as `signature` takes them."""
+    """Yield the records of all splits of datasets in batches that fit `signature`."""
     shards = input_shards(roots, None)
     if not signature.takes_examples:
         check_inputs(signature, known_columns(shards), ", ".join(roots))
@@ -74,7 +74,7 @@ def examples(roots: Sequence[str], signature: Signature) -> Iterator[Batch]:
 
 
 def pictures(inputs: Sequence[str]) -> Iterator[Batch]:
-    """Yield batches of the column `image/encoded`."""
+    """Yield images in batches of the column `image/encoded`."""
     paths = [path for given in inputs for path in _pictures_of(given)]
     names, read, size = list[str](), list[bytes | str](), 0
     for path in paths:
@@ -94,22 +94,22 @@ def _of_pictures(names: list[str], read: Sequence[bytes | str]) -> Batch:
 
 
 def _pictures_of(given: str) -> list[str]:
-    """Return the file itself, or all files below a folder that are named like pictures."""
+    """Return the file itself, or all files below a folder that have the suffix of an image."""
     if not files.is_folder(given):
         if not is_picture(given) and kind_of_name(given):
-            what = f"the model takes pictures, but this file is named like {kind_of_name(given)}"
+            what = f"the model takes images, but this file is named like {kind_of_name(given)}"
             raise InfeedError(what, where=given, do="give PNG or JPEG files, or a folder of them")
         return [given]
     below = [file.path for file in files.list_files(given, depth=_DEPTH) if not files.is_hidden(file.path)]
     dangling = [one.path for one in files.find_irregular(given, "/".join("*" * (_DEPTH + 1))) if one.is_link]
     found = sorted(path for path in [*below, *dangling] if is_picture(path))
     if not found:
-        raise InfeedError("the folder has no pictures", where=given, do="give a folder of PNG or JPEG files")
+        raise InfeedError("the folder has no images", where=given, do="give a folder of PNG or JPEG files")
     return found
 
 
 def _read(path: str) -> bytes | str:
-    """Return the bytes of a picture, or the error text."""
+    """Return the bytes of an image, or the text of the error."""
     from PIL import UnidentifiedImageError
 
     from infeed.components.example_gen.sources.images.codec import open_image
@@ -120,14 +120,14 @@ def _read(path: str) -> bytes | str:
             kind = image.format
             size = image.width * image.height * len(image.getbands()) >> 20
     except UnidentifiedImageError:
-        return "it is not a picture"
+        return "it is not an image"
     except InfeedError:
         raise
     except (OSError, SyntaxError, ValueError) as error:
         return f"it cannot be read: {error}"
     if size >= MAX_ROW_MB:
         return f"its pixels take {size:,} MB, more than {MAX_ROW_MB}; scale it down"
-    return data if kind in _PICTURES else f"it is a {kind} picture; convert it to PNG or JPEG"
+    return data if kind in _PICTURES else f"it is a {kind} image; convert it to PNG or JPEG"
 
 
 def tables_of(given: str) -> list[str]:
@@ -149,14 +149,14 @@ def open_tables(
 ) -> list[InputTable]:
     """Open files and folders of files; for the options see `open_as_trained`.
 
-    Raises InfeedError if an input is a picture, cannot be opened, or lacks a column that the model needs.
+    Raises InfeedError if an input is an image, cannot be opened, or has no column that the model needs.
     """
     needed = sorted(features)
     tables = []
     for path in (path for given in inputs for path in tables_of(given)):
         if is_picture(path):
             do = f"give a table, such as a CSV or Parquet file, with the columns {', '.join(needed)}"
-            raise InfeedError("the model takes the rows of a table, but this is a picture", where=path, do=do)
+            raise InfeedError("the model takes the rows of a table, but this is an image", where=path, do=do)
         tables.append(open_as_trained(path, settings, trained, needed))
         tables[-1].check_columns(needed)
     return tables

@@ -1,4 +1,4 @@
-"""Rows of a table with labels, read as a model was trained, as a dataset to evaluate on."""
+"""Dataset for an evaluation, from the rows of a table with labels, read with the options of the training files."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def write_labeled(model: str, path: str, config: PipelineConfig, output: str) ->
     Each cell becomes the type that the model reads, as in `infeed predict`, and the label becomes the type of training.
     Rows without a label are counted as filtered. The filter, the required columns and `on_bad_row` of the config apply.
 
-    Raises InfeedError if the model takes pictures, a column is missing, or a row does not fit and may not be rejected.
+    Raises InfeedError if the model takes images, a column is missing, or a row does not fit and `on_bad_row` is fail.
     """
     folder = model_folder(model)
     known, survey = RawColumns.of(folder), config.survey
     if not isinstance(survey, TableSurvey) or (known and set(known.columns) == {IMAGE}):
-        do = "write the pictures as a dataset: infeed ingest PICTURES DATASET, and give --dataset DATASET"
-        raise InfeedError("the model takes pictures, and this is no dataset of them", where=path, do=do)
+        do = "write the images as a dataset: infeed ingest IMAGES DATASET, and give --dataset DATASET"
+        raise InfeedError("the model takes images, and this is not a dataset of images", where=path, do=do)
     label, trained = survey.label.name, known.source_options if known else {}
     features = known.columns if known else ()
     tables = open_tables([path], {*features, label}, {}, trained)
@@ -58,7 +58,7 @@ def write_labeled(model: str, path: str, config: PipelineConfig, output: str) ->
 
 
 def _parsed(known: RawColumns | None, tables: list[InputTable], survey: TableSurvey) -> dict[str, Any]:
-    """Return TensorSpecs of the label, and of other columns that training parsed and a prediction does not need."""
+    """Return TensorSpecs of the label, and of columns with a type in training that a prediction does not need."""
     import tensorflow as tf
 
     kinds = {"bytes": tf.string, "int": tf.int64, "float": tf.float32}
@@ -72,7 +72,7 @@ def _parsed(known: RawColumns | None, tables: list[InputTable], survey: TableSur
 def _opened(
     path: str, tables: list[InputTable], specs: Mapping[str, Any], label: str, words: tuple[str, ...]
 ) -> OpenedSource:
-    """Return a source of the columns of `specs` with the model's types, and of all others as they are read."""
+    """Return a source with the columns of `specs` in the model's types, and all other columns as read."""
     first = next(tables[0].blocks()).rows.schema
     fields = [pa.field(name, _type_of(spec)) for name, spec in specs.items()]
     schema = pa.schema([*fields, *(field for field in first if field.name not in specs)])
@@ -108,7 +108,7 @@ def _as_column(cells: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _lower_case(column: pa.Array) -> pa.Array:
-    """Write truth values as ingest does, which reads True and TRUE as booleans."""
+    """Write booleans in lower case, as ingest does after it reads True and TRUE as booleans."""
     lower = pc.utf8_lower(column.cast(pa.string()))
     return pc.if_else(pc.is_in(lower, _TRUTH), lower.cast(column.type), column)
 

@@ -1,10 +1,10 @@
-"""Write predictions, beside the rows of tables or the paths of pictures, to a CSV, Parquet or JSON Lines file.
+"""Write predictions, beside the rows of tables or the paths of images, to a CSV, Parquet or JSON Lines file.
 
     prediction          class or number
     probability         probability of the class, for a classification
     prediction_error    why there is no prediction; empty in most rows
 
-A line that cannot be parsed as a row has no values, so it is left out and counted.
+A line that cannot be parsed as a row is not written, only counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from infeed.pipelines.predict.inputs import Batch
 from infeed.pipelines.predict.tables import JSON
 
 PREDICTION, PROBABILITY, ERROR = "prediction", "probability", "prediction_error"
-PATH = "path"  # column with the paths of pictures
+PATH = "path"  # column with the paths of images
 Answer = tuple[Any, float | None, str | None]
 Answered = Iterator[tuple[Batch, list[Answer]]]
 Write = Callable[[pa.Table], None]
@@ -40,7 +40,7 @@ class Columns:
     others: tuple[str, ...] | None = None  # following columns; None for all others of the table
 
     def of(self, names: Sequence[str], where: str) -> list[str]:
-        """Return the columns to write. Raises InfeedError if one is missing, or named like a column of predictions."""
+        """Return the columns to write. Raises InfeedError if one is missing, or has the name of a prediction column."""
         for name in (*self.keys, *(self.others or ())):
             if name not in names:
                 raise InfeedError(
@@ -57,7 +57,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Written:
-    """Numbers of written rows, of written rows without a prediction, and of unreadable rows that are left out."""
+    """Numbers of written rows, of written rows without a prediction, and of unreadable rows that are not written."""
 
     rows: int
     without_answer: int
@@ -65,7 +65,7 @@ class Written:
 
 
 def suffix_of(output: str) -> str | None:
-    """Return the suffix `.csv`, `.parquet` or `.jsonl` of the output; None for other names."""
+    """Return the suffix of the output: `.csv`, `.parquet` or `.jsonl`. None for other names."""
     return next((suffix for suffix in _WRITERS if output.lower().endswith(suffix)), None)
 
 
@@ -96,7 +96,7 @@ def prediction_types(outputs: Mapping[str, Any]) -> dict[str, pa.DataType]:
 
 
 def has_parts(shape: Iterable[int | None]) -> bool:
-    """Return whether an output, [batch, ...], has a class for each part of an input, such as a pixel."""
+    """Report whether an output, [batch, ...], has a class for each part of an input, such as a pixel."""
     parts = list(shape)[1:]
     return len(parts) > 1 or any(size not in (1, None) for size in parts)
 
@@ -116,6 +116,7 @@ def write_answers(
     suffix = check_output(output, overwrite)
     tables = _Tables(types, columns)
     batches = (tables.of(batch, answers) for batch, answers in answered)
+    # The first rows define the schema of the file, which CSV and Parquet writers need before they write.
     first = next((table for table in batches if table.num_rows), None)
     if first is None:
         raise InfeedError("no row can be read", where=output, do="correct the input, or give the options of its format")

@@ -1,4 +1,4 @@
-"""Predict with an exported model for pictures, rows or examples; inputs that fail get an error each."""
+"""Predict with an exported model for images, rows or examples. Each input that fails gets an error."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from infeed.pipelines.predict.output import (
 class Prediction:
     """Prediction for one input, or the reason why there is none."""
 
-    input: str  # path of a picture, or path of a table and the row number, from 1
-    # A class, a number, or a list of numbers if the output is neither. Nested lists, as of the pixels of a picture, if
-    # the model returns a class or a number for each.
+    input: str  # path of an image, or path of a table and the row number, from 1
+    # A class, a number, or a list of numbers if the output is neither. If the model returns a class or a number for
+    # each part of an input, such as a pixel, nested lists.
     value: Any
     probability: float | None = None  # probability of the class, if the model returns one for the whole input
     error: str | None = None  # why there is no prediction; None if there is one
@@ -55,12 +55,12 @@ def predict(model_path: str, inputs: Sequence[str], settings: Mapping[str, Any] 
 
     Args:
       model_path: a SavedModel that the Trainer exported, or Pusher's folder of versions (the newest is used).
-      inputs: pictures, or tables of the formats that `infeed run` reads, or folders of these. For any model, datasets:
-        folders of TFRecords of tf.Examples in Split-* folders.
+      inputs: images, or tables of the formats that `infeed run` reads, or folders of either. Any model also accepts
+        datasets: folders with TFRecords of tf.Examples in Split-* folders.
       settings: options of the table format, for example the delimiter of a CSV.
 
     Raises:
-      InfeedError: the model or an input does not exist, a table lacks a column, or the inputs are of the wrong kind.
+      InfeedError: the model or an input does not exist, a column is missing, or the inputs are of the wrong kind.
     """
     call, batches = _question(model_path, inputs, settings or {})
     for batch, answers in _answered(call, batches):
@@ -76,9 +76,9 @@ def write_table(
     overwrite: bool,
     on_remark: Callable[[Prediction], None],
 ) -> Written:
-    """Write the predictions for tables or pictures to one file; see `predict` and `write_answers`, also for errors.
+    """Write the predictions for tables or images to one file. Call `on_remark` for each with an error or a note.
 
-    `on_remark` is called with each prediction that has an error or a note.
+    For the arguments and errors see `predict` and `write_answers`.
     """
     check_output(output, overwrite)
     call, batches = _question(model_path, inputs, settings, columns)
@@ -116,7 +116,7 @@ def write(
     """
     missing = next((path for path in inputs if not are_datasets([path])), None)
     if missing is not None:
-        do = "give folders of TFRecords in Split-* folders; `infeed ingest` writes them from tables and pictures"
+        do = "give folders of TFRecords in Split-* folders; `infeed ingest` writes them from tables and images"
         raise InfeedError("this is not a dataset of tf.Examples", where=missing, do=do)
     return write_predictions(inputs, model_path, output, options, processes=processes)
 
@@ -124,7 +124,7 @@ def write(
 def _question(
     model_path: str, inputs: Sequence[str], settings: Mapping[str, Any], written: Columns | None = None
 ) -> tuple[Call, Iterator[Batch]]:
-    """Return the signature to call, and the batches of inputs. `written` columns are checked before the model loads."""
+    """Return the signature to call and the batches of inputs. Check the `written` columns before loading the model."""
     folder = model_folder(model_path)  # before TensorFlow, which takes seconds to load
     check_exist(inputs)
     if are_datasets(inputs):
@@ -160,7 +160,7 @@ class RawSignature:
         return cls(model.signature("raw", do), model.signature("serving_default", do))
 
     def __call__(self, cells: Mapping[str, Any]) -> Arrays:
-        """Call the raw signature, with tf.Examples for rows with missing integers or lists that raw does not take."""
+        """Call the raw signature. Rows with missing integers or lists, which it cannot take, go through tf.Examples."""
         count = len(next(iter(cells.values())))
         odd = {place for name, column in cells.items() for place, cell in enumerate(column) if self._is_odd(name, cell)}
         if not odd:
@@ -192,7 +192,7 @@ Call = Signature | RawSignature
 
 
 def ask(call: Call, cells: Mapping[str, Any]) -> list[Answer]:
-    """Return an answer for each row. If TensorFlow rejects a batch, bisect it to find the bad rows."""
+    """Return an answer for each row. If TensorFlow rejects a batch, bisect the batch to find the bad rows."""
     count = len(next(iter(cells.values()), []))
     if not count:
         return []
@@ -225,7 +225,7 @@ def _answers(output: Arrays) -> list[Answer]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a class, or those of nested lists, as text or a number."""
+    """Convert a class, or nested lists of classes, to text or numbers."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else int(value)

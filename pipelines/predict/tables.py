@@ -1,7 +1,7 @@
-"""Tables as a model reads them: with the options of the training files, and every cell by itself.
+"""Tables for predictions, read with the options of the training files and without inferring types.
 
-A reader of ingest finds the types of a file from all of its rows. A prediction must not depend on other rows, so the
-cells of text formats stay as they are written, and `cells` converts them to the types of the model.
+The readers of ingest infer types from all rows of a file. A prediction must not depend on other rows, so this module
+keeps the cells of text formats as text, and `cells` converts them to the types of the model.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class InputTable:
 
     path: str
     names: Sequence[str]
-    texts: CsvOptions  # how texts write numbers
+    texts: CsvOptions  # formats of numbers in text
     blocks: Callable[[], Iterator[RowBlock]]
 
     def check_columns(self, needed: Iterable[str]) -> None:
-        """Raise InfeedError if the table lacks columns that the model needs. It names only these."""
+        """Raise InfeedError, which names the missing columns, if the table has not all `needed` columns."""
         missing = [name for name in needed if name not in self.names]
         if missing:
             columns = "a column" if len(missing) == 1 else "the columns"
@@ -101,7 +101,7 @@ def _open_csv(path: str, source: Source, settings: Settings, trained: Trained, n
 
 
 def _fitting(path: str, tried: Sequence[CsvOptions], needed: Sequence[str]) -> CsvOptions:
-    """Return the first options with which the header has the most of the needed columns."""
+    """Return the options with which the header has the most needed columns, the first of equals."""
     missing = [_count_missing(path, options, needed) for options in tried]
     return tried[missing.index(min(missing))]
 
@@ -141,7 +141,7 @@ def _read_jsonl(path: str, options: JsonlOptions, needed: Sequence[str]) -> Iter
 
 
 def _add_nested(row: Row, nested: Mapping[str, Sequence[str]]) -> None:
-    """Add columns of objects that are null. Another value in place of an object fits no column, so it is kept whole."""
+    """Add the nested columns of objects that are null. Any other value in place of an object stays, to get an error."""
     for name, objects in nested.items():
         for one in objects:
             if one in row and name not in row:
@@ -172,7 +172,7 @@ def _open_typed(path: str, source: Source, settings: Settings, trained: Trained,
 
 
 def _open_with(path: str, source: Source, *settings: Settings) -> OpenedSource:
-    """Open a table with the first settings that it can be opened with. The error is that of the last."""
+    """Open a table with the first settings that work. Raises the error of the last settings if none do."""
     for some in settings[:-1]:
         with suppress(InfeedError):
             return open_table(path, source, some, _REJECT)
@@ -192,7 +192,7 @@ def _typed_blocks(opened: OpenedSource) -> Iterator[RowBlock]:
 
 
 def _placed(bad: Sequence[BadRow], first: int, good: int) -> dict[int, BadRow]:
-    """Return the bad rows of a block by position. It follows from the row's number in its file, if it is known."""
+    """Return the bad rows of a block by position, computed from the row's number in the file if it is known."""
     placed: dict[int, BadRow] = {}
     rows = good + len(bad)
     for row in bad:

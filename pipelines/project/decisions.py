@@ -32,11 +32,11 @@ _SHOWN = 12  # maximum columns or classes to list by name
 _STEPS_PER_EPOCH = 128  # target steps per epoch, so that an evaluation after each epoch pays
 _STEPS = 3_000  # with Adam, small models rarely improve after this number of steps
 _LEAST_EPOCHS = 10
-_MOST_EPOCHS = {"rows": 100, "pictures": 20}
+_MOST_EPOCHS = {"rows": 100, "images": 20}
 _FEWEST_STEPS = 200  # minimum steps of image models, whose epochs may be short, but at most 100 epochs
 _SMALLEST_BATCH = 64
 # A step of 1,024 table rows costs little more than a step of 64. An image costs thousands of times as much as a row.
-_LARGEST_BATCH = {"rows": 1024, "pictures": 256}
+_LARGEST_BATCH = {"rows": 1024, "images": 256}
 # Share of the epochs without improvement that ends training. The templates lower the learning rate over all epochs,
 # and improve most near the end.
 _PATIENCE = 1 / 3
@@ -122,7 +122,7 @@ def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> tupl
     Returns:
       The options, and the reason for the schedule. None is a valid `patience`.
     """
-    unit = "pictures" if isinstance(survey, ImageSurvey) else "rows"
+    unit = "images" if isinstance(survey, ImageSurvey) else "rows"
     said = [name for name in ("batch_size", "epochs", "patience") if given.get(name) is not None]
     # The largest power of two that leaves enough steps in an epoch.
     power = 1 << (max(rows // _STEPS_PER_EPOCH, 1).bit_length() - 1)
@@ -159,7 +159,7 @@ def notes(
     else:
         yield from _of_table(survey, data, features, function)
     if survey.rejected:
-        unit = "picture" if isinstance(survey, ImageSurvey) else "row"
+        unit = "image" if isinstance(survey, ImageSurvey) else "row"
         yield "bad rows", f"{counted(survey.rejected, unit)} rejected, in rejected.jsonl beside the examples"
     yield "judged by", why(survey, blessing)
 
@@ -202,7 +202,7 @@ def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:
 def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) -> Iterator[Note]:
     size = f"{survey.height} x {survey.width} px, {'gray' if survey.channels == 1 else 'RGB'}"
     others = survey.rows - survey.most
-    yield "data", f"{data}: {survey.rows:,} pictures of {size}" + (f"; {others:,} of other sizes" if others else "")
+    yield "data", f"{data}: {survey.rows:,} images of {size}" + (f"; {others:,} of other sizes" if others else "")
     for feature in (one for one in features if isinstance(one, DecodeImage)):
         if others or (feature.height, feature.width) != (survey.height, survey.width):
             rules = [rule for rule in _RESIZED if rule != feature.resize]
@@ -213,7 +213,7 @@ def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) ->
             )
     if survey.layout.unused:
         yield "left out", f"{survey.layout.unused}: not used to train or score; use it with `infeed predict`"
-    yield from _unlabeled(survey.unlabeled, "picture", "label")
+    yield from _unlabeled(survey.unlabeled, "image", "label")
     yield "label", _classes(survey)
 
 

@@ -83,9 +83,9 @@ def spread_notes(survey: Survey, rule: SplitBy | None, keep: Collection[str]) ->
     else:
         if survey.repeats.contrary:
             words = f"{survey.repeats.contrary:,} are in several classes with the same content{_example(survey)}"
-            yield "repeated pictures", words
+            yield "repeated images", words
         if survey.repeats.divided:
-            yield "repeated pictures", f"{_copies(survey)}; remove the copies"
+            yield "repeated images", f"{_copies(survey)}; remove the copies"
 
 
 def check_spread(survey: Survey, rule: SplitBy | None, keep: Collection[str], data: str) -> None:
@@ -105,7 +105,7 @@ def check_spread(survey: Survey, rule: SplitBy | None, keep: Collection[str], da
 def _copies(survey: ImageSurvey) -> str:
     place = "the folders of several splits" if survey.patterns else "train and in the other splits"
     may = "are" if survey.patterns else "may be"
-    return f"{survey.repeats.divided:,} pictures with the same content {may} in {place}{_example(survey)}"
+    return f"{survey.repeats.divided:,} images with the same content {may} in {place}{_example(survey)}"
 
 
 def _example(survey: ImageSurvey) -> str:

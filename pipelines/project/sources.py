@@ -201,7 +201,7 @@ def _listed(root: str, options: IngestOptions) -> Layout:
     index = find_images(root, rows, allow_outside=options.allow_outside, unlabeled=bool(options.labeled))
     bad = [row for row in index.bad_rows if row.column == "label"]
     if bad and options.on_bad_row == "fail":
-        what = f"{len(bad):,} of {len(index.images) + len(bad):,} pictures have no label"
+        what = f"{len(bad):,} of {len(index.images) + len(bad):,} images have no label"
         raise InfeedError(what, where=bad[0].where, do=set_aside(len(bad)))
     bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
     for row in index.bad_rows:

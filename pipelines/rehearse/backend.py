@@ -1,8 +1,7 @@
-"""Messages of Kubeflow's driver and launcher, by version: the ExecutorInput that a step gets, and the output they take.
+"""Messages of Kubeflow's driver and launcher, by version: the ExecutorInput of a step, and checks of its output.
 
-ML Metadata keeps no types of artifacts, no booleans and no lists. The launcher reads the ExecutorOutput by protobuf's
-JSON and refuses what that does not have. `tests/data/kubeflow` has messages of real versions, to which the tests
-compare these.
+ML Metadata loses the types of artifacts, booleans and lists. The launcher parses the ExecutorOutput as protobuf's JSON
+and rejects other values. The tests compare this module with messages of real versions in `tests/data/kubeflow`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.pipelines.job.parameters import mapped
 
 Kfp = Literal["2.5", "2.14", "2.15", "2.17"]
-"""First version of Kubeflow Pipelines with messages of this form."""
+"""First version of Kubeflow Pipelines for each form of the messages."""
 LOGS = "executor-logs"
 """Output that the driver adds to every step."""
 _LOST_TYPE = {"instanceSchema": ""}
@@ -43,9 +42,9 @@ def logs_name(kfp: Kfp, attempt: int) -> str:
 
 
 def handed(message: Any, kfp: Kfp, logs_uri: str, number_of: Callable[[str], int]) -> Any:
-    """Return an ExecutorInput as the driver hands it to a step.
+    """Return an ExecutorInput as the driver passes it to a step.
 
-    `number_of` returns the id of an input artifact in the store of metadata, by its name.
+    `number_of` returns the id of an input artifact in the metadata store, from the artifact's name.
     """
     inputs, outputs = message["inputs"], message["outputs"]
     taken = {**inputs, "artifacts": _each(inputs["artifacts"], lambda _, one: _input(one, number_of(one["name"])))}
@@ -78,7 +77,7 @@ def _output(artifact: Mapping[str, Any], key: str, kfp: Kfp) -> dict[str, Any]:
 
 
 def kept_value(value: Any) -> Any:
-    """Return a value of metadata as ML Metadata gives it back."""
+    """Return a metadata value as ML Metadata returns it: booleans as integers, lists and objects wrapped."""
     if isinstance(value, bool):
         return int(value)
     whole = whole_numbers(value)
@@ -88,7 +87,7 @@ def kept_value(value: Any) -> Any:
 
 
 def whole_numbers(value: Any) -> Any:
-    """Return JSON data with 3 in place of 3.0, with the fewest digits, as protobuf's JSON writes it."""
+    """Return JSON data with 3 in place of 3.0, because protobuf's JSON writes the shortest form."""
     return mapped(value, lambda one: int(Decimal(repr(one))) if isinstance(one, float) and one.is_integer() else one)
 
 

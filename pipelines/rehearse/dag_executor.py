@@ -1,7 +1,7 @@
 """Runs the tasks of a job, with conditions, nested DAGs, exit handlers and failures as on a cluster.
 
-The inputs of a task are constants, inputs of its DAG, and outputs of upstream tasks. Tasks that do not depend on each
-other run side by side, a thread each, which waits for the process of its step.
+The inputs of a task are constants, inputs of its DAG, and outputs of upstream tasks. Independent tasks run
+concurrently. Each has a thread that waits for the process of its step.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Scope:
     """State of a running DAG."""
 
     job: Mapping[str, Any]  # values of the whole job for placeholders and runtime parameters
-    inputs: TaskIO  # of the DAG
-    results: Mapping[str, TaskResult]  # of the tasks that have finished
+    inputs: TaskIO  # inputs of the DAG
+    results: Mapping[str, TaskResult]  # results of the finished tasks, by name
 
 
 def gather_inputs(task: Task, scope: Scope) -> TaskIO:
@@ -140,13 +140,14 @@ class DagExecutor:
                     done, running = wait(running, return_when=FIRST_COMPLETED)
                     for future in done:
                         future.result()  # raises what the task raised
-            except BaseException:  # after Ctrl-C, the threads end as soon as their processes do
+            except BaseException:  # the pool waits for its threads, which end only when their processes do
                 self._context.stop.set()
                 raise
         return results
 
     def _in_slot(self, task: Task, inputs: TaskIO, results: dict[str, TaskResult]) -> None:
-        """Run a task once a slot is free, and add its result. A nested DAG takes no slot, because its steps do."""
+        """Run a task once a slot is free, and add its result."""
+        # A nested DAG would deadlock if it held a slot while its steps wait for one.
         with nullcontext() if task.executor is None else self._slots:
             results[task.name] = self._task(task, Scope(self._context.job, inputs, dict(results)))
 

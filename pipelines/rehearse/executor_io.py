@@ -39,7 +39,7 @@ View = Mapping[str, Any]
 class Artifact:
     """A RuntimeArtifact, from a step or an importer."""
 
-    # Unique in the store: RUN/NODE/KEY, and RUN/NODE/ of an importer. Metadata such as of blessings may contain it.
+    # Unique in the store: RUN/NODE/KEY, and RUN/NODE/ for an importer. Metadata, as of a blessing, may hold it.
     name: str
     type: Mapping[str, Any]  # ArtifactTypeSchema: `{"schemaTitle": ...}` or `{"instanceSchema": YAML}`
     uri: str  # folder or file of the artifact
@@ -71,7 +71,7 @@ class TaskIO:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """Result of a task; `note` is a short remark."""
+    """Result of a task. `note` is a short remark."""
 
     state: NodeState
     outputs: TaskIO = TaskIO()
@@ -134,7 +134,7 @@ def planned_outputs(task: Task, attempt_dir: AttemptDir) -> dict[str, Artifact]:
 def executor_input(
     inputs: TaskIO, outputs: Mapping[str, Artifact], task: Task, attempt_dir: AttemptDir, legacy: bool
 ) -> Any:
-    """Return the ExecutorInput message; if `legacy`, with typed parameters, as in schema 2.0."""
+    """Return the ExecutorInput message. If `legacy`, parameters are typed as in schema 2.0."""
     if legacy:
         parameters = {"parameters": {key: values.to_legacy(value) for key, value in inputs.parameters.items()}}
     else:
@@ -155,7 +155,7 @@ def executor_input(
 def view(
     message: Any, inputs: TaskIO, outputs: Mapping[str, Artifact], job: Mapping[str, Any], path_of: PathOf = str
 ) -> View:
-    """Return the values of the placeholders in the step's command line; `path_of` maps a URI to its local path."""
+    """Return the values of the placeholders in the step's command line. `path_of` maps a URI to its local path."""
     files = {key: {"output_file": one["outputFile"]} for key, one in message["outputs"].get("parameters", {}).items()}
     return {
         **job,
@@ -170,7 +170,7 @@ def view(
 
 
 def read_output(attempt_dir: AttemptDir) -> Any:
-    """Read the ExecutorOutput, on Kubeflow strictly, or return an empty message if the step wrote none."""
+    """Read the ExecutorOutput, for Kubeflow with the checks of its launcher. Empty if the step wrote none."""
     try:
         text = Path(attempt_dir.output_file).read_text(encoding="utf-8")
         return read_strictly(text, attempt_dir.output_file, attempt_dir.root) if attempt_dir.kfp else json.loads(text)

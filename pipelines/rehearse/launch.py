@@ -82,7 +82,7 @@ def _path(first: str, variable: str) -> str:
 class StepLock:
     """Locked file that holds the process ids of the running steps.
 
-    The steps inherit the lock, because they outlive a killed rehearsal and would write among the files of the next one.
+    The steps inherit the lock, because they outlive a killed rehearsal and would write into the files of the next one.
     """
 
     def __init__(self, file: IO[str]) -> None:
@@ -119,8 +119,9 @@ def run_process(
 ) -> int:
     """Run `argv` with additional environment variables and return its exit status, which is negative for a signal.
 
-    The lock is held until the process ends, even if this process is killed. The event `stop` ends the process. So does
-    the condition `dies_when`, as Kubernetes stops an evicted pod. Raises OSError if the process cannot start.
+    The process holds the lock until it ends, even if this process is killed. The event `stop` ends the process, and so
+    does the condition `dies_when`, in the way Kubernetes stops an evicted pod. Raises OSError if the process cannot
+    start.
     """
     process = subprocess.Popen(
         argv,
@@ -203,7 +204,7 @@ class Faults:
         return cls(kills, frozenset(leave))
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """Raise InfeedError if a node is not a step of the job, or has no retries where they are necessary."""
+        """Raise InfeedError if a node is not a step of the job, or if a node of `dirty_retries` has no retries."""
         steps = {task.node: task for task in tasks if task.container is not None}
         for node in self.kills:
             if node not in steps:
@@ -216,5 +217,5 @@ class Faults:
 
 
 def has_begun(folders: Sequence[str]) -> bool:
-    """Report whether any output is partly written, which is when a kill does the most harm."""
+    """Report whether a step has started to write outputs. A kill at this time does the most harm."""
     return any(os.path.isfile(path) or any(files for _, _, files in os.walk(path)) for path in folders)

@@ -1,7 +1,7 @@
-"""Plays Kubeflow's launcher: downloads the inputs of a step from the store, and uploads its outputs.
+"""Emulates Kubeflow's launcher: downloads the inputs of a step from the store, and uploads its outputs.
 
-The launcher gives each step a pod of its own, whose disk is lost after the step. Here the pod is a folder below the
-root of the rehearsal, removed after the step; `INFEED_LAUNCHER_ROOT` tells the step where it is.
+On a cluster, each step has a pod, whose disk is lost after the step. In a rehearsal, the disk is a folder below the
+root, which is removed after the step. `INFEED_LAUNCHER_ROOT` has its path.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Pod:
     """Disk of one attempt of a step."""
 
     folder: str | None = None  # parent of `gcs`, `minio` and `s3`; None if the artifacts are on this machine
-    downloads_all: bool = True  # as since 2.14; before, the launcher downloads the first artifact of each input
+    downloads_all: bool = True  # before 2.14, the launcher downloads only the first artifact of each input
 
     @property
     def environment(self) -> Mapping[str, str]:
         return {ROOT_VARIABLE: self.folder} if self.folder else {}
 
     def path(self, uri: str) -> str:
-        """Return the path of an artifact for the step: local if the launcher knows the scheme."""
+        """Return the path of an artifact for the step: a local path if the launcher supports the scheme."""
         return (self.folder and local_path(uri, self.folder)) or uri
 
     def download(self, inputs: Mapping[str, Sequence[Artifact]]) -> None:
@@ -59,7 +59,7 @@ class Pod:
 
 @contextmanager
 def pod_below(folder: Path | None, *, downloads_all: bool = True) -> Iterator[Pod]:
-    """Yield a new pod, and remove its disk afterwards. Without a folder, the steps see the artifacts themselves."""
+    """Yield a new pod, and remove its disk afterwards. Without a folder, the steps open the artifacts directly."""
     if folder is None:
         yield Pod()
         return
@@ -73,7 +73,7 @@ def pod_below(folder: Path | None, *, downloads_all: bool = True) -> Iterator[Po
 
 def _download(uri: str, path: str, key: str) -> None:
     try:
-        if files.exists(uri):  # a step may write no file, and the launcher then downloads nothing
+        if files.exists(uri):  # the launcher ignores an artifact without files
             files.copy(uri, path)
     except (InfeedError, OSError) as error:
         why = error.what if isinstance(error, InfeedError) else error

@@ -1,6 +1,6 @@
-"""Locations that a job names, and where they are in a rehearsal.
+"""Locations in a job, and their replacements in a rehearsal.
 
-Buckets and mounted folders that are not on this machine, and that no `PathMapping` maps, are rejected.
+A rehearsal rejects buckets and mounted folders that are not on this machine, unless a `PathMapping` replaces them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REMOTE = re.compile(r"\b(?:gs|s3|minio|hdfs|abfss?)://[\w.-][^\s\"'\\,;)}\]]*")
 class PathMapping:
     """Replacement of a path, and of all paths below it, in the job.
 
-    If `source` and `target` are equal, the steps use the location itself, with the credentials that they find.
+    If `source` and `target` are equal, the steps use the location itself, with the credentials of their environment.
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""Training that the job starts on several machines or on a service, which a rehearsal runs as one process: its step."""
+"""Training in one process: a rehearsal trains in the step itself, even if the job would start machines or a service."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from infeed.pipelines.job.compiled import JOB, STEP
 
 NOTE = "trained as one process"
-"""Remark in the report of such a step."""
+"""Remark in the report of a step that would start machines."""
 ENTRY_POINT = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
-_HERE = {  # executors that start a custom job of Vertex AI, and those that the machines of the job run
+_HERE = {  # executor that starts a custom job of Vertex AI -> executor that the machines of the job run
     "infeed.components.trainer.vertex_executor.VertexExecutor": "infeed.components.trainer.executor.TrainerExecutor",
     "tfx.extensions.google_cloud_ai_platform.trainer.executor.GenericExecutor": (
         "tfx.components.trainer.executor.GenericExecutor"
@@ -18,7 +18,7 @@ _HERE = {  # executors that start a custom job of Vertex AI, and those that the 
 
 
 def in_one_process(words: Sequence[str]) -> list[str]:
-    """Return the command line of a step without what starts machines: the step then trains by itself."""
+    """Return the command line of a step, changed so that the step trains by itself and starts no machines."""
     found = [*words]
     if STEP[-1] in found and JOB in found:
         place = found.index(JOB)

@@ -1,4 +1,4 @@
-"""Rehearses a compiled job: every step, as the target would run it, on this machine."""
+"""Rehearses a compiled job: runs every step on this machine as the target would."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class RehearseOptions:
 
     root: str  # folder of all outputs
     project: str = "."  # folder of the user's files, and working directory of the steps
-    image: str | None = None  # that runs the steps; by default, they run on this machine
+    image: str | None = None  # image that runs the steps. None for local processes
     parameters: tuple[str, ...] = ()  # runtime parameters as `NAME=VALUE`
     maps: tuple[PathMapping, ...] = ()  # replacements of buckets and mounted folders
     faults: Faults = field(default_factory=Faults)  # failures to inject
     kfp: Kfp = "2.17"  # version of Kubeflow Pipelines whose messages the steps get
-    target: Target | None = None  # platform to emulate, by default the job's; kubeflow has no drivers, no resolvers
+    target: Target | None = None  # platform to emulate. None for the job's; kubeflow has no drivers and no resolvers
     use_cache: bool = True  # whether to reuse outputs of earlier rehearsals
-    workers: int | None = None  # steps at the same time; by default as many as the cores and the memory allow
+    workers: int | None = None  # maximum number of concurrent steps. Defaults to a number that fits cores and memory
 
     def __post_init__(self) -> None:
         at_least(self, 1, "workers")
@@ -60,14 +60,14 @@ class RehearseOptions:
 class Rehearsal:
     """Result of a rehearsal."""
 
-    name: str  # of the rehearsal and of its folders
+    name: str  # name of the rehearsal and of its folders
     report: RunReport  # states of the steps
     artifacts: str = ""  # folder of all artifacts, on this machine or in a store
     outputs: Mapping[str, Mapping[str, Sequence[Artifact]]] = field(default_factory=dict)  # by node and key
 
 
 def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) -> Rehearsal:
-    """Execute every step of `job`, side by side where they do not depend on each other.
+    """Execute every step of `job`. Independent steps run concurrently.
 
     Raises:
       InfeedError: before any step starts, if the job is not supported, a parameter is invalid or missing, a location
@@ -83,7 +83,7 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
     inputs, tasks = locations.apply({**defaults, **given}), job.tasks
     check_tasks(tasks, options.target)
     options.faults.check(list(leaves(tasks)))
-    # The specs contain all values except the root of the artifacts.
+    # Check the specs and not the whole job, whose root of artifacts the rehearsal replaces.
     values = [[task.spec for task in walk(tasks)], inputs]
     locations.check_no_others([job.spec["deploymentSpec"], *values])
     publish(job)

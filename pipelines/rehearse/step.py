@@ -123,7 +123,7 @@ class _StepRunner:
         return self._execute(inputs, said, key)
 
     def _drive(self, inputs: TaskIO) -> Any:
-        """Run the driver and return its parameters and metadata of the outputs, without URIs."""
+        """Run the driver and return its output parameters and artifact metadata, without URIs."""
         driver = self._task.driver
         if not (driver and self._context.runs_drivers):
             return {}
@@ -140,7 +140,7 @@ class _StepRunner:
         return said
 
     def _execute(self, inputs: TaskIO, said: Any, key: str) -> TaskResult:
-        """Run attempts until one succeeds, without the job's pauses between attempts."""
+        """Run attempts until one succeeds. Do not wait between attempts as a cluster does."""
         allowed = (self._task.retries or 0) + 1
         for attempt in range(1, allowed + 1):
             killed = min(attempt - 1, self._kills)
@@ -172,7 +172,7 @@ class _StepRunner:
         file = Path(attempt_dir.output_file)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.unlink(missing_ok=True)
-        if said:  # by the driver, for the step
+        if said:  # the driver's output, which the step reads and completes
             file.write_text(json.dumps(said), encoding="utf-8")
         dies = number <= self._kills
         places = [artifact.uri for found in inputs.artifacts.values() for artifact in found[:1]]
@@ -223,7 +223,7 @@ class _StepRunner:
         for path in (*places, *written, message["outputs"]["outputFile"]):
             os.makedirs(os.path.dirname(path), exist_ok=True)  # as Kubeflow's launcher does
         logs = Path(pod.path(attempt_dir.logs)) if kfp else None
-        if logs:  # a file, which is there before the step starts
+        if logs:  # the driver creates this file before the step starts
             logs.parent.mkdir(parents=True, exist_ok=True)
             logs.write_bytes(b"")
         env = {**self._context.launcher.environment, **self._env, **pod.environment}
@@ -232,7 +232,7 @@ class _StepRunner:
         script += [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
         script += [f"exec {shlex.join(argv)}", ""]
         log = self._context.log(self._task.node)
-        log.with_suffix(".sh").write_text("\n".join(script), encoding="utf-8")  # repeats the command by hand
+        log.with_suffix(".sh").write_text("\n".join(script), encoding="utf-8")  # for users who repeat the command
         self._say(f"--- {what}")
         begun = os.fstat(self._log.fileno()).st_size
         status = self._run(argv, env, (lambda: has_begun(places)) if dies else None)
@@ -284,7 +284,7 @@ def fingerprint(
     The parts are those of GenerateCacheKey in Kubeflow's backend/src/v2/cacheutils/cache.go: names of input artifacts,
     output artifacts without URIs, and the command line with its placeholders. The digests differ from Kubeflow's.
 
-    Only Vertex AI compares the environment variables of the container.
+    `variables` are the environment variables of the container, which only Vertex AI compares.
     """
     assert task.executor is not None
     container = task.executor["container"]

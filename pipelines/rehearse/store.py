@@ -47,8 +47,8 @@ class Execution:
 def open_store(root: Path) -> Iterator[Store]:
     """Open or create the store of `root`, and lock it for this process and its steps.
 
-    `filelock` does not fit: children do not inherit its lock, and it truncates the file, which holds the steps' ids.
-    Raises InfeedError if another rehearsal holds the lock, or another version wrote the file.
+    The package `filelock` does not fit: child processes do not inherit its lock, and it truncates the file, which holds
+    the ids of the steps. Raises InfeedError if another rehearsal holds the lock, or another version wrote the file.
     """
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("a+") as lock:
@@ -64,7 +64,7 @@ def open_store(root: Path) -> Iterator[Store]:
 
 
 class Store:
-    """Artifacts and executions, oldest first; `lock` keeps other rehearsals out. Threads may share a store."""
+    """Artifacts and executions, oldest first. `lock` excludes other rehearsals. Threads may share a store."""
 
     def __init__(self, path: Path, lock: StepLock) -> None:
         self._path, self.lock = path, lock
@@ -113,11 +113,11 @@ class Store:
         return self._artifacts[name]
 
     def number(self, name: str) -> int:
-        """Return the id of an artifact: its place among all, from 1."""
+        """Return the id of an artifact: its position in the store, from 1."""
         return list(self._artifacts).index(name) + 1
 
 
-# Resolvers and importers find or name artifacts, and start no process.
+# Resolvers and importers return artifacts of the store, and start no process.
 #
 # TFX compiles `LatestBlessedModelStrategy` to two resolvers, for the newest blessing and for its model, and
 # `LatestArtifactStrategy` to one. Each queries ML Metadata with comparisons joined by AND.

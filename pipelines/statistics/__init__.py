@@ -1,1 +1,1 @@
-"""Column statistics and comparisons for people: tables, and a page of histograms."""
+"""Views of column statistics and comparisons: tables for a terminal, and an HTML page of histograms."""

@@ -38,12 +38,12 @@ class Top:
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of one column of one split; None if they do not apply to the type."""
+    """Figures of one column of one split. A figure is None if it does not apply to the type."""
 
     name: str
     type: ColumnType
     rows: int
-    missing: float  # missing, zeros: shares of the rows, and of the values
+    missing: float  # missing: share of the rows; zeros: share of the values
     values: int
     least_per_row: int  # least_per_row, most_per_row: values per row, without missing rows
     most_per_row: int
@@ -52,7 +52,7 @@ class Figures:
     infinities: int
     distinct: int  # number of different values; an estimate unless `is_exact`
     is_exact: bool
-    # minimum, median, mean, std, maximum: of numbers, or of the lengths of bytes (without median and std).
+    # minimum, median, mean, std, maximum: figures of numbers, or of the lengths of bytes (without median and std).
     minimum: float | None
     median: float | None
     mean: float | None
@@ -100,7 +100,7 @@ class Figures:
 
 
 def are_years(column: ColumnStatistics) -> bool:
-    """Return whether all values are integers that may be years, which are written without a comma."""
+    """Report whether all values are integers that may be years. Tables show years without a thousands separator."""
     low, high = column.minimum, column.maximum
     return column.type == "int" and low is not None and high is not None and _YEARS[0] <= low <= high <= _YEARS[1]
 
@@ -119,7 +119,7 @@ def label(value: object, *, is_year: bool = False) -> str:
 
 
 def shown(value: Any, *, is_year: bool = False) -> str:
-    """Format a number with five significant digits, or a large number without a fraction; None becomes empty."""
+    """Format a number with five significant digits, a large number without a fraction, and None as empty text."""
     if value is None:
         return ""
     if is_year:
@@ -147,7 +147,7 @@ def about(change: ColumnChange) -> dict[str, Any]:
 
 _FIGURES = ("missing", "zeros", "distinct", "min", "median", "mean", "std", "max")
 _MOST_FREQUENT = "most frequent"
-# Columns that a narrow terminal does not show, the first one first.
+# Columns that a narrow terminal omits, in this order.
 _EXPENDABLE = ("std", "zeros", _MOST_FREQUENT, "median", "mean", "distinct", "type")
 _SHORTENED = 16  # characters that a long name or value keeps at least
 _GAP = 2  # between two columns
@@ -157,7 +157,7 @@ def columns_table(title: str, figures: Sequence[Figures], width: int | None = No
     """Return a table with a row per column. For text, min, mean and max are lengths in bytes.
 
     Args:
-      width: characters of the terminal. A narrow table leaves out figures rather than names. None for no limit.
+      width: characters of the terminal. A narrow table omits figures before it shortens names. None for no limit.
     """
     rows = [{title: one.name, "type": one.type, **_cells(one)} for one in figures]
     names = [title, "type", *_FIGURES, "a row", _MOST_FREQUENT]
@@ -174,7 +174,7 @@ def columns_table(title: str, figures: Sequence[Figures], width: int | None = No
 
 
 def _widths(names: Sequence[str], rows: Sequence[Mapping[str, str]], width: int | None) -> dict[str, int]:
-    """Return the width of each column that fits. The first column, and the most frequent values, may be shortened."""
+    """Return the width of each column that fits. Only the first column and the most frequent values may shrink."""
     full = {name: max([cell_len(name), *(cell_len(row[name]) for row in rows)]) for name in names}
     if width is None:
         return full
@@ -192,7 +192,7 @@ def _widths(names: Sequence[str], rows: Sequence[Mapping[str, str]], width: int 
 
 
 def _cells(one: Figures) -> dict[str, str]:
-    """Return the figures as text, by the names of the columns of the table."""
+    """Return the figures as text, by name of the table's column."""
     unit = " B" if one.type == "bytes" else ""
     moments = {"min": one.minimum, "median": one.median, "mean": one.mean, "max": one.maximum}
     low, high = one.least_per_row, one.most_per_row
@@ -210,7 +210,7 @@ def _cells(one: Figures) -> dict[str, str]:
 
 
 def changes_table(changes: Sequence[ColumnChange]) -> Table:
-    """Return a table with a row per column: the distance of both sides, and the problem."""
+    """Return a table with a row per column: the distance between the sides, and the problem."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("column", no_wrap=True, overflow="ellipsis")
     table.add_column("")
@@ -226,7 +226,7 @@ def changes_table(changes: Sequence[ColumnChange]) -> Table:
 
 
 def _rows_of(change: ColumnChange) -> list[tuple[str, str, str]]:
-    """Return the distance, the limit and the measure of each difference that exceeds its limit, or of the values."""
+    """Return (distance, limit, measure) of each difference that exceeds its limit, or else of the values."""
     rows = []
     beyond = [one for one in change.differences if one.exceeds]
     if change.values_differ or not beyond:
@@ -246,6 +246,6 @@ def verdict(changes: Sequence[ColumnChange]) -> str:
     """Summarize a comparison, for example `2 of 14 columns differ: fare, tips`."""
     wrong = [change.name for change in changes if change.problem]
     if not wrong:
-        return f"none of {len(changes)} columns differs by more than is allowed"
+        return f"none of {len(changes)} columns differs by more than its limit"
     named = f": {', '.join(wrong)}" if len(wrong) <= 8 else ""
     return f"{len(wrong)} of {len(changes)} columns differ{named}"

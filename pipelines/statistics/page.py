@@ -21,10 +21,10 @@ from infeed.components.dataset.statistics.histograms import Distribution, Floats
 from infeed.components.statistics.comparison import ColumnChange, Difference
 from infeed.pipelines.statistics.figures import Figures, are_years, label, shown, verdict
 
-_BARS = 24  # of a histogram of numbers
-_TEXTS = 8
-_TAIL = 0.01  # share on either side that is cut off if it would flatten the histogram
-_TOWERS_FROM = 4.0
+_BARS = 24  # bars of a histogram of numbers
+_TEXTS = 8  # bars of a chart of texts
+_TAIL = 0.01  # share of values at either end that the axis may omit
+_TOWERS_FROM = 4.0  # the axis omits the tails if all values span more than this multiple of the inner range
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -50,7 +50,7 @@ class Chart:
 
 
 def chart_of(sides: Sequence[ColumnStatistics]) -> Chart | None:
-    """Return the chart of one column, or of a column of two datasets; None if there is nothing to draw."""
+    """Return the chart of one column, or of a column in two datasets. None if there is nothing to draw."""
     if any(side.type != sides[0].type for side in sides):
         return None
     if sides[0].type == "bytes":
@@ -68,7 +68,7 @@ def chart_of(sides: Sequence[ColumnStatistics]) -> Chart | None:
 
 
 def _of_texts(sides: Sequence[ColumnStatistics]) -> Chart | None:
-    """Return a chart of the most frequent values of any side."""
+    """Return a chart of the values that are most frequent on any side."""
     counts: list[dict[Any, int]] = [dict(side.counts.items()) for side in sides]
     totals = [max(1, side.values) for side in sides]
     highest = {
@@ -99,6 +99,7 @@ def _edges(numbers: Sequence[Distribution], whole: bool, are_years: bool) -> tup
     if high - low > _TOWERS_FROM * (inner_high - inner_low) > 0:
         first, last = inner_low, inner_high
     edges = np.linspace(first, last, _BARS + 1)
+    # The outer bars also count the values of the tails that the axis omits.
     edges[0], edges[-1] = -_LARGEST, _LARGEST
     ends = (shown(end, is_year=are_years) for end in (first, last))
     return edges, (f"{'' if first == low else '≤ '}{next(ends)}", f"{'' if last == high else '≥ '}{next(ends)}")
@@ -130,7 +131,7 @@ class Card:
 
     name: str
     type: str
-    figures: Mapping[str, Figures]  # figures by title of the side, for sides that have the column
+    figures: Mapping[str, Figures]  # figures by title of the side. A side without the column has none
     chart: Chart | None  # None if there is nothing to draw
     change: ColumnChange | None = None  # None without a comparison
 
@@ -185,7 +186,7 @@ def split_page(title: str, split: str, columns: Columns) -> str:
 
 
 def comparison_page(title: str, sides: Mapping[str, Columns], changes: Sequence[ColumnChange]) -> str:
-    """Render the comparison of two sides; the columns that differ most come first."""
+    """Render the comparison of two sides. The columns that differ most come first."""
     cards = [_card(list(sides), change) for change in sorted(changes, key=_order)]
     return _render(title, list(sides), _rows(sides.values()), cards, verdict(changes))
 

@@ -1,1 +1,1 @@
-"""The steps of a pipeline one by one, over plain folders; neither TFX nor ML Metadata is imported."""
+"""The steps of a pipeline as functions of plain folders, without TFX and ML Metadata."""

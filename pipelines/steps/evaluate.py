@@ -1,4 +1,4 @@
-"""Evaluate a model as the config of a project says, and bless it."""
+"""Evaluate a model by the config of a project, and bless it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from infeed.pipelines.steps.push import BLESSED, NOT_BLESSED
 def evaluate(
     config: PipelineConfig, dataset: str, model: str, output: str, baseline: str | None = None, overwrite: bool = False
 ) -> bool:
-    """Write TFMA's files and the blessing of a model on `config.judged_on`, and return whether it is blessed.
+    """Evaluate a model on the split `config.judged_on`, write TFMA's files and the blessing, and return the blessing.
 
-    The model, and the baseline to compare with, are folders of a SavedModel, or of numbered versions (the newest).
-    Raises InfeedError if the model or the dataset does not fit the config.
+    `model`, and the `baseline` to compare with, are folders of a SavedModel, or of numbered versions, of which the
+    newest is used. Raises InfeedError if the model or the dataset does not fit the config.
     """
     models = {is_baseline: model_folder(one) for is_baseline, one in ((False, model), (True, baseline)) if one}
     folders = [names.split_dir(dataset, config.judged_on)]

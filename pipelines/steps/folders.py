@@ -1,4 +1,4 @@
-"""Output folders of the steps: a folder appears under its name when all files in it are complete."""
+"""Output folders of the steps. A local folder appears under its name once all files in it are complete."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from infeed.components.example_gen.local import put_folder
 
 
 def check_new(folder: str, overwrite: bool) -> None:
-    """Raise InfeedError if `folder` is not empty, unless it may be overwritten."""
+    """Raise InfeedError if `folder` is not empty and `overwrite` is false."""
     if not overwrite and files.exists(folder) and (not files.is_folder(folder) or files.list_files(folder, depth=1)):
         raise InfeedError("there is something already", where=folder, do="choose another output, or give --overwrite")
 
 
 @contextmanager
 def new_folder(folder: str, overwrite: bool) -> Iterator[str]:
-    """Yield the path to write to until all is done: a hidden folder beside `folder`, or `folder` itself on a store.
+    """Yield the path to write to: a hidden folder that becomes `folder` at the end, or `folder` itself in a store.
 
-    Raises InfeedError if there is something already.
+    Raises InfeedError if `folder` is not empty and `overwrite` is false.
     """
     check_new(folder, overwrite)
     if not files.is_local(folder):

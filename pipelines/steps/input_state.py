@@ -1,9 +1,9 @@
-"""State of a project's input, a step of a job without TFX before its ExampleGen.
+"""State of a project's input: the step before the ExampleGen in a job without TFX.
 
     python -m infeed.pipelines.steps.input_state --project CONFIG [--data PLACE] --input_fingerprint FILE
 
-The step is never cached. Its output is a parameter of the ExampleGen, and so part of the key of its cache: unchanged
-files are a hit, changed ones a miss.
+The step is never cached. Its output is a parameter of the ExampleGen and thus part of its cache key, so changed files
+miss the cache.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def state_of(config: PipelineConfig) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the state to the file of an output parameter."""
-    parser = argparse.ArgumentParser(description="Find the state of a project's input.")
+    parser = argparse.ArgumentParser(description="Write the state of a project's input.")
     for name in ("--project", "--input_fingerprint"):
         parser.add_argument(name, required=True)
     parser.add_argument("--data", help="place of the files, unless a function reads the data")

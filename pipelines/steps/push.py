@@ -10,7 +10,7 @@ from infeed.components.dataset import files
 from infeed.components.evaluation.predictions.saved_model import model_folder
 
 BLESSED, NOT_BLESSED = "BLESSED", "NOT_BLESSED"  # files of an evaluation, as TFX names them
-_LAST = "saved_model.pb"  # a folder without this file is no model to a server
+_LAST = "saved_model.pb"  # servers ignore a folder without this file
 _DEPTH = 100  # folders below a SavedModel
 
 
@@ -26,11 +26,12 @@ def is_blessed(evaluation: str) -> bool:
 def push(model: str, serving: str) -> str:
     """Copy a model, or the newest of numbered versions, to a new version below `serving`, and return its folder.
 
-    A version is the time in seconds, as TFX's Pusher numbers them. A local version appears by a rename. On an object
-    store, `saved_model.pb` is written last, so that servers ignore the unfinished version.
+    The version number is the time in seconds, as in TFX's Pusher. A local version appears by a rename. In an object
+    store, `saved_model.pb` is written last, so that servers ignore an unfinished version.
     """
     source = model_folder(model)
     there = files.list_folders(serving) if files.exists(serving) else []
+    # Servers load the highest number, so a version of another clock that is ahead must not win.
     version = str(max(int(time.time()), *(int(name) + 1 for name in there if name.isdigit()), 0))
     target = files.join(serving, version)
     place = target if not files.is_local(serving) else files.join(serving, f".{version}.unfinished")

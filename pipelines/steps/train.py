@@ -1,4 +1,4 @@
-"""Train a model as the config of a project says."""
+"""Train a model by the config of a project."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TrainArgs:
 
 @contextmanager
 def local_model(place: str | None) -> Iterator[str | None]:
-    """Yield the path of a model on this disk, because TensorFlow cannot open every store; None for no model."""
+    """Yield a local path of a model, because TensorFlow cannot open every store. None without a model."""
     if not place or files.is_local(place):
         yield place
         return
@@ -59,10 +59,10 @@ def train(
 ) -> None:
     """Train on a dataset with a transform graph, and export the model.
 
-    `run` is the folder of the measurements, the TensorBoard logs and the checkpoints, from which a killed training
-    resumes. `base_model` is a SavedModel with the initial weights; None for random weights.
+    `run` is the folder of the measurements, TensorBoard logs and checkpoints. A killed training resumes from the
+    checkpoints. `base_model` is a SavedModel with the initial weights; None for random weights.
     """
-    # In the order in which TFX hands options over: a model that follows the order of `hparams` has its weights in it.
+    # TFX passes the options with sorted keys. A model whose layers follow the order of `hparams` must match here too.
     options = json.loads(json.dumps(config.train.to_dict(), sort_keys=True))
     with user_code.translate_errors(), keras_seam.loadable_by_sessions(), new_folder(output, overwrite) as model:
         run_fn(

@@ -1,4 +1,4 @@
-"""Transform a dataset as the config of a project says."""
+"""Transform a dataset by the config of a project."""
 
 from __future__ import annotations
 

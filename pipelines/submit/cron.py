@@ -6,7 +6,7 @@ import re
 
 from infeed.components.base.errors import InfeedError
 
-# Of a cron expression: the form of a field, and the bounds of minute, hour, day, month and day of week.
+# Form of a field, and bounds of minute, hour, day, month and day of week.
 _FIELD = re.compile(r"[\w*/,-]+")
 _BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 _TO_7 = re.compile(r"(?:(?P<first>\d)-)?7(?:/(?P<step>[1-9]))?")

@@ -54,7 +54,7 @@ _RUN_STATES = {
     "FAILED": RunState.FAILED,
     "CANCELED": RunState.CANCELLED,
 }
-# Prints the messages of all nodes of a workflow. The API has none of them.
+# Prints the messages of all nodes of a workflow, which Kubeflow's API does not return.
 _MESSAGES = """jsonpath={range .items[*].status.nodes.*}{.displayName}{": "}{.message}{"\\n"}{end}"""
 _COMPILE = "compile it for Kubeflow: infeed compile PROJECT --target kubeflow --output job.yaml"
 
@@ -132,7 +132,7 @@ def may_have_begun(error: BaseException | None) -> bool:
 
 
 def no_api(host: str, answered: str) -> InfeedError:
-    """Return the error for an answer to `host` from `answered`, the address after redirects, that is not the API's."""
+    """Return the error for an answer that is not the API's. `answered` is the address after redirects from `host`."""
     asked = without_secrets(host)
     if urlsplit(answered).netloc != urlsplit(host).netloc:
         return InfeedError(f"redirected to a login at {without_secrets(answered)}", where=asked, do=_CREDENTIALS)
@@ -333,7 +333,7 @@ class KubeflowRun:
         self.warning = warning
         self.link = f"{page_of(client.address)}/#/runs/details/{run_id}"
         self._client = client
-        # The API server labels the workflow and every pod of a run. Its API has neither their logs nor their messages.
+        # The API returns neither logs nor messages, but the server labels the workflow and every pod of a run.
         selected = ("--namespace", profile or "kubeflow", "--selector", f"pipeline/runid={run_id}")
         log = ("--container", "main", "--prefix", "--ignore-errors", "--tail", 100)
         self._look = {

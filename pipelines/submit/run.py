@@ -47,8 +47,8 @@ class SubmitRequest:
     job: CompiledJob
     name: str  # displayed name of the run
     parameters: Mapping[str, Any]  # values of runtime parameters, as `read_parameters` returns them
-    experiment: str | None = None  # that lists the run; the platform has a default
-    service_account: str | None = None  # of the steps; the platform has a default
+    experiment: str | None = None  # experiment that lists the run. None for the platform's default
+    service_account: str | None = None  # service account of the steps. None for the platform's default
     cache: bool = True  # whether steps may reuse outputs of earlier runs if the job allows caching
 
 
@@ -150,7 +150,7 @@ class SubmissionOutcome:
 
     run: Run
     state: str
-    status: RunStatus | None = None  # last known
+    status: RunStatus | None = None  # last known status
     reason: str | None = None  # why the state is unknown
 
     @property

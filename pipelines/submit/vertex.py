@@ -119,7 +119,7 @@ class VertexRun:
 
     def status(self) -> RunStatus:
         with translate_errors(self._endpoint):
-            state = self._job.state  # asks for the run
+            state = self._job.state  # this property requests the run from Google
         found = self._job.gca_resource
         steps = vertex_steps(self._steps, found.job_detail.task_details)
         return RunStatus(_RUN_STATES.get(state.name, RunState.RUNNING), steps, found.error.message or None)
@@ -198,7 +198,7 @@ def _pipeline_job(request: SubmitRequest, project: str, region: str, endpoint: s
     words = re.sub("[^a-z0-9]+", "-", job.name.lower()).strip("-")
     now = datetime.now(timezone.utc).strftime("%Y%m%d%H%M%S")
     with tempfile.TemporaryDirectory() as folder, translate_errors(endpoint):
-        path = Path(folder, "job.json")  # the client reads nothing but files
+        path = Path(folder, "job.json")  # the client reads jobs only from files
         path.write_text(json.dumps(template), encoding="utf-8")
         _connect(project, region, endpoint)
         return aiplatform.PipelineJob(

@@ -46,5 +46,5 @@ def augmentation(survey: ImageSurvey) -> Augment:
 
 
 def _shows_characters(classes: tuple[str, ...]) -> bool:
-    """Return whether the classes are characters, which mirroring would change."""
+    """Report whether the classes are characters, which mirroring would change."""
     return all(len(name) == 1 or name.isdigit() for name in classes)

@@ -53,7 +53,7 @@ def features(survey: TableSurvey) -> list[Feature]:
 
 
 def _are_words(column: ColumnSurvey, survey: TableSurvey) -> bool:
-    """Return whether a column of integers also becomes a vocabulary."""
+    """Report whether a column of integers also becomes a vocabulary."""
     is_number = column.type == "int" and any(type(feature) is ZScore for feature in column.features)
     return is_number and PLACES < (column.distinct or 0) <= min(MOST_WORDS, survey.rows // SHARED)
 

@@ -65,6 +65,6 @@ def test_views_are_text_or_an_error_where_this_arrow_lacks_them(tmp_path: Path) 
         plain = infeed.ingest(pa.table({"text": ["x"]}), tmp_path / "plain")
         assert infeed.ingest(views, tmp_path / "views").splits == plain.splits
         return
-    with pytest.raises(InfeedError, match="lacks a type") as error:
+    with pytest.raises(InfeedError, match="does not support a type") as error:
         infeed.ingest(views, tmp_path / "out")
     assert error.value.where == "source (arro3.Table)"

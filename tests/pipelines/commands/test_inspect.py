@@ -69,7 +69,7 @@ def test_pictures_go_onto_a_contact_sheet(here: Path) -> None:
     infeed("ingest", here / "in", here / "out", "--split", "all")
     shown = infeed("inspect", here / "out", "--examples", "1")
     assert "PNG 40 x 20 RGB" in shown
-    assert "10 pictures of all: contact-sheet.png" in shown
+    assert "10 images of all: contact-sheet.png" in shown
     with Image.open("contact-sheet.png") as sheet:
         assert sheet.width > sheet.height > 200
         reds = {color[0] for _, color in sheet.getcolors(1 << 20) if color[1:] == (0, 0)}
@@ -156,7 +156,7 @@ def test_a_picture_that_cannot_be_read_is_told_and_the_others_are_shown(here: Pa
     shown = infeed("inspect", here / "out", "--examples", "5")
     assert shown.count("an image that cannot be read") == len(broken)
     assert "PNG 64 x 64 RGB" in shown
-    assert "5 pictures of all: contact-sheet.png" in shown
+    assert "5 images of all: contact-sheet.png" in shown
 
 
 def test_what_a_terminal_would_obey_is_shown_and_not_obeyed(here: Path) -> None:

@@ -108,7 +108,7 @@ def test_what_the_model_cannot_be_asked_about_is_refused(table: Path, tmp_path: 
     (tmp_path / "empty").mkdir()
     with pytest.raises(InfeedError, match="the folder has no files"):
         only(batches_of(tmp_path / "empty", SPECS))
-    with pytest.raises(InfeedError, match="the folder has no pictures"):
+    with pytest.raises(InfeedError, match="the folder has no images"):
         only(pictures([str(tmp_path / "empty")]))
 
 
@@ -121,7 +121,7 @@ def test_pictures_are_looked_for_below_a_folder_and_what_is_none_is_told(tmp_pat
     batch = only(pictures([str(tmp_path)]))
     assert [Path(name).name for name in batch.names] == ["cat.png", "dog.png", "no.jpg"]
     assert batch.cells[IMAGE] == [(tmp_path / "deep" / "cat.png").read_bytes()]
-    assert batch.wrong == {1: "it is a TIFF picture; convert it to PNG or JPEG", 2: "it is not a picture"}
+    assert batch.wrong == {1: "it is a TIFF image; convert it to PNG or JPEG", 2: "it is not an image"}
 
 
 def test_links_to_pictures_are_followed_and_a_dangling_one_is_told(tmp_path: Path) -> None:

@@ -155,8 +155,8 @@ def test_the_command_tells_pictures_that_cannot_be_answered_by_name_and_ends_wit
     assert done.stdout.splitlines() == [f"{pictures}/a.png  light  100.0%", f"{pictures}/deep/e.jpg  dark  100.0%"]
     broken, none, webp = done.stderr.splitlines()
     assert broken.startswith(f"error: {pictures}/broken.png: ")
-    assert none == f"error: {pictures}/c.png: it is not a picture"
-    assert webp == f"error: {pictures}/d.webp: it is a WEBP picture; convert it to PNG or JPEG"
+    assert none == f"error: {pictures}/c.png: it is not an image"
+    assert webp == f"error: {pictures}/d.webp: it is a WEBP image; convert it to PNG or JPEG"
 
 
 def test_as_json_every_input_has_its_line(of_pictures: Path, pictures: Path) -> None:
@@ -167,7 +167,7 @@ def test_as_json_every_input_has_its_line(of_pictures: Path, pictures: Path) -> 
             "input": f"{pictures}/c.png",
             "value": None,
             "probability": None,
-            "error": "it is not a picture",
+            "error": "it is not an image",
             "note": None,
         },
         {"input": f"{pictures}/a.png", "value": "light", "probability": 1.0, "error": None, "note": None},
@@ -181,8 +181,8 @@ def test_inputs_of_the_wrong_kind(of_table: Path, of_pictures: Path, pictures: P
     for model, given, message in [
         (of_table, pictures / "a.png", "the model takes the rows of a table"),
         (of_table, tmp_path / "t.csv", "the model needs the columns 'n', 'word'"),
-        (of_pictures, tmp_path / "t.csv", "the model takes pictures, but this file is named like csv"),
-        (of_pictures, tmp_path / "empty", "the folder has no pictures"),
+        (of_pictures, tmp_path / "t.csv", "the model takes images, but this file is named like csv"),
+        (of_pictures, tmp_path / "empty", "the folder has no images"),
         (of_pictures, tmp_path / "none.png", "there is no such file or folder"),
     ]:
         with pytest.raises(InfeedError, match=message):

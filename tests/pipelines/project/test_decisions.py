@@ -143,7 +143,7 @@ def test_a_column_that_is_used_and_always_the_same_is_told_with_its_value() -> N
 def test_pictures_are_told_with_their_size_and_what_is_left_out(channels: int, color: str) -> None:
     layout = Layout((), {"train": "training/*/*", "eval": "val/*/*"}, unused="test")
     pictures = ImageSurvey(layout, ("cat", "dog"), (30, 10), 40, 8, 9, channels, most=38)
-    assert said(pictures, "data") == [f"rides.csv: 40 pictures of 8 x 9 px, {color}; 2 of other sizes"]
+    assert said(pictures, "data") == [f"rides.csv: 40 images of 8 x 9 px, {color}; 2 of other sizes"]
     assert said(pictures, "left out")[0].startswith("test: ")
 
 

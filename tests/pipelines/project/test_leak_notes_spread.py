@@ -1,4 +1,4 @@
-"""Groups, repeated rows and repeated pictures, from the data to what a run says.."""
+"""Groups, repeated rows and repeated images, from the data to the notes of a run."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def pictures(tmp_path: Path) -> Path:
 
 def of_pictures(path: Path) -> list[str]:
     config = resolve(read_project("image"), Overrides(data=str(path), root=str(path / "runs")))
-    return [words for about, words in config.notes if about == "repeated pictures"]
+    return [words for about, words in config.notes if about == "repeated images"]
 
 
 def test_pictures_that_differ_need_no_note(pictures: Path) -> None:
@@ -170,7 +170,7 @@ def copy(pictures: Path, one: str, other: str) -> None:
 def test_a_copy_in_the_folder_of_another_split_is_named_and_stops_a_strict_run(pictures: Path) -> None:
     copy(pictures, "train/cat/3.png", "test/cat/7.png")
     [words] = of_pictures(pictures)
-    assert words.startswith("2 pictures")
+    assert words.startswith("2 images")
     assert "train/cat/3.png" in words
     assert "test/cat/7.png" in words
     with pytest.raises(InfeedError, match=r"train/cat/3\.png"):

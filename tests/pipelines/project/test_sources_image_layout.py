@@ -80,10 +80,10 @@ def test_pictures_without_a_label_are_left_out_or_bad_rows(tmp_path: Path, requi
     given = {"data": str(tmp_path), "root": str(tmp_path / "runs")}
     config = resolve(read_project("image"), Overrides(**given))
     assert (config.survey.rows, config.survey.rejected, config.survey.unlabeled) == (36, 0, 4)
-    assert "4 pictures without a label" in dict(config.notes)["left out"]
+    assert "4 images without a label" in dict(config.notes)["left out"]
     manifest = infeed.ingest(tmp_path, tmp_path / "written", format="images", options=config.ingest)
     assert (manifest.rows_read, manifest.filtered, manifest.rejected.rows) == (40, 4, 0)
-    with pytest.raises(InfeedError, match="4 of 40 pictures have no label") as raised:
+    with pytest.raises(InfeedError, match="4 of 40 images have no label") as raised:
         resolve(read_project("image"), Overrides(**given, ingest={"required": (required,)}))
     assert "--on-bad-row reject" in raised.value.do
     rejecting = {"on_bad_row": "reject", "required": (required,)}

@@ -126,7 +126,7 @@ def test_the_table_of_a_comparison_says_what_is_wrong(columns: Any) -> None:
 @pytest.mark.parametrize(
     ("after", "words"),
     [
-        ({"x": [1]}, "none of 1 columns differs by more than is allowed"),
+        ({"x": [1]}, "none of 1 columns differs by more than its limit"),
         ({"x": ["a"]}, "1 of 1 columns differ: x"),
         ({f"x{number}": [1] for number in range(9)}, "10 of 10 columns differ"),
     ],
