@@ -1,10 +1,10 @@
-"""Planted causes of a slow training: how often `infeed measure` names each of them.
+"""Planted causes of slow training: how often `infeed measure` finds each of them.
 
     python benchmarks/causes.py --turns 10 --busy 2
 
-Each turn is one measurement by the command, in this process. With `--busy`, so many processes compute beside it all the
-time. A cause counts as named if the measurement says that its stage sets the pace, and the giant shard if the advice
-names it.
+Each turn is one measurement by the command, in this process. With `--busy N`, N other processes compute meanwhile. A
+cause counts as found if the measurement reports its stage as the bottleneck. The giant shard counts as found if the
+advice names it.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from click.testing import CliRunner
 from clock import Stopwatch
 from harness import Result, Side, as_json, report
 
-STEP = "training step"  # what sets the pace where the input is fast enough
+STEP = "training step"  # the bottleneck if the input is fast enough
 SLOW = 0.01  # seconds
 GIANT, OTHERS, SMALL = 40_000, 7, 800  # records of the giant shard; the other shards, and their records
 
 
 @click.command()
-@click.option("--cause", "names", multiple=True, help="All where not given.")
+@click.option("--cause", "names", multiple=True, help="Causes to plant. Defaults to all.")
 @click.option("--turns", default=10, show_default=True, help="Measurements of each cause.")
-@click.option("--seconds", default=4.0, show_default=True, help="Of a measurement.")
-@click.option("--busy", default=0, show_default=True, help="Processes that compute beside it.")
+@click.option("--seconds", default=4.0, show_default=True, help="Length of a measurement.")
+@click.option("--busy", default=0, show_default=True, help="Number of other processes that compute meanwhile.")
 @as_json
 def main(names: tuple[str, ...], turns: int, seconds: float, busy: int, as_json: bool) -> None:
-    """Counts how often each planted cause is named."""
+    """Count how often the command finds each planted cause."""
     with tempfile.TemporaryDirectory() as folder, other_work(busy):
         report((result(CAUSES[name], Path(folder), turns, seconds) for name in names or CAUSES), as_json)
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A pipeline with a cause."""
+    """A pipeline with a planted cause."""
 
     name: str
-    dataset: Callable[[Path], str]  # makes what is measured in a folder: a path, or a function of this file
-    stage: str  # what has to be named
-    arguments: tuple[str, ...] = ()  # further ones of the command
-    advice: str = ""  # what the sentence has to contain, in place of the stage
+    dataset: Callable[[Path], str]  # writes data into a folder, and returns its path or a function of this file
+    stage: str  # stage that the command has to report
+    arguments: tuple[str, ...] = ()  # further arguments of the command
+    advice: str = ""  # text that the verdict has to contain, instead of the stage
 
 
 def result(cause: Cause, folder: Path, turns: int, seconds: float) -> Result:
@@ -78,7 +78,7 @@ def measured(*arguments: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def other_work(count: int) -> Iterator[None]:
-    """Processes that compute until the end."""
+    """Run processes that compute until the context ends."""
     processes = [multiprocessing.get_context("spawn").Process(target=compute, daemon=True) for _ in range(count)]
     for process in processes:
         process.start()
@@ -95,7 +95,7 @@ def compute() -> None:
 
 
 def this(function: Callable[..., object]) -> Callable[[Path], str]:
-    """The name of a function of this file, wherever the data are."""
+    """Return a function that ignores the folder and names a function of this file."""
     return lambda folder: f"{__file__}:{function.__name__}"
 
 
@@ -106,12 +106,12 @@ def slow_source() -> Any:
 
 
 def decoding() -> Any:
-    """Pictures that are decoded one by one."""
+    """Return images that are decoded one by one."""
     import tensorflow as tf
 
     pixels = tf.cast(tf.random.uniform([256, 256, 3]) * 255, tf.uint8)
-    pictures = tf.data.Dataset.from_tensors(tf.io.encode_jpeg(pixels)).repeat()
-    return pictures.map(tf.io.decode_jpeg).batch(8).prefetch(2)
+    images = tf.data.Dataset.from_tensors(tf.io.encode_jpeg(pixels)).repeat()
+    return images.map(tf.io.decode_jpeg).batch(8).prefetch(2)
 
 
 def generating() -> Any:
@@ -128,7 +128,7 @@ def generating() -> Any:
 
 
 def slow_batches() -> Any:
-    """A function of batches that computes."""
+    """Return batches with an expensive computation."""
     import tensorflow as tf
 
     def busy(numbers: Any) -> Any:
@@ -148,17 +148,17 @@ def fast_input() -> Any:
 
 
 def augmented(features: dict[str, Any]) -> dict[str, Any]:
-    """A function of the user's on the batches of the feed that waits."""
+    """Wait for each batch: a user's slow `map_batches` function."""
     return {**features, "x": _waiting(features["x"])}
 
 
 def fast_model() -> Any:
-    """A step faster than any of these inputs."""
+    """Return a model whose step is faster than all of these inputs."""
     return _model(1)
 
 
 def slow_model() -> Any:
-    """A step slower than any of these inputs."""
+    """Return a model whose step is slower than all of these inputs."""
     return _model(2_000_000)
 
 
@@ -181,22 +181,22 @@ def _waiting(value: Any) -> Any:
 
 
 def one_file(folder: Path) -> str:
-    """Large records in one file with gzip."""
+    """Write large records into one gzip-compressed file."""
     return _written(folder / "one", [400], bytes_each=100_000, noise=1)
 
 
 def small_rows(folder: Path) -> str:
-    """Small records, whose reading costs little."""
+    """Write small records, which are cheap to read."""
     return _written(folder / "small", [4_000], bytes_each=8, noise=1)
 
 
 def giant_shard(folder: Path) -> str:
-    """One shard with most of the records."""
+    """Write shards of which one has most of the records."""
     return _written(folder / "giant", [GIANT, *[SMALL] * OTHERS], bytes_each=1_000, noise=1_000)
 
 
 def _written(folder: Path, sizes: list[int], bytes_each: int, noise: int) -> str:
-    """Files with gzip, of records with a number and bytes, of which `noise` are random."""
+    """Write gzip-compressed files of records with a number and bytes, of which `noise` are random."""
     import numpy as np
     import pyarrow as pa
 

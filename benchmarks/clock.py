@@ -1,6 +1,6 @@
-"""Wall and CPU seconds, those of child processes included, and their medians; needs Linux and nothing but Python.
+"""Wall and CPU seconds, including child processes, and their medians. Requires Linux, and only Python.
 
-Every benchmark measures by it, also the contenders of `benchmarks/images/`, whose environments hold little else.
+All benchmarks use this module, also the contenders of `benchmarks/images/`, whose environments have few packages.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_CPU_FIELDS = slice(11, 15)  # of /proc/PID/stat, behind the name: user and system, own and of children that have ended
-_RESTING = 0.03  # of a core: a process that uses less has nothing to do
+# Fields of /proc/PID/stat after the name: user and system time, of the process and of its ended children.
+_CPU_FIELDS = slice(11, 15)
+_RESTING = 0.03  # share of a core below which a process counts as idle
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What something took, in seconds; `cpu` is of this process and of all below it."""
+    """Wall and CPU seconds. `cpu` includes all descendant processes."""
 
     wall: float
     cpu: float
@@ -30,7 +31,7 @@ class Cost:
 
 
 class Stopwatch:
-    """Runs from when it is made."""
+    """Stopwatch that starts at its creation."""
 
     def __init__(self) -> None:
         self._cpu = cpu_seconds()
@@ -50,14 +51,14 @@ class Stopwatch:
 
 
 def timed(run: Callable[[], object]) -> Cost:
-    """What one call took."""
+    """Return the cost of one call."""
     watch = Stopwatch()
     run()
     return watch.cost
 
 
 def median(costs: Iterable[Cost]) -> Cost:
-    """The median of wall and that of CPU, each by itself.
+    """Return the median of the wall seconds and the median of the CPU seconds, independently.
 
     Raises:
       statistics.StatisticsError: there are no costs.
@@ -67,14 +68,14 @@ def median(costs: Iterable[Cost]) -> Cost:
 
 
 def cpu_seconds() -> float:
-    """CPU seconds so far of this process, of its children that have ended, and of all that run below it."""
+    """Return the CPU seconds so far of this process, its ended children, and all running descendants."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     running = sum(_cpu_seconds_of(pid) for pid in below(os.getpid()))
     return time.process_time() + ended.ru_utime + ended.ru_stime + running
 
 
 def settle(every: float = 0.1, rounds: int = 50) -> None:
-    """Waits until neither this process nor one below it works: on a busy machine no longer than so many rounds."""
+    """Wait until this process and its descendants are idle, but at most `rounds` times `every` seconds."""
     for _ in range(rounds):
         watch = Stopwatch()
         time.sleep(every)
@@ -83,11 +84,11 @@ def settle(every: float = 0.1, rounds: int = 50) -> None:
 
 
 def below(pid: int) -> Iterator[int]:
-    """All processes that a process has started, and that they have."""
+    """Yield the ids of all descendants of a process."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
         children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+    except (FileNotFoundError, ProcessLookupError):  # the process has ended meanwhile
         return
     for child in children:
         yield child
@@ -95,7 +96,7 @@ def below(pid: int) -> Iterator[int]:
 
 
 def _cpu_seconds_of(pid: int) -> float:
-    """0 once it has ended: then its parent's time holds it."""
+    """Return the CPU seconds of a process. 0 if it has ended, because its parent's time then includes it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,9 +1,9 @@
-"""Column statistics: StatisticsGen of ours beside TFX's on one dataset, and what counting on the way adds to ingest.
+"""Column statistics: our StatisticsGen and TFX's on the same dataset, and the cost of counting during ingest.
 
     python benchmarks/column_statistics.py --rows 100000
 
-Ours is measured twice: with what ingest has counted, and on the same dataset without it, with an empty cache, where all
-records are read. The memory is that of a process that reads the training split so, and nothing else.
+Ours runs twice: with the counts of ingest, and without them and with an empty cache, so that it reads all records. The
+memory is that of a process that only reads the training split.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ingest import BUCKETS, ingest_alone, write_table
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.sources.csv.reader import open_csv
 
-# Not getrusage: a process that was forked from a large one is said to have been as large.
+# getrusage does not fit: a forked process starts with the peak of its parent.
 _READ = """
 import sys
 from pathlib import Path
@@ -40,11 +40,11 @@ print(1024 * (peak() - before))
 
 @click.command()
 @click.option("--rows", default=100_000, show_default=True)
-@click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
-@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
+@click.option("--columns", default=20, show_default=True, help="Columns: integers, floats and text in turn.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender. The table shows medians.")
 @as_json
 def main(rows: int, columns: int, turns: int, as_json: bool) -> None:
-    """Measures column statistics."""
+    """Measure column statistics."""
     with tempfile.TemporaryDirectory() as folder:
         report(results(Path(folder), rows, columns, turns), as_json)
 
@@ -58,7 +58,7 @@ def results(folder: Path, rows: int, columns: int, turns: int) -> Iterator[Resul
         "without": partial(write_dataset, folder / "data", uncounted, False),
     }
     for run in writers.values():
-        run()  # first-time costs
+        run()  # pay first-time costs before measuring
     took = interleave({name: partial(timed, run) for name, run in writers.items()}, turns)
     with_statistics, without = (Side.of(name, costs) for name, costs in took.items())
     yield Result("ingest, statistics counted", case, with_statistics, without, turns)
@@ -69,7 +69,7 @@ def statistics_gen(folder: Path, case: str, turns: int) -> Iterator[Result]:
     if absent := missing("tfx"):
         yield Result("StatisticsGen", case, Side("infeed", absent=absent), None, 0)
         return
-    os.environ["HOME"] = str(folder / "home")  # of the cache, which is emptied for each turn
+    os.environ["HOME"] = str(folder / "home")  # the cache is below HOME, and each turn empties it
     contenders = {
         "tfx": partial(execute, "tfx.components", folder / "counted", folder / "out"),
         "infeed": partial(execute, "infeed.components", folder / "counted", folder / "out"),
@@ -78,7 +78,7 @@ def statistics_gen(folder: Path, case: str, turns: int) -> Iterator[Result]:
     for run in contenders.values():
         run()
     took = interleave({name: partial(timed, run) for name, run in contenders.items()}, turns)
-    # By how many bytes a process grows that reads the statistics of the training split.
+    # Growth in bytes of a process that computes the statistics of the training split.
     command = [sys.executable, "-c", _READ, str(folder / "uncounted"), str(folder / "cache")]
     grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     memory = {"infeed, records read": grown}
@@ -88,13 +88,13 @@ def statistics_gen(folder: Path, case: str, turns: int) -> Iterator[Result]:
 
 
 def write_dataset(data: Path, out: Path, statistics: bool) -> None:
-    """The table as a dataset, without Beam."""
+    """Write the table as a dataset, without Beam."""
     options = IngestOptions(statistics=statistics)
     ingest_alone(open_csv(str(data), {None: "*"}, options), out, options)
 
 
 def execute(module: str, dataset: Path, out: Path) -> None:
-    """Runs a StatisticsGen's executor as an orchestrator would, with no statistics in the cache."""
+    """Run a StatisticsGen's executor as an orchestrator does, with an empty cache."""
     import importlib
     import shutil
 

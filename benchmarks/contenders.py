@@ -1,6 +1,6 @@
-"""Contenders in processes and environments of their own: made, started, given their turns, and compared with ours.
+"""Contenders, each in its own process and environment: install, start, measure in turns, and compare with ours.
 
-`turns.py` is what runs within each.
+`turns.py` runs in each process.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from harness import Result, Side, interleave
 
 Figures = dict[str, float]
 ENVIRONMENTS = "~/.cache/tfx-infeed-benchmarks"
-OURS = "ours"  # how the names of ours begin
-_MORE = 1.1  # CPU over clock and cores, at most: neither is known better
+OURS = "ours"  # prefix of the names of our contenders
+_MORE = 1.1  # maximum of CPU over wall times cores, above 1 because both are measured with an error
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A script with its options, and the packages it needs from PyPI; those without need none that this one lacks."""
+    """A script with its options and its packages from PyPI. Without packages, it runs in this environment."""
 
     name: str
     script: str
@@ -38,12 +38,12 @@ class Contender:
 
 
 class CannotRunError(Exception):
-    """A contender that cannot be installed or started here, with the reason."""
+    """Raised if a contender cannot be installed or started, with the reason."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A contender with its Python and what that holds, or why there is none."""
+    """A contender with its Python and package versions, or the reason why it has none."""
 
     contender: Contender
     python: str = ""
@@ -52,12 +52,12 @@ class Prepared:
 
     @property
     def side(self) -> Side:
-        """Before it has run."""
+        """Side of the result before the contender has run."""
         return Side(self.contender.name, also={"versions": self.versions} if self.versions else {}, absent=self.absent)
 
 
 def prepared(contender: Contender, folder: Path, install: bool) -> Prepared:
-    """A contender with an environment of its packages, which is made at the first time."""
+    """Return a contender with an environment of its packages. Create the environment at the first call."""
     if not contender.packages:
         return Prepared(contender, sys.executable)
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}") or "uv"
@@ -78,7 +78,7 @@ def prepared(contender: Contender, folder: Path, install: bool) -> Prepared:
 
 
 def _command(*words: str) -> str:
-    """Runs a command and returns what it prints."""
+    """Run a command and return its output. Raises CannotRunError if it fails."""
     try:
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
@@ -87,17 +87,17 @@ def _command(*words: str) -> str:
 
 @dataclass(frozen=True)
 class Process:
-    """A running contender; `errors` is where its standard error goes."""
+    """A running contender. `errors` receives its standard error."""
 
     contender: Contender
     running: subprocess.Popen[str]
     errors: IO[str]
 
     def answer(self) -> Figures:
-        """The next line that it prints, which may come after lines of a library.
+        """Return the next JSON line of the process. Skip lines that a library prints.
 
         Raises:
-          CannotRunError: it ended instead.
+          CannotRunError: the process has ended.
         """
         assert self.running.stdout is not None
         for line in self.running.stdout:
@@ -107,7 +107,7 @@ class Process:
         raise CannotRunError(self.errors.read().strip()[-500:])
 
     def turn(self, seconds: float) -> Cost:
-        """Lets it work for so long; what a row took."""
+        """Let the process work for `seconds`, and return the cost of a row."""
         assert self.running.stdin is not None
         print(seconds, file=self.running.stdin, flush=True)
         figures = self.answer()
@@ -116,17 +116,17 @@ class Process:
 
 @dataclass(frozen=True)
 class Contest:
-    """Some contenders, and how they are compared."""
+    """Contenders, and the settings of their comparison."""
 
-    benchmark: str  # its name in the table
+    benchmark: str  # name of the benchmark in the table
     scripts: Path  # folder of the contenders' scripts
-    unit: str  # of rows, in the plural
+    unit: str  # unit of rows, in the plural
     found: Sequence[Prepared]
-    turns: int  # of each contender, of which the medians are taken
+    turns: int  # turns of each contender; results are medians
     seconds: float  # length of a turn
 
     def results(self, case: str, arguments: Sequence[str]) -> Iterator[Result]:
-        """Each of ours beside each of the others, in one case."""
+        """Measure all contenders in one case. Yield a result for each pair of one of ours and another."""
         sides = {one.contender.name: one.side for one in self.found}
         with self._started(arguments, sides) as processes:
             runs = {one.contender.name: partial(one.turn, self.seconds) for one in processes}
@@ -136,10 +136,10 @@ class Contest:
 
     @contextmanager
     def _started(self, arguments: Sequence[str], sides: dict[str, Side]) -> Iterator[list[Process]]:
-        """All contenders that can be run, each ready and at rest; why others cannot is written into `sides`.
+        """Start all contenders that can run. Write the reason into `sides` for the others.
 
         Raises:
-          CannotRunError: one of ours cannot be run, which is no other's fault.
+          CannotRunError: one of our contenders cannot run.
         """
         processes = []
         for one in self.found:
@@ -156,14 +156,14 @@ class Contest:
             process.errors.close()
 
     def _start(self, one: Prepared, arguments: Sequence[str]) -> Process:
-        """A contender that has made its first batch.
+        """Start a contender, and wait until it has made its first batch.
 
         Raises:
-          CannotRunError: it did not come so far.
+          CannotRunError: the contender has ended before its first batch.
         """
-        errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process is
+        errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - stays open as long as the process runs
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
-        paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]  # there lies turns.py
+        paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]  # this folder has turns.py
         words = [one.python, str(self.scripts / one.contender.script), *one.contender.options, *arguments]
         running = subprocess.Popen(words, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, **pipes)
         process = Process(one.contender, running, errors)
@@ -172,7 +172,7 @@ class Contest:
 
 
 def judged(name: str, costs: Sequence[Cost], unit: str, also: Any, cores: int | None = None) -> Side:
-    """What a row took; refused where so much CPU has no place on the cores in so short a time: then others worked."""
+    """Return the cost of a row. Refuse it if the CPU time exceeds wall time times cores, which shows other load."""
     cores, middle = cores or len(os.sched_getaffinity(0)), median(costs)
     if middle.cpu > _MORE * cores * middle.wall:
         busy = f"{middle.cpu / middle.wall:.1f} cores of {cores} would have been busy"
@@ -182,7 +182,7 @@ def judged(name: str, costs: Sequence[Cost], unit: str, also: Any, cores: int | 
 
 
 def compared(benchmark: str, case: str, sides: Iterable[Side], turns: int) -> Iterator[Result]:
-    """Each of ours beside each of the others; those that are not installed are one side together."""
+    """Yield a result for each pair of ours and another. Contenders absent for the same reason share one side."""
     known = list(sides)
     ours = [side for side in known if side.name.startswith(OURS)]
     others = [side for side in known if side not in ours]

@@ -1,10 +1,10 @@
-"""Evaluation: Evaluator of ours beside TFX's, on one model and one dataset, in one process.
+"""Evaluation: our Evaluator and TFX's, on the same model and dataset, in one process.
 
     python benchmarks/evaluation.py --rows 33000
 
-The model is a formula over all columns, so that what is measured is what evaluators add to it. Both write the same
-metrics: once of all rows, once also of each value of a column, of which there are ten. With `--baseline` the model is
-compared with another one. Seconds count from after the imports to the files on disk.
+The model is a cheap formula over all columns, so that the evaluators dominate the time. Both write the same metrics: of
+all rows, and in a second case also of ten slices. `--baseline` compares the model with a second one. The time starts
+after the imports and ends when all files are on disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness import Result, Side, as_json, interleave, missing, report
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.records import frame_records, write_records
 
-# As the template for tables asks for two classes.
+# Metrics of the tabular template for two classes.
 _METRICS: Sequence[Mapping[str, Any]] = (
     {
         "metrics": [
@@ -40,18 +40,18 @@ _SLICE = "column_2"
 
 @click.command()
 @click.option("--rows", default=33_000, show_default=True)
-@click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
-@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
+@click.option("--columns", default=20, show_default=True, help="Columns: integers, floats and text in turn.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender. The table shows medians.")
 @click.option("--baseline", is_flag=True, help="Compare with a second model.")
 @as_json
 def main(rows: int, columns: int, turns: int, baseline: bool, as_json: bool) -> None:
-    """Measures evaluation."""
+    """Measure evaluation."""
     with tempfile.TemporaryDirectory() as folder:
         report(results(Path(folder), rows, columns, turns, baseline), as_json)
 
 
 def results(folder: Path, rows: int, columns: int, turns: int, baseline: bool) -> Iterator[Result]:
-    """All rows, then ten slices."""
+    """Yield the results for all rows, and for ten slices."""
     case = f"{rows:,} rows x {columns} columns{', with a baseline' if baseline else ''}"
     if absent := missing("tfx"):
         yield Result("Evaluator", case, Side("infeed", absent=absent), None, 0)
@@ -65,14 +65,14 @@ def results(folder: Path, rows: int, columns: int, turns: int, baseline: bool) -
             for name, module in (("tfx", "tfx.components"), ("infeed", "infeed.components.evaluation.component"))
         }
         for run in contenders.values():
-            run()  # first-time costs
+            run()  # pay first-time costs before measuring
         took = interleave(contenders, turns)
         theirs, ours = (Side.of(name, costs) for name, costs in took.items())
         yield Result("Evaluator", f"{case}, {'10 slices' if slices else 'all rows'}", ours, theirs, turns)
 
 
 def table(rows: int, columns: int, seed: int = 0) -> pa.RecordBatch:
-    """Whole numbers, numbers and text in turn, and a label of two classes that hangs on them a little."""
+    """Return integers, floats and text in turn, and a label of two classes that depends on them weakly."""
     random = np.random.default_rng(seed)
     made: dict[str, Any] = {}
     for column in range(columns):
@@ -86,14 +86,14 @@ def table(rows: int, columns: int, seed: int = 0) -> pa.RecordBatch:
 def write_examples(
     folder: Path, batch: pa.RecordBatch, split: str = "Split-eval", file: str = "data_tfrecord-00000-of-00001.gz"
 ) -> None:
-    """One file of a split."""
+    """Write one file of a split."""
     (folder / split).mkdir(parents=True, exist_ok=True)
     path = str(folder / split / file)
     write_records(path, [frame_records(encode_examples(batch))], gzip_level=1)
 
 
 def write_model(folder: Path, batch: pa.RecordBatch) -> Path:
-    """A SavedModel with the signatures that the template's has."""
+    """Write a SavedModel with the same signatures as the template's model."""
     import tensorflow as tf
 
     kinds = {"int64": tf.int64, "float": tf.float32, "string": tf.string}
@@ -122,7 +122,7 @@ def write_model(folder: Path, batch: pa.RecordBatch) -> Path:
 
 
 def evaluate(module: str, folder: Path, models: Sequence[Path], slices: Sequence[str]) -> Cost:
-    """Runs an Evaluator's executor as an orchestrator would."""
+    """Run an Evaluator's executor as an orchestrator does, and return its cost."""
     import importlib
 
     component = importlib.import_module(module).Evaluator
@@ -149,7 +149,7 @@ def config(slices: Sequence[str]) -> Any:
 
 
 def artifacts(folder: Path, models: Sequence[Path], out: Path) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """What an orchestrator gives an Evaluator, and what it takes."""
+    """Return the input and output artifacts of an Evaluator, as an orchestrator passes them."""
     from tfx.types import artifact_utils, standard_artifacts
 
     examples = standard_artifacts.Examples()

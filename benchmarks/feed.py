@@ -1,12 +1,12 @@
-"""Reading a table for training: ours beside TFX's own dataset and the naive loop, in one process, turn by turn.
+"""Reading a table for training: our tiers, TFX's dataset and the naive loop, in turns in one process.
 
     python benchmarks/feed.py --rows 80000 --columns 20
 
-Compares the CPU and wall seconds an epoch of each tier of ours with those of TFX's dataset and of the naive loop, and
-the first epoch, with all that makes a contender ready, with that of TFX's dataset and of `stream`. All contenders read
-the same gzip-compressed TFRecord files, hand out batches of the same size and shuffle as far: `stream` in windows that
-move a record as far, by its standard deviation, as TFX's buffer does; `columns` and `disk` through all. An epoch is
-consumed inside one `tf.function`, and does nothing with the batches.
+The benchmark compares CPU and wall seconds of an epoch. It also compares first epochs, which include the set-up, with
+those of TFX's dataset and of `stream`. All contenders read the same gzip-compressed TFRecord files, return batches of
+the same size, and shuffle at least as far as TFX's buffer. The windows of `stream` move a record as far, in standard
+deviations, as TFX's buffer does; `columns` and `disk` shuffle the whole split. One `tf.function` consumes an epoch, and
+does nothing with the batches.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from infeed.components.feed.stages.base import BatchFunctions
 
 SHARDS = 4
 SHUFFLE = 10_000  # TFX's default
-# A buffer of n records moves each by a geometric number of places, of deviation n; a window of n by the difference of
-# two uniform ones, of deviation n / sqrt(6).
+# A buffer of n records moves a record by a geometric number of places, with standard deviation n. A window of n moves
+# it by the difference of two uniform numbers, with standard deviation n / sqrt(6).
 WINDOW = round(SHUFFLE * 6**0.5)
 Specs = dict[str, Any]
 
@@ -46,16 +46,16 @@ Specs = dict[str, Any]
 @click.option("--rows", default=80_000, show_default=True, help="Rows of the table.")
 @click.option("--columns", default=20, show_default=True, help="Features of the table.")
 @click.option("--batch-size", "batch_sizes", default=[1024, 128], show_default=True, multiple=True)
-@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
-@click.option("--naive/--no-naive", default=True, show_default=True, help="Whether the slow naive loop runs.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender. The table shows medians.")
+@click.option("--naive/--no-naive", default=True, show_default=True, help="Run the slow naive loop.")
 @as_json
 def main(rows: int, columns: int, batch_sizes: tuple[int, ...], turns: int, naive: bool, as_json: bool) -> None:
-    """Measures feeding a table for training."""
+    """Measure feeding a table for training."""
     report(measured(rows, columns, batch_sizes, turns, naive), as_json)
 
 
 def measured(rows: int, columns: int, batch_sizes: tuple[int, ...], turns: int, naive: bool) -> Iterator[Result]:
-    """Both tables in each size of batch."""
+    """Measure both tables with each batch size."""
     absent = {"tfx": Side("tfx", absent=reason)} if (reason := missing("tfx")) else {}
     left_out = absent.keys() | (set() if naive else {"naive"})
     for kind, make in {"numbers": numbers, "numbers, text and a list": mixed}.items():
@@ -71,7 +71,7 @@ def measured(rows: int, columns: int, batch_sizes: tuple[int, ...], turns: int, 
 
 @dataclass(frozen=True)
 class Table:
-    """What is read, and in batches of which size. `shards` is what an ExampleGen of ours writes into its manifest."""
+    """A table on disk, and the batch size. `shards` are those of the manifest that our ExampleGen would write."""
 
     folder: str
     spec: Specs
@@ -88,14 +88,14 @@ Makers = Mapping[str, tuple[Any, Callable[[np.random.Generator], list[Any]]]]
 
 
 def numbers(columns: int) -> Makers:
-    """Whole numbers and fractions in turn, one a row."""
+    """Return makers of integers and floats in turn, one value per row."""
     whole = (tf.io.FixedLenFeature([1], tf.int64), lambda random: [int(random.integers(0, 10_000))])
     fraction = (tf.io.FixedLenFeature([1], tf.float32), lambda random: [float(random.normal())])
     return {f"column_{number:02}": (whole, fraction)[number % 2] for number in range(columns)}
 
 
 def mixed(columns: int) -> Makers:
-    """The same, but every fourth feature is text, and the last a list of none to eight numbers."""
+    """Return makers as in `numbers`, with text in every fourth feature, and lists of 0 to 8 numbers in the last."""
     text = (tf.io.FixedLenFeature([1], tf.string), lambda random: [b"label %d" % random.integers(0, 1_000)])
     many = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
     made = {**numbers(columns), **{f"column_{number:02}": text for number in range(0, columns, 4)}}
@@ -104,7 +104,7 @@ def mixed(columns: int) -> Makers:
 
 
 def write_table(folder: Path, makers: Makers, rows: int) -> Specs:
-    """The table as an Examples artifact of four gzip-compressed shards; returns its parsing spec."""
+    """Write the table as four gzip-compressed shards of an Examples artifact, and return its parsing spec."""
     random = np.random.default_rng(0)
     for shard in range(SHARDS):
         path = f"{folder}/Split-train/{names.shard_name(shard, SHARDS, gzip=True)}"
@@ -127,11 +127,11 @@ def serialize(values: Mapping[str, list[Any]]) -> bytes:
     return bytes(tf.train.Example(features=features).SerializeToString())
 
 
-Epoch = Callable[[int], None]  # takes so many batches
+Epoch = Callable[[int], None]  # consumes this many batches
 
 
 def contenders(table: Table) -> dict[str, Callable[[], Epoch]]:
-    """Name -> a function that sets a contender up, which counts in the first epoch only, and returns its epochs."""
+    """Return, by name, functions that set a contender up and return its epochs. Only the first epoch counts set-up."""
     cache = tempfile.mkdtemp(dir=table.folder)
     return {
         "tfx": lambda: consume(theirs(table)),
@@ -143,7 +143,7 @@ def contenders(table: Table) -> dict[str, Callable[[], Epoch]]:
 
 
 def ours(table: Table, **options: Any) -> tf.data.Dataset:
-    """The feed engine, without a transform graph."""
+    """Return the batches of the feed engine, without a transform graph."""
     stages = BatchFunctions(lambda some: tf.io.parse_example(some, table.spec), lambda features: features, key="parse")
     feed = FeedOptions(batch_size=table.batch_size, **options)
     planned = plan(
@@ -156,7 +156,7 @@ def ours(table: Table, **options: Any) -> tf.data.Dataset:
 
 
 def theirs(table: Table) -> tf.data.Dataset:
-    """What TFX's Trainer gives a `run_fn`: `FnArgs.data_accessor.tf_dataset_factory`."""
+    """Return the batches that TFX's Trainer gives a `run_fn`: `FnArgs.data_accessor.tf_dataset_factory`."""
     from tensorflow_transform.tf_metadata import schema_utils
     from tfx.components.util import tfxio_utils
     from tfx.types import standard_artifacts
@@ -175,7 +175,7 @@ def theirs(table: Table) -> tf.data.Dataset:
 
 
 def loop(table: Table) -> tf.data.Dataset:
-    """As many tutorials have it: one file after the other, one record after the other."""
+    """Return the batches of a typical tutorial, which reads one file and one record after the other."""
     paths = tf.data.Dataset.list_files(table.pattern, shuffle=False)
     dataset = tf.data.TFRecordDataset(paths, compression_type="GZIP").shuffle(SHUFFLE)
     parsed = dataset.map(lambda record: tf.io.parse_single_example(record, table.spec))
@@ -185,7 +185,7 @@ def loop(table: Table) -> tf.data.Dataset:
 
 
 def consume(dataset: tf.data.Dataset) -> Epoch:
-    """Takes batches inside one function, as a training that costs nothing would."""
+    """Return a function that takes batches inside one `tf.function`, as training at no cost would."""
     iterator = iter(dataset)
 
     @tf.function
@@ -197,7 +197,7 @@ def consume(dataset: tf.data.Dataset) -> Epoch:
 
 
 def take_turns(made: dict[str, Callable[[], Epoch]], steps: int, turns: int) -> dict[str, Side]:
-    """The first epoch of each, with all that makes it ready, then the median of later ones, turn by turn."""
+    """Measure the first epoch of each contender with its set-up, and then later epochs in turns."""
     sides, epochs = {}, {}
     for name, make in made.items():
         watch = Stopwatch()
@@ -210,10 +210,10 @@ def take_turns(made: dict[str, Callable[[], Epoch]], steps: int, turns: int) -> 
 
 
 def one_turn(epoch: Epoch, steps: int) -> Cost:
-    """Seconds an epoch, over as many epochs as half a second holds.
+    """Return the cost of an epoch, averaged over at least half a second.
 
-    Buffers are full at the start. The clock of the CPU runs on until they are full again, so that it counts the making
-    of just as many batches as were taken, and nobody works at another's cost.
+    Buffers are full at the start. CPU time counts until they are full again, so that it covers exactly as many batches
+    as were taken, and no contender works during another's turn.
     """
     watch, count = Stopwatch(), 0
     while not count or watch.wall < 0.5:
@@ -229,7 +229,7 @@ def first(name: str) -> str:
 
 
 def compared(case: str, sides: dict[str, Side], turns: int) -> Iterator[Result]:
-    """Each of ours beside the others, and the first epochs, of which there is one each."""
+    """Yield the results of our tiers beside the others, and of the first epochs, which run once."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     sides["columns"] = replace(sides["columns"], also={"peak memory of the process so far, MB": peak})
     pairs = [(name, other, turns) for other in ("tfx", "naive") for name in ("stream", "columns", "disk")]

@@ -1,12 +1,12 @@
-"""How much of a GPU's time `infeed.load` and others use: a training step alone, and the same step with each feed.
+"""Share of a GPU's time that training uses with `infeed.load` and other feeds, compared with the step alone.
 
     python benchmarks/gpu.py --out gpu.json
     python benchmarks/gpu.py --tiny --only table
 
-Runs on one GPU, or with `--tiny` on a CPU, with what is installed of PyTorch, JAX, torchvision, OpenCV and Grain. The
-core of this package suffices. The tasks are a table of 20 numbers, clicks with 26 embeddings, and a ResNet-50 on JPEGs.
-The share is the time of the step alone over the time of the fed step: 1.00 is a device that never waits. `nvidia-smi`
-samples how busy the device is meanwhile. With `--budget`, no feed begins after so many seconds.
+The benchmark runs on one GPU, or with `--tiny` on a CPU. It uses PyTorch, JAX, torchvision, OpenCV and Grain if they
+are installed, and only the core of this package. The tasks are a table of 20 numbers, clicks with 26 embeddings, and a
+ResNet-50 on JPEGs. The share is the time of the step alone over the time of the step with a feed, so 1.00 is a device
+that never waits. `nvidia-smi` samples the utilization. No feed starts after `--budget` seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 from gpu_data import CORES, TASKS, TINY, Sizes
 from gpu_measure import Row, Task, measured
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the frameworks share a device
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # PyTorch and JAX share a device
 _ALONE = "the step alone"
 
 
@@ -74,7 +74,7 @@ def _rows(task: Task, seconds: float, end: float) -> Iterator[Row]:
             continue
         try:
             row = measured(task, feed, make(), seconds)
-        except Exception as error:  # one feed that fails must not cost the time of the others
+        except Exception as error:  # a feed that fails must not end the other measurements
             print(f"{task.name}, {task.framework}, {feed} failed: {type(error).__name__}: {error}")
             continue
         yield replace(row, share=alone.seconds / row.seconds)

@@ -22,14 +22,14 @@ from infeed.components.load.dataset import LoadedDataset
 try:
     import cv2
 
-    cv2.setNumThreads(0)  # the feeds have the threads
+    cv2.setNumThreads(0)  # the feeds use threads themselves
 except ImportError:
     cv2 = None
 
 Array = npt.NDArray[Any]
 CORES = len(os.sched_getaffinity(0))
 WORKERS = min(8, CORES)
-BORDER = 32  # pixels that a crop leaves out
+BORDER = 32  # pixels that a crop removes
 CLASSES, IDS = 1000, 100_000
 _SEED, _QUALITY, _PATTERNS = 0, 90, 32
 
@@ -42,7 +42,7 @@ class Sizes:
     side: int = 224  # pixels of a crop
     picture_batch: int = 256
     embedding: int = 16
-    blocks: tuple[int, ...] = (3, 4, 6, 3)  # of a ResNet-50
+    blocks: tuple[int, ...] = (3, 4, 6, 3)  # blocks per stage, of a ResNet-50
 
 
 TINY = Sizes(rows=4096, batch=256, pictures=64, side=32, picture_batch=8, embedding=4, blocks=(1,))
@@ -50,25 +50,25 @@ TINY = Sizes(rows=4096, batch=256, pictures=64, side=32, picture_batch=8, embedd
 
 @dataclass(frozen=True)
 class Data:
-    """Arrays of rows by name, the label "y" among them, and the same rows as `infeed.load` reads them."""
+    """Arrays by name, including the label "y", and the same rows as a dataset of `infeed.load`."""
 
     arrays: dict[str, Array]
     loaded: LoadedDataset
     sizes: Sizes
 
     def epoch(self, seed: int = _SEED) -> Array:
-        """Return row numbers, [steps, batch], in an order of NumPy's: the feed that a program writes by hand."""
+        """Return row numbers, [steps, batch], shuffled by NumPy, as in a hand-written feed."""
         rows, size = len(self.loaded), self.loaded.plan.batch_size
         return np.random.default_rng(seed).permutation(rows)[: rows // size * size].reshape(-1, size)
 
     def batches(self) -> Iterator[Array]:
-        """Yield the row numbers of one batch after another, without end."""
+        """Yield the row numbers of each batch, endlessly."""
         for seed in itertools.count():
             yield from self.epoch(seed)
 
 
 def table(folder: Path, sizes: Sizes) -> Data:
-    """Return 20 numbers a row; their label is the sum of five of them."""
+    """Return 20 numbers per row. The label is the sum of five of them."""
     x = np.random.default_rng(_SEED).normal(size=(sizes.rows, 20)).astype(np.float32)
     y = x[:, :5].sum(axis=1)
     columns = {f"x{column:02}": x[:, column] for column in range(20)} | {"y": y}
@@ -76,7 +76,7 @@ def table(folder: Path, sizes: Sizes) -> Data:
 
 
 def clicks(folder: Path, sizes: Sizes) -> Data:
-    """Return 13 numbers and 26 ids a row, as the Criteo data have them."""
+    """Return 13 numbers and 26 ids per row, as in the Criteo data."""
     random, rows = np.random.default_rng(_SEED), sizes.rows // 2
     numbers, ids = random.normal(size=(rows, 13)).astype(np.float32), random.integers(0, IDS, (rows, 26))
     y = (random.random(rows) < 0.25).astype(np.float32)
@@ -99,7 +99,7 @@ def pictures(folder: Path, sizes: Sizes) -> Data:
 
 @dataclass(frozen=True)
 class Decode:
-    """A map that decodes JPEGs into random crops, some of them mirrored: uint8 [batch, side, side, 3]."""
+    """Map function that decodes JPEGs into random crops, some of them mirrored: uint8 [batch, side, side, 3]."""
 
     side: int
 
@@ -115,7 +115,7 @@ class Decode:
 
 @dataclass(frozen=True)
 class DecodedBatches:
-    """Batches of pictures by number, for feeds with threads or workers of their own."""
+    """Batches of decoded images by number, for feeds that have their own threads or workers."""
 
     data: Data
     rows: Sequence[Sequence[int]]
@@ -133,7 +133,7 @@ class DecodedBatches:
 
 
 def in_threads(source: DecodedBatches, threads: int = CORES) -> Iterator[Any]:
-    """Decode batches in a pool of threads, in order: the feed that a program writes by hand."""
+    """Decode batches in a pool of threads, in order, as in a hand-written feed."""
     with ThreadPoolExecutor(threads) as pool:
         waiting: list[Future[Any]] = []
         for number in range(len(source)):

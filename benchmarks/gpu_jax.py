@@ -21,7 +21,7 @@ from gpu_measure import Task
 _RATE = 1e-4
 _AHEAD = 3
 _GRAIN = importlib.util.find_spec("grain") is not None
-_WIDTHS = (64, 256), (128, 512), (256, 1024), (512, 2048)  # of a ResNet's blocks: within and behind them
+_WIDTHS = (64, 256), (128, 512), (256, 1024), (512, 2048)  # channels of a ResNet's blocks: inside and after them
 
 
 def tasks(names: Sequence[str], folder: Path, sizes: Sizes) -> Iterator[Task]:
@@ -104,7 +104,7 @@ def _clicks(data: Data) -> Task:
 
 
 def _narrow(data: Data) -> dict[str, Any]:
-    """Return the arrays with integers of 32 bits, the only ones that JAX has."""
+    """Return the arrays with 32-bit integers, because JAX has no others by default."""
     return {name: array.astype("i4") if array.dtype == np.int64 else array for name, array in data.arrays.items()}
 
 
@@ -144,7 +144,7 @@ def _of_arrays(data: Data) -> dict[str, Callable[[], Iterable[Any]]]:
 
 
 class Gathered:
-    """Batches of an epoch by number, as a source of Grain."""
+    """Source of Grain with the batches of an epoch by number."""
 
     def __init__(self, arrays: dict[str, Any], rows: Any) -> None:
         self.arrays, self.rows = arrays, rows
@@ -164,7 +164,7 @@ def _of_grain(source: Any, threads: int) -> Iterator[Any]:
 
 
 def _behind(batches: Iterable[Any]) -> Iterator[Any]:
-    """Make batches in a thread, as a program writes it by hand."""
+    """Make batches in a thread, as in a hand-written feed."""
     made: queue.Queue[Any] = queue.Queue(_AHEAD)
     left = threading.Event()
 
@@ -180,7 +180,7 @@ def _behind(batches: Iterable[Any]) -> Iterator[Any]:
             yield made.get()
     finally:
         left.set()
-        made.get()  # the thread may wait for a place
+        made.get()  # the thread may wait for a free place in the queue
 
 
 def _jpeg(data: Data) -> Task:

@@ -1,4 +1,4 @@
-"""A training step alone, and with a feed: seconds a step, CPU, and how busy `nvidia-smi` saw the GPU meanwhile."""
+"""Measure a training step alone or with a feed: seconds per step, CPU seconds, and GPU utilization of `nvidia-smi`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_WINDOWS = 5  # of which the median is taken
-_RUN_UP = 3  # steps before the clock runs: compilation, workers, and the first copies
-_SETTLING = 2  # samples of nvidia-smi that still see what ran before
+_WINDOWS = 5  # windows of a measurement, which is their median
+_RUN_UP = 3  # unmeasured first steps, for compilation, workers and first copies
+_SETTLING = 2  # first samples of nvidia-smi, which still include earlier work
 _SAMPLE_MS = 50
 
 
@@ -23,26 +23,26 @@ class Task:
 
     name: str
     framework: str
-    batch: int  # rows of a step
+    batch: int  # rows per step
     step: Callable[[Any], None]
-    wait: Callable[[], None]  # until the device has done all steps
-    resident: Any  # a batch on the device
+    wait: Callable[[], None]  # waits until the device has finished all steps
+    resident: Any  # batch on the device
     feeds: Mapping[str, Callable[[], Iterable[Any]]]
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a step took. `gpu` is in percent; None where nvidia-smi saw too little."""
+    """Cost of a step. `gpu` is in percent. None if nvidia-smi took too few samples."""
 
     task: str
     framework: str
     feed: str
     batch: int
-    seconds: float  # a step
-    cpu: float  # seconds a step, without those of worker processes
+    seconds: float  # seconds per step
+    cpu: float  # CPU seconds per step, without worker processes
     steps: int
     gpu: float | None
-    share: float = 1.0  # seconds of the step alone over these
+    share: float = 1.0  # seconds of the step alone over `seconds`
 
     def __str__(self) -> str:
         gpu = "-" if self.gpu is None else f"{self.gpu:.0f}"
@@ -55,7 +55,7 @@ class Row:
 
 
 def measured(task: Task, feed: str, batches: Iterable[Any], seconds: float) -> Row:
-    """Run the step on the batches of a feed for about so many seconds."""
+    """Run the step on the batches of a feed for about `seconds`, and return its cost."""
     source = iter(batches)
     for _ in range(_RUN_UP):
         task.step(next(source))
@@ -72,7 +72,7 @@ def measured(task: Task, feed: str, batches: Iterable[Any], seconds: float) -> R
 
 
 def _window(task: Task, batches: Iterator[Any], seconds: float) -> tuple[int, float]:
-    """Return the steps of a window, and the seconds until the device had done them."""
+    """Return the number of steps in a window, and the seconds until the device has finished them."""
     began, count = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
         task.step(next(batches))
@@ -83,7 +83,7 @@ def _window(task: Task, batches: Iterator[Any], seconds: float) -> tuple[int, fl
 
 @contextlib.contextmanager
 def utilization() -> Iterator[list[float]]:
-    """Gather the GPU's utilization in percent during the body; nothing without `nvidia-smi`."""
+    """Collect the GPU's utilization in percent during the context. Empty without `nvidia-smi`."""
     samples: list[float] = []
     query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", f"-lms={_SAMPLE_MS}"]
     try:

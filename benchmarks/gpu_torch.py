@@ -195,7 +195,7 @@ def _jpeg(data: Data) -> Task:
 
 
 class Pictures(Dataset[Any]):
-    """Decoded pictures by row."""
+    """Decoded images by row."""
 
     def __init__(self, data: Data) -> None:
         self.arrays, self.decode = data.arrays, Decode(data.sizes.side)

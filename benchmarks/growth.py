@@ -1,12 +1,12 @@
-"""How the cost of feeding grows with rows, batch size and shards, for each tier.
+"""Growth of the feed's cost with rows, batch size and shards, for each tier.
 
     python benchmarks/growth.py --plot docs/growth.svg
 
-Compares the CPU and wall seconds that a row takes at each size with those at the smallest, and draws the CPU seconds.
-A table of two whole numbers and two fractions is written as gzip-compressed TFRecords; each tier is measured in epochs
-after its first. The first of `columns` and `disk`, which decodes all rows, is measured too, with the half second in
-which TensorFlow builds its graphs. Each size and tier has its turns by itself, since the largest fills the memory.
-Takes some ten minutes, 4 GB of memory and 2 GB of disk.
+The benchmark compares CPU and wall seconds of a row at each size with those at the smallest size, and plots the CPU
+seconds. The table has two integers and two floats per row, in gzip-compressed TFRecords. Each tier is measured in
+epochs after its first. The first epoch of `columns` and `disk`, which decodes all rows, is measured separately. It
+includes the half second in which TensorFlow builds its graphs. Sizes and tiers do not alternate, because the largest
+fills the memory. The benchmark takes about ten minutes, 4 GB of memory and 2 GB of disk.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from infeed.components.dataset import names, records
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.feed.shards import shard_files
 
-ROWS, BATCH, SHARDS = 200_000, 1024, 4  # where something else grows
-BLOCK = 100_000  # rows encoded at a time
+ROWS, BATCH, SHARDS = 200_000, 1024, 4  # values of the sizes that do not grow
+BLOCK = 100_000  # rows that are encoded at once
 SPECS: Specs = {"whole": tf.io.FixedLenFeature([2], tf.int64), "fraction": tf.io.FixedLenFeature([2], tf.float32)}
-Costs = dict[int, Side]  # by size
+Costs = dict[int, Side]  # side by size
 TITLES = {"rows": "rows of the table", "batch": "rows of a batch", "shards": "shards of the table"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One measurement: what grows, and all three sizes."""
+    """One measurement: the size that grows, and all three sizes."""
 
     grows: str
     rows: int = ROWS
@@ -48,18 +48,18 @@ class Case:
 
     @property
     def at(self) -> int:
-        """The size of what grows."""
+        """Value of the size that grows."""
         return int(getattr(self, self.grows))
 
 
 @click.command()
 @click.option("--grows", type=click.Choice(list(TITLES)), default=list(TITLES), show_default=True, multiple=True)
 @click.option("--most-rows", default=10_000_000, show_default=True, help="Rows of the largest table.")
-@click.option("--turns", default=3, show_default=True, help="Epochs measured, of which the median is taken.")
-@click.option("--plot", type=click.Path(dir_okay=False), help="An SVG or PNG file to draw into.")
+@click.option("--turns", default=3, show_default=True, help="Measured epochs. The table shows their median.")
+@click.option("--plot", type=click.Path(dir_okay=False), help="SVG or PNG file to draw into.")
 @as_json
 def main(grows: tuple[str, ...], most_rows: int, turns: int, plot: str | None, as_json: bool) -> None:
-    """Measures how the cost of feeding grows."""
+    """Measure how the cost of the feed grows."""
     figures: dict[str, dict[str, Costs]] = {}
     report(measured([case for case in cases(most_rows) if case.grows in grows], turns, figures), as_json)
     if plot:
@@ -67,7 +67,7 @@ def main(grows: tuple[str, ...], most_rows: int, turns: int, plot: str | None, a
 
 
 def measured(chosen: list[Case], turns: int, figures: dict[str, dict[str, Costs]]) -> Iterator[Result]:
-    """Each size beside the smallest; fills `figures`: what grows -> tier -> size -> cost of a row."""
+    """Compare each size with the smallest. Fill `figures`: growing size -> tier -> size -> cost of a row."""
     for case in chosen:
         with tempfile.TemporaryDirectory() as folder:
             write_table(Path(folder), case.rows, case.shards)
@@ -109,7 +109,7 @@ def blocks(random: np.random.Generator, rows: int) -> Iterator[pa.LargeBinaryArr
 
 
 def take_turns(table: Table, turns: int) -> Iterator[tuple[str, list[Cost]]]:
-    """(name, what a row took in each turn) of each tier."""
+    """Yield (name, cost of a row in each turn) for each tier."""
     steps = table.rows // table.batch_size
     rows = steps * table.batch_size
     tiers: dict[str, dict[str, object]] = {
@@ -129,7 +129,7 @@ def take_turns(table: Table, turns: int) -> Iterator[tuple[str, list[Cost]]]:
 
 
 def draw(figures: dict[str, dict[str, Costs]], path: str) -> None:
-    """A panel for each thing that grows."""
+    """Draw a panel for each size that grows."""
     mpl.rcParams.update({"svg.hashsalt": "growth", "font.size": 9})
     figure, panels = plt.subplots(1, len(figures), figsize=(11, 3.6), sharey=True, layout="constrained")
     for panel, (grows, tiers) in zip(np.atleast_1d(panels), figures.items(), strict=True):

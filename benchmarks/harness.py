@@ -1,7 +1,7 @@
-"""What all benchmarks have in common: turns in alternation, one kind of result, one table.
+"""Common parts of all benchmarks: alternating turns, the result type, and the table.
 
-A benchmark yields results. Run by itself it prints them as a table, or with `--json` as one JSON object a line, as they
-come; `benchmarks/run.py` gathers the lines of all.
+A benchmark yields results. It prints them as a table, or with `--json` as one JSON object per line, as they come.
+`benchmarks/run.py` collects the lines of all benchmarks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 T = TypeVar("T")
-_WIDE = 300  # columns, where no terminal says how many there are
+_WIDE = 300  # characters of a line if the output is not a terminal
 _NONE = "-"
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 _HEADINGS = ("benchmark", "case", "ours", "the other side", "CPU ratio", "wall ratio", "turns")
@@ -31,18 +31,18 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON o
 
 @dataclass(frozen=True)
 class Side:
-    """A contender, and what a unit of its work took; None where that was not measured."""
+    """A contender, and the cost of a unit of its work. Values are None if they were not measured."""
 
     name: str
-    cpu: float | None = None  # seconds, those of child processes included
-    wall: float | None = None  # seconds
-    memory: int | None = None  # bytes, at most
-    also: Mapping[str, float | str] = field(default_factory=dict)  # what else was seen, by its name
-    absent: str = ""  # why it did not run; empty where it did
+    cpu: float | None = None  # CPU seconds, including child processes
+    wall: float | None = None  # wall seconds
+    memory: int | None = None  # peak in bytes
+    also: Mapping[str, float | str] = field(default_factory=dict)  # other measurements by name
+    absent: str = ""  # why the contender did not run; empty if it ran
 
     @classmethod
     def of(cls, name: str, costs: Iterable[Cost], **more: Any) -> Side:
-        """The medians of its turns."""
+        """Return a side with the medians of its turns."""
         middle = median(costs)
         return cls(name, middle.cpu, middle.wall, **more)
 
@@ -57,18 +57,18 @@ class Side:
 
 @dataclass(frozen=True)
 class Result:
-    """One comparison: a row of the table."""
+    """Comparison of two sides: a row of the table."""
 
     benchmark: str
-    case: str  # the sizes, and of what the seconds are: "raw, 2,000 pictures, a picture"
+    case: str  # sizes, and the unit of the seconds: "raw, 2,000 images, an image"
     ours: Side
-    other: Side | None  # None where nobody else does the same
-    turns: int  # of each side, of which the medians are taken
-    FIRST: ClassVar[str] = '{"benchmark": '  # how a line of JSON begins
+    other: Side | None  # None if there is no other side
+    turns: int  # turns of each side; the values are medians
+    FIRST: ClassVar[str] = '{"benchmark": '  # prefix of a JSON line
 
     @property
     def cpu_ratio(self) -> float | None:
-        """How many times as much CPU the other side takes."""
+        """Ratio of the other side's CPU time to ours."""
         return _ratio(self.other.cpu if self.other else None, self.ours.cpu)
 
     @property
@@ -76,7 +76,7 @@ class Result:
         return _ratio(self.other.wall if self.other else None, self.ours.wall)
 
     def to_json(self) -> str:
-        """One line, with the ratios for those who read it elsewhere."""
+        """Return one line of JSON, including the ratios for other programs."""
         return json.dumps({**asdict(self), "cpu_ratio": self.cpu_ratio, "wall_ratio": self.wall_ratio})
 
     @classmethod
@@ -91,12 +91,12 @@ def _ratio(theirs: float | None, ours: float | None) -> float | None:
 
 
 def missing(module: str) -> str:
-    """Why a contender that needs a module cannot run; empty where it can."""
+    """Return why a contender that needs a module cannot run. Empty if it can."""
     return "" if importlib.util.find_spec(module) else f"{module} is not installed"
 
 
 def interleave(contenders: Mapping[str, Callable[[], T]], turns: int) -> dict[str, list[T]]:
-    """What each contender returned in its turns; they alternate, so that a busy machine is busy for all."""
+    """Return the results of each contender's turns. Turns alternate, so that other load affects all contenders."""
     took: dict[str, list[T]] = {name: [] for name in contenders}
     for _ in range(turns):
         for name, run in contenders.items():
@@ -118,7 +118,7 @@ def report(results: Iterable[Result], as_json: bool) -> None:
 
 
 def show(results: Sequence[Result]) -> None:
-    """One table on standard output: plain text where that is no terminal."""
+    """Print a table on standard output, as plain text if it is not a terminal."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDE, no_color=True, highlight=False)
@@ -131,7 +131,7 @@ def show(results: Sequence[Result]) -> None:
 
 
 def row(result: Result) -> tuple[str, ...]:
-    """The cells of a result, as `_HEADINGS` names them."""
+    """Return the cells of a result, in the order of `_HEADINGS`."""
     ratios = (_NONE if ratio is None else _digits(ratio) for ratio in (result.cpu_ratio, result.wall_ratio))
     other = str(result.other) if result.other else _NONE
     return result.benchmark, result.case, str(result.ours), other, *ratios, str(result.turns or _NONE)
@@ -142,11 +142,11 @@ def _value(value: float | str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`1.23 s`, `45.6 ms` or `7.89 us`."""
+    """Format seconds as `1.23 s`, `45.6 ms` or `7.89 us`."""
     unit, size = next((one for one in _UNITS if seconds >= one[1]), _UNITS[-1])
     return f"{_digits(seconds / size)} {unit}"
 
 
 def _digits(value: float) -> str:
-    """Three of them, and more before the point."""
+    """Format a number with three significant digits, or without decimals."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

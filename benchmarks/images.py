@@ -1,12 +1,12 @@
-"""Pictures of 32 x 32 pixels, fully augmented, in batches of 128: the feed engine beside six other loaders.
+"""Images of 32 x 32 pixels, fully augmented, in batches of 128: the feed engine and six other loaders.
 
     python benchmarks/images.py
 
-Each contender is one process with two workers or threads of its own, in an environment of its own that is made from
-PyPI first (about 7 GB, most of it torch with its CUDA libraries). They take turns, each of which begins once those
-batches are used up that were made while others had theirs. Compared are the CPU time an image, that of worker processes
-included, and the wall time; a figure whose CPU has no place on the cores in its time is refused. What cannot be
-installed or run is named with its error. `images/protocol.py` says what is asked, `docs/images.md` what each does.
+Each contender is one process with two workers or threads, in a separate environment that is first installed from PyPI
+(about 7 GB, most of it torch with its CUDA libraries). Contenders take turns. A turn starts once the contender has no
+batches left from other turns. The benchmark compares the CPU time of an image, including worker processes, and the wall
+time. It refuses a figure whose CPU time exceeds wall time times cores, and reports contenders that cannot be installed
+or run. `images/protocol.py` defines the task.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ CONTENDERS = (
 
 
 @click.command()
-@click.option("--images", default=20_000, show_default=True, help="Pictures in the data set.")
+@click.option("--images", default=20_000, show_default=True, help="Images in the data set.")
 @click.option("--batch", default=128, show_default=True)
 @click.option("--kind", "kinds", default=["raw", "png"], show_default=True, multiple=True)
-@click.option("--turns", default=5, show_default=True, help="Turns of each contender, of which the medians are taken.")
+@click.option("--turns", default=5, show_default=True, help="Turns of each contender. The table shows medians.")
 @click.option("--seconds", default=3.0, show_default=True, help="Length of a turn.")
 @click.option("--workers", default=os.cpu_count() or 1, show_default=True, help="Workers or threads of each contender.")
-@click.option("--only", multiple=True, help="Names of the contenders that run; all of them where not given.")
+@click.option("--only", multiple=True, help="Contenders to run. Defaults to all.")
 @click.option("--environments", default=ENVIRONMENTS, show_default=True, type=Path)
-@click.option("--install/--no-install", default=True, show_default=True, help="Whether environments are made.")
+@click.option("--install/--no-install", default=True, show_default=True, help="Install missing environments.")
 @as_json
 def main(
     images: int,
@@ -69,7 +69,7 @@ def main(
     install: bool,
     as_json: bool,
 ) -> None:
-    """Measures loaders of small pictures."""
+    """Measure loaders of small images."""
     chosen = [one for one in CONTENDERS if not only or one.name in only]
     found = [prepared(one, environments, install) for one in chosen]
     options = [f"--batch={batch}", f"--workers={workers}"]
@@ -78,7 +78,7 @@ def main(
 
 
 def write(folder: Path, count: int) -> None:
-    """Cuttings from two photographs, in the forms that `images/protocol.py` names."""
+    """Write crops of two photographs in the formats of `images/protocol.py`."""
     random, photographs = np.random.default_rng(0), load_sample_images().images
     labels = random.integers(0, 10, count)
     pixels = np.stack([cutting(photographs[row % 2], random) for row in range(count)])
@@ -98,7 +98,7 @@ def write(folder: Path, count: int) -> None:
 
 
 def cutting(photograph: Any, random: np.random.Generator) -> Any:
-    """uint8 [32, 32, 3] from anywhere."""
+    """Return a random crop: uint8 [32, 32, 3]."""
     top, left = (random.integers(0, size - SIDE) for size in photograph.shape[:2])
     return photograph[top : top + SIDE, left : left + SIDE]
 
@@ -108,7 +108,7 @@ def measured(contest: Contest, images: int, kinds: Sequence[str], options: Seque
         write(Path(folder), images)
         for kind in kinds:
             arguments = [f"--folder={folder}", f"--scratch={folder}", f"--kind={kind}", *options]
-            yield from contest.results(f"{kind}, {images:,} pictures, a picture", arguments)
+            yield from contest.results(f"{kind}, {images:,} images, an image", arguments)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""What starting up costs: what each command and the executor of each node import, ours beside TFX's.
+"""Start-up cost: the imports of each command, and of the executor of each node, ours and TFX's.
 
     python benchmarks/imports.py
     python benchmarks/imports.py --only StatisticsGen --turns 1
 
-A command is asked for its help: what it imports later depends on what it finds to do. A node is what a platform starts:
-a process that imports the executor which the component names. Each turn is a process of its own, with bytecode of
-earlier ones; seconds are those of the whole process, the interpreter's start included. One more process runs under
-`-X importtime`, which says what the packages take: seconds within their own modules, of the clock, and not without the
-cost of the look itself.
+A command prints its help, because later imports depend on its work. A node is a process that imports the component's
+executor, as a platform starts it. Each turn is a new process that finds compiled bytecode. Its seconds include the
+start of the interpreter. One more process runs with `-X importtime` and reports the wall seconds of each package's own
+modules, which include the overhead of the report.
 """
 
 from __future__ import annotations
@@ -26,13 +25,14 @@ from clock import timed
 from harness import Result, Side, as_json, interleave, missing, report
 
 _NODES = ("CsvExampleGen", "StatisticsGen", "Transform", "Trainer", "Tuner", "Evaluator", "BulkInferrer", "InputReport")
-_LINE = re.compile(r"import time: +(\d+) \| +\d+ \| +(\w+)")  # microseconds of the module itself, and its package
-_LARGEST, _LEAST = 4, 0.05  # of the packages that are named: how many at most, and seconds
+# Microseconds of a module without its imports, and its package.
+_LINE = re.compile(r"import time: +(\d+) \| +\d+ \| +(\w+)")
+_LARGEST, _LEAST = 4, 0.05  # packages to show: maximum number, and minimum seconds
 
 
 @dataclass(frozen=True)
 class Start:
-    """Something that starts: the program of ours, and of TFX where it has one."""
+    """A program of ours to start, and TFX's counterpart if there is one."""
 
     name: str
     ours: str
@@ -40,11 +40,11 @@ class Start:
 
 
 @click.command()
-@click.option("--only", multiple=True, help="A command or a node; by default all.")
-@click.option("--turns", default=3, show_default=True, help="Turns of each side, of which the medians are taken.")
+@click.option("--only", multiple=True, help="Command or node to measure. Defaults to all.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each side. The table shows medians.")
 @as_json
 def main(only: tuple[str, ...], turns: int, as_json: bool) -> None:
-    """Measures what is imported."""
+    """Measure imports."""
     report(results(only, turns), as_json)
 
 
@@ -60,7 +60,7 @@ def results(only: Sequence[str], turns: int) -> Iterator[Result]:
 
 
 def commands() -> Iterator[Start]:
-    """The interpreter alone, which is part of all, and the help of each command."""
+    """Yield the interpreter alone, which all others include, and the help of each command."""
     from infeed.pipelines.cli import main
 
     yield Start("python", "pass")
@@ -70,7 +70,7 @@ def commands() -> Iterator[Start]:
 
 
 def nodes() -> Iterator[Start]:
-    """The executors that the components name, in the order of a pipeline."""
+    """Yield the executors of the components, in the order of a pipeline."""
     if missing("tfx"):
         return
     import tfx.components
@@ -83,13 +83,13 @@ def nodes() -> Iterator[Start]:
 
 
 def executor(components: ModuleType, name: str) -> str:
-    """The program that imports what a component's node runs."""
+    """Return a program that imports the executor of a component."""
     path = getattr(components, name).EXECUTOR_SPEC.class_path
     return f"from {path.rpartition('.')[0]} import {path.rpartition('.')[2]}"
 
 
 def packages(program: str) -> dict[str, float]:
-    """Seconds of the packages that take most, by their names."""
+    """Return the seconds of the most expensive packages, by name."""
     took = Counter[str]()
     for microseconds, package in _LINE.findall(_process(program, "-X", "importtime")):
         took[package] += int(microseconds)
@@ -97,7 +97,7 @@ def packages(program: str) -> dict[str, float]:
 
 
 def _process(program: str, *options: str) -> str:
-    """What it says on standard error."""
+    """Run a program and return its standard error."""
     command = [sys.executable, *options, "-c", program]
     return subprocess.run(command, check=True, capture_output=True, text=True).stderr
 

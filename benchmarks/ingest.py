@@ -1,13 +1,13 @@
-"""Ingestion: ours beside TFX's, in one process, turn by turn.
+"""Ingestion: ours and TFX's, in turns in one process.
 
     python benchmarks/ingest.py --rows 200000 --columns 20
     python benchmarks/ingest.py --format parquet --rows 200000
     python benchmarks/ingest.py --format png --rows 20000
     python benchmarks/ingest.py --format sql --rows 200000
 
-Compares the CPU and wall seconds of each of ours with those of TFX's component, and says what each wrote. TFX has no
-component for images: there its contender is one that takes them one by one, as its guide to custom executors shows. It
-has none for databases either: there SQLite by ADBC stands beside SQLite by SQLAlchemy.
+The benchmark compares CPU and wall seconds of ours with those of TFX's component, and reports the bytes that each
+writes. TFX has no component for images, so the other side is a component that reads them one by one, as in TFX's guide
+to custom executors. TFX has none for databases either, so the benchmark compares SQLite by ADBC with SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from infeed.components.example_gen.sources.parquet import open_parquet
 from infeed.components.example_gen.sources.sql.reader import SqlOptions, open_sql
 
 BUCKETS = Buckets((("train", 2), ("eval", 1)))
-ZLIB_6 = IngestOptions(level=6)  # the level that TFX's own writer uses
+ZLIB_6 = IngestOptions(level=6)  # compression level of TFX's own writer
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A function from the folder of the input to the folder of its dataset, and the module that it needs."""
+    """A function (folder of the input, folder of the dataset) that ingests, and the module that it needs."""
 
     run: Callable[[Path], Path]
     needs: str = "tfx"
@@ -56,7 +56,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Turn:
-    """What one run took, and wrote, in bytes."""
+    """Cost of one run, and the bytes that it wrote."""
 
     cost: Cost
     written: int
@@ -67,11 +67,11 @@ class Turn:
     "--format", "form", default="csv", type=click.Choice(["csv", "parquet", "sql", "png", "jpeg"]), show_default=True
 )
 @click.option("--rows", default=20_000, show_default=True, help="Rows of the table, or images.")
-@click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
-@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
+@click.option("--columns", default=20, show_default=True, help="Columns: integers, floats and text in turn.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender. The table shows medians.")
 @as_json
 def main(form: str, rows: int, columns: int, turns: int, as_json: bool) -> None:
-    """Measures ingestion against TFX's."""
+    """Measure ingestion against TFX's."""
     with tempfile.TemporaryDirectory() as folder:
         data, small = Path(folder, "data"), Path(folder, "small")
         contenders = make_contenders(form, Path(folder, "out"))
@@ -79,22 +79,22 @@ def main(form: str, rows: int, columns: int, turns: int, as_json: bool) -> None:
             TABLES[form](where, size, columns) if form in TABLES else write_images(where, size, form)
         present = {name: one.run for name, one in contenders.items() if not missing(one.needs)}
         for run in present.values():
-            measure(run, small)  # imports and other first-time costs
+            measure(run, small)  # pay for imports and other first-time costs before measuring
         took = interleave({name: partial(measure, run, data) for name, run in present.items()}, turns)
     sides = [side(name, one, took.get(name, [])) for name, one in contenders.items()]
-    case = f"{rows:,} rows x {columns} columns" if form in TABLES else f"{rows:,} pictures"
+    case = f"{rows:,} rows x {columns} columns" if form in TABLES else f"{rows:,} images"
     report((Result(f"ingest {form}", case, ours, sides[0], turns) for ours in sides[1:]), as_json)
 
 
 def side(name: str, contender: Contender, turns: list[Turn]) -> Side:
-    """What was seen of a contender, or why there is nothing."""
+    """Return the side of a contender, with its measurements or the reason why there are none."""
     if not turns:
         return Side(name, absent=missing(contender.needs))
     return Side.of(name, (turn.cost for turn in turns), also={"bytes written": turns[0].written})
 
 
 def write_table(folder: Path, rows: int, columns: int) -> None:
-    """A CSV of three kinds of columns with one cell in fifty empty."""
+    """Write a CSV with three kinds of columns. One cell in fifty is empty."""
     folder.mkdir()
     random = np.random.default_rng(0)
     makers: list[Callable[[], list[str]]] = [
@@ -113,7 +113,7 @@ def write_table(folder: Path, rows: int, columns: int) -> None:
 
 
 def write_parquet(folder: Path, rows: int, columns: int) -> None:
-    """The same table with its types; an empty cell is a null."""
+    """Write the same table as Parquet, with types and nulls."""
     write_table(folder, rows, columns)
     nulls = arrow_csv.ConvertOptions(strings_can_be_null=True)
     table = arrow_csv.read_csv(folder / "table.csv", convert_options=nulls)
@@ -122,7 +122,7 @@ def write_parquet(folder: Path, rows: int, columns: int) -> None:
 
 
 def write_sqlite(folder: Path, rows: int, columns: int) -> None:
-    """The same table in a database; an empty cell is a null."""
+    """Write the same table into a database, with types and nulls."""
     write_table(folder, rows, columns)
     table = arrow_csv.read_csv(folder / "table.csv", convert_options=arrow_csv.ConvertOptions(strings_can_be_null=True))
     with sqlite3.connect(folder / "table.db") as database:
@@ -135,7 +135,7 @@ TABLES = {"csv": write_table, "parquet": write_parquet, "sql": write_sqlite}
 
 
 def write_images(folder: Path, count: int, form: str) -> None:
-    """Photographs in miniature, 32 x 32 in color, in ten class folders."""
+    """Write small color photographs, 32 x 32, in ten class folders."""
     random = np.random.default_rng(0)
     for number in range(count):
         where = folder / str(number % 10)
@@ -145,7 +145,7 @@ def write_images(folder: Path, count: int, form: str) -> None:
 
 
 def make_contenders(form: str, out: Path) -> dict[str, Contender]:
-    """Contenders by name, the other side first."""
+    """Return the contenders by name, the other side first."""
 
     def component(make: Callable[..., object], **options: object) -> Contender:
         return Contender(lambda data: execute(make(str(data), **options), out))
@@ -198,7 +198,7 @@ def tfx_images(data: str) -> object:
 
 
 def execute(component: object, out: Path) -> Path:
-    """Runs a component's executor as an orchestrator would."""
+    """Run a component's executor as an orchestrator does."""
     from tfx.types import standard_artifacts
 
     artifact = standard_artifacts.Examples()
@@ -209,7 +209,7 @@ def execute(component: object, out: Path) -> Path:
 
 
 def ingest_alone(opened: OpenedSource, out: Path, options: IngestOptions | None = None) -> Path:
-    """The same steps without Beam."""
+    """Ingest a source without Beam."""
     options = options or IngestOptions()
     job = ingest.Job.of(opened, root=str(out), splits=BUCKETS.names, buckets=BUCKETS, options=options)
     ingest.ingest(opened.tasks, job)
@@ -217,13 +217,13 @@ def ingest_alone(opened: OpenedSource, out: Path, options: IngestOptions | None 
 
 
 def ingest_sqlite(data: Path, driver: str, out: Path) -> Path:
-    """A table, without Beam."""
+    """Ingest a database table without Beam."""
     os.environ["BENCHMARK_DB"] = f"{driver}:///{data}/table.db"
     return ingest_alone(open_sql({None: "t"}, IngestOptions(), SqlOptions("BENCHMARK_DB")), out)
 
 
 def in_turns(runs: Mapping[str, Callable[[Path, Path], None]], folder: Path, turns: int) -> dict[str, Side]:
-    """What each run took from `data` in a folder; one from `small` comes before, with imports and first-time costs."""
+    """Measure the runs on `data` in turns. A run on `small` first pays for imports and other first-time costs."""
 
     def measured(run: Callable[[Path, Path], None], data: Path) -> Cost:
         cost = timed(partial(run, data, folder / "out"))
@@ -237,7 +237,7 @@ def in_turns(runs: Mapping[str, Callable[[Path, Path], None]], folder: Path, tur
 
 
 def measure(run: Callable[[Path], Path], data: Path) -> Turn:
-    """One run, its output weighed and removed."""
+    """Measure one run, and the size of its output, which is then removed."""
     watch = Stopwatch()
     out = run(data)
     cost = watch.cost

@@ -1,10 +1,10 @@
-"""How much memory ingesting takes, and how even the shards are, on a generated table that is larger than both.
+"""Memory of ingestion, and balance of the shards, on a large generated table.
 
     python benchmarks/ingest_memory.py --megabytes 1000 --run processes
 
-Says what `infeed ingest` took in CPU and wall seconds, the peak of resident memory of all its processes together and of
-the heaviest, sampled every 50 ms, and the size of the largest shard over that of the smallest. With `--read-back` TFX's
-own reader then reads the dataset, and every row of the table must come out of it once.
+The benchmark reports CPU and wall seconds of `infeed ingest`, the peak of resident memory of all its processes and of
+the largest one, sampled every 50 ms, and the size of the largest shard over that of the smallest. With `--read-back`,
+TFX's own reader reads the dataset, and must return every row once.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from infeed.components.dataset.manifest import Manifest
 
 RUNS = {"one process": ["--workers", "1"], "processes": ["--workers", "2"], "beam": ["--runner", "direct"]}
 INFEED = "from infeed.pipelines.cli import main; main()"
-_ROWS = 50_000  # written at a time
+_ROWS = 50_000  # rows that are written at once
 _COLUMNS = 20
 _ROW = "row"
 
 
 @dataclass(frozen=True)
 class Peak:
-    """Resident bytes at most, of one process and of all at the same time."""
+    """Peak of resident bytes, of one process and of all processes together."""
 
     heaviest: int
     together: int
 
 
 @click.command()
-@click.option("--megabytes", default=100, show_default=True, help="Of CSV.")
+@click.option("--megabytes", default=100, show_default=True, help="Size of the CSV in MB.")
 @click.option("--run", type=click.Choice(list(RUNS)), default="one process", show_default=True)
-@click.option("--read-back", is_flag=True, help="Also read the dataset, by TFX's reader.")
-@click.option("--keep", type=click.Path(path_type=Path), help="Where the table is kept for other runs.")
+@click.option("--read-back", is_flag=True, help="Also read the dataset with TFX's reader.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Folder that keeps the table for later runs.")
 @as_json
 def main(megabytes: int, run: str, read_back: bool, keep: Path | None, as_json: bool) -> None:
-    """Measures `infeed ingest`."""
+    """Measure `infeed ingest`."""
     with tempfile.TemporaryDirectory() as folder:
         table = keep or Path(folder, "table.csv")
         if not table.exists():
@@ -72,7 +72,7 @@ def main(megabytes: int, run: str, read_back: bool, keep: Path | None, as_json: 
 
 
 def write_table(path: Path, size: int) -> None:
-    """The row's number; then whole numbers, numbers and text in turn, until the file has `size` bytes."""
+    """Write rows until the file has `size` bytes: the row's number, then integers, floats and text in turn."""
     random = np.random.default_rng(0)
     rows = 0
     makers = (
@@ -89,7 +89,7 @@ def write_table(path: Path, size: int) -> None:
 
 
 def count_reads(root: str, manifest: Manifest) -> npt.NDArray[np.int64]:
-    """How often each row of the table comes out of TFX's reader: [rows]."""
+    """Count how often TFX's reader returns each row of the table: [rows]."""
     from tensorflow_metadata.proto.v0 import schema_pb2
     from tfx.components.util import tfxio_utils
     from tfx.types import artifact_utils, standard_artifacts
@@ -110,7 +110,7 @@ def count_reads(root: str, manifest: Manifest) -> npt.NDArray[np.int64]:
 
 
 def peak_of(command: list[str]) -> Peak:
-    """Runs a command and samples its processes."""
+    """Run a command and return the peak memory of its processes."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     heaviest = together = 0
     while process.poll() is None:
@@ -123,13 +123,13 @@ def peak_of(command: list[str]) -> Peak:
 
 
 def cpu_of_children() -> float:
-    """CPU seconds of those that have ended: without this process, which samples."""
+    """Return the CPU seconds of ended children, without this process, which samples."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return ended.ru_utime + ended.ru_stime
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process holds; 0 once it has ended."""
+    """Return the resident bytes of a process. 0 if it has ended."""
     try:
         resident = Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()
     except (FileNotFoundError, ProcessLookupError):

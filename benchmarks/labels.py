@@ -1,9 +1,9 @@
-"""Memory and time that the planner of ingest takes for stratified splits.
+"""Memory and time of ingest's planner for stratified splits.
 
     python benchmarks/labels.py --runs 1000 --labels 1000
 
-Makes up the summaries of tasks with two runs each, where each run holds every label, and plans two splits from them.
-Prints the peak memory of the process: at the start, once all tasks have reported, and in the end.
+The script generates summaries of tasks with two runs each, in which every run has every label, and plans two splits.
+It prints the peak memory of the process at the start, after the reports of all tasks, and at the end.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from infeed.components.example_gen.shuffle import list_spills
 from infeed.components.example_gen.spills import Spills
 
 _RUNS_OF_TASK = 2
-_RECORD = 100  # bytes
+_RECORD = 100  # bytes of a record
 
 
 def tasks(runs: int, labels: int) -> Iterator[SpilledTask]:
-    """Yield the summaries of all tasks, with 1 to 13 records of each label in a run."""
+    """Yield the summaries of all tasks. Each run has 1 to 13 records of each label."""
     for order in range(runs // _RUNS_OF_TASK):
         files = [
             (None, f"/data/out/.unfinished/level-0/all/{order:08d}-{run:06d}.arrow") for run in range(_RUNS_OF_TASK)

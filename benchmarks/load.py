@@ -1,14 +1,16 @@
-"""Shuffled batches of a table for a training loop of one's own: `infeed.load` beside what others read arrays with.
+"""Shuffled batches of a table for a custom training loop: `infeed.load` and other libraries for arrays.
 
     python benchmarks/load.py
     python benchmarks/load.py --batch 1024 --seconds 2
 
-Each contender is one process without workers, in an environment of its own that is made from PyPI first (about 5 GB,
-most of it torch with its CUDA libraries). They take turns; compared are CPU and clock a row. Every library runs in its
-fastest way, such as a maintainer would write it, and in the ways that most programs use. The others hold their
-arrays in memory; ours maps the columns that it has decoded from TFRecords. `np.take` alone, on arrays and with NumPy's
-own permutation, is the limit; of what TensorFlow hands to Python it is one batch given again and again. A figure whose
-CPU has no place on the cores in its time is refused. `load/arrays.py` says what is asked.
+Each contender is one process without workers, in a separate environment that is first installed from PyPI (about 5 GB,
+most of it torch with its CUDA libraries). Contenders take turns. The benchmark compares CPU and wall time of a row.
+Every library runs in its fastest way, as its maintainers would write it, and in the ways of most programs. The others
+hold their arrays in memory; ours maps columns that it has decoded from TFRecords.
+
+The limit is `np.take` alone, on arrays in NumPy's own permutation. For batches that TensorFlow passes to Python, the
+limit is one batch that repeats. The benchmark refuses a figure whose CPU time exceeds wall time times cores.
+`load/arrays.py` defines the task.
 """
 
 from __future__ import annotations
@@ -56,11 +58,11 @@ CONTENDERS = (
 @click.command()
 @click.option("--rows", default=200_000, show_default=True)
 @click.option("--batch", "batches", default=[64, 1024, 8192], show_default=True, multiple=True, type=int)
-@click.option("--turns", default=5, show_default=True, help="Turns of each contender, of which the medians are taken.")
+@click.option("--turns", default=5, show_default=True, help="Turns of each contender. The table shows medians.")
 @click.option("--seconds", default=1.0, show_default=True, help="Length of a turn.")
-@click.option("--only", multiple=True, help="Names of the contenders that run; all of them where not given.")
+@click.option("--only", multiple=True, help="Contenders to run. Defaults to all.")
 @click.option("--environments", default=ENVIRONMENTS, show_default=True, type=Path)
-@click.option("--install/--no-install", default=True, show_default=True, help="Whether environments are made.")
+@click.option("--install/--no-install", default=True, show_default=True, help="Install missing environments.")
 @as_json
 def main(
     rows: int,
@@ -72,7 +74,7 @@ def main(
     install: bool,
     as_json: bool,
 ) -> None:
-    """Measures who gathers batches."""
+    """Measure libraries that gather batches."""
     chosen = [one for one in CONTENDERS if not only or one.name in only]
     found = [prepared(one, environments, install) for one in chosen]
     report(measured(Contest("load", SCRIPTS, "rows", found, turns, seconds), rows, batches), as_json)
@@ -88,7 +90,7 @@ def measured(contest: Contest, rows: int, batches: Sequence[int]) -> Iterator[Re
 
 
 def write(folder: Path, rows: int) -> None:
-    """The table in the forms that `load/arrays.py` names; the label of a row is its number."""
+    """Write the table in the formats of `load/arrays.py`. The label of a row is its number."""
     x, y = np.random.default_rng(0).random((rows, COLUMNS), np.float32), np.arange(rows)
     np.save(folder / "x.npy", x)
     np.save(folder / "y.npy", y)

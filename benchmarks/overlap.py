@@ -1,20 +1,20 @@
-"""The classic contrast: a step that takes as long as its input, fed naively, fed by us, and from constant data.
+"""Overlap of input and training: a step that takes as long as its input, with naive input, our feed and constant data.
 
     python benchmarks/overlap.py --records 4000 --epochs 3
     python benchmarks/overlap.py --work decode
 
-The records are PNG pictures in gzip-compressed TFRecords. The step sleeps as long as the naive input takes for a batch,
-measured first: an accelerator that computes while the CPU is free. By default most of the input's work sleeps as well,
-so many seconds a record on both sides: what is measured then is how much is done at the same time, not how much CPU
-there is to do it with. `--work decode` leaves that out and makes the pictures larger: then the CPU decodes.
+The records are PNG images in gzip-compressed TFRecords. The step sleeps as long as the naive input takes for a batch,
+which is measured first. This emulates an accelerator that computes while the CPU is idle. By default, most of the
+input's work sleeps too, equally on both sides, so that the benchmark measures concurrency rather than available CPU.
+With `--work decode`, the input does not sleep and the images are larger, so that the CPU decodes.
 
-The naive input works record by record and then batches; TensorFlow's own optimizations are off on its side, since they
-would add the prefetch that it leaves out. Our side is the engine's `stream` tier, which reads and decodes everything
-again in each epoch as well.
+The naive input processes single records and then batches them. TensorFlow's own optimizations are off for it, because
+they would add the missing prefetch. Our side is the engine's `stream` tier, which also reads and decodes all records in
+each epoch.
 
-Compares the CPU and wall seconds an epoch with those of the naive input and of constant data, over the epochs of all
-turns, and says how much of an epoch each waited, and what the meter itself costs: a loop over constant batches with and
-without it.
+The benchmark compares CPU and wall seconds of an epoch with those of the naive input and of constant data, over the
+epochs of all turns. It also reports the share of an epoch that each waited, and the cost of the meter: a loop over
+constant batches with and without it.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ METER_STEPS = 20_000
 
 @dataclass(frozen=True)
 class Work:
-    """What the input does for a record: pictures of so many pixels a side to decode, and seconds to sleep."""
+    """Work of the input for a record: pixels per side of the image to decode, and seconds to sleep."""
 
     side: int
     sleep: float
 
     def decode(self, image: tf.Tensor) -> tf.Tensor:
-        """One PNG, string [] -> uint8 [side, side, 3]."""
+        """Decode one PNG: string [] -> uint8 [side, side, 3]."""
         return tf.ensure_shape(tf.io.decode_png(image, channels=3), [self.side, self.side, 3])
 
     def wait_for(self, images: tf.Tensor) -> tf.Tensor:
-        """Pictures [..., height, width, channels], after the emulated work on as many records."""
+        """Return images [..., height, width, channels] after the emulated work on their records."""
         if not self.sleep:
             return images
         records = tf.cast(tf.reduce_prod(tf.shape(images)[:-3]), tf.float32)
@@ -74,20 +74,20 @@ WORK = {"sleep": Work(side=16, sleep=0.0006), "decode": Work(side=64, sleep=0.0)
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one took, and how many seconds of it the step waited."""
+    """Cost of an epoch, and the seconds that the step waited."""
 
     cost: Cost
     waited: float
 
 
 @click.command()
-@click.option("--records", default=4_000, show_default=True, help="Pictures.")
-@click.option("--epochs", default=3, show_default=True, help="Epochs a turn; the first of each turn is left out.")
+@click.option("--records", default=4_000, show_default=True, help="Number of images.")
+@click.option("--epochs", default=3, show_default=True, help="Epochs per turn. The first of each turn does not count.")
 @click.option("--turns", default=2, show_default=True, help="Turns of each contender.")
-@click.option("--work", type=click.Choice(list(WORK)), default="sleep", show_default=True, help="Of the input.")
+@click.option("--work", type=click.Choice(list(WORK)), default="sleep", show_default=True, help="Work of the input.")
 @as_json
 def main(records: int, epochs: int, turns: int, work: str, as_json: bool) -> None:
-    """Measures how much of the input's time disappears behind the step."""
+    """Measure the share of the input's time that overlaps with the step."""
     with tempfile.TemporaryDirectory() as folder:
         shards = write_shards(Path(folder), records, WORK[work].side)
         steps = records // BATCH
@@ -100,20 +100,20 @@ def main(records: int, epochs: int, turns: int, work: str, as_json: bool) -> Non
         took = interleave({name: partial(turn, dataset) for name, dataset in inputs.items()}, turns)
     sides = {name: side(name, list(chain(*some))) for name, some in took.items()}
     sides["infeed"] = replace(sides["infeed"], also={**sides["infeed"].also, **meter_costs(step_seconds)})
-    case = f"{work}, {records:,} pictures, an epoch"
+    case = f"{work}, {records:,} images, an epoch"
     report(
         (Result("overlap", case, sides["infeed"], sides[name], turns) for name in ("naive", "constant data")), as_json
     )
 
 
 def one_turn(dataset: tf.data.Dataset, epochs: int, steps: int, step_seconds: float) -> list[Epoch]:
-    """All epochs but the first."""
+    """Return all epochs except the first."""
     iterator = iter(dataset)
     return [run_epoch(iterator, steps, step_seconds) for _ in range(epochs)][1:]
 
 
 def side(name: str, epochs: list[Epoch]) -> Side:
-    """The medians over epochs, and what of them was waited."""
+    """Return the medians over epochs, and the share of waiting."""
     made = Side.of(name, (epoch.cost for epoch in epochs))
     waited = statistics.median(epoch.waited for epoch in epochs)
     share = statistics.median(epoch.waited / epoch.cost.wall for epoch in epochs)
@@ -121,7 +121,7 @@ def side(name: str, epochs: list[Epoch]) -> Side:
 
 
 def write_shards(folder: Path, records: int, side: int) -> list[ShardFile]:
-    """Noise over a gradient: as hard to decode as photographs are."""
+    """Write images of noise over a gradient, which are as expensive to decode as photographs."""
     random, shards = np.random.default_rng(0), []
     gradient = np.linspace(0, 200, side)[:, None, None]
     for shard in range(SHARDS):
@@ -135,7 +135,7 @@ def write_shards(folder: Path, records: int, side: int) -> list[ShardFile]:
 
 
 def naive_input(shards: list[ShardFile], work: Work) -> tf.data.Dataset:
-    """Record by record, nothing in parallel, nothing ahead of time."""
+    """Return the naive input, which processes single records, without parallelism and prefetch."""
 
     def one(record: tf.Tensor) -> Any:
         parsed = tf.io.parse_single_example(record, SPEC)
@@ -151,7 +151,7 @@ def naive_input(shards: list[ShardFile], work: Work) -> tf.data.Dataset:
 
 
 def our_input(shards: list[ShardFile], work: Work) -> tf.data.Dataset:
-    """The engine, with nothing kept between epochs."""
+    """Return the input of the engine, which keeps no records between epochs."""
 
     def transform(parsed: Any) -> Any:
         images = tf.map_fn(work.decode, parsed["image"], fn_output_signature=tf.uint8)
@@ -167,7 +167,7 @@ def our_input(shards: list[ShardFile], work: Work) -> tf.data.Dataset:
 
 
 def run_epoch(iterator: Any, steps: int, step_seconds: float) -> Epoch:
-    """An epoch with a step that sleeps."""
+    """Run an epoch with a step that sleeps."""
     meter = Meter()
     loop = looping(meter.next, lambda: tf.numpy_function(sleep, [step_seconds], []))
     watch = Stopwatch()
@@ -176,17 +176,17 @@ def run_epoch(iterator: Any, steps: int, step_seconds: float) -> Epoch:
 
 
 def sleep(seconds: np.float32) -> None:
-    """Stands for work that leaves the CPU free."""
+    """Sleep, to emulate work that does not use the CPU."""
     time.sleep(float(seconds))
 
 
 def looping(take: Callable[[Any], Any], step: Callable[[], Any]) -> Callable[[Any, int], None]:
-    """A graph of `steps` steps, each after its batch is there."""
+    """Return a graph of `steps` steps, each of which waits for its batch."""
 
     @tf.function
     def loop(iterator: Any, steps: tf.Tensor) -> None:
         for _ in tf.range(steps):
-            tf.autograph.experimental.set_loop_options(parallel_iterations=1)  # a step waits for the one before
+            tf.autograph.experimental.set_loop_options(parallel_iterations=1)  # each step waits for the previous one
             batch = take(iterator)
             with tf.control_dependencies(tf.nest.flatten(batch)):
                 step()
@@ -195,11 +195,11 @@ def looping(take: Callable[[Any], Any], step: Callable[[], Any]) -> Callable[[An
 
 
 def meter_costs(step_seconds: float) -> dict[str, float]:
-    """What the meter adds to a step that does nothing else: the quickest of five turns with it and without."""
+    """Return the cost that the meter adds to an empty step: the fastest of five turns with and without it."""
     iterator = iter(tf.data.Dataset.from_tensors(tf.zeros([8])).repeat())
     loops = {"with": looping(Meter().next, tf.no_op), "without": looping(next, tf.no_op)}
     runs = {name: partial(seconds_of, loop, iterator) for name, loop in loops.items()}
-    interleave(runs, 1)  # traces
+    interleave(runs, 1)  # traces the graphs before measuring
     quickest = {name: min(turns) for name, turns in interleave(runs, 5).items()}
     added = (quickest["with"] - quickest["without"]) / METER_STEPS
     return {"microseconds of the meter a step": added * 1e6, "share of the meter in this step": added / step_seconds}

@@ -1,4 +1,4 @@
-"""An image ExampleGen of one Beam element a file, as TFX's guide to custom executors has it: a yardstick for ours."""
+"""Image ExampleGen with one Beam element per file, as in TFX's guide to custom executors, to compare with ours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfx.dsl.components.base import executor_spec
 
 
 def to_example(path: str, classes: dict[str, int]) -> tf.train.Example:
-    """The same features as ours."""
+    """Return an example with the same features as ours."""
     with open(path, "rb") as file:
         data = file.read()
     folder, name = path.split(os.sep)[-2:]
@@ -50,7 +50,7 @@ class _Executor(base_example_gen_executor.BaseExampleGenExecutor):
 
 
 class PerImageExampleGen(component.FileBasedExampleGen):
-    """Class folders of images, one element a file."""
+    """ExampleGen for class folders of images, with one element per file."""
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(_Executor)
 

@@ -1,11 +1,11 @@
-"""Predictions of a whole split: our BulkInferrer beside TFX's, in one process, turn by turn.
+"""Predictions of a whole split: our BulkInferrer and TFX's, in turns in one process.
 
     python benchmarks/predictions.py --rows 30000 --columns 20
 
-The model parses tf.Examples and puts the numbers among their columns through two dense layers: its class and its
-probabilities are the outputs. `tfx` is TFX's component as its guides call it. Ours writes the same protos, and Parquet
-with two columns of the examples as keys. The Examples are ingested by ours. Seconds count from after the imports to the
-files on disk; one small run of each comes before.
+The model parses tf.Examples and feeds their numeric columns to two dense layers. Its outputs are the class and the
+probabilities. `tfx` is TFX's component as in its guides. Ours writes the same protos, and also Parquet with two columns
+of the examples as keys. Our ingest writes the Examples. After a small run of each contender, the time starts after the
+imports and ends when all files are on disk.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.sources.csv.reader import open_csv
 
 _HIDDEN, _CLASSES = 64, 10
-_KEYS = ("column_0", "column_2")  # a whole number, and text
+_KEYS = ("column_0", "column_2")  # an integer and text
 Run = Callable[[Path, Path], None]  # (folder of the data, folder of the outputs)
 
 
 @click.command()
-@click.option("--rows", default=30_000, show_default=True, help="Rows of the table, all of which are predicted.")
-@click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
-@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
+@click.option("--rows", default=30_000, show_default=True, help="Rows of the table.")
+@click.option("--columns", default=20, show_default=True, help="Columns: integers, floats and text in turn.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender. The table shows medians.")
 @as_json
 def main(rows: int, columns: int, turns: int, as_json: bool) -> None:
-    """Measures BulkInferrer against TFX's."""
+    """Measure BulkInferrer against TFX's."""
     report(results(rows, columns, turns), as_json)
 
 
@@ -54,7 +54,7 @@ def results(rows: int, columns: int, turns: int) -> Iterator[Result]:
 
 
 def write_data(folder: Path, rows: int, columns: int) -> None:
-    """Examples of a table, their column statistics beside them, and a model of them."""
+    """Write Examples of a table with column statistics, and a model for them."""
     folder.mkdir()
     write_table(folder / "table", rows, columns)
     ingest_alone(open_csv(str(folder / "table"), {None: "*"}, IngestOptions()), folder / "examples")
@@ -62,7 +62,7 @@ def write_data(folder: Path, rows: int, columns: int) -> None:
 
 
 def save_model(folder: Path, numbers: list[str]) -> None:
-    """Takes tf.Examples; `numbers` are the columns that it looks at."""
+    """Save a model that takes tf.Examples and uses the columns `numbers`."""
     import tensorflow as tf
 
     random = np.random.default_rng(0)
@@ -94,7 +94,7 @@ def contenders() -> dict[str, Run]:
 
 
 def run_component(kind: Any, data: Path, out: Path, **options: Any) -> None:
-    """Runs a component's executor as an orchestrator would, on one machine."""
+    """Run a component's executor as an orchestrator does, on one machine."""
     from tfx.types import channel_utils, standard_artifacts
 
     from infeed.components.engine.beam_runner import local_runner

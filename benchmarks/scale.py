@@ -1,9 +1,10 @@
-"""Steps that pass over the data on one process and on several, each in a fresh process: what further processes bring.
+"""Gain of several processes: steps that read the data, on one process and on several.
 
     python benchmarks/scale.py --rows 1000000 --processes 2
 
-A step is an executor as an orchestrator calls it, or the function behind a command. Its seconds are those from after
-the imports to the files on disk; CPU seconds include the imports of its workers, so that a process too many shows.
+A step is an executor as an orchestrator calls it, or the function of a command. Each turn is a new process. The time
+starts after the imports and ends when all files are on disk. CPU seconds include the imports of the workers, which
+shows the cost of too many processes.
 """
 
 from __future__ import annotations
@@ -25,17 +26,24 @@ from harness import Result, Side, as_json, interleave, report
 from ingest import write_table
 
 STEPS = ("ingest", "statistics", "transform", "evaluate", "predict")
-FILES = 8  # of a split that is not cut into ranges
+FILES = 8  # files of a split that are read as a whole, not in ranges
 
 
 @click.command()
 @click.option("--rows", default=1_000_000, show_default=True)
-@click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
-@click.option("--processes", default=2, show_default=True, help="Beside one.")
-@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
-@click.option("--step", "steps", multiple=True, type=click.Choice(STEPS), default=STEPS, help="Repeat for several.")
-@click.option("--one-turn", nargs=2, type=(click.Choice(STEPS), int), help="Run one step, print what it took.")
-@click.option("--folder", type=click.Path(path_type=Path), help="Of the data of --one-turn.")
+@click.option("--columns", default=20, show_default=True, help="Columns: integers, floats and text in turn.")
+@click.option("--processes", default=2, show_default=True, help="Number of processes to compare with one.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender. The table shows medians.")
+@click.option(
+    "--step",
+    "steps",
+    multiple=True,
+    type=click.Choice(STEPS),
+    default=STEPS,
+    help="Step to measure. Repeat the option for several steps.",
+)
+@click.option("--one-turn", nargs=2, type=(click.Choice(STEPS), int), help="Run one step once, and print its cost.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Folder of the data for --one-turn.")
 @as_json
 def main(
     rows: int,
@@ -47,7 +55,7 @@ def main(
     folder: Path | None,
     as_json: bool,
 ) -> None:
-    """Measures steps on one process and on several."""
+    """Measure steps on one process and on several."""
     if one_turn and folder:
         print(json.dumps(vars(take_turn(*one_turn, folder, columns))))
         return
@@ -70,9 +78,9 @@ def results(
 
 
 def write_data(folder: Path, rows: int, columns: int) -> None:
-    """A table; the same as TFRecords without statistics, in several files; a model of them."""
+    """Write a table, the same rows as TFRecords in several files without statistics, and a model for them."""
     write_table(folder / "table", rows, columns)
-    for seed in range(2 * FILES):  # no two files are equal: the statistics of a file serve for all that equal it
+    for seed in range(2 * FILES):  # files must differ, because equal files share cached statistics
         batch = evaluation.table(rows // FILES, columns, seed)
         split, number = ("Split-eval", "Split-train")[seed // FILES], seed % FILES
         evaluation.write_examples(folder / "examples", batch, split, f"data_tfrecord-{number:05d}-of-{FILES:05d}.gz")
@@ -80,7 +88,7 @@ def write_data(folder: Path, rows: int, columns: int) -> None:
 
 
 def in_a_process(step: str, processes: int, folder: Path, columns: int) -> Cost:
-    """One turn, with an empty cache of statistics."""
+    """Run one turn in a new process, with an empty cache of statistics."""
     command = [sys.executable, __file__, "--one-turn", step, str(processes), "--folder", str(folder)]
     command += ["--columns", str(columns)]
     with tempfile.TemporaryDirectory() as home:
@@ -92,7 +100,7 @@ def in_a_process(step: str, processes: int, folder: Path, columns: int) -> Cost:
 
 
 def take_turn(step: str, processes: int, folder: Path, columns: int) -> Cost:
-    """Runs a step in this process and those that it starts."""
+    """Run a step in this process and in its workers, and return the cost."""
     run: Callable[[], object] = {
         "ingest": ingest,
         "statistics": statistics,

@@ -1,10 +1,10 @@
-"""How the shuffle of ingest grows: files opened, and the cost of a gigabyte of records, from few blocks to many.
+"""Growth of ingest's shuffle with the number of blocks: opened files, and the cost of a gigabyte of records.
 
     python benchmarks/shuffle.py --plot docs/shuffle.svg
 
-Ingests a table that is made in memory, in small blocks, eight a task as those of a CSV are, into shards of so many
-blocks. Counts how often spills and regrouped files are opened; every open reads one range of the file. The cost is that
-of all steps after the rows are read and spilled, in this process. 10,000 blocks take some minutes and 2 GB of disk.
+The benchmark ingests a generated table in small blocks, eight per task as for a CSV. It counts how often spills and
+regrouped files are opened; each open reads one range of the file. The cost is that of all steps after reading and
+spilling the rows, in this process. 10,000 blocks take some minutes and 2 GB of disk.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.binary())])
 
 @click.command()
 @click.option("--most-blocks", default=BLOCKS[-1], show_default=True)
-@click.option("--block-kb", default=64, show_default=True, help="Kilobytes of a block.")
-@click.option("--plot", type=click.Path(dir_okay=False), help="An SVG or PNG file to draw the opens into.")
+@click.option("--block-kb", default=64, show_default=True, help="Size of a block in kilobytes.")
+@click.option("--plot", type=click.Path(dir_okay=False), help="SVG or PNG file to draw the opens into.")
 @as_json
 def main(most_blocks: int, block_kb: int, plot: str | None, as_json: bool) -> None:
-    """Counts what the shuffle opens."""
+    """Count the files that the shuffle opens."""
     opens: dict[int, int] = {}
     report(measured([blocks for blocks in BLOCKS if blocks <= most_blocks], block_kb << 10, opens), as_json)
     if plot:
@@ -53,7 +53,7 @@ def main(most_blocks: int, block_kb: int, plot: str | None, as_json: bool) -> No
 
 
 def measured(sizes: Iterable[int], block_bytes: int, opens: dict[int, int]) -> Iterator[Result]:
-    """Each size beside the smallest; fills `opens`: number of blocks -> opens."""
+    """Compare each size with the smallest. Fill `opens`: number of blocks -> opens."""
     smallest: Side | None = None
     for blocks in sizes:
         with tempfile.TemporaryDirectory() as folder, counting() as counts:
@@ -67,7 +67,7 @@ def measured(sizes: Iterable[int], block_bytes: int, opens: dict[int, int]) -> I
 
 @contextmanager
 def counting() -> Iterator[Counter[str]]:
-    """Counts how often temporary files are opened."""
+    """Count how often temporary files are opened."""
     counts, real = Counter[str](), files.open_input
 
     def open_input(path: str, **how: Any) -> Any:
@@ -82,7 +82,7 @@ def counting() -> Iterator[Counter[str]]:
 
 
 def shuffle(folder: Path, blocks: int, block_bytes: int) -> tuple[Cost, int]:
-    """What all steps took after the first, and the bytes of the records."""
+    """Return the cost of all steps after the first, and the bytes of the records."""
     tasks = tuple(
         Task(order, range(first, min(first + BLOCKS_A_TASK, blocks)))
         for order, first in enumerate(range(0, blocks, BLOCKS_A_TASK))
@@ -96,7 +96,7 @@ def shuffle(folder: Path, blocks: int, block_bytes: int) -> tuple[Cost, int]:
 
     def timed_map(function: Callable[[Any], Any], items: Iterable[Any], /) -> Iterator[Any]:
         yield from map(function, items)
-        watches.append(Stopwatch())  # the first one runs from the end of the first step
+        watches.append(Stopwatch())  # the first watch starts at the end of the first step
 
     manifest = ingest.ingest(tasks, job, map_fn=timed_map)
     return watches[0].cost, manifest.splits["train"].bytes
@@ -110,7 +110,7 @@ def read(blocks: range, rows: int, *, bad_rows: BadRows) -> Iterator[pa.RecordBa
 
 
 def draw(opens: dict[int, int], path: str) -> None:
-    """The opens, beside those of each shard in each block."""
+    """Draw the opens, and the number of shards times blocks for comparison."""
     mpl.rcParams.update({"svg.hashsalt": "shuffle", "font.size": 9})
     figure, axes = plt.subplots(figsize=(5.5, 3.6), layout="constrained")
     blocks = list(opens)

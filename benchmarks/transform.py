@@ -1,14 +1,14 @@
-"""Transform: declared features and a preprocessing_fn of the same meaning, ours beside TFX's, in one process.
+"""Transform: declared features and an equivalent preprocessing_fn, ours and TFX's, in one process.
 
     python benchmarks/transform.py --rows 600
     python benchmarks/transform.py --rows 100000 --columns 20
     python benchmarks/transform.py --rows 100000 --columns 20 --materialize
 
-Numbers are scaled to mean 0 and deviation 1, text is looked up in a vocabulary. `tfx` is TFX's component as its guides
-call it, with a module file; `tfx lean` is given the function by its name, and writes neither statistics nor a cache.
-`infeed function` is our Transform with that function, `infeed features` with declared features. The Examples are
-ingested by ours, so column statistics lie beside them; `infeed features, read` is kept from finding them. Seconds count
-from after the imports to the artifacts on disk.
+The features are numbers scaled to mean 0 and deviation 1, and vocabularies of text. `tfx` is TFX's component as in its
+guides, with a module file. `tfx lean` gets the function by name, and writes neither statistics nor a cache. `infeed
+function` is our Transform with this function, and `infeed features` with declared features. Our ingest writes the
+Examples with column statistics; `infeed features, read` does not use them. The time starts after the imports and ends
+when all artifacts are on disk.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.encode import Vocabulary
 from infeed.components.transform.kinds.scale import ZScore
 
-_TYPES = ("INT", "FLOAT", "BYTES")  # of the columns that `write_table` makes, in turn
+_TYPES = ("INT", "FLOAT", "BYTES")  # types of the columns of `write_table`, in turn
 _LEAN: dict[str, Any] = {"disable_statistics": True, "disable_analyzer_cache": True}
 Run = Callable[[Path, Path], None]  # (folder of the Examples, folder of the outputs)
 
 
 def preprocessing_fn(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """What TFX's guides write for such columns."""
+    """Preprocess the columns as TFX's guides do."""
     import tensorflow as tf
     import tensorflow_transform as tft
 
@@ -55,18 +55,18 @@ def preprocessing_fn(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--rows", default=600, show_default=True, help="Rows of the table, two thirds of which are analyzed.")
-@click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
-@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
-@click.option("--materialize", is_flag=True, help="Write transformed examples as well.")
+@click.option("--rows", default=600, show_default=True, help="Rows of the table. Two thirds are analyzed.")
+@click.option("--columns", default=20, show_default=True, help="Columns: integers, floats and text in turn.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender. The table shows medians.")
+@click.option("--materialize", is_flag=True, help="Also write transformed examples.")
 @as_json
 def main(rows: int, columns: int, turns: int, materialize: bool, as_json: bool) -> None:
-    """Measures Transform against TFX's."""
+    """Measure Transform against TFX's."""
     report(results(rows, columns, turns, materialize), as_json)
 
 
 def results(rows: int, columns: int, turns: int, materialize: bool) -> Iterator[Result]:
-    """Each of ours beside each of TFX's."""
+    """Yield a result for each pair of ours and TFX's."""
     case = f"{rows:,} rows x {columns} columns{', materialized' if materialize else ''}"
     if absent := missing("tfx"):
         yield Result("transform", case, Side("infeed features", absent=absent), None, 0)
@@ -81,7 +81,7 @@ def results(rows: int, columns: int, turns: int, materialize: bool) -> Iterator[
 
 
 def write_examples(folder: Path, rows: int, columns: int) -> None:
-    """Examples of a table, their column statistics beside them, their schema, and the function as a module."""
+    """Write Examples of a table with column statistics, their schema, and the function as a module."""
     folder.mkdir()
     write_table(folder / "table", rows, columns)
     ingest_alone(open_csv(str(folder / "table"), {None: "*"}, IngestOptions()), folder / "examples")
@@ -93,7 +93,7 @@ def write_examples(folder: Path, rows: int, columns: int) -> None:
 
 
 def write_schema(folder: Path, columns: int) -> None:
-    """A schema of one value a row."""
+    """Write a schema with one value per row."""
     folder.mkdir()
     features = (
         f'feature {{ name: "{name}" type: {kind} presence {{ min_count: 1 }} value_count {{ min: 1 max: 1 }} }}\n'
@@ -103,12 +103,12 @@ def write_schema(folder: Path, columns: int) -> None:
 
 
 def named(columns: int) -> list[tuple[str, str]]:
-    """(name, type) of each column."""
+    """Return (name, type) of each column."""
     return [(f"column_{number}", _TYPES[number % len(_TYPES)]) for number in range(columns)]
 
 
 def contenders(columns: int, materialize: bool) -> dict[str, Run]:
-    """By name, each making its component anew."""
+    """Return the contenders by name. Each creates a new component."""
     from tfx.components import Transform as TfxTransform
 
     from infeed.components import Transform
@@ -122,7 +122,7 @@ def contenders(columns: int, materialize: bool) -> dict[str, Run]:
             options["module_file"] = str(data / "transforming.py")
         run_component(kind, data / examples, data / "schema", out, materialize=materialize, **options)
 
-    by_name: dict[str, Any] = {"preprocessing_fn": "transform.preprocessing_fn"}  # this very file
+    by_name: dict[str, Any] = {"preprocessing_fn": "transform.preprocessing_fn"}  # this file as a module
     return {
         "tfx": partial(execute, TfxTransform, module=True),
         "tfx lean": partial(execute, TfxTransform, **by_name, **_LEAN),
@@ -135,7 +135,7 @@ def contenders(columns: int, materialize: bool) -> dict[str, Run]:
 def run_component(
     kind: Any, examples: Path, schema: Path, out: Path, *, workers: int | None = None, **options: Any
 ) -> None:
-    """Runs a component's executor as an orchestrator would, with the wheel that it makes of a module file."""
+    """Run a component's executor as an orchestrator does, including the wheel of a module file."""
     from tfx.orchestration.pipeline import Pipeline
     from tfx.types import artifact_utils, channel_utils, standard_artifacts
 
@@ -143,7 +143,7 @@ def run_component(
     inputs["examples"][0].uri, inputs["schema"][0].uri = str(examples), str(schema)
     inputs["examples"][0].split_names = artifact_utils.encode_split_names(list(BUCKETS.names))
     component = kind(**{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()}, **options)
-    Pipeline("benchmark", str(out / "root"), components=[component])  # installs its wheels
+    Pipeline("benchmark", str(out / "root"), components=[component])  # builds the wheels
     outputs = {name: [channel.type()] for name, channel in component.outputs.items()}
     for name, (artifact,) in outputs.items():
         artifact.uri = str(out / name)

@@ -1,8 +1,8 @@
-"""The turns of a contender: it works for some seconds, and what it had made in advance does not count.
+"""Turns of a contender: it makes batches for some seconds, not counting batches that it has made in advance.
 
-A contender is one process. It makes an endless iterator of batches and answers each line on its standard input, a
-number of seconds, with one JSON line: the rows it made in that time, and the wall and CPU seconds that took, those of
-its own worker processes included. Needs `clock` and nothing but Python.
+A contender is one process with an endless iterator of batches. Each line of its standard input is a number of seconds.
+The process answers with one JSON line: the rows that it made in this time, and the wall and CPU seconds, including its
+worker processes. The module requires only `clock` and Python.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 
 from clock import Stopwatch, below, settle
 
-_LOOK = 0.05  # seconds of a run-up between two looks at the processes' CPU
-_FEW = 0.1  # of what was made in advance: the CPU of a batch is not known better
-_LONGEST = 6  # run-ups of the shortest length: a loader that is slower to take from than to fill is never empty
+_LOOK = 0.05  # seconds of a run-up between two readings of the CPU time
+_FEW = 0.1  # share of the batches in advance that may be left, because the CPU time of a batch is not known better
+_LONGEST = 6  # maximum number of run-ups, because a loader that fills faster than it is emptied is never empty
 
 
 def serve(batches: Iterator[Any], size: int, started: float) -> None:
-    """Runs a contender until its standard input ends; `size` rows a batch, the first of which is made already."""
+    """Run a contender until its standard input ends. Batches have `size` rows. The first batch has been made."""
     turns = Turns(batches, size)
     say({"ready": time.perf_counter() - started})
     for line in sys.stdin:
@@ -33,16 +33,16 @@ def serve(batches: Iterator[Any], size: int, started: float) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     sys.stdout.flush()
-    os._exit(0)  # loaders that wait for their workers would wait for ever
+    os._exit(0)  # some loaders would wait for their workers forever
 
 
 class Turns:
-    """What a loader does in its turns.
+    """Turns of a loader.
 
     Args:
-      batches: endless.
-      size: rows of each.
-      stopwatch, rest: of CPU and wall seconds, and what waits until the loader rests.
+      batches: endless iterator of batches.
+      size: rows of a batch.
+      stopwatch, rest: returns a stopwatch of CPU and wall seconds, and waits until the loader is idle.
     """
 
     def __init__(
@@ -53,17 +53,17 @@ class Turns:
         rest: Callable[[], None] = lambda: settle(every=0.3, rounds=20),
     ) -> None:
         self._batches, self._size, self._stopwatch, self._rest = batches, size, stopwatch, rest
-        self._a_batch = 0.0  # CPU seconds, from rest to rest
-        self._ahead = 0.0  # batches that it makes while others have their turn
+        self._a_batch = 0.0  # CPU seconds of a batch, measured from idle to idle
+        self._ahead = 0.0  # batches that the loader makes during the turns of others
 
     def turn(self, seconds: float) -> dict[str, float]:
-        """Takes batches for so long, once those are used up that were there before.
+        """Use up the batches made in advance, then take batches for `seconds`, and return the cost.
 
-        CPU is counted from rest to rest, so that it is that of all batches taken, and of no others.
+        The CPU time counts from idle to idle, so that it covers exactly the batches that were taken.
         """
         self._rest()
         if not self._a_batch:
-            self._measured(seconds)  # nobody knows yet what it makes in advance
+            self._measured(seconds)  # the number of batches made in advance is still unknown
         return self._measured(seconds)
 
     def _measured(self, seconds: float) -> dict[str, float]:
@@ -77,7 +77,7 @@ class Turns:
         return {"rows": count * self._size, "wall": wall, "cpu": self._a_batch * count}
 
     def _use_up(self, watch: Any, seconds: float) -> int:
-        """Takes batches for at least so long, until what was made in advance is gone; how many those were."""
+        """Take batches until those made in advance are gone, and return their number."""
         began, taken = watch.wall, 0
         few = max(1.0, _FEW * self._ahead)
         while (gone := watch.wall - began) < seconds or (self._left(watch, taken) > few and gone < _LONGEST * seconds):
@@ -85,12 +85,12 @@ class Turns:
         return taken
 
     def _left(self, watch: Any, taken: int) -> float:
-        """Batches that are there: those made in advance and since, by the CPU that took, but for those taken."""
+        """Estimate the batches that are left: made in advance, plus made since by CPU time, minus taken."""
         made = watch.cpu / self._a_batch if self._a_batch else 0.0
         return self._ahead + made - taken
 
     def _take(self, seconds: float) -> tuple[int, float]:
-        """Batches taken in at least so many seconds, and the seconds that took."""
+        """Take batches for at least `seconds`, and return their number and the seconds."""
         started, count = time.perf_counter(), 0
         while time.perf_counter() - started < seconds:
             next(self._batches)
@@ -99,5 +99,5 @@ class Turns:
 
 
 def say(answer: dict[str, float]) -> None:
-    """One line for who runs the contender."""
+    """Print one line for the process that runs the contender."""
     print(json.dumps(answer), flush=True)

@@ -1,16 +1,16 @@
-"""What a step pays for a batch that is there, and whether two workers say rightly how long they waited.
+"""Cost of a step for a batch that is ready, and accuracy of the waiting time that two workers report.
 
     python benchmarks/wait.py
     python benchmarks/wait.py --rows 64 --turns 3 --no-workers
 
-Trains a tiny model on 14 float and 5 integer columns of the tier `columns`, in the Trainer's own loop of 16 steps a
-call, whose steps gather their rows themselves. Beside it runs the same loop with the batch in the graph: what it takes
-longer is what feeding costs a step. A third loop takes the same batches from a dataset, as it is where steps do not run
-beside the columns, and a fourth one constant batch. One device and two mirrored ones run in processes of their own.
+The benchmark trains a tiny model on 14 float and 5 integer columns of the tier `columns`, in the Trainer's loop of 16
+steps per call, in which each step gathers its rows. A second loop has the batch in the graph; the difference is the
+cost of feeding a step. A third loop takes the same batches from a dataset, as for steps that do not run on the device
+of the columns. A fourth loop takes one constant batch. One device and two mirrored devices run in separate processes.
 
-Two workers train on batches that are late on the first, on the second and on both. What the job lost is the time of a
-step beyond that without delay; the profile says the largest share that a worker waited above the floor. The two should
-differ by less than five points on a machine that has nothing else to do.
+Two workers train on batches that are late on the first, on the second, and on both. The loss is the time of a step
+beyond that without delay. The profile reports the largest share that a worker waited above the floor. On an idle
+machine, the two should differ by less than five points.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from clock import Cost, Stopwatch, median
 from harness import Result, Side, as_json, interleave, report
 
 FLOATS, INTEGERS, RECORDS, SEED = 14, 5, 65_536, 0
-CALL, CALLS = 16, 25  # steps in a call, and calls in a turn
+CALL, CALLS = 16, 25  # steps per call, and calls per turn
 DELAYS = {"nobody": (0.0, 0.0), "the first": (0.1, 0.0), "the second": (0.0, 0.1), "both": (0.1, 0.1)}
 WORKERS_BATCH, DELAYED_STEPS, EPOCHS = 64, 40, 3
 
 
 @click.command()
 @click.option("--rows", "rows", type=int, multiple=True, default=(64, 256, 1024), help="Rows of a batch.")
-@click.option("--turns", default=15, help="Of each contender.")
-@click.option("--workers/--no-workers", default=True, help="Whether two workers are started as well.")
+@click.option("--turns", default=15, help="Turns of each contender.")
+@click.option("--workers/--no-workers", default=True, help="Also start two workers.")
 @as_json
 def main(rows: tuple[int, ...], turns: int, workers: bool, as_json: bool) -> None:
-    """Measures, and prints a table."""
+    """Measure the waiting time, and print a table."""
     report(results(rows, turns, workers), as_json)
 
 
@@ -60,7 +60,7 @@ def results(rows: Sequence[int], turns: int, workers: bool) -> Iterator[Result]:
 
 
 def steps(name: str, size: int, turns: int) -> Result:
-    """One process: the three loops in turns, microseconds of each a step."""
+    """Run the loops in turns in one process, and return the microseconds per step of each."""
     import tensorflow as tf
 
     from infeed.components.feed.meter import Meter
@@ -87,7 +87,7 @@ def steps(name: str, size: int, turns: int) -> Result:
             "batches": lambda: _timed(lambda: train(fed, tf.constant(CALL))),
             "constant": lambda: _timed(lambda: train(ready, tf.constant(CALL))),
         },
-        turns + 1,  # the first traces
+        turns + 1,  # the first turn traces the graphs
     )
     ideal, ours, *others = (median(costs[1:]) for costs in took.values())
     loops = dict(zip(("feed", "dataset of batches", "constant dataset"), (ours, *others), strict=True))
@@ -138,7 +138,7 @@ def _columns() -> dict[str, str]:
 
 
 def _batches(folder: str, size: int, *, by_rows: bool = False) -> Any:
-    """The feed's own, of the tier `columns`; a record is the bytes of its numbers."""
+    """Return batches of the feed's tier `columns`. A record is the bytes of its numbers."""
     import numpy as np
     import tensorflow as tf
 
@@ -169,7 +169,7 @@ def _batches(folder: str, size: int, *, by_rows: bool = False) -> Any:
 
 
 def two_workers() -> Iterator[Result]:
-    """Whether the profile of two workers says what the job lost, by who was late."""
+    """Compare the profile of two workers with the time that the job lost, for each late worker."""
     found = _job()
     without = found.pop("nobody")["step"]
     for late, told in found.items():
@@ -183,7 +183,7 @@ def two_workers() -> Iterator[Result]:
 
 
 def _job() -> Any:
-    """What the first of two processes prints."""
+    """Run two workers, and return the output of the first."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
         for one in sockets:
@@ -200,7 +200,7 @@ def _job() -> Any:
 
 
 def worker(index: int) -> None:
-    """One of two processes: trains once for each way to be late, and prints what the profiles say."""
+    """Train as one of two workers, once for each kind of delay, and print the results of the profiles."""
     from infeed.components.feed.options import WorkerContext
     from infeed.components.trainer.distribution import make_strategy
 
@@ -209,11 +209,11 @@ def worker(index: int) -> None:
         batches = _batches(folder, WORKERS_BATCH // 2)
     told = {late: _trained(strategy, batches, delays[index]) for late, delays in DELAYS.items()}
     print(json.dumps(told), flush=True)
-    os._exit(0)  # what iterates over late batches would be waited for
+    os._exit(0)  # a normal exit would wait for the iterators over late batches
 
 
 def _trained(strategy: Any, batches: Any, delay: float) -> Any:
-    """Seconds of a step, and the shares of waiting in percent, of the epochs that are judged."""
+    """Return the seconds of a step, and the shares of waiting in percent, over the judged epochs."""
     from infeed.components.dataset.input_profile import InputProfile, PlanSummary
     from infeed.components.trainer import loop
 
@@ -234,7 +234,7 @@ def _trained(strategy: Any, batches: Any, delay: float) -> Any:
 
 
 def _late(delay: float) -> Callable[..., Any]:
-    """A function on batches that gives each so many seconds later."""
+    """Return a function that delays each batch by some seconds."""
     import tensorflow as tf
 
     def sleep(label: Any) -> Any:

@@ -1,15 +1,15 @@
-"""The whole job, from a CSV to a pushed model: by TFX's guides, by the same with its lean options, and by ours.
+"""A whole job from a CSV to a pushed model: as in TFX's guides, the same with lean options, and ours.
 
     python benchmarks/whole.py --rows 10000
     python benchmarks/whole.py --rows 100000 --turns 3
     python benchmarks/whole.py --rows 10000 --rows 100000 --rows 1000000 --side infeed --plot docs/whole.svg
 
-20 columns: 13 of numbers, 6 of words, and the label. All sides ingest, make statistics, infer and check a schema,
-transform, train the same network for as many steps, evaluate and push; ours reports on its input as well. Each turn is
-a process of its own that imports everything anew, and the sides take turns. Seconds are those of the process and of all
-that it starts, memory is the most that one of these processes had resident. Below, what the nodes took; `start` is what
-lies outside of nodes: the interpreter, imports, compiling the pipeline, and in ours the look at the data. With several
-sizes `--plot` draws how CPU seconds and memory grow.
+The table has 20 columns: 13 of numbers, 6 of words, and the label. All sides ingest, compute statistics, infer and
+check a schema, transform, train the same network for the same steps, evaluate and push. Ours also reports on its input.
+The sides alternate, and each turn is a new process. Seconds include all child processes. Memory is the largest resident
+size of one process. The table also shows the cost of each node. Its row `start` has the rest: the interpreter, imports,
+compiling the pipeline, and for ours the survey of the data. With several sizes, `--plot` draws the growth of CPU
+seconds and memory.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from clock import Cost
 from harness import Result, Side, as_json, interleave, missing, report
 from matplotlib import pyplot as plt
 
-Figures = dict[str, dict[int, Side]]  # side -> rows -> what a whole job took
+Figures = dict[str, dict[int, Side]]  # side -> rows -> cost of a whole job
 JOB = Path(__file__).parent / "whole" / "job.py"
 _SIDES = ("tfx", "tfx lean", "infeed")
 _START = "start"
-_LAST = 2_000  # characters of what a failed job said
+_LAST = 2_000  # characters to show of a failed job's output
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One job: what it took, bytes at most resident, and what each node took."""
+    """One job: its cost, peak resident bytes, and the cost of each node."""
 
     cost: Cost
     memory: int
@@ -52,13 +52,21 @@ class Turn:
 
 
 @click.command()
-@click.option("--rows", default=[10_000], show_default=True, multiple=True, help="Rows of the table; sizes by turns.")
-@click.option("--turns", default=1, show_default=True, help="Turns of each side, of which the medians are taken.")
-@click.option("--side", "sides", type=click.Choice(_SIDES), multiple=True, default=_SIDES, help="By default all.")
-@click.option("--plot", type=click.Path(dir_okay=False), help="An SVG or PNG file to draw into.")
+@click.option(
+    "--rows",
+    default=[10_000],
+    show_default=True,
+    multiple=True,
+    help="Rows of the table. Repeat the option for several sizes.",
+)
+@click.option("--turns", default=1, show_default=True, help="Turns of each side. The table shows medians.")
+@click.option(
+    "--side", "sides", type=click.Choice(_SIDES), multiple=True, default=_SIDES, help="Sides to run. Defaults to all."
+)
+@click.option("--plot", type=click.Path(dir_okay=False), help="SVG or PNG file to draw into.")
 @as_json
 def main(rows: tuple[int, ...], turns: int, sides: tuple[str, ...], plot: str | None, as_json: bool) -> None:
-    """Measures whole jobs."""
+    """Measure whole jobs."""
     figures: Figures = {}
     report(chain.from_iterable(results(size, turns, sides, figures) for size in rows), as_json)
     if plot:
@@ -66,7 +74,7 @@ def main(rows: tuple[int, ...], turns: int, sides: tuple[str, ...], plot: str | 
 
 
 def results(rows: int, turns: int, sides: Sequence[str], figures: Figures) -> Iterator[Result]:
-    """Ours beside each of TFX's, all of it and node by node; adds each side's whole job to `figures`."""
+    """Compare ours with each of TFX's, in total and by node. Add the total of each side to `figures`."""
     case = f"{rows:,} rows x 20 columns"
     if absent := missing("tfx"):
         yield Result("whole", case, Side("infeed", absent=absent), None, 0)
@@ -81,7 +89,7 @@ def results(rows: int, turns: int, sides: Sequence[str], figures: Figures) -> It
     for other in others:
         ours = _side("infeed", took.get("infeed", ()), None)
         yield Result("whole", case, ours, _side(other, took[other], None) if other else None, turns)
-        # In the order of their execution: those of the other side, then those that ours has alone.
+        # Nodes in the order of execution: those of the other side, then those that only ours has.
         jobs = [*took[other], *took.get("infeed", ())] if other else took["infeed"]
         for node in dict.fromkeys(node for job in jobs for node in job.nodes):
             ours = _side("infeed", took.get("infeed", ()), node)
@@ -89,7 +97,7 @@ def results(rows: int, turns: int, sides: Sequence[str], figures: Figures) -> It
 
 
 def _side(name: str, turns: Sequence[Turn], node: str | None) -> Side:
-    """The whole, or one node; a side that did not run, or has no such node, says so."""
+    """Return the total or one node of a side, or the reason why there is none."""
     costs = [turn.cost if node is None else turn.nodes[node] for turn in turns if node is None or node in turn.nodes]
     if not costs:
         return Side(name, absent="no such node" if turns else "did not run")
@@ -98,7 +106,7 @@ def _side(name: str, turns: Sequence[Turn], node: str | None) -> Side:
 
 
 def write_table(folder: Path, rows: int) -> None:
-    """Numbers, words, and an answer that depends on two of each; one cell in fifty is empty."""
+    """Write numbers, words, and a label that depends on two of each. One cell in fifty is empty."""
     draw = np.random.default_rng(0)
     numbers = draw.normal(0, 100, (13, rows))
     words = draw.integers(0, 1_000, (6, rows))
@@ -117,7 +125,7 @@ def write_table(folder: Path, rows: int) -> None:
 
 
 def run_job(side: str, data: Path, rows: int) -> Turn:
-    """One turn in a process and a folder of its own.
+    """Run one turn in a new process and folder.
 
     Raises:
       click.ClickException: the job failed.
@@ -135,7 +143,7 @@ def run_job(side: str, data: Path, rows: int) -> Turn:
         if job.returncode:
             raise click.ClickException(f"{side} failed:\n{(folder / 'log.txt').read_text()[-_LAST:]}")
         lines = (folder / "nodes.jsonl").read_text().splitlines()
-    # Ours go under the names that TFX has for them.
+    # Our nodes get the names of TFX's nodes.
     nodes = {one["node"]: Cost(one["wall"], one["cpu"]) for one in map(json.loads, lines)}
     within = Cost(sum(node.wall for node in nodes.values()), sum(node.cpu for node in nodes.values()))
     rest = Cost(whole.wall - within.wall, whole.cpu - within.cpu)
@@ -143,7 +151,7 @@ def run_job(side: str, data: Path, rows: int) -> Turn:
 
 
 def draw(figures: Figures, path: str) -> None:
-    """CPU seconds and memory by rows, a line for each side."""
+    """Draw CPU seconds and memory by rows, with a line for each side."""
     mpl.rcParams.update({"svg.hashsalt": "whole", "font.size": 9})
     figure, (seconds, memory) = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
     for (side, sizes), color in zip(figures.items(), ("#2a62b5", "#b5482a", "#3b8a4f"), strict=False):

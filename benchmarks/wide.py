@@ -1,10 +1,10 @@
-"""Whole jobs on wide tables: `infeed run` of a thousand columns, beside a narrow table of as many cells.
+"""Whole jobs on wide tables: `infeed run` with a thousand columns, and with a narrow table of as many cells.
 
     python benchmarks/wide.py --turns 3
     python benchmarks/wide.py --columns 10000 --rows 1000
 
-Eight columns of ten hold numbers with fractions, one holds whole numbers, and one holds one of six words. Each turn is
-a process of its own that imports everything anew, trains for two epochs, and pushes the model.
+Of ten columns, eight hold floats, one holds integers, and one holds one of six words. Each turn is a new process that
+trains for two epochs and pushes the model.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from clock import Cost, Stopwatch
 from harness import Result, Side, as_json, interleave, missing, report
 from pyarrow import csv
 
-NARROW = 20  # columns of the other side
+NARROW = 20  # columns of the narrow table
 _WORDS = np.array(["red", "green", "blue", "cyan", "black", "white"])
 
 
 @click.command()
 @click.option("--columns", default=1_000, show_default=True, help="Columns of the wide table, a multiple of 10.")
 @click.option("--rows", default=4_000, show_default=True, help="Rows of the wide table.")
-@click.option("--turns", default=1, show_default=True, help="Turns of each side, of which the medians are taken.")
+@click.option("--turns", default=1, show_default=True, help="Turns of each side. The table shows medians.")
 @as_json
 def main(columns: int, rows: int, turns: int, as_json: bool) -> None:
-    """Measures whole jobs on a wide table and on a narrow one of as many cells."""
+    """Measure whole jobs on a wide table and on a narrow table with as many cells."""
     report(results(columns, rows, turns), as_json)
 
 
@@ -54,7 +54,7 @@ def results(columns: int, rows: int, turns: int) -> Iterator[Result]:
 
 
 def write_table(folder: Path, rows: int, columns: int) -> None:
-    """Numbers, words, and a label that depends on two numbers and a word."""
+    """Write numbers, words, and a label that depends on two numbers and a word."""
     draw, tenth = np.random.default_rng(0), columns // 10
     numbers = draw.normal(size=(rows, 8 * tenth)).round(4)
     words = draw.integers(0, len(_WORDS), (rows, tenth))
@@ -67,7 +67,7 @@ def write_table(folder: Path, rows: int, columns: int) -> None:
 
 
 def run_job(folder: Path) -> Cost:
-    """One `infeed run` in a process of its own."""
+    """Run `infeed run` in a new process, and return its cost."""
     start = "from infeed.pipelines.cli import main; main()"
     command = ["-c", start, "run", "tabular", "--data", str(folder / "table.csv"), "--label", "label"]
     with tempfile.TemporaryDirectory() as root:

@@ -1,4 +1,4 @@
-"""NVIDIA DALI on the CPU: the same TFRecord shards, its own operators, one warp a picture."""
+"""NVIDIA DALI on the CPU: the same TFRecord shards, DALI's operators, one warp per image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import nvidia.dali.types as types
 from nvidia.dali import math, pipeline_def
 from protocol import SIDE, Batches, Job, serve
 
-_FRAMING = 16  # bytes round a TFRecord's payload
+_FRAMING = 16  # bytes before and after a TFRecord's payload
 
 
 def make(job: Job) -> Batches:
@@ -67,7 +67,7 @@ def change(images: Any, recipe: Any) -> Any:
 
 
 def index(path: str, to: Path) -> str:
-    """Where each record of a TFRecord file begins, and its size: DALI wants that beside the file."""
+    """Write the index file that DALI requires: offset and size of each record of a TFRecord file."""
     data, at, lines = Path(path).read_bytes(), 0, []
     while at < len(data):
         size = struct.unpack_from("<Q", data, at)[0] + _FRAMING

@@ -27,7 +27,7 @@ def make(job: Job) -> Batches:
 
 
 def write(job: Job) -> str:
-    """The pictures as one ArrayRecord file: label, then the stored bytes."""
+    """Write the images as one ArrayRecord file: label, then the stored bytes."""
     path = str(job.scratch / f"{job.kind}.arrayrecord")
     writer = ArrayRecordWriter(path, "group_size:1")
     for stored, label in zip(job.stored, job.labels, strict=True):
@@ -37,7 +37,7 @@ def write(job: Job) -> str:
 
 
 class Change(grain.transforms.RandomMap):
-    """Decodes and changes one picture."""
+    """Decode and augment one image."""
 
     def __init__(self, job: Job) -> None:
         self.kind, self.recipe = job.kind, job.recipe

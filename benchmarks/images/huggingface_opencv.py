@@ -21,7 +21,7 @@ def make(job: Job) -> Batches:
 
 
 class Transform:
-    """Changes the pictures of a batch one after the other."""
+    """Augment the images of a batch one after the other."""
 
     def __init__(self, job: Job) -> None:
         self.kind, self.recipe = job.kind, job.recipe

@@ -1,7 +1,7 @@
 """tfx-infeed: the same TFRecord shards through the feed engine.
 
-The first argument is the tier: `columns` decodes the pictures once and holds them as uint8, `stream` keeps the records
-in memory and decodes them in every epoch.
+The first argument is the tier. `columns` decodes the images once and holds them as uint8. `stream` keeps the records in
+memory and decodes them in every epoch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def make(job: Job, tier: Tier) -> Batches:
 
 
 def stages(job: Job) -> BatchFunctions:
-    """Decoding and changes, as the Trainer gives them to the engine."""
+    """Return decoding and augmentation as the Trainer passes them to the engine."""
     features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     recipe = job.recipe
     scale = Normalise(recipe.mean, recipe.std)

@@ -1,4 +1,4 @@
-"""What every contender of `benchmarks/images.py` is given, and what it has to do; needs numpy and `turns` alone."""
+"""Input and task of every contender of `benchmarks/images.py`. Requires only numpy and `turns`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SIDE = 32
 
 @dataclass(frozen=True)
 class Recipe:
-    """The full augmentation: every contender changes each picture in all of these ways."""
+    """The full augmentation. Every contender applies all of it to each image."""
 
-    shift: int = 4  # pads by so many pixels with reflection and crops at random
-    rotate: float = 15.0  # up to so many degrees either way, bilinear
-    brightness: float = 0.2  # adds up to this share of the full range, or takes it away
-    contrast: float = 0.2  # scales the distance from the picture's mean by up to this share more or less
+    shift: int = 4  # pixels of reflected padding, before a random crop
+    rotate: float = 15.0  # maximum degrees in either direction, bilinear
+    brightness: float = 0.2  # maximum change, as a share of the full range
+    contrast: float = 0.2  # maximum change of the distance from the image's mean, as a share
     cutout: int = 8  # side of one square that is set to the mean
     mean: float = 0.5
     std: float = 0.5
@@ -31,11 +31,11 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Job:
-    """What to read, and how.
+    """Input of a contender, and its settings.
 
-    `folder` holds `labels.npy` (int64 [n]), `pixels.npy` (uint8 [n, 32, 32, 3]), `png.bin` (all PNGs, end to end, with
-    their ends in `png_ends.npy`) and TFRecord shards of the same under `raw/` and `png/`. Contenders that want another
-    form make it under `scratch` before they are measured.
+    `folder` holds `labels.npy` (int64 [n]), `pixels.npy` (uint8 [n, 32, 32, 3]), `png.bin` (all PNGs concatenated),
+    `png_ends.npy` (the end of each PNG), and TFRecord shards of both under `raw/` and `png/`. A contender that needs
+    another format writes it under `scratch` before the measurement.
     """
 
     folder: Path
@@ -51,16 +51,16 @@ class Job:
 
     @cached_property
     def stored(self) -> list[bytes]:
-        """Each picture as it is stored: its pixels' bytes, or a PNG."""
+        """Return the stored bytes of each image: its pixels, or a PNG."""
         if self.kind == "raw":
-            return [picture.tobytes() for picture in np.load(self.folder / "pixels.npy")]
+            return [image.tobytes() for image in np.load(self.folder / "pixels.npy")]
         ends = np.load(self.folder / "png_ends.npy").tolist()
         data = (self.folder / "png.bin").read_bytes()
         return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     @property
     def shards(self) -> list[str]:
-        """TFRecord files of examples with `image` (bytes) and `label` (int64)."""
+        """Return the TFRecord files of examples with `image` (bytes) and `label` (int64)."""
         return sorted(map(str, (self.folder / self.kind / "Split-train").iterdir()))
 
 
@@ -68,7 +68,7 @@ Batches = Iterator[tuple[Any, Any]]  # images float32 [batch, 32, 32, 3] or [bat
 
 
 def serve(make: Callable[[Job], Batches]) -> None:
-    """Runs a contender until its standard input ends."""
+    """Run a contender until its standard input ends."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--scratch", type=Path, required=True)
@@ -83,7 +83,7 @@ def serve(make: Callable[[Job], Batches]) -> None:
 
 
 def check(images: Any, labels: Any, size: int) -> None:
-    """Stops a contender that does less than the recipe asks for."""
+    """Raise AssertionError for a contender that does less than the recipe."""
     images, labels = np.asarray(images), np.asarray(labels)
     if images.shape[1] == 3:
         images = images.transpose(0, 2, 3, 1)
@@ -93,4 +93,4 @@ def check(images: Any, labels: Any, size: int) -> None:
     assert -1.01 <= images.min() < -0.2, images.min()
     assert 0.2 < images.max() <= 1.01, images.max()
     cut = np.all(np.abs(images) < 0.005, axis=-1).mean(axis=(1, 2))
-    assert (cut > 0.01).mean() > 0.95, "a square is to be cut out of every picture"
+    assert (cut > 0.01).mean() > 0.95, "a square has to be cut out of every image"

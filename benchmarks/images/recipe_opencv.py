@@ -1,4 +1,4 @@
-"""The recipe picture by picture with OpenCV: pad, crop, flip and rotation as one warp, the fastest way it has."""
+"""The recipe for one image with OpenCV: pad, crop, flip and rotation as one warp, which is its fastest way."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import cv2
 import numpy as np
 from protocol import SIDE, Recipe
 
-cv2.setNumThreads(0)  # pictures this small gain nothing from threads, and there are worker processes
+cv2.setNumThreads(0)  # threads do not help for such small images, and the loaders have worker processes
 
 
 def decode(stored: bytes, kind: str) -> Any:
-    """Stored bytes -> uint8 [32, 32, 3]."""
+    """Decode stored bytes to uint8 [32, 32, 3]."""
     if kind == "raw":
         return np.frombuffer(stored, np.uint8).reshape(SIDE, SIDE, 3)
     return cv2.cvtColor(cv2.imdecode(np.frombuffer(stored, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
 
 
 def augment(image: Any, random: np.random.Generator, recipe: Recipe) -> Any:
-    """uint8 [32, 32, 3] -> float32 of the same shape, normalized."""
+    """Augment an image, uint8 [32, 32, 3], to normalized float32 of the same shape."""
     draws = random.random(8)
     warped = cv2.warpAffine(
         image,
@@ -40,7 +40,7 @@ def augment(image: Any, random: np.random.Generator, recipe: Recipe) -> Any:
 
 
 def matrix(draws: Any, recipe: Recipe) -> Any:
-    """From output to input coordinates, about the center."""
+    """Return the affine matrix from output to input coordinates, about the center."""
     angle = (2 * draws[0] - 1) * recipe.rotate * math.pi / 180
     mirror = -1.0 if draws[1] < 0.5 else 1.0
     shift_x, shift_y = (math.floor(draw * (2 * recipe.shift + 1)) - recipe.shift for draw in draws[2:4])

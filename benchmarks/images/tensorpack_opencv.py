@@ -24,7 +24,7 @@ def endless(runner: Any) -> Batches:
 
 
 class Change:
-    """Decodes and changes one picture."""
+    """Decode and augment one image."""
 
     def __init__(self, job: Job) -> None:
         self.kind, self.recipe = job.kind, job.recipe

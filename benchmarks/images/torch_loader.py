@@ -1,4 +1,4 @@
-"""torch: a map-style dataset in memory, torchvision's v2 transforms picture by picture, DataLoader with processes."""
+"""torch: a map-style dataset in memory, torchvision's v2 transforms per image, DataLoader with processes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torchvision.transforms import InterpolationMode, v2
 
 
 def make(job: Job) -> Batches:
-    pictures = Pictures(job)
-    sampler = RandomSampler(pictures, num_samples=1 << 30, replacement=False)
-    return iter(DataLoader(pictures, job.batch, sampler=sampler, num_workers=job.workers, drop_last=True))
+    images = Images(job)
+    sampler = RandomSampler(images, num_samples=1 << 30, replacement=False)
+    return iter(DataLoader(images, job.batch, sampler=sampler, num_workers=job.workers, drop_last=True))
 
 
-class Pictures(Dataset[Any]):
-    """Stored bytes held in memory, decoded and changed one at a time."""
+class Images(Dataset[Any]):
+    """Dataset of stored bytes in memory that decodes and augments single images."""
 
     def __init__(self, job: Job) -> None:
         self.kind, self.labels = job.kind, job.labels

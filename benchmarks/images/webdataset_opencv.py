@@ -27,7 +27,7 @@ def make(job: Job) -> Batches:
 
 
 def write(job: Job) -> list[str]:
-    """The pictures as tar shards."""
+    """Write the images as tar shards."""
     paths = [str(job.scratch / f"{job.kind}-{shard}.tar") for shard in range(_SHARDS)]
     for shard, path in enumerate(paths):
         with webdataset.TarWriter(path) as writer:
@@ -37,7 +37,7 @@ def write(job: Job) -> list[str]:
 
 
 class Change:
-    """Decodes and changes one picture."""
+    """Decode and augment one image."""
 
     def __init__(self, job: Job) -> None:
         self.kind, self.recipe = job.kind, job.recipe

@@ -1,8 +1,8 @@
-"""What every contender of `benchmarks/load.py` is given; needs numpy and `turns` alone.
+"""Input of every contender of `benchmarks/load.py`. Requires only numpy and `turns`.
 
-A batch is a dict of `x`, float32 [batch, columns], and `y`, int64 [batch], in another order each epoch. Ours also
-gives it with each column under a name of its own. All work in one process, without workers: what a row costs there is
-what it costs in each of many.
+A batch is a dict of `x`, float32 [batch, columns], and `y`, int64 [batch]. The order changes in each epoch. Ours also
+returns batches with a separate name for each column. All contenders work in one process without workers, because the
+cost of a row is the same in each of several processes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import turns
 
 @dataclass(frozen=True)
 class Job:
-    """What to read, and how."""
+    """Input of a contender, and its settings."""
 
-    folder: Path  # of `x.npy` and `y.npy`, and of the same as TFRecords under `together/` and `named/`
-    batch: int  # rows
-    how: str  # one of the ways that a script knows
+    folder: Path  # folder of `x.npy` and `y.npy`, and of the same rows as TFRecords under `together/` and `named/`
+    batch: int  # rows of a batch
+    how: str  # variant of the contender, a name that its script defines
 
     @cached_property
     def x(self) -> Any:
@@ -37,7 +37,7 @@ class Job:
 
 
 def serve(make: Callable[[Job], Iterator[Any]]) -> None:
-    """Runs a contender until its standard input ends."""
+    """Run a contender until its standard input ends."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--batch", type=int, required=True)
@@ -50,7 +50,7 @@ def serve(make: Callable[[Job], Iterator[Any]]) -> None:
 
 
 def check(batch: Any, job: Job) -> None:
-    """Stops a contender whose batch is none, or is not shuffled."""
+    """Raise AssertionError for a batch that has the wrong form or is not shuffled."""
     named = [batch[f"x{column:02}"] for column in range(job.x.shape[1])] if "x" not in batch else None
     x = np.stack([np.asarray(one) for one in named], axis=1) if named else np.asarray(batch["x"])
     y = np.asarray(batch["y"]).reshape(-1)

@@ -1,4 +1,4 @@
-"""Grain: two arrays or an ArrayRecord file, row by row or as a source whose elements are batches; exact shuffles."""
+"""Grain: two arrays or an ArrayRecord file, read as rows or as a source of batches, with exact shuffles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EPOCHS = 1 << 30
 
 
 class Rows:
-    """A random-access data source of rows."""
+    """Random-access data source of rows."""
 
     def __init__(self, job: Job) -> None:
         self.x, self.y = job.x, job.y
@@ -28,7 +28,7 @@ class Rows:
 
 
 class Batches:
-    """A random-access data source of shuffled batches: those of one epoch after the other."""
+    """Random-access data source of shuffled batches, one epoch after the other."""
 
     def __init__(self, job: Job) -> None:
         self.x, self.y, self.batch = job.x, job.y, job.batch
@@ -47,7 +47,7 @@ class Batches:
 
 
 def make(job: Job) -> Iterator[Any]:
-    # Threads wait for one another, and take as much CPU a row.
+    # No threads, because they would wait for one another and use as much CPU per row.
     options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
     if job.how == "batches":
         return iter(grain.MapDataset.source(Batches(job)).to_iter_dataset(options))
@@ -63,7 +63,7 @@ def decode(record: bytes) -> Any:
 
 
 def write(job: Job) -> str:
-    """The rows as one ArrayRecord file: label, then the columns."""
+    """Write the rows as one ArrayRecord file: label, then the columns."""
     path = job.folder / "rows.arrayrecord"
     if not path.exists():
         writer = ArrayRecordWriter(str(path), "group_size:1")

@@ -1,6 +1,6 @@
-"""Hugging Face datasets: a table in memory, by row numbers, rewritten in each epoch's order, or as a stream.
+"""Hugging Face datasets: a table in memory, read by row numbers, rewritten in each epoch's order, or as a stream.
 
-Batches come as Arrow tables and are made NumPy's here: a third of what its own format of NumPy takes.
+This module converts batches from Arrow to NumPy, which takes a third of the time of the library's own NumPy format.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from arrays import Job, serve
 from datasets import Dataset, disable_progress_bars
 
 _SHARDS, _BUFFER = 64, 10_000
-_WRITER_BATCH = 100_000  # rows that `flatten_indices` copies at a time: more of them cost less
+_WRITER_BATCH = 100_000  # rows that `flatten_indices` copies at once; more rows cost less
 
 
 def make(job: Job) -> Iterator[Any]:
@@ -36,7 +36,7 @@ def by_number(table: Any, size: int) -> Iterator[Any]:
 
 
 def rewritten(table: Any, size: int) -> Iterator[Any]:
-    """The table in the order of each epoch, in memory, read from its beginning to its end."""
+    """Yield the batches of a table in memory that is rewritten in the order of each epoch."""
     epoch = 0
     while True:
         epoch += 1

@@ -1,4 +1,4 @@
-"""infeed.load: `numpy` or `tf`, with all columns as one feature, each under its name, or those packed."""
+"""infeed.load: `numpy` or `tf`, with all columns as one feature, as separate features, or packed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def make(job: Job) -> Iterator[Any]:
     data = infeed.load(str(job.folder / features), batch_size=job.batch, seed=1, cache_dir=str(job.folder / "cache"))
     pack = how == "packed"
     batches = data.tf(pack=pack).as_numpy_iterator() if framework == "tf" else data.numpy(pack=pack)
-    # The two arrays under the names that all contenders use.
+    # Rename the arrays to the names that all contenders use.
     return ({"x": batch["float32"], "y": batch["int64"]} for batch in batches) if pack else iter(batches)
 
 

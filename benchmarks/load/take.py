@@ -1,4 +1,4 @@
-"""NumPy alone, the limit: a permutation an epoch, and the rows of each batch by `np.take`."""
+"""NumPy alone, which is the limit: one permutation per epoch, and `np.take` for the rows of each batch."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """tf.data and `as_numpy_iterator`: each batch gathered from the arrays, in an exact shuffle.
 
-The row numbers are those of a permutation an epoch, a batch in an element; or they come one by one from
-`Dataset.shuffle`. Or one batch comes again and again, which costs nothing but to hand it over: the limit of whatever
-TensorFlow hands to Python.
+The row numbers come from one permutation per epoch, a batch per element, or one by one from `Dataset.shuffle`. A third
+variant repeats one batch. It measures only the transfer from TensorFlow to Python, which is the limit of all others.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ def make(job: Job) -> Iterator[Any]:
     x, y = tf.constant(job.x), tf.constant(job.y)
     if job.how == "permutation":
         rows = permuted(len(job.x), job.batch)
-    else:  # row numbers of each batch, drawn one by one
+    else:  # draws row numbers one by one, and batches them
         rows = tf.data.Dataset.range(len(job.x)).shuffle(len(job.x)).repeat().batch(job.batch, drop_remainder=True)
     batches = rows.map(lambda rows: {"x": tf.gather(x, rows), "y": tf.gather(y, rows)}, tf.data.AUTOTUNE)
     if job.how == "again":
@@ -28,7 +27,7 @@ def make(job: Job) -> Iterator[Any]:
 
 
 def permuted(rows: int, size: int) -> tf.data.Dataset:
-    """Row numbers of each batch, of one permutation an epoch."""
+    """Yield the row numbers of each batch, from one permutation per epoch."""
     steps = rows // size
 
     def epoch(_: tf.Tensor) -> tf.data.Dataset:

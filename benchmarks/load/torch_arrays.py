@@ -1,4 +1,4 @@
-"""torch: two tensors in memory, gathered by a permutation alone, or read by a DataLoader in batches or row by row."""
+"""torch: two tensors in memory, gathered by a permutation, or read by a DataLoader in batches or rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ torch.set_num_threads(1)
 
 
 class Rows(Dataset[Any]):
-    """One row, or a batch of several."""
+    """Dataset that returns one row, or a batch of rows."""
 
     def __init__(self, job: Job) -> None:
         self.x, self.y = torch.from_numpy(job.x), torch.from_numpy(job.y)

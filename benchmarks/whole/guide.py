@@ -1,8 +1,8 @@
-"""What somebody writes by TFX's guides for the table of `benchmarks/whole.py`: preprocessing, model and training.
+"""User code as in TFX's guides for the table of `benchmarks/whole.py`: preprocessing, model and training.
 
-It follows the shape of TFX's own examples for Keras: dense columns, one vocabulary a column of words, transformed
-examples from disk, one `fit` of many steps, a model saved with the signatures that serving and Evaluator ask for. Ours
-trains the very same network, `build_model`.
+It follows TFX's examples for Keras: dense columns, one vocabulary per column of words, transformed examples from disk,
+one `fit` of many steps, and a model saved with the signatures for serving and Evaluator. Ours trains the same network,
+`build_model`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EXAMPLES = [tf.TensorSpec([None], tf.string, name="examples")]
 
 
 def preprocessing_fn(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Numbers to mean 0 and deviation 1, words and label to their place in a vocabulary."""
+    """Scale numbers to mean 0 and deviation 1, and map words and label to vocabulary indices."""
     numbers = {name: tft.scale_to_z_score(_dense(inputs[name], 0)) for name in NUMBERS}
     words = {
         name: tft.compute_and_apply_vocabulary(_dense(inputs[name], ""), num_oov_buckets=1, vocab_filename=name)
@@ -41,10 +41,10 @@ def _dense(column: Any, empty: Any) -> Any:
 
 
 def build_model(spec: Any = None) -> keras.Model:
-    """{name: [batch, 1]} -> probabilities [batch, 2]; `spec` is what our Trainer gives, and not needed here."""
+    """Return a model {name: [batch, 1]} -> probabilities [batch, 2]. `spec` comes from our Trainer and is not used."""
     numbers = {name: keras.Input([1], name=name) for name in NUMBERS}
     words = {name: keras.Input([1], name=name, dtype="int64") for name in WORDS}
-    # An index of a missing word is below 0 in TFX's vocabularies, and 0 in ours.
+    # The index of a missing word is negative in TFX's vocabularies, and 0 in ours.
     indices = [keras.ops.maximum(index, 0) for index in words.values()]
     columns = [keras.layers.Flatten()(keras.layers.Embedding(MANY_WORDS + 2, 16)(index)) for index in indices]
     x = keras.layers.Concatenate()([*numbers.values(), *columns])
@@ -56,7 +56,7 @@ def build_model(spec: Any = None) -> keras.Model:
 
 
 def run_fn(fn_args: Any) -> None:
-    """As TFX's Trainer calls it."""
+    """Train the model, as TFX's Trainer calls this function."""
     output = tft.TFTransformOutput(fn_args.transform_output)
     train, evaluation = (_dataset(files, fn_args, output) for files in (fn_args.train_files, fn_args.eval_files))
     with tf.distribute.MirroredStrategy().scope():
@@ -72,7 +72,7 @@ def run_fn(fn_args: Any) -> None:
 
 
 def _dataset(files: list[str], fn_args: Any, output: Any) -> Any:
-    from tfx_bsl.public import tfxio  # which imports Beam, and ours takes nothing but the model from this file
+    from tfx_bsl.public import tfxio  # imports Beam, and our side needs only the model of this file
 
     options = tfxio.TensorFlowDatasetOptions(batch_size=BATCH_SIZE, label_key=LABEL)
     return fn_args.data_accessor.tf_dataset_factory(files, options, output.transformed_metadata.schema).repeat()

@@ -1,8 +1,8 @@
-"""One whole job in one cold process, from a CSV to a pushed model: by TFX's guides, the same lean, or ours.
+"""Run one whole job in a new process, from a CSV to a pushed model: as in TFX's guides, the same lean, or ours.
 
     python benchmarks/whole/job.py tfx FOLDER ROWS
 
-`benchmarks/whole.py` starts it. What each node took goes to `nodes.jsonl` in the folder, a line a node.
+`benchmarks/whole.py` starts this script. It writes the cost of each node to `nodes.jsonl` in the folder, one per line.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _LEAST_ACCURACY = 0.5
 
 
 def main(side: str, folder: Path, rows: int) -> None:
-    """Runs a job in `folder`, which holds the table in `data`."""
+    """Run a job in `folder`, which holds the table in `data`."""
     measure_nodes(folder / "nodes.jsonl")
     JOBS[side](folder, rows)
 
 
 def measure_nodes(file: Path) -> None:
-    """Has TFX's launcher, which both sides use, write down what each node took."""
+    """Make TFX's launcher, which both sides use, write the cost of each node."""
     from clock import Stopwatch
     from tfx.orchestration.portable import launcher
 
@@ -48,11 +48,11 @@ def measure_nodes(file: Path) -> None:
 
 
 def run_tfx(folder: Path, rows: int, *, lean: bool = False) -> None:
-    """The components of TFX's guides, run by LocalDagRunner.
+    """Run the components as in TFX's guides with LocalDagRunner.
 
     Args:
-      lean: functions by name, where a module file is built into a wheel and installed by pip for each component; and
-        Transform without statistics and cache of its own.
+      lean: name functions by import path, because TFX builds and installs a wheel of a module file for each component;
+        and run Transform without statistics and cache.
     """
     from tfx import v1 as tfx
 
@@ -125,7 +125,7 @@ def _eval_config(label: str) -> Any:
 
 
 def run_infeed(folder: Path, rows: int) -> None:
-    """`infeed run` on a project of the same features, model, batch and number of steps; it reports on input as well."""
+    """Run `infeed run` on a project with the same features, model, batch size and steps; it also writes a report."""
     sys.path.insert(0, str(HERE))
     import guide
 
@@ -146,7 +146,7 @@ def run_infeed(folder: Path, rows: int) -> None:
         "blessing": {"metric": "accuracy", "bound": _LEAST_ACCURACY},
         "root": str(folder / "infeed"),
     }
-    (folder / "config.yaml").write_text(json.dumps(config))  # JSON is YAML
+    (folder / "config.yaml").write_text(json.dumps(config))  # JSON is valid YAML
     infeed(["run", str(folder / "config.yaml"), "--json"])
 
 
