@@ -19,7 +19,7 @@ from pathlib import Path
 from infeed.components.base.errors import InfeedError
 
 _log = logging.getLogger(__name__)
-_MOST_BYTES = 1 << 16  # of the file's content
+_MOST_BYTES = 1 << 16  # maximum bytes of the file to read
 
 
 @contextmanager
@@ -36,6 +36,7 @@ def alone(path: Path, *, doing: str, where: str, do: str, wait: bool = False) ->
         os.pwrite(handle, json.dumps(this_process()).encode(), 0)
         yield
     finally:
+        # Unlink before the lock is released, because another process may then create and lock a new file.
         with suppress(FileNotFoundError):
             path.unlink()
         os.close(handle)
@@ -79,10 +80,11 @@ def _locked(path: Path, doing: str, where: str, do: str, wait: bool) -> int:
                 error,
             )
             return handle
+        # A lock on a file that its previous owner has just removed excludes no one, so try again with the new file.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 return handle
-        os.close(handle)  # the previous owner has just removed the file
+        os.close(handle)
 
 
 def this_process() -> dict[str, str | int]:

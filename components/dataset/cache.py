@@ -78,6 +78,7 @@ def kept_folder(
     try:
         home.mkdir(parents=True, exist_ok=True)
         with alone(_lock_of(entry), doing="another process writes the entry", where=str(home), do=do, wait=True):
+            # Look only under the lock: the process that held it may have written this entry.
             found = _opened_or_none(entry, opened)
             if found is None:
                 _remove_unfinished(entry)
@@ -108,6 +109,7 @@ def remove_old(home: Path, takes: float = 0) -> None:
     for entry in _entries(home):
         with suppress(FileNotFoundError):  # another process has removed it
             used[entry] = entry.lstat().st_mtime
+    # Small files have a limit of their own, so that they cannot push out columns that took minutes to write.
     small = {entry: _disk_bytes(entry) for entry in used if _FILE.fullmatch(entry.name)}
     excess = sum(small.values()) - _MAX_FILE_BYTES
     for entry in sorted(used, key=used.__getitem__):
@@ -116,6 +118,7 @@ def remove_old(home: Path, takes: float = 0) -> None:
             if is_old or excess > 0:
                 entry.unlink(missing_ok=True)
                 excess -= small[entry]
+        # A hidden folder is a leftover of a killed writer, unless the lock is held.
         elif is_old or entry.name.startswith(".") or shutil.disk_usage(home).free < takes:
             _remove_unused(entry)
 
@@ -180,6 +183,6 @@ def _write(entry: Path, write: Callable[[Path], object]) -> None:
     try:
         write(unfinished)
         unfinished.rename(entry)
-    except BaseException:  # no partial entry is left, even after Ctrl-C
+    except BaseException:  # Ctrl-C must not leave a partial entry either
         shutil.rmtree(unfinished, ignore_errors=True)
         raise

@@ -58,6 +58,7 @@ def decode_columns(records: Sequence[bytes] | RecordBlock, wanted: Container[str
     """
     block = records if isinstance(records, RecordBlock) else RecordBlock.of(list(records))
     plain = np.ones(len(block), bool)
+    # Removing a non-canonical record can uncover another in the rest, so repeat until all rows decode.
     while True:
         rows = np.flatnonzero(plain)
         columns, unknown = _decode_together(block, rows, wanted)
@@ -248,8 +249,9 @@ def _varints(data: Bytes, starts: Ints, stops: Ints) -> _Values:
     cuts = np.cumsum(stops - starts)
     upto = np.concatenate([[0], np.searchsorted(ends, cuts - 1, side="right")])
     whole = (stops == starts) | (data[np.maximum(stops - 1, 0)] < MORE)
+    # Arrays cannot show which record is wrong, so hand such rows to the decoder of single records.
     if sizes.max(initial=0) > _VARINT_BYTES or not whole.all():
-        return np.diff(upto), pa.nulls(0), np.zeros(len(starts), bool)  # `decode` reports the error
+        return np.diff(upto), pa.nulls(0), np.zeros(len(starts), bool)
     values = np.zeros(len(ends), np.uint64)
     for place in range(int(sizes.max(initial=0))):
         longer = np.flatnonzero(sizes > place)

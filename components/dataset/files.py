@@ -244,8 +244,7 @@ def open_output(path: str) -> Iterator[pa.NativeFile]:
     """Open a binary file for writing. It becomes visible under its name when complete.
 
     The folder is created if missing. If the body raises an error, nothing is written, and an existing file is
-    unchanged. Raises
-    InfeedError if the disk is full, permission is denied, or the store fails.
+    unchanged. Raises InfeedError if the disk is full, permission is denied, or the store fails.
     """
     system, inner = store_of(path)
     output = _uploaded(system, inner) if _is_object_store(system) else _renamed(system, inner, path)
@@ -281,7 +280,7 @@ def _renamed(system: fs.FileSystem, inner: str, path: str) -> Iterator[pa.Native
             yield file
         with _permission_errors(path, _NOT_THERE):
             system.move(unfinished, inner)
-    except BaseException:  # no partial file is left, even after Ctrl-C
+    except BaseException:  # Ctrl-C must not leave a partial file either
         with suppress(OSError):
             system.delete_file(unfinished)
         raise

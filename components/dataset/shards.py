@@ -70,7 +70,7 @@ class Deal:
         limits = range(windows.start, windows.stop + 1)
         if self.interleave:
             return self._dealt(before.records + part.records, limits) - self._dealt(before.records, limits)
-        whole = max(part.bytes * self.windows, 1)  # records are assumed to have equal sizes
+        whole = max(part.bytes * self.windows, 1)  # within a part, records count as equally large
         numerators = (part.records * (limit * self.bytes - before.bytes * self.windows) for limit in limits)
         return np.array([min(max(one // whole, 0), part.records) for one in numerators], np.int64)
 

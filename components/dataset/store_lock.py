@@ -66,6 +66,7 @@ def _take(path: str, mine: bytes, settles: float) -> bool:
         if time.time() - files.stat(path).mtime_ns / 1e9 < _STALE:
             return False
     files.write_bytes(path, mine)
+    # Another process may have written at the same time. After the pause, both read the text of the last writer.
     time.sleep(settles)
     return _content(path) == mine
 

@@ -27,7 +27,7 @@ BEAM_RUNNERS = {
 _PORTABLE = {"portablerunner", "prismrunner", "flinkrunner", "sparkrunner"}
 _A_MONTH = 30 * 24 * 3600  # seconds
 _WORKER_TIMEOUT = 30 * 60  # seconds: machines that start with a large image take ten minutes and more
-# What Beam's job service of Flink says of a job whose worker process or TaskManager has ended.
+# Messages of Beam's job service of Flink after a worker process or a TaskManager has ended.
 _LOST = ("CANCELLED: client cancelled", "Recovery is suppressed by NoRestartBackoffTimeStrategy")
 _LOCAL = {"directrunner", "switchingdirectrunner", "bundlebaseddirectrunner", "fnapirunner"}
 
@@ -96,9 +96,10 @@ def telling_failures(named: Named) -> Iterator[None]:
             raise ours from None
         if not named.is_cluster:
             raise
-        details = getattr(error, "details", None)  # of a gRPC error
+        details = getattr(error, "details", None)  # method of gRPC errors
         said = (details() if callable(details) else str(error)) or ""
-        lines = [line for raw in said.splitlines() if (line := raw.strip()) and not line.startswith("at ")]  # of Java
+        # Without the frames of a Java stack trace, the last line is the innermost cause.
+        lines = [line for raw in said.splitlines() if (line := raw.strip()) and not line.startswith("at ")]
         reason = f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
         if lost := next((one for one in _LOST if one in said), ""):
             raise _lost_worker(lost, named) from error
@@ -159,6 +160,7 @@ def _parsed(options: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--runner", default="")
     parser.add_argument("--worker_timeout", "--worker-timeout", default=str(_WORKER_TIMEOUT))
     found, rest = parser.parse_known_args(list(options))
+    # Beam needs the following options too, so they stay in `rest`; those above are removed from it.
     parser.add_argument("--direct_num_workers", default="0")
     parser.add_argument("--environment_type", "--environment-type", default="")
     parser.add_argument("--environment_config", "--environment-config", default="")

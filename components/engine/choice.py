@@ -131,6 +131,7 @@ def _processes(work: Work, asked: int | None) -> tuple[int, str]:
     if asked:
         return min(asked, max(1, work.items)), f"--direct_num_workers or the caller requests {asked}"
     fit = machine.memory_bytes() // work.memory_per_process
+    # The log names the smallest limit, so that a user knows what would allow more processes.
     limits = {
         "one for each item": work.items,
         "one for each core": machine.cpus(),

@@ -70,7 +70,7 @@ class Engine(abc.ABC):
 
     def __exit__(self, *error: object) -> None:
         _open.remove(self)
-        if not _open:  # an engine inside another leaves what that one holds
+        if not _open:  # an outer engine may still use the object
             _held.clear()
 
 
@@ -102,6 +102,7 @@ class Tree(Generic[B]):
 
     def result(self) -> B:
         level = 0
+        # Incomplete levels merge from the bottom up, because a merge may add a result to the next level.
         while level < len(self._levels) - 1 or len(self._levels[level]) > 1:
             if self._levels[level]:
                 self._merge_level(level)
@@ -134,6 +135,7 @@ class WithSetUp(Generic[S, A, B]):
     def __call__(self, item: A) -> B:
         with _lock:  # Beam's workers have several threads
             if self._key not in _held:
+                # Free the previous object first, because two models may not fit into memory.
                 _held.clear()
                 _held[self._key] = self.set_up()
             made = _held[self._key]

@@ -44,7 +44,7 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
             return self._given.make_beam_pipeline_fn()
         if not tfx_seam.BEAM_OPTIONS.usable():
             return pipeline_of(self._given.beam_pipeline_args or [])
-        added = tfx_seam.beam_options(self)  # by `Do`, such as a user's module
+        added = tfx_seam.beam_options(self)  # options that `Do` has added, such as a user's module
         return pipeline_of([*tfx_seam.beam_options(_Beam(self._for_tfx())), *added])
 
     def _for_tfx(self) -> base_beam_executor.BaseBeamExecutor.Context:

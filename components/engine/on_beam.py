@@ -87,6 +87,7 @@ class OnBeam(Engine):
         if not given:
             raise ValueError("there are no items to merge")
         merged: B
+        # The workers of the running pipeline wait for this pass. Any other items need a new pipeline.
         if self._started and self._started.expects(given):
             merged = self._started.next(function, merge)
             return merged
@@ -141,9 +142,11 @@ class _Passes:
         """Start the pipeline, with the functions of the first pass."""
         with _worker_errors(self._results[0], self._named):
             if len(self._passes) > 1:
+                # Workers give up without a sign of life, so the first one must exist before they look for it.
                 self._results[0].write_pulse(0)
                 self._pulse.start()
             calls = [_Call(imports, function, self._results[0], self._results[0].write_items(self._passes[0]))]
+            # The functions of later passes depend on earlier results, so their workers load them from a file.
             for items, results in zip(self._passes[1:], self._results[1:], strict=True):
                 calls.append(_Call(imports, _Later(results, 0), results, results.write_items(items)))
             pipeline = make_pipeline()
@@ -168,6 +171,7 @@ class _Passes:
     def result(self) -> Any:
         """Return the result of the current pass, and wait for it."""
         results, level = self._results[self._number], _levels(len(self._passes[self._number]))
+        # Before the last pass, the pipeline does not end: its workers wait, so only the file shows the result.
         is_last = self._number + 1 == len(self._passes)
         with _worker_errors(results, self._named):
             assert self._running, "started before"
@@ -177,7 +181,7 @@ class _Passes:
     def close(self, *, interrupted: bool = False) -> None:
         """End the workers that wait, and remove all results."""
         with files.temporary(self._folder):
-            with suppress(OSError, InfeedError):  # workers give up when the signs of life end
+            with suppress(OSError, InfeedError):  # without this file, workers end when the signs of life stop
                 for results in self._results[self._number + 1 :]:
                     results.write_later(None)
             self._closed.set()
@@ -192,7 +196,7 @@ class _Passes:
             count += 1
             try:
                 self._results[0].write_pulse(count)
-            except Exception as error:  # of any client of a store. The next may succeed before the workers give up
+            except Exception as error:  # a store's client may raise anything; a later write may still be in time
                 _log.warning("cannot write the keep-alive file for the workers: %s", error)
 
 
@@ -284,6 +288,7 @@ class _Results:
     def write_items(self, items: Sequence[Any]) -> int:
         """Write the items in files of about `_ITEMS_BYTES`, and return the number of items in each."""
         pickled = [pickle.dumps(item, pickle.HIGHEST_PROTOCOL) for item in items]
+        # A file per item would cost a request each, and one file for all would be read whole by every worker.
         count = max(1, _ITEMS_BYTES // max(map(len, pickled)))
         parts = [pickled[first : first + count] for first in range(0, len(pickled), count)]
         with ThreadPoolExecutor(_THREADS) as writers:
@@ -303,7 +308,7 @@ class _Results:
 
     def write_error(self, number: int, error: Exception) -> None:
         """Store an error with its type, because many runners preserve only its text."""
-        with suppress(Exception):  # not picklable, or the store fails. The runner still has the text
+        with suppress(Exception):  # the error is not picklable, or the store fails; the runner still has the text
             self._write(files.join(self.folder, f"error-{number}"), error)
 
     def error(self) -> Exception | None:
@@ -398,13 +403,14 @@ def _read_items(results: _Results, number: int) -> list[bytes]:
 class _Call:
     """Apply the function to an item, and return its number once the result is written."""
 
-    imports: _Imports  # before the function, which is unpickled after it
+    imports: _Imports  # unpickled before the function, so that these modules are imported first
     function: Callable[[Any], Any]
     results: _Results
-    items: int  # in each file of items
+    items: int  # number of items in each file of items
 
     def __call__(self, number: int, _: Iterable[None]) -> int:
         with self.results.answer.working():
+            # A runner repeats whole bundles after a failure. Items with a result file are done.
             if not self.results.has(0, number):
                 self.results.write(0, number, self._result(number))
         return number
@@ -413,7 +419,7 @@ class _Call:
         try:
             result = self.function(self.results.read_item(number, self.items))
             return list(result) if isinstance(result, Iterator) else result
-        except Exception as error:  # whatever the function raises, for the caller
+        except Exception as error:  # the user's function may raise anything; the caller gets it
             self.results.write_error(number, error)
             raise
 
@@ -430,6 +436,7 @@ class _Merge:
     def __call__(self, number: int, members: Iterable[int]) -> int:
         if not self.results.has(self.level, number):
             with self.results.answer.working():
+                # The group may arrive in any order, but the merge must be the same on every engine.
                 parts = (self.results.read(self.level - 1, member) for member in sorted(members))
                 self.results.write(self.level, number, functools.reduce(self.merge, parts))
         return number

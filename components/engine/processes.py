@@ -30,11 +30,11 @@ from infeed.components.engine.engine import Engine
 A = TypeVar("A")
 B = TypeVar("B")
 _Future = Future[tuple[Any, dict[str, int]]]  # (result, counts for `progress`)
-_AHEAD = 4  # results of each process that wait for the oldest one, which bounds memory
+_AHEAD = 4  # finished results per process that may wait for an older one; a limit bounds memory
 _POOLS = "concurrent.futures.process"
-_LOOK = 1.0  # seconds between two looks at the threads of the pool
-_REMOVALS = 3  # this worker and others may create files meanwhile
-_KILL_FIRST = "500"  # counts like half of the machine's memory
+_LOOK = 1.0  # seconds between two checks of the pool's threads
+_REMOVALS = 3  # attempts, because this worker and others may create files meanwhile
+_KILL_FIRST = "500"  # oom_score_adj: as if the process used half of the machine's memory in addition
 
 
 class Processes(Engine):
@@ -55,7 +55,7 @@ class Processes(Engine):
     def __init__(self, count: int, imports: Sequence[str] = ()) -> None:
         self._workers = _Pool(count - 1, imports)
         self._alone = _Pool(1, imports)
-        self._works = True  # whether this process does items
+        self._works = True  # whether this process takes items too
         self.place = f"on {count} processes"
 
     def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
@@ -65,6 +65,7 @@ class Processes(Engine):
         rest, given = iter(items), deque[tuple[A, _Future]]()
         try:
             while True:
+                # Results leave in the order of the items, even if later ones are done.
                 while given and given[0][1].done():
                     yield self._result(function, *given.popleft())
                 if own := self._give(function, rest, given):
@@ -86,6 +87,7 @@ class Processes(Engine):
         """
         workers, own = self._workers.count, None
         busy = sum(not future.done() for _, future in given)
+        # Two items per worker, so that a worker finds its next item while this process is busy with its own.
         room = min(2 * workers + self._works - busy, _AHEAD * (workers + 1) - len(given))
         for item in islice(rest, room):
             if self._works and own is None and busy >= workers:
@@ -100,7 +102,7 @@ class Processes(Engine):
         try:
             result, counts = self._workers.result(future)
         except BrokenProcessPool:
-            self._works = False  # what has killed a worker must not kill this process, too
+            self._works = False  # an item that has killed a worker must not kill this process too
             result, counts = self._retry_alone(function, item)
         for what, more in counts.items():
             progress.count(what, more)
@@ -125,15 +127,16 @@ class _Pool:
 
     def __init__(self, count: int, imports: Sequence[str]) -> None:
         self.count = count
-        pays = bool(imports) and count > 1 and sys.platform == "linux"  # this process has to wait for the server
+        # The fork server imports the modules once, but delays the start; a single worker gains nothing.
+        pays = bool(imports) and count > 1 and sys.platform == "linux"
         self._started = _ForkedWorkers(imports) if pays else _SpawnedWorkers()
         self._pool: ProcessPoolExecutor | None = None
-        self._managers = set[threading.Thread]()  # of the pool, which passes items to workers
+        self._managers = set[threading.Thread]()  # threads of the pool that pass items to workers
         # Created by the workers and removed by this process or the last of them, however this process ends.
         self._scratch = os.path.join(tempfile.gettempdir(), f"infeed-workers-{secrets.token_hex(8)}")
 
     def submit(self, function: Callable[[A], B], item: A) -> _Future:
-        call = pickle.dumps((function, item))  # a call that cannot be unpickled is an error, not the death of a worker
+        call = pickle.dumps((function, item))  # bytes, so that an unpickling error in a worker does not break the pool
         if self._pool is not None:
             with suppress(BrokenProcessPool):
                 return self._pool.submit(_call, call)
@@ -144,9 +147,10 @@ class _Pool:
             pool = ProcessPoolExecutor(self.count, self._started, _prepare, (self.count + 1, environment))
             future = pool.submit(_call, call)
         except (RuntimeError, OSError) as error:  # no more threads, processes or memory
-            self._pool = None  # it cannot be shut down
+            self._pool = None  # a pool that failed to start cannot be shut down
             raise _cannot_start(error) from error
         self._pool = pool
+        # Futures of a pool whose threads could not start would never finish. `result` checks these threads.
         self._managers = {one for one in set(threading.enumerate()) - before if type(one).__module__ == _POOLS}
         return future
 
@@ -163,7 +167,7 @@ class _Pool:
         try:
             if self._pool is not None:
                 self._pool.shutdown(cancel_futures=True)
-        except BaseException:  # Ctrl-C while a worker stands still
+        except BaseException:  # Ctrl-C while a worker hangs
             self._kill()
             raise
         finally:
@@ -217,6 +221,7 @@ class _Unguarded(BaseProcess):
 
     def start(self) -> None:
         main = sys.modules["__main__"]
+        # multiprocessing sends the path of `__main__` to the worker, which would run that file.
         sys.modules["__main__"] = types.ModuleType("__main__")
         try:
             super().start()
@@ -243,7 +248,7 @@ def _do(function: Callable[[A], B], item: A, future: _Future) -> None:
     """Process an item in this process. Its error is raised in its turn, like that of a worker."""
     try:
         future.set_result((_listed(function(item)), {}))
-    except Exception as error:  # of any kind that the function raises
+    except Exception as error:  # the function may raise anything
         future.set_exception(error)
 
 
@@ -253,15 +258,16 @@ def _listed(result: Any) -> Any:
 
 def _prepare(processes: int, environment: dict[str, str]) -> None:
     os.environ.clear()
-    os.environ.update(environment)  # a server that forks has that of its start
+    os.environ.update(environment)  # the fork server has the environment of its own start
     scratch = tempfile.tempdir = environment["TMPDIR"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process, and the parent handles it
-    with suppress(OSError):  # where memory is short, Linux shall kill a worker, whose item is retried, not the parent
+    with suppress(OSError):  # if memory is short, Linux then kills a worker, whose item is retried, and not the parent
         Path("/proc/self/oom_score_adj").write_text(_KILL_FIRST)
     threads = str(max(1, machine.cpus() // processes))
     for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):  # by default each process starts a thread for each core
         os.environ.setdefault(name, threads)
-    os.makedirs(scratch, mode=0o700, exist_ok=True)  # before the thread, which removes it if the parent is dead already
+    # Create the folder before the thread starts, because the thread removes it if the parent is already dead.
+    os.makedirs(scratch, mode=0o700, exist_ok=True)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_after, args=(parent, scratch), daemon=True).start()
@@ -269,6 +275,6 @@ def _prepare(processes: int, environment: dict[str, str]) -> None:
 
 def _end_after(parent: Any, scratch: str) -> None:
     parent.join()
-    for _ in range(_REMOVALS):  # a killed parent does not remove it
+    for _ in range(_REMOVALS):  # a killed parent cannot remove the folder
         shutil.rmtree(scratch, ignore_errors=True)
     os._exit(1)

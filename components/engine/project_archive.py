@@ -23,7 +23,7 @@ VARIABLE = "INFEED_PROJECT"
 OPTION = "--infeed_project="
 """Option of a step with the same location, because Kubeflow's cache compares only the command line."""
 SUFFIX = ".tar.gz"
-MOST_BYTES = 20 << 20  # of all files; each step downloads them
+MOST_BYTES = 20 << 20  # limit for all files together, because each step downloads them
 _DAMAGED = (tarfile.TarError, zlib.error, OSError, EOFError, ValueError, RecursionError)  # what tarfile and gzip raise
 
 
@@ -33,7 +33,7 @@ def pack(folder: Path, names: Iterable[str]) -> bytes:
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in sorted(names):
             content = (folder / name).read_bytes()
-            entry = tarfile.TarInfo(name)  # without times, owners and modes
+            entry = tarfile.TarInfo(name)  # no times, owners and modes, so that equal files give equal bytes
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     return gzip.compress(packed.getvalue(), mtime=0)
@@ -76,8 +76,9 @@ def unpack(archive: bytes, folder: str, where: str) -> None:
     Only regular files with relative paths are written. Links, devices and paths outside the folder are rejected, as in
     tarfile's filter `data`, which requires Python 3.10.12. Owners and modes are ignored.
     """
-    total, most = 0, 2 * MOST_BYTES  # with headers
+    total, most = 0, 2 * MOST_BYTES  # headers of small files may double the size
     try:
+        # Never decompress more than the limit: a small archive can expand to any size.
         with gzip.open(io.BytesIO(archive)) as packed:
             content = packed.read(most + 1)
         if len(content) > most:
@@ -89,13 +90,14 @@ def unpack(archive: bytes, folder: str, where: str) -> None:
                 if total > MOST_BYTES:
                     raise _too_large(total, where)
                 _write(entries, entry, Path(folder))
-    except InfeedError:  # a ValueError, too
+    except InfeedError:  # InfeedError is a ValueError, which the next clause catches
         raise
     except _DAMAGED as error:
         raise InfeedError(f"cannot unpack the project: {error}", where=where, do="compile the job again") from error
 
 
 def _check(entry: tarfile.TarInfo, content: bytes, where: str) -> None:
+    # tarfile cuts a name at a zero byte, so compare with the raw field of the header.
     path, field = PurePosixPath(entry.name), content[entry.offset : entry.offset + tarfile.LENGTH_NAME]
     is_cut = b"\0" in field.rstrip(b"\0") or "\0" in entry.name
     is_below = bool(path.parts) and not path.is_absolute() and ".." not in path.parts

@@ -1,9 +1,9 @@
-"""A Beam pipeline in a thread, which ends if no worker answers or works any more.
+"""A Beam pipeline in a thread, with an error if no worker answers or works any more.
 
-Runners may not notice that workers die on start. Beam's worker pool starts a process, and its job service waits for it
-forever. The first worker therefore writes a file into a folder that this process can read.
-Runners may also not notice that another job of the pool stopped a worker. Finished items are therefore counted by
-their files, and a worker with a long item rewrites its file every minute.
+Runners may not notice that workers die at their start: Beam's worker pool starts a process, and its job service waits
+for it forever. The first worker therefore writes a file into a folder that this process can read. Runners may also not
+notice that another job of the pool has stopped a worker. This process therefore counts the files of finished items, and
+a worker with a long item rewrites its file every minute.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
 _POLL = 0.2  # seconds
-_LOOK = 5.0  # seconds between two looks for an answer. Each costs a request to the store and one to the runner
+_LOOK = 5.0  # seconds between two checks for an answer. Each costs a request to the store and one to the runner
 _REMIND = 300.0  # seconds until the first warning. The wait until the next one doubles
 _CANCEL = 10.0  # seconds for a request to the runner
-_BEAT = 60.0  # seconds between the signs of a worker with a long item, and the looks for them
+_BEAT = 60.0  # seconds between the signs of life of a worker with a long item, and between the checks for them
 _MISSED = 3  # signs that may be missed, whatever the timeout
 _SILENT = "the job runs, but no worker has answered"
 _STANDS = "the job runs, but no worker has finished an item or shown activity"
-_DEPTH = 3  # of the folders of results
+_DEPTH = 3  # nested folders of results
 _log = logging.getLogger(__name__)
 
 
@@ -73,7 +73,7 @@ class WorkerAnswer:
 
     def _beat(self, ended: threading.Event) -> None:
         while not ended.wait(_BEAT):
-            with suppress(Exception):  # of any client of a store. The next may succeed
+            with suppress(Exception):  # a store's client may raise anything, and the next write may succeed
                 files.write_bytes(self._path, secrets.token_hex(8).encode())
 
     def signs(self) -> tuple[int, bytes]:
@@ -95,13 +95,13 @@ class Running:
 
     def __init__(self, pipeline: beam.Pipeline, named: Named, answer: WorkerAnswer) -> None:
         self._pipeline, self._named, self._answer = pipeline, named, answer
-        self._result: Any = None  # of Beam, as soon as the job has been submitted
+        self._result: Any = None  # Beam's PipelineResult, once the job has been submitted
         self._error: BaseException | None = None
         self._given_up = False
         self._since: float | None = None  # when the runner first reported that the job runs, or the last sign came
         self._signs: object = None
         self._looked = self._reminded = 0.0
-        # The thread sees the context of this one, such as who listens to progress.
+        # The thread needs the context variables of this thread, such as the listener for progress.
         run = functools.partial(contextvars.copy_context().run, self._run)
         self._thread = threading.Thread(target=run, daemon=True)
         self._thread.start()
@@ -119,7 +119,7 @@ class Running:
                 while self._thread.is_alive() and not until():
                     self._thread.join(_POLL)
                     self._look()
-        except BaseException:  # Ctrl-C and SIGTERM as well leave no job on the runner
+        except BaseException:  # Ctrl-C and SIGTERM must not leave a job on the runner either
             self._cancel()
             raise
         if self._error:
@@ -147,7 +147,7 @@ class Running:
         if answered or self._answer.is_given():
             self._look_for_signs(now)
         elif not self._job_runs():
-            self._since = None  # it waits for its turn, or for machines
+            self._since = None  # a job in a queue or without machines has no workers yet, which is no error
         elif self._since is None:
             self._since, self._reminded = now, _REMIND
         elif now - self._since > limit:
@@ -158,7 +158,7 @@ class Running:
 
     def _look_for_signs(self, now: float) -> None:
         signs = self._signs
-        with suppress(OSError, InfeedError):  # the folder changes, or the store fails: the next look will know
+        with suppress(OSError, InfeedError):  # the folder may change, or the store fail; the next check decides
             signs = self._answer.signs()
         if signs != self._signs or self._since is None or not self._job_runs():
             self._signs, self._since = signs, now
@@ -166,12 +166,13 @@ class Running:
             self._give_up(_STANDS, "If the runner only waits for machines")
 
     def _job_runs(self) -> bool:
-        with suppress(Exception):  # the request fails: the thread has the error, or the next look will know
+        with suppress(Exception):  # if the request fails, the thread has the error, or the next check decides
             return str(self._result.state) == "RUNNING"
         return False
 
     def _cancel(self) -> None:
         self._given_up = True
+        # In a thread, because a request to a dead runner may hang.
         cancel = threading.Thread(target=_cancel, args=(self._result,), daemon=True)
         cancel.start()
         cancel.join(_CANCEL)

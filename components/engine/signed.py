@@ -1,4 +1,4 @@
-"""Pickles that pass through files which other programs may write. Each is signed with a key of the job."""
+"""Pickles in files that other programs may write. A key of the job signs each pickle, because pickles can run code."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ from infeed.components.example_gen.task_statistics import StatisticsGroup
 
 _REJECTS = "rejects"  # folder of the rejected rows of each task
 _OFFSETS = "lines.json"
-_ANY_NUMBER = 1 << 62  # of bad rows
+_ANY_NUMBER = 1 << 62  # limit of bad rows that is never reached
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Job:
     """The plan of one ingest, shared by all steps."""
 
     root: str
-    source: OpenedSource  # without its tasks, which may be many and are sent to the workers one by one
+    source: OpenedSource  # without its tasks, which may be many and which the engine sends one by one
     splits: tuple[str, ...]
     buckets: Buckets | None  # hash buckets that split the rows. None if every task names its split
     options: IngestOptions
@@ -129,6 +129,7 @@ def _regroup(plan: WritePlan, job: Job, map_fn: MapFn) -> None:
             return
         for _ in map_fn(partial(shuffle.regroup, folder=job.temporary), wanted):
             pass
+        # Every level copies all records, so at most two levels are on the disk at the same time.
         for split in plan.splits:
             if shuffle.regroupings(split, level, job.temporary):
                 files.remove(shuffle.level_folder(job.temporary, level - 1, split.split))
@@ -140,7 +141,7 @@ def transaction(job: Job) -> Iterator[None]:
     clear(job.root)
     try:
         yield
-    except BaseException:  # Ctrl-C as well leaves no partial dataset
+    except BaseException:  # Ctrl-C must not leave a partial dataset either
         with files.logged_failures(job.root, f"infeed ingest --clean {job.root} removes the remaining files"):
             clear(job.root)
         raise
@@ -248,6 +249,7 @@ class _Spilling:
         self._rejected += unread + incomplete
         self._rows += batch.num_rows + len(unread)
         self._filtered += batch.num_rows - len(incomplete) - chosen.num_rows
+        # Spill before encoding, so that memory never holds the records of a full run and of the next block.
         if self._cutter.ends_before(chosen):
             self._spill()
         made = _process(chosen, self._task.split, self._job)
@@ -356,6 +358,7 @@ def _seed(job: Job, *place: int) -> tuple[int, ...] | None:
 def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> Manifest:
     """Move finished shards to their final names, then write the manifest. `tasks` is the number of all tasks."""
     shards = sorted(shards, key=lambda shard: shard.file)
+    # Until its temporary folder is removed, the dataset counts as unfinished, so shards may appear one by one.
     for shard in shards:
         files.rename(files.join(job.temporary, shard.file), files.join(job.root, shard.file))
     if plan.rejected:

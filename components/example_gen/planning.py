@@ -108,6 +108,7 @@ def plan_writes(
     tasks: Iterable[SpilledTask], splits: Sequence[str], buckets: Buckets | None, options: IngestOptions, place: str
 ) -> tuple[WritePlan, dict[str, Spills]]:
     """Plan each split, and return its spills in input order. Raises InfeedError if no rows are left to write."""
+    # Engines may return tasks in any order, but the plan must not depend on it.
     tasks = sorted(tasks, key=lambda task: task.order)
     rejected = sum(task.rejected for task in tasks)
     bad = [row for task in tasks for row in (task.first_rejected, task.last_rejected) if row is not None]
@@ -187,7 +188,7 @@ def divide(spills: Spills, buckets: Buckets, options: IngestOptions) -> dict[str
 def divide_by_rank(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
     """Divide the records in the order of their ranks. Earlier splits are rounded up. Equal ranks stay together."""
     numbers, ranks = spills.labels(0)
-    # Rows of files that name their split have no rank.
+    # Rows of files that belong to a given split have no rank.
     order = np.array(sorted(range(len(ranks)), key=lambda number: cast(bytes, ranks[number] or b"")), np.int64)
     counts = np.zeros(len(ranks), np.int64)
     np.add.at(counts, numbers, spills.records)
@@ -195,6 +196,7 @@ def divide_by_rank(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
     before[order] = np.cumsum(counts[order]) - counts[order]
     shares = np.cumsum([share for _, share in buckets.shares])
     limits = -(-counts.sum() * shares // shares[-1])
+    # All records of a rank go to the split of its first record, so that equal records stay together.
     of_spill = np.searchsorted(limits, before, side="right")[numbers]
     return {split: spills.take(np.flatnonzero(of_spill == number)) for number, split in enumerate(buckets.names)}
 
@@ -232,7 +234,7 @@ def balance_labels(spills: Spills, options: Balance) -> tuple[Spills, Balanced]:
     before, whole = _counted_before(numbers, spills.records), np.maximum(counts, 1)[numbers]
     more = _share_of(before + spills.records, rest[numbers], whole) - _share_of(before, rest[numbers], whole)
     balanced = Balanced(int(np.maximum(wanted - found, 0).sum()), int(np.maximum(found - wanted, 0).sum()))
-    copies = times[numbers] + (more > 0)  # of each spill. The last has only its first `more` records, if any
+    copies = times[numbers] + (more > 0)  # copies of each spill; the last copy has only the first `more` records
     do = "drop frequent rows instead of repeating rare ones (balance_by: under), or filter out the rarest labels"
     _check_count(int(copies.sum()), label_columns((None, options.label)), do)
     repeated = spills.take(np.repeat(np.arange(len(spills)), copies))
@@ -259,6 +261,7 @@ def _counted_before(labels: npt.NDArray[np.int32], records: Ints) -> Ints:
 
 def _share_of(records: Ints, share: Ints | int, whole: Ints | int) -> Ints:
     """Return `records` * `share` / `whole` exactly, rounded up. `share` must not exceed `whole`."""
+    # Products beyond 64 bits would wrap around, so they use Python's integers.
     largest = int(records.max(initial=0)) * int(np.max(share, initial=0))
     exact = records if largest < _INT64 else records.astype(object)
     return np.asarray(-(-exact * share // whole), np.int64)

@@ -106,6 +106,7 @@ def levels_of(plan: SplitPlan, ranges: Ranges) -> list[Level]:
     are_few = count <= ranges.few * (plan.spills + readers)
     if not plan.interleave or are_few or (count <= _MOST_RANGES and plan.bytes >= count * ranges.least):
         return []
+    # More stripes than this would make ranges smaller than `least` in a group of `_GROUP_BYTES`.
     fan = min(_FAN, _GROUP_BYTES // ranges.least)
     most = max(1, min(fan, plan.bytes // (readers * ranges.least)))  # files of a window after the last level
     levels, last = list[Level](), Level(1, plan.spills)
@@ -186,7 +187,7 @@ class SpillTable:
 
     def reaching(self, plan: SplitPlan, windows: range) -> range:
         """Return the indices of the spills that may hold records of some windows."""
-        if plan.interleave:
+        if plan.interleave:  # every window takes records from every spill
             return range(len(self))
         start, stop = (plan.bytes * limit // plan.windows for limit in (windows.start, windows.stop))
         found = self.between(start, stop + 1)
@@ -203,7 +204,7 @@ def regroup(task: Regrouping, folder: str) -> None:
         chunks.append(part)
         numbers.append(np.repeat(np.arange(len(windows)), counts))
         del part
-    # One copy is cheaper than up to a hundred thousand slices.
+    # A stable sort by window keeps the order of the spills. One copy is cheaper than up to 100,000 slices.
     records = concat(chunks)
     chunks.clear()
     records = records.take(pa.array(np.argsort(np.concatenate(numbers), kind="stable")))
@@ -263,6 +264,7 @@ class _Inputs:
         first = self.plan.windows * stripe // self._stripes
         for group in groups:
             part, before = self.table.placed(self._spills_of(self.level, range(group, group + 1)))
+            # The file has the group's records only from this stripe on, so indices in it are smaller by `start`.
             start = int(self.plan.deal.bounds(part, before, range(first, first))[0])
             path = _stripe_path(self.folder, self.plan.split, self.level, stripe, group)
             yield PlacedSpill(path, -start, part, before)
@@ -298,6 +300,7 @@ def _read_parts(plan: SplitPlan, windows: range, spills: Iterable[PlacedSpill], 
     if files.is_local(folder):
         yield from zip(map(_read_part, wanted), counts, strict=True)
         return
+    # A store answers in tens of milliseconds, so several requests are open at once; `map` keeps their order.
     with ThreadPoolExecutor(_READERS) as readers:
         yield from zip(readers.map(_read_part, wanted), counts, strict=True)
 
@@ -317,7 +320,7 @@ def joined(parts: Parts, windows: int) -> Iterator[pa.LargeBinaryArray]:
                 of_window.append(records.slice(start, count))
             start += count
     while found:
-        yield concat(found.pop(0))
+        yield concat(found.pop(0))  # `pop` frees the slices of a window once it is written
 
 
 def _list_path(folder: str, split: str) -> str:

@@ -25,8 +25,8 @@ from infeed.components.dataset.records import data_of, offsets_of
 from infeed.components.dataset.splits import Buckets, ByLabel, ByRecord
 from infeed.components.example_gen.chosen import choose_columns
 
-_MOST_LABELS = 10_000  # in one block. Each label becomes a spill
-_RUN_BYTES = 32 << 20  # of rows in memory. Records take two to three times as much, in up to three copies
+_MOST_LABELS = 10_000  # limit for one block, because each label becomes a spill
+_RUN_BYTES = 32 << 20  # size of a run's rows in memory. Records take two to three times as much, in up to three copies
 Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
 Label = Hashable  # None: no label
@@ -86,6 +86,7 @@ def process_batch(
         examples = encode_examples(written, empty_lists=options.compat == "tfx")
     rows: RowsBySplit = {split: np.arange(len(examples))}
     rule, ranks = options.split_by or ByRecord(""), None
+    # Exact shares need the counts of all tasks, so rows only get a rank or a label here.
     if split is None and buckets is not None and options.divides_later:
         if isinstance(rule, ByRecord):
             empty_lists = options.compat == "tfx"
@@ -142,6 +143,7 @@ def _encode_labels(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray
         raise InfeedError(f"the type is {column.type}", where=f"label {name!r}", do="choose a column of single values")
     if pa.types.is_null(column.type):
         return np.zeros(batch.num_rows, np.int64), [None]
+    # Encode values once per block: labels are few, and rows are many.
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     # NaN is not a label: NaNs are never equal, so each block would get its own label.
     labels = [None if label != label else label for label in encoded.dictionary.to_pylist()] + [None]
@@ -308,7 +310,7 @@ def _read_file(path: str, start: int, stop: int) -> tuple[Ints, pa.Buffer]:
 def _read_range(file: pa.NativeFile, path: str, start: int, stop: int) -> pa.Buffer:
     file.seek(start)
     found = file.read_buffer(stop - start)
-    if found.size != stop - start:  # Arrow would read beyond the end
+    if found.size != stop - start:  # Arrow would otherwise read beyond the end of the buffer
         raise InfeedError("a temporary file is cut short", where=path, do="run again")
     return found
 

@@ -19,9 +19,8 @@ from infeed.components.feed.options import SINGLE_WORKER, Augment, Normalise, Wo
 from infeed.components.feed.user_maps import Ragged
 
 _PIXELS = Normalise()
-_PIXELS_FROM = (
-    4.0  # Box coordinates this large must be pixels, not shares, although boxes may extend beyond their images.
-)
+# Box coordinates this large must be pixels, not shares, although boxes may extend beyond their images.
+_PIXELS_FROM = 4.0
 
 
 def augment_batch(
@@ -64,6 +63,7 @@ def augment_batch(
         for name, value in tensors.items()
     }
     check_roles(specs, options, images, masks, boxes)
+    # Masks and boxes draw the same numbers from this seed as the images, and therefore move with them.
     seed = tf.cast(seed, tf.int64)
     for name in images:
         tensors[name] = images_of.augment(tensors[name], options, normalise, seed, workers)

@@ -84,6 +84,7 @@ def plan_feed(
     shards, corrupt = shard_files(patterns, options.cache_dir), tuple[Corrupt, ...]()
     if options.skip_corrupt:
         shards, corrupt = without_corrupt(shards, options.skip_corrupt)
+    # The measurement reads the first file, and a wrong file should raise an error about the file, not its records.
     check_files(shards[:1], options.cache_dir)
     with corrupt_record_context(shards):
         sample = measure_records(shards, stages)

@@ -147,6 +147,7 @@ class Capacity:
             return "device", f"set by FeedOptions.tier; {takes}, and {on_devices}"
         if self.options.tier != "auto":
             return self.options.tier, f"set by FeedOptions.tier; {takes}, {memory} and {disk}"
+        # Decoding into a cache costs as much as an epoch of streaming, which a single epoch cannot earn back.
         if self.epochs == 1 and self.kept > _CHEAP_BYTES:
             return "stream", f"{takes}, and a single epoch does not benefit from a decoded cache"
         why_not = ""

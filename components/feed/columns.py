@@ -1,8 +1,7 @@
 """Columns of a split, decoded once. Batches are gathered from them by row number.
 
 A full shuffle only permutes row numbers, so it costs a few bytes per row. A batch takes one vectorized gather per
-column. Columns are in memory (this module) or in files (`disk`). The rows of a batch depend only on (seed, epoch,
-step,
+column. Columns are in memory (this module) or in files (`disk`). The rows of a batch depend only on (seed, epoch, step,
 worker), so any batch is reproducible.
 """
 
@@ -25,10 +24,7 @@ Take = Callable[[tf.Tensor], Any]  # row numbers, int64 [batch] -> the values of
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of features in columns. Dense features of one type and width share a column.
-
-    One call then gathers all of them. `packs` and `others` are positions in the flattened spec.
-
+    """Layout of features in columns. Dense features of one type and width share a column, so one call gathers them.
 
     `packs` and `others` are positions in the flattened spec.
     """
@@ -169,6 +165,7 @@ def training_rows(
     With `lengths`, int64 [rows], an epoch has the same rows, but rows of a batch have similar lengths.
     """
     steps, windows = batch.steps(rows), -(-rows // window.rows) if window else 1
+    # Start with the epoch of `start_step`, and skip its earlier steps: only row numbers are computed for them.
     orders = _orders(rows, batch, start_step // steps * windows, window, groups, lengths)
     return endless(orders.flat_map(tf.data.Dataset.from_tensor_slices).skip(start_step % steps))
 
@@ -185,6 +182,7 @@ def training_calls(
     orders = _orders(rows, batch, epoch, None, groups)
 
     def calls_of(number: tf.Tensor, order: tf.Tensor) -> tf.data.Dataset:
+        # Only the first epoch after a resume has steps that are already done.
         left = order[tf.where(number == 0, tf.constant(done, tf.int64), 0) :]
         return tf.data.Dataset.from_tensor_slices(left).batch(steps_per_call)
 
@@ -218,6 +216,7 @@ def _orders(
         order = order[: tf.size(order) // batch.size * batch.size]
         if lengths is not None:
             order = _by_length(order, lengths, batch.size, _derive(epoch, 2 + windows + number))
+        # Every worker computes the same order and takes its part of each batch, so no communication is needed.
         return tf.reshape(order, [-1, workers.count, part])[:, workers.index]
 
     return tf.data.Dataset.counter(first).map(batches_of).prefetch(1)  # compute the next order while this one is in use
@@ -225,6 +224,7 @@ def _orders(
 
 def _by_length(order: tf.Tensor, lengths: tf.Tensor, size: int, seed: tf.Tensor) -> tf.Tensor:
     """Sort the rows of each pool of batches by length, then shuffle its batches: int64 [batches * size] each."""
+    # Sorting within pools keeps an epoch random: sorting all rows would give almost the same batches each time.
     pool = tf.range(tf.size(order, tf.int64), dtype=tf.int64) // (size * _POOL)
     places = tf.argsort(pool * (tf.reduce_max(lengths) + 1) + tf.gather(lengths, order), stable=True)
     batches = tf.reshape(tf.gather(order, places), [-1, size])

@@ -59,9 +59,8 @@ class Cut:
     name: str
     does: str
     dataset: tf.data.Dataset  # endless output of the stage
-    is_batched: bool = (
-        True  # whether the first dimension of an element counts examples. If not, an element is one example
-    )
+    # Whether the first dimension of an element counts examples. If not, an element is one example.
+    is_batched: bool = True
     is_first: bool = False  # whether no earlier cut is a prefix of this one
     hands_over: bool = False  # whether the loop receives all tensors of an element
     counts: bool = False  # whether the last tensor of an element is its number of examples
@@ -151,6 +150,7 @@ def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, n
     counts = _counts(loops, seconds / ((1 + turns + _OF_MEMORY) * len(loops)), now)
     taken: list[list[tuple[float, float]]] = [[] for _ in loops]
     first, _ = now()
+    # Turns alternate between cuts, so that slow phases of the machine affect neighboring cuts alike.
     for number in range(turns):
         if number >= _FEWEST_TURNS and _ends(first, number, now) - begin > seconds:
             break

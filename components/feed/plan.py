@@ -124,7 +124,7 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
     records = sum(shard.records for shard in shards)
     if not records:
         raise InfeedError("there are no records to read", do="check that the split is not empty")
-    if not spec.training and options.tier == "device":  # the host gathers the rows in order
+    if not spec.training and options.tier == "device":  # evaluation gathers its rows in order, on the host
         options = replace(options, tier="columns")
     capacity = Capacity(records, spec.sizes, options, machine, spec.epochs, spec.devices, _why_host_only(spec, options))
     tier, reason = capacity.tier()

@@ -123,6 +123,7 @@ def _sample_group(rows: tf.Tensor, count: int, seed: tf.Tensor, epoch: tf.Tensor
         return tf.random.experimental.stateless_shuffle(rows, tf.random.experimental.stateless_fold_in(seed, number))
 
     size = int(rows.shape[0])
+    # The rows of an epoch span the rest of one permutation, whole permutations, and the start of another.
     number, offset = epoch * count // size, epoch * count % size
     head = permuted(number)[offset : offset + count]
     left = count - tf.size(head, tf.int64)

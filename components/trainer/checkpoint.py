@@ -33,7 +33,7 @@ _NAME = "ckpt"
 _INDEX = re.compile(rf"{_NAME}-(\d+)\.index")
 # Errors of another process of the training, not of the disk. The training is then over.
 _LOST = (tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError, tf.errors.UnavailableError)
-_KEPT = 2  # the newest, and the previous one while the newest is written
+_KEPT = 2  # checkpoints to keep: the newest, and the previous one while the newest is written
 _PAUSE = 100  # minimum pause, as a multiple of the writing time, so that stalls take less than 1 %
 _ARRAY = "__array__"
 _log = logging.getLogger(__name__)
@@ -59,8 +59,9 @@ def newest_checkpoint(folder: str) -> str | None:
         prefix = os.path.join(folder, f"{_NAME}-{number}")
         try:
             reader = tf.train.load_checkpoint(prefix)
+            # A killed process may leave any file half written. Reading a tensor verifies its checksum.
             for name in {_STEP, _MEMORY, *reader.get_variable_to_shape_map()}:
-                reader.get_tensor(name)  # which verifies its checksum
+                reader.get_tensor(name)
         except Exception as error:  # TensorFlow may raise anything here, such as IndexError for a truncated file
             _log.warning("skipping the damaged checkpoint %s: %s", prefix, _first_line(error))
         else:
@@ -170,6 +171,7 @@ class Checkpoints(keras.callbacks.Callback):
     def _save_if_time(self) -> None:
         """Save now, or set the step of the next check. All workers must save at the same step."""
         step, since = self._last
+        # Clocks of workers differ, so the workers agree on the mean before they decide.
         passed = self._agreed_since(since)
         rate, left = (self._progress.done - step) / passed, self._pause - passed
         if left <= 0:
@@ -187,7 +189,7 @@ class Checkpoints(keras.callbacks.Callback):
         remembered: dict[str, Any] = {}
         for i, one in enumerate(self._remembering()):
             public = {name: value for name, value in vars(one).items() if not name.startswith("_")}
-            public.pop("params", None)  # Keras sets `params`
+            public.pop("params", None)  # Keras sets `params` again in each `fit`
             remembered[str(i)] = {name: value for name, value in public.items() if plain(value)}
         self._memory.assign(pack({**remembered, _FINISHED: finished}))
         number = self._progress.done + finished  # a new number, so that no earlier checkpoint is overwritten
@@ -221,7 +223,7 @@ class Checkpoints(keras.callbacks.Callback):
             what = f"the checkpoint belongs to another training or another version: {_first_line(error)}"
             do = f"remove {folder} to train from the beginning, or resume with the version that wrote it"
             raise InfeedError(what, where=self._newest, do=do) from error
-        self._newest = None
+        self._newest = None  # restore only once
         for one, remembered in told:
             for name, value in remembered.items():
                 setattr(one, name, value)

@@ -48,6 +48,7 @@ class CheckpointMirror:
         here = {file.name for file in os.scandir(self.local) if file.is_file()}
         try:
             there = {files.name(file.path) for file in files.list_files(self.remote)}
+            # Files of a checkpoint never change, except TensorFlow's list of checkpoints.
             new = [name for name in here if name not in there or name == _STATE]
             for name in sorted(new, key=_is_index):
                 files.copy(os.path.join(self.local, name), files.join(self.remote, name))

@@ -18,7 +18,7 @@ from infeed.components.trainer.distribution import gather_seconds
 from infeed.components.trainer.steps import Progress
 
 _MOST_PARTS = 200  # maximum parts of the timeline
-_LEAST_PART_SECONDS = 0.02  # reading the meter takes about 50 microseconds
+_LEAST_PART_SECONDS = 0.02
 
 
 def tapped_epochs(tap: Tap, batch_size: int) -> tuple[EpochProfile, ...]:
@@ -92,6 +92,7 @@ class RecordEpochs(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._lap()
+        # Reading the meter takes about 50 microseconds, which is too much after every short call.
         if self.seconds - self.noted[1] >= _LEAST_PART_SECONDS:
             self._note(self._progress.done % self._progress.per_epoch or self._progress.per_epoch)
 

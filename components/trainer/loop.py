@@ -90,6 +90,7 @@ def fit(
         _check_plain(strategy, start_step)
         watched = [*callbacks, ReportPace(batch_size, max_steps)]
         return _fit_plain(model, strategy, train, evaluation, schedule, watched)
+    # A call must not cross the end of an epoch, where Keras runs validation and callbacks.
     per_call = min(schedule.steps_per_call, steps_per_epoch)
     progress = Progress.resumed(start_step, steps_per_epoch, per_call, max_steps or math.inf)
     prepare(model, strategy, train.element_spec)
@@ -101,7 +102,7 @@ def fit(
     keras_seam.run_steps_by(model, *_functions(model, calls, progress, record))
     pace = ReportPace(batch_size, max_steps, start_step, lambda: calls.meter.seconds, lambda: record.epochs)
     all_callbacks = record.among([*callbacks, pace])
-    if checkpoints:
+    if checkpoints:  # last, because it saves and restores the state of the other callbacks
         checkpoints.attach(progress, (record, *callbacks), calls.meter.waited)
         all_callbacks.append(checkpoints)
     with keras_seam.without_end_warning():
@@ -201,6 +202,7 @@ def measure_ceiling(
         meter.reset()
         turn = timed(steps)
         took += turn
+        # The slowest replica's wait holds up the step.
         floors.append(min(max(meter.seconds), turn) / steps)
     # Half of the turns are within the interquartile range.
     low, _, high = statistics.quantiles(floors, n=4)

@@ -22,9 +22,7 @@ from infeed.components.seams import keras as keras_seam
 from infeed.components.trainer.distribution import distribute
 
 TrainSteps = Callable[[Any, tf.Tensor], None]  # (iterator, number of steps)
-TestSteps = Callable[
-    [Any, tf.Tensor], tf.Tensor | bool
-]  # (iterator, maximum number of steps) -> whether there was any batch
+TestSteps = Callable[[Any, tf.Tensor], tf.Tensor | bool]  # (iterator, maximum steps) -> whether there was any batch
 
 
 @dataclass(frozen=True)
@@ -219,6 +217,7 @@ def make_row_steps(
 
     @tf.function(reduce_retracing=True)
     def train_steps(iterator: Any, count: tf.Tensor) -> None:
+        # `count` steps may need several elements, because an element holds only rows that fit into the CPU's cache.
         made = 0
         while made < count:
             call = meter.next(iterator)

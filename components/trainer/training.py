@@ -66,6 +66,7 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
     options = read_options(fn_args)
     cluster.adopt_cluster_spec()
     workers = cluster.worker_context()
+    # Before any TensorFlow operation: afterwards, TensorFlow cannot set up communication between workers.
     strategy = distribution.make_strategy(options.strategy, workers)
     distribution.check_batch_size(options.feed.batch_size, strategy)
     distribution.check_xla(options.xla, strategy)
@@ -117,6 +118,7 @@ def read_options(fn_args: Any) -> TrainOptions:
 
 
 def _checkpoints(fn_args: Any, options: TrainOptions, *fed: Any) -> str:
+    # A change of data, options or code changes the training, so its checkpoints must not be resumed.
     code = [user_code.digest(function, name) for name, function in options.user_functions.items()]
     base = options.checkpoint_dir or os.path.join(fn_args.model_run_dir or "", "checkpoints")
     args = fn_args.train_steps, fn_args.eval_steps, fn_args.base_model

@@ -182,6 +182,7 @@ class Gatherer:
         """
         self._untyped.update(name for name, column in cells.items() if column is None)
         typed = {name: column for name, column in cells.items() if column is not None}
+        # Only blocks with the same columns and types can be concatenated.
         if self._waiting and _types(typed) != _types(self._waiting[0][1]):
             self._compute()
         self._waiting.append((rows, typed))
@@ -252,6 +253,7 @@ def tables_of(
         manifests = manifests_of((root for root, _ in places), cache_dir, count)
         splits = [_split_in(manifests[root].splits, root, split) for root, split in places]
         stored = [_stored(root, name, split) for (root, name), split in zip(places, splits, strict=True)]
+        # One call for the shards of all splits: on a cluster, each call starts workers.
         unread = [
             _Unread.of(root, name, split, cache_dir)
             for (root, name), split, found in zip(places, splits, stored, strict=True)

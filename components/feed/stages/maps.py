@@ -63,6 +63,7 @@ class MapFeatures:
         if not isinstance(before, tf.data.Dataset):
             return before.map_numbered(mapped)
         numbered = before.enumerate(context.start_step if context.training else 0)
+        # More calls than processes would only wait for a process.
         parallel = self.given.processes if self.given.kind == "numpy" else tf.data.AUTOTUNE
         return numbered.map(mapped, num_parallel_calls=parallel, deterministic=True)
 
@@ -79,6 +80,7 @@ class MapFeatures:
         batch, workers = context.batch, context.batch.workers
         if self.option == "map_batches":
             return tf.stack([key, number * workers.count + workers.index])
+        # Number examples over the global batch, so that the seeds are the same for any number of workers.
         first = number * batch.size + workers.index * batch.part
         return tf.stack([tf.fill([rows], key), first + tf.range(rows)], axis=1)
 

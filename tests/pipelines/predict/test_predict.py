@@ -233,7 +233,7 @@ def test_examples_are_answered_too(of_table: Path, dataset: Path) -> None:
 
 def test_examples_are_not_asked_about_together_with_files(of_table: Path, dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("x,n,word\n1,1,a\n")
-    with pytest.raises(InfeedError, match=r"this is not a dataset of tf.Examples(?s:.*)t.csv"):
+    with pytest.raises(InfeedError, match=r"not a dataset of tf.Examples(?s:.*)t.csv"):
         asked(of_table, dataset, tmp_path / "t.csv")
 
 
