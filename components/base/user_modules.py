@@ -87,9 +87,8 @@ class _Project:
 
     home: Path  # folder that module names are relative to
     package: str  # name of the package for `home`
-    folders: list[Path] = field(
-        default_factory=list
-    )  # `home` and the folders of named files; absolute imports search here first
+    # `home` and the folders of named files. Absolute imports search here first.
+    folders: list[Path] = field(default_factory=list)
     named: dict[str, Path] = field(default_factory=dict)  # files that options name, by module
     loaded: dict[str, tuple[Path, str]] = field(default_factory=dict)  # path and digest of each loaded file, by module
 

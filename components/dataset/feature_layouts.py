@@ -66,9 +66,8 @@ class FeatureLayout:
         """Return whether the entry at each offset has this layout, and its end offset if so."""
         lengths = data[starts + 1]
         ends = starts + lengths + 2
-        sizes = lengths - np.uint64(
-            self.least
-        )  # size of the values. A shorter entry wraps around, and is not below MORE
+        # Size of the values. A shorter entry wraps around, and is not below MORE.
+        sizes = lengths - np.uint64(self.least)
         found = (sizes < MORE - self.least) & (ends <= limits)
         for place, mask, wanted, ones in self.words:
             words = words_at(data, "<u8")[np.minimum(starts + place, len(data) - _WIDTH)]

@@ -61,9 +61,8 @@ def evaluate(
     """
     if reason := tfma_seam.EVALUATION.available():
         raise BeyondError(reason)
-    from infeed.components.evaluation import (
-        evaluate as plain,
-    )  # imported late, because it imports the names of the seam
+    # Imported late, because it imports the names of the seam.
+    from infeed.components.evaluation import evaluate as plain
 
     if not exec_properties.get(EVAL_CONFIG):
         raise BeyondError("there is no eval_config, only slices of an estimator (feature_slicing_spec)")

@@ -124,6 +124,7 @@ def evaluate(
         for root in roots:
             check_dataset(model, root, is_baseline=is_baseline)
     evaluation = _evaluation(eval_config, roots, models, report)
+    # Plan before reading: an unsupported config must go to TFX's executor before any output exists.
     try:
         plan_of(evaluation.config)
     except BeyondError:
@@ -136,7 +137,7 @@ def evaluate(
     with _engine("evaluates", ranges, cluster) as engine:
         call = measuring(evaluation)
         found = measure(evaluation, call, ranges, engine)
-        # In this process, because it may have loaded the models already.
+        # Call the function here and not on the engine, because this process may have loaded the models already.
         report = _with_names(report, found) if report else None
         findings = call.after(_findings)((report, found)) if report else None
     sliced = metrics_of(evaluation, found)

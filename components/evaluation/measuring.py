@@ -163,6 +163,7 @@ def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part
     found = Measurement(collected=Collected() if evaluation.report else None)
     for batch in batches_of(part, evaluation.most_rows, evaluation.most_bytes):
         answers = [model.answer(batch, predict=pairs) for model in models]
+        # Check the first batch only, because labels and outputs of a model have the same form in all batches.
         if not found.rows:
             _check_columns(specs, batch, answers, evaluation.known)
             _check_labels(models, batch, answers)
@@ -185,6 +186,7 @@ def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part
         slices = slice_rows(specs, rows, functools.partial(feature_values, batch, answers))
         found.filled.update(spec for spec, of_spec in zip(specs, slices, strict=True) if of_spec)
         for key, inside in {key: inside for of_spec in slices for key, inside in of_spec.items()}.items():
+            # Terms are per row and computed once. A slice only selects its rows.
             some = terms if len(inside) == rows else [tuple(term[inside] for term in of_leaf) for of_leaf in terms]
             found.add(key, [leaf.total(of_leaf) for leaf, of_leaf in zip(plan.leaves, some, strict=True)], plan)
     return found

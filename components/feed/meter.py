@@ -28,9 +28,8 @@ class Meter:
         with tf.control_dependencies([asked]):
             batch = next(iterator)
         strategy = tf.distribute.get_strategy()
-        local = [
-            strategy.experimental_local_results(one) for one in tf.nest.flatten(batch)
-        ]  # the batch of every local replica
+        # The batch of every local replica.
+        local = [strategy.experimental_local_results(one) for one in tf.nest.flatten(batch)]
         with tf.control_dependencies(tf.nest.flatten(local, expand_composites=True)):
             arrived = tf.timestamp()
         self.waited.scatter_nd_add([[0]], [arrived - asked])

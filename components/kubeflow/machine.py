@@ -48,9 +48,8 @@ def main(arguments: Sequence[str]) -> None:
         os.makedirs(os.path.join(path, _PLACE_OF_MODEL), exist_ok=True)
     wait_for_names(os.environ)
     with tempfile.TemporaryDirectory() as scratch:
-        received["outputs"]["outputFile"] = os.path.join(
-            scratch, "output.json"
-        )  # the step writes Kubeflow's output file
+        # The waiting step writes Kubeflow's output file, so TFX's output of this machine goes to a temporary file.
+        received["outputs"]["outputFile"] = os.path.join(scratch, "output.json")
         step.main([*arguments[:place], json.dumps(received), *arguments[place + 1 :]])
     for uri, path in outputs.items() if is_chief else ():
         _log.info("uploading %s", uri)

@@ -218,6 +218,7 @@ def pack_columns(
     specs = {name: spec for name, (spec, _) in found.items()}
     optional = {name for name, (_, is_optional) in found.items() if is_optional}
     placed, columns = dict[str, PlacedFeature](), list[CachedColumn]()
+    # Text has no fixed width and cannot be packed, so it follows below with the lists.
     for kind in ("float32", "int64"):
         packed = {name: one for name, one in specs.items() if one.type == kind and one.shape is not None}
         place = 0

@@ -115,9 +115,8 @@ class CudaCopies:
         """Return a batch for the current stream of this thread. The stream waits for the copy."""
         current = self._torch.cuda.current_stream(self._device)
         current.wait_event(sent.copied)
-        sent.memory.record_stream(
-            current
-        )  # the memory was allocated on the other stream, and may be in use on this one
+        # The memory was allocated on the other stream, and must not be freed while this one uses it.
+        sent.memory.record_stream(current)
         return sent.batch
 
     def _views(self, memory: Any, stack: Stack) -> Sequence[Any]:

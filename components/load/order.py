@@ -102,9 +102,8 @@ class BatchOrder:
         """Return the row numbers of an epoch, int64 [steps, batch]."""
         order = np.arange(self.rows)
         shuffle(order, fold_in((self.batch.seed, epoch), _ORDER))
-        order = np.tile(
-            order, -(-self.batch.size // self.rows)
-        )  # a single copy, unless a batch is larger than the split
+        # A single copy, unless a batch is larger than the split.
+        order = np.tile(order, -(-self.batch.size // self.rows))
         full = order[: self.steps_per_epoch * self.batch.size]
         steps: Ints = full.reshape(self.steps_per_epoch, self.batch.workers.count, -1)[:, self.batch.workers.index]
         return steps
@@ -147,6 +146,7 @@ def shuffle(values: Ints, seed: Seed) -> None:
         own = slice(first, first + size)
         found = values[own].copy()  # value at the left position of swap i
         touched, roots = _touched_before(others, first)
+        # Positions that an earlier swap of this call has touched hold that swap's value, not the stored one.
         found[touched] = values.take(roots + first)
         later, earlier = _same_other(others, toucher)
         taken = values.take(others)

@@ -124,8 +124,7 @@ def spill_records(
     """Read all records once, and return the features sorted by name and the number of records in each file.
 
     `wanted` are the names of the features, or None for all. For `threads`, see `decoded_blocks`. Raises InfeedError if
-    a
-    file is corrupt, a record is not a tf.Example, or a feature changes its type.
+    a file is corrupt, a record is not a tf.Example, or a feature changes its type.
     """
     return _read_features(paths, lambda number, kind: SpilledFeature(kind, stem=f"{folder}/{number}"), wanted, threads)
 

@@ -226,9 +226,8 @@ class AnalysisPass:
     pending: Mapping[Need, _Make]  # analyses to run, and how to compute their values from a batch
     found: Mapping[Need, Any]  # completed analyses that the values depend on. No others, because vocabularies are large
     folder: str  # folder for counts that exceed memory
-    secret: bytes = field(
-        default_factory=partial(secrets.token_bytes, 32), repr=False
-    )  # key that signs files in that folder
+    # Key that signs files in that folder.
+    secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
 
 
 class TracedPass:

@@ -97,9 +97,8 @@ def _on_engine(cluster: Cluster) -> AbstractContextManager[None]:
     """Run the data processing of TFX's executor on our engine, if the versions of TFX and tft are supported."""
     if not (tfx_seam.TRANSFORM.usable() and tft_seam.ANALYSIS.usable()):
         return nullcontext()
-    from infeed.components.transform.in_process.processor import (
-        on_engine,
-    )  # imported late, because it imports these names
+    # Imported late, because it imports the names of the seams.
+    from infeed.components.transform.in_process.processor import on_engine
 
     return on_engine(cluster)
 

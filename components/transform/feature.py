@@ -304,9 +304,8 @@ class Feature(Step):
           column: column of all features, with values and present [k, n].
           found: argument of `apply` for each feature.
         """
-        return each_output(
-            self.apply(column, (), tables)
-        )  # without constants, the same operations work for all features
+        # Without constants, the same operations work for all features.
+        return each_output(self.apply(column, (), tables))
 
     def shape(self, column: FlatColumn, result: Any) -> Any:
         """Return the output: [batch, 1] for one value per row; for lists, ragged [batch, None] or [batch, length]."""

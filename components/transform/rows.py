@@ -54,9 +54,8 @@ class RowReader:
     def batches(self, shard: ShardRange) -> tf.data.Dataset:
         """Return the function's results for each batch, in row order."""
         first = next((len(record) for record in records.read_records(shard.path)), 0)
-        rows = max(
-            1, min(MOST_ROWS, BATCH_BYTES // max(1, first))
-        )  # assumes that all records have the length of the first
+        # Estimate the size of a batch from the first record, which costs one read.
+        rows = max(1, min(MOST_ROWS, BATCH_BYTES // max(1, first)))
         if files.tensorflow_opens(shard.path):
             compression = "GZIP" if records.is_gzip(shard.path) else ""
             found = tf.data.TFRecordDataset(shard.path, compression, _READ_BUFFER_BYTES).skip(shard.start)

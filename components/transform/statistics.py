@@ -36,9 +36,8 @@ class Asked:
     """Statistics to compute of raw or transformed rows."""
 
     request: StatisticsRequest
-    schema: (
-        schema_pb2.Schema | None
-    )  # schema of the rows. None if TFDV's options have none, and then no schema is written
+    # Schema of the rows. None if TFDV's options have none, and then no schema is written.
+    schema: schema_pb2.Schema | None
 
     @classmethod
     def of(cls, options: tfdv.StatsOptions) -> Asked:

@@ -24,11 +24,8 @@ from infeed.components.evaluation.predictions.batches import Batch, KnownColumn
 Arrays = dict[str, npt.NDArray[Any]]
 _FILE = "saved_model.pb"
 _SERVING = "serving"  # folder of pushed versions in a run's folder
-_OPERATIONS = (
-    "tensorflow_text",
-    "tensorflow_decision_forests",
-    "struct2tensor",
-)  # packages that TFX's BulkInferrer imports
+# Packages with operations that TFX's BulkInferrer imports.
+_OPERATIONS = ("tensorflow_text", "tensorflow_decision_forests", "struct2tensor")
 _UNKNOWN_OPERATION = "Op type not registered"
 _DO_KNOW = "install what brings the operation; of tensorflow-text: pip install 'tfx-infeed[text]'"
 _DO = "ask a signature that takes serialized tf.Examples, or write the examples as the model takes them"
@@ -219,9 +216,8 @@ def _dense(batch: Batch, name: str, spec: Any) -> npt.NDArray[Any]:
     dense = np.full((len(counts), size), math.nan if spec.dtype.is_floating else empty, kind)
     items = column.flatten()
     if pa.types.is_large_binary(items.type):
-        flat = np.array([*items.to_pylist(), None], object)[
-            :-1
-        ]  # NumPy would make a text array of values of equal length
+        # The extra None keeps NumPy from making a text array of values of equal length.
+        flat = np.array([*items.to_pylist(), None], object)[:-1]
     else:
         flat = np.asarray(items.to_numpy(zero_copy_only=False))
     dense[wanted] = flat.reshape(-1, size) if size else 0

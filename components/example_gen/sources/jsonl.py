@@ -307,6 +307,7 @@ def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.RecordBatch | None:
             )
     except pa.ArrowInvalid:
         return None
+    # Arrow may read several objects on a line, or one object over two lines, and accepts invalid UTF-8.
     if table.num_rows != rows or not streams.is_utf8(block.data):
         return None
     if b"null" in block.data and _NULL_IN_LIST.search(block.data):

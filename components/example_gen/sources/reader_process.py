@@ -157,14 +157,14 @@ def _child(where: str, memory: int) -> Iterator[_Child]:
     except InfeedError:
         _keep(child)
         raise
-    except BaseException:  # after Ctrl-C as well, the child would go on reading
+    except BaseException:  # a child that is not killed would continue to read, also after Ctrl-C
         child.kill()
         raise
     _keep(child)
 
 
 def _keep(child: _Child) -> None:
-    with _lock:  # or a thread that removes dead children would lose this one
+    with _lock:  # without the lock, a thread that removes dead children could lose this one
         _idle.append(child)
 
 
@@ -216,8 +216,8 @@ def serve() -> None:
     pa.set_io_thread_count(1)
     started_with = 0
     while select.select([requests], [], [], _IDLE)[0]:
-        _, most = resource.getrlimit(resource.RLIMIT_AS)  # what the system allows
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))  # the limit of the last file is none for modules to import
+        _, most = resource.getrlimit(resource.RLIMIT_AS)  # limit of the system
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))  # the last file's limit must not apply to imports
         try:
             function, arguments, memory = pickle.loads(_receive(requests)[1])
         except EOFError:

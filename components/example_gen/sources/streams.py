@@ -36,10 +36,10 @@ from infeed.components.example_gen.sources import file_kinds
 
 A = TypeVar("A")
 _BLOCKS_PER_SPAN = 8  # blocks per task: small enough to balance workers, large enough to amortize a task
-_SHOWN_BYTES = 200  # of a bad row in the report
+_SHOWN_BYTES = 200  # bytes of a bad row to show in the report
 _WINDOW_BYTES = 1 << 16  # first search window for the end of a row. Each further window is eight times larger
 _LAST_WINDOW_BYTES = 4 << 20  # size after which the best guess is accepted
-_PATIENCE = 1.0  # seconds. Microseconds are usually enough
+_PATIENCE = 1.0  # maximum seconds to wait for Arrow. Microseconds are usually enough
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _MAGIC_BYTES = 32  # enough for `file_kinds.check_text`
 _BAD_COMPRESSION: tuple[Any, ...] = (EOFError, OSError, zlib.error, isal_zlib.error)
@@ -238,6 +238,7 @@ def find_span(stretch: Stretch, rules: RowRules, most_mb: int) -> Span:
         with files.open_input(first.path) as file:
             size, file_bytes, best = _WINDOW_BYTES, file.size(), None
             while True:
+                # Start one byte early: if this byte ends a row, the offset itself starts a row.
                 file.seek(offset - 1)
                 data = file.read(size)
                 ended = offset - 1 + len(data) >= file_bytes

@@ -262,9 +262,8 @@ def _read(files: tf.data.Dataset, context: BuildContext, readers: int, block: in
         stop = tf.where(to_end, tf.constant(-1, tf.int64), skip + records)
         return stored_blocks(path, skip, stop, records).rebatch(block)
 
-    reader = (
-        blocks_of if len(compressed) == 1 else stored_blocks_of
-    )  # the graph determines the compression of each file
+    # With mixed files, the graph determines the compression of each.
+    reader = blocks_of if len(compressed) == 1 else stored_blocks_of
     return files.interleave(reader, cycle_length=readers, block_length=in_a_row, num_parallel_calls=readers)
 
 

@@ -22,7 +22,7 @@ from infeed.components.dataset import files, names, records
 Entries = Mapping[bytes, Sequence[str]]  # key of an analyzer -> its files
 Encoded = Mapping[bytes, Iterable[bytes]]  # key of an analyzer -> its accumulators
 _MANIFEST = "MANIFEST"
-_BYTES = ("_codecs", "encode")  # the only function that old pickles call to create bytes
+_BYTES = ("_codecs", "encode")  # the only function that pickles of protocol 0 call, to create bytes
 _CHUNK = 1 << 16  # maximum number of elements that are Python objects at a time
 _log = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ def write(folder: str, kept: Mapping[Any, Encoded]) -> None:
             path = files.join(span, names.shard_name(0, 1, gzip=True, prefix=str(number)))
             records.write_records(path, framed(accumulators), gzip_level=1)
             numbers[key] = number
+        # The manifest comes last, so that an interrupted write adds no entry. tft reads protocol 0.
         files.write_bytes(files.join(span, _MANIFEST), pickle.dumps(numbers, protocol=0))
 
 

@@ -54,7 +54,7 @@ class Traced:
         # Columns that the arrays depend on. Only these are read.
         self.inputs: Sequence[str] = sorted(graph_tools.get_dependent_inputs(concrete.graph, self._columns, outputs))
         absent = set(self._columns).difference(self.inputs)
-        # Without names, it would feed all of them.
+        # The function requires all columns, so those that no array depends on get empty values.
         self._absent = tf2_utils.supply_missing_inputs(self._columns, 1, absent) if absent else {}
 
     def __call__(self, columns: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
@@ -122,6 +122,7 @@ class Tracing:
         It includes operations with side effects, such as assertions, because TensorFlow makes outputs depend on them.
         """
         graph, flat = self.concrete.graph, tf.nest.flatten(self.concrete.structured_outputs, expand_composites=True)
+        # TensorFlow would drop assertions that the wanted tensors do not depend on.
         _, effects = tf2_utils.strip_and_get_tensors_and_control_dependencies(flat)
         with graph.as_default(), tf.control_dependencies(list(effects)):
             named = {key: tf.identity(graph.get_tensor_by_name(tensor.name)) for key, tensor in outputs.items()}
@@ -205,6 +206,7 @@ class Graph:
     def write(self, constants: Constants | None, output: str, assets: Mapping[str, str], save_options: Any) -> None:
         """Write the SavedModel and the metadata of its features, as TFTransformOutput reads them, to `output`."""
         last = Tracing.of(self.function, self.specs, self.folder, constants) if constants else self.first
+        # A function that traces differently the second time would get the results of other analyzers.
         fingerprint = graph_tools.get_analyzers_fingerprint(self.traced, self.inputs)
         tft_seam.check_fingerprint(fingerprint, last.concrete.graph)
         model = common.get_unique_temp_path(self.folder)

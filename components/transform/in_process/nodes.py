@@ -136,6 +136,7 @@ def _merge_by_key(operation: Any, context: AnalysisContext, value: Value) -> Val
     combiner = operation.combiner
 
     def merge() -> Elements:
+        # There may be more keys than memory holds, so the accumulators spill to disk.
         merged = context.scratch.keyed(lambda one, later: combiner.merge_accumulators([one, later]))
         for key, part in value.elements():
             before = merged.get(key, combiner.create_accumulator)
@@ -226,7 +227,7 @@ _DOES: Mapping[str, Callable[..., Any]] = {
         lambda: vocabularies.prune(node, context.scratch, value.elements())
     ),
     "VocabularyOrderAndWrite": _write_tokens,
-    # An empty vocabulary is written with one entry.
+    # The file of an empty vocabulary has one entry, because TensorFlow's tables must not be empty.
     "VocabularyCount": lambda node, context, value: Value(
         lambda: [np.int64(max(vocabularies.number_of(value.elements()), 1))]
     ),

@@ -131,6 +131,7 @@ class Phase:
                 read = self._reading(traced, self._wanted)
             except FailedBatchError as failed:
                 raise traced.explain(failed) from failed
+            # A dataset without rows returns no sinks, but its analyzers still need a value.
             empty = {dataset: [make() for _, make in wanted] for dataset, wanted in self._wanted.items()}
             self._sinks = {**empty, **read}
         return self._sinks

@@ -55,7 +55,7 @@ class Plan:
           cached: entries of an earlier analysis. None if this analysis writes no cache.
         """
         graph.check()
-        analyzed = graph.analyzed  # before tft plans and removes the analyzers
+        analyzed = graph.analyzed  # tft's planning removes the analyzers from the graph
         assets = annotators.get_asset_annotations(graph.traced)
         annotators.clear_asset_annotations(graph.traced)
         kept: dict[Any, Any] | None = None
@@ -134,6 +134,7 @@ class PhaseGraph:
     traced: Traced | None
 
     def __getstate__(self) -> dict[str, Any]:
+        # Pickling means that another process needs the graph. In this process, a SavedModel is never written.
         if self.traced and not files.exists(self.folder):
             self.traced.save(self.folder)
         return {**self.__dict__, "traced": None}

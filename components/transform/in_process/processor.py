@@ -165,6 +165,7 @@ def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluste
     first, *_ = given["analyze_data_list"]
     with chosen("transforms", shards, cluster) as engine:
         reading = OnEngine(analyzed, partial(ColumnReader.of, metadata.schema, first.tfxio), engine, plan.graph.folder)
+        # Announce all passes, so that workers on a cluster start only once.
         engine.announce([*[reading.all_parts] * plan.phases, rows_to_read(shards, described=asked is not None)])
         _keep(plan.run(reading, output), given)
         metadata_io.write_metadata(metadata, posixpath.join(output, tft.TFTransformOutput.RAW_METADATA_DIR))

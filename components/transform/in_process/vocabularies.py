@@ -220,7 +220,7 @@ def prune(operation: Any, scratch: Scratch, entries: Iterable[Any]) -> list[Entr
         return kept
     covering = _above(entries, operation.coverage_frequency_threshold, operation.coverage_informativeness_threshold)
     if operation.coverage_top_k is not None:
-        # Sorted by key and rank, which ends the sort bytes.
+        # Sort by key and then by rank, so that the first entries of each key are its best ones.
         by_key = scratch.keyed(_first)
         for rank, (order, token) in enumerate(InOrder.of(scratch, covering)):
             key = repr(operation.key_fn(token)).encode()
@@ -250,6 +250,7 @@ def write(operation: Any, scratch: Scratch, entries: Iterable[Entry], reserved: 
     taken = [] if reserved is None else list(reserved)
     if not operation.input_is_sorted or taken:
         if operation.fingerprint_shuffle:
+            # Sorting by a digest is a shuffle that is the same in each run and on each engine.
             hashed = scratch.keyed(_first)
             for entry in entries:
                 hashed.put(hashlib.sha1(entry[1]).digest(), entry)

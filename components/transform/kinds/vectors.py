@@ -25,9 +25,8 @@ from infeed.components.transform.kinds.clean import Prepared
 Floats = npt.NDArray[np.float32]
 _LINES = 4_096  # lines parsed at a time, by one call of NumPy
 _READ = 1 << 20  # bytes
-_MOST_BYTES = (
-    1 << 30
-)  # maximum bytes of a table in a graph, because a SavedModel is a protobuf message of at most 2 GiB
+# Maximum bytes of a table in a graph, because a SavedModel is a protobuf message of at most 2 GiB.
+_MOST_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
