@@ -118,7 +118,7 @@ CHANGED: Mapping[tuple[str, str], str] = {
     " `stats_options_updater_fn`",
     ("Transform", "disable_analyzer_cache"): "default None: False as in TFX, True with `features` and without"
     " `analyzer_cache`",
-    ("Trainer", "statistics"): "by name only; first argument in TFX 1.21",
+    ("Trainer", "statistics"): "by name only, although first in TFX",
     ("BulkInferrer", "data_spec"): "a split that the Examples lack is an error",
     ("Tuner", "tune_args"): "`num_parallel_trials` is at most 1",
 }

@@ -70,7 +70,7 @@ class IngestOptions:
       block_bytes: bytes of input held in memory at a time.
       max_row_mb: maximum size of a decoded row or image in megabytes. Larger rows are errors, larger files bad rows.
         Readers need a few times this memory.
-      allow_outside: whether lists of images and table logs may name files outside their folder. Links are always
+      allow_outside: let a list of images, or the log of a table, name files outside its folder. Links are always
           followed.
       statistics: whether to gather column statistics into `statistics-SPLIT.json`.
       spans: spans of the input that an ExampleGen reads. None if the input has no spans.

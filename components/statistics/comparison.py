@@ -34,8 +34,8 @@ class ComparisonOptions:
       l_infinity: largest difference of a value's share, from 0 to 1.
       missing: largest difference of the share of rows without a value, from 0 to 1.
       lengths: largest divergence of the number of values of a row, from 0 to 1.
-      new_words: largest share of values that are new words, beyond the expected share.
-      lost_words: largest share of earlier values that are lost words, beyond the expected share.
+      new_words: largest share of values that only the later side has, above the share expected by chance.
+      lost_words: largest share of values that only the earlier side has, above the share expected by chance.
     """
 
     jensen_shannon: float = 0.1
