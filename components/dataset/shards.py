@@ -100,11 +100,12 @@ def plan_shards(total_bytes: int, records: int, options: ShardOptions) -> ShardP
     readers = options.readers_per_host * options.hosts
     most = max(1, total_bytes // options.min_bytes)
     if options.count is not None:
-        count, reason = options.count, f"{options.count} asked for"
+        count, reason = options.count, f"the number is set to {options.count}"
     elif by_size >= readers:
-        count, reason = by_size, f"{by_size} keep each at {size(options.target_bytes)} or less before compression"
+        count = by_size
+        reason = f"the smallest number with shards of at most {size(options.target_bytes)} before compression"
     elif most >= readers:
-        reason = f"{readers} give each of {options.hosts} host(s) {options.readers_per_host} files to read at once"
+        reason = f"{options.readers_per_host} files to read at once per training host"
         count = readers
     else:
         reason = f"more than {most} would make files smaller than {size(options.min_bytes)} before compression"

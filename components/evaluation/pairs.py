@@ -126,7 +126,7 @@ def _chosen(pairs: Pairs, sub_key: Any) -> Pairs:
     if k is None:
         raise BeyondError(f"metrics are about {sub_key}")
     if classes < k:
-        raise ValueError(f"the {k} likeliest classes are asked for, and the model knows {classes}")
+        raise ValueError(f"the {k} most likely classes are requested, but the model has {classes} classes")
     labels = pairs.labels if sub_key.k is None else dense_labels(pairs)
     return replace(pairs, **_by_tfma(labels, pairs.predictions, sub_key))
 

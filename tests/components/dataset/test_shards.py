@@ -21,13 +21,13 @@ MB, MIB = 10**6, 1 << 20
         (99 * MB, 10**6, ShardOptions(), 9, "smaller than 10 MB"),
         (100 * MB, 10**6, ShardOptions(), 10, "files to read at once"),
         (1000 * MB, 10**6, ShardOptions(), 10, "files to read at once"),
-        (1280 * MIB, 10**6, ShardOptions(), 10, "each at 134 MB or less"),
-        (1280 * MIB + 1, 10**6, ShardOptions(), 11, "each at 134 MB or less"),
+        (1280 * MIB, 10**6, ShardOptions(), 10, "at most 134 MB"),
+        (1280 * MIB + 1, 10**6, ShardOptions(), 11, "at most 134 MB"),
         (400 * MB, 10**6, ShardOptions(hosts=4), 40, "files to read at once"),
         (1281 * MIB, 10**6, ShardOptions(hosts=4, readers_per_host=1), 12, "12 is a multiple of 4 hosts"),
         (1 * MB, 10**6, ShardOptions(hosts=4), 4, "4 is a multiple of 4 hosts"),  # a host without a file stands idle
-        (1 * MB, 10**6, ShardOptions(count=7), 7, "7 asked for"),
-        (10**12, 10**6, ShardOptions(count=7), 7, "7 asked for"),
+        (1 * MB, 10**6, ShardOptions(count=7), 7, "set to 7"),
+        (10**12, 10**6, ShardOptions(count=7), 7, "set to 7"),
         (1 * MB, 3, ShardOptions(count=7), 3, "only 3 records"),  # an empty shard helps no reader
         (300 * MB, 4, ShardOptions(), 4, "only 4 records"),
     ],

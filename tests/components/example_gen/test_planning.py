@@ -37,7 +37,7 @@ def test_spills_are_planned_in_the_order_of_the_input() -> None:
     assert (plan.rows, plan.nulls) == (13, (3,))
     train = plan.splits[0]
     assert (train.split, train.records, train.bytes, train.spills) == ("train", 10, 1_000, 2)
-    assert train.shards.reason == "2 asked for"
+    assert train.shards.reason == "the number is set to 2"
     assert shard_tasks(plan) == [ShardTask(split, index) for split in plan.splits for index in (0, 1)]
 
 
