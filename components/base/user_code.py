@@ -81,7 +81,7 @@ def load_class(text: str, option: str, base: type[C]) -> type[C]:
     found = _imported(text, option)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise InfeedError(
-            f"{text} is no {base.__name__}", where=f"option {option}", do=f"derive it from {base.__name__}"
+            f"{text} is not a {base.__name__}", where=f"option {option}", do=f"derive it from {base.__name__}"
         )
     return found
 

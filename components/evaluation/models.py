@@ -54,7 +54,7 @@ class EvaluatedModel:
                 raise BeyondError(f"model_specs.{name} is set")
         if not tf.io.gfile.exists(f"{path}/saved_model.pb"):
             do = "use a model exported by a Trainer or Keras"
-            raise InfeedError(f"{self._called} is no SavedModel", where=path, do=do)
+            raise InfeedError(f"{self._called} is not a SavedModel", where=path, do=do)
         kind = model_util.get_model_type(spec, path)
         if kind == constants.TF_KERAS and default_metrics:
             raise BeyondError("the model may include compiled Keras metrics (include_default_metrics)")
@@ -79,7 +79,7 @@ class EvaluatedModel:
             raise BeyondError(f"{name!r} is a function of TFMA's")
         if name not in self._model.signatures:
             if hasattr(self._model, name):
-                raise BeyondError(f"{name!r} is no signature of {self._called}, but an attribute")
+                raise BeyondError(f"{name!r} is an attribute of {self._called}, not a signature")
             there = sorted(one for one in self._model.signatures if not one.startswith("__"))
             what = f"{self._called} has no signature {name!r}"
             do = f"use one of its signatures: {', '.join(there) or 'it has none'}"

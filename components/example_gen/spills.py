@@ -311,7 +311,7 @@ def _read_range(file: pa.NativeFile, path: str, start: int, stop: int) -> pa.Buf
     file.seek(start)
     found = file.read_buffer(stop - start)
     if found.size != stop - start:  # Arrow would otherwise read beyond the end of the buffer
-        raise InfeedError("a temporary file is cut short", where=path, do="run again")
+        raise InfeedError("a temporary file is truncated", where=path, do="run again")
     return found
 
 

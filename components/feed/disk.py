@@ -41,7 +41,7 @@ def cache_columns(batches: tf.data.Dataset, folder: str, key: str, expected_byte
     def opened(entry: Path, index: ColumnIndex) -> Columns:
         for column in index.columns:
             if tf.as_dtype(column.type).name != column.type:
-                raise ValueError(f"{entry}: {column.type!r} is no type of a tensor")
+                raise ValueError(f"{entry}: {column.type!r} is not a type of tensors")
         columns = tuple(MappedColumn(f"{entry}/{number}", kept) for number, kept in enumerate(index.columns))
         return Columns(index.rows, layout, columns)
 

@@ -83,12 +83,12 @@ class Trainer(TfxTrainer):
         check_one_way(
             "Trainer",
             {"options": options, "module_file": module_file, "run_fn": run_fn},
-            "how to train",
+            "the training",
             "options (a model function), module_file and run_fn (your own run_fn)",
         )
         if anew and (custom_executor_spec or not options):
             raise InfeedError(
-                f"{', '.join(anew)} can be set anew only where our own executor trains by options",
+                f"{', '.join(anew)} given, but options of this package do not define the training",
                 where="Trainer",
                 do=f"for your own run_fn, use custom_config={{{', '.join(f'{name!r}: ...' for name in anew)}}}; "
                 "for another executor, set them in options",

@@ -54,14 +54,13 @@ class TrainerExecutor(GenericExecutor):
 def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: str) -> None:
     """Raise InfeedError unless exactly one of several alternative arguments of a component is given.
 
-    `ways` are the arguments by name; empty values count as unset. `what` is the thing that they define. `choices`
-    lists them with their purposes, for the error.
+    `ways` are the arguments by name. Empty values count as unset. `what` is the purpose of the arguments, and
+    `choices` lists them, for the error.
     """
     given = [name for name, value in ways.items() if value]
     if len(given) != 1:
-        raise InfeedError(
-            f"{' and '.join(given) or 'nothing'} says {what}", where=component, do=f"give exactly one of {choices}"
-        )
+        found = f"{' and '.join(given)} are both given for" if given else "no argument defines"
+        raise InfeedError(f"{found} {what}", where=component, do=f"give exactly one of {choices}")
 
 
 def config_of(options: TrainOptions, examples: types.BaseChannel | None, **functions: str) -> dict[str, Any]:

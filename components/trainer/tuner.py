@@ -89,7 +89,7 @@ class Tuner(TfxTuner):
         check_one_way(
             "Tuner",
             {"options": options, "module_file": module_file, "tuner_fn": tuner_fn},
-            "what is tried",
+            "the search",
             "options (with search), module_file and tuner_fn (your own tuner_fn)",
         )
         if tune_args is not None and tune_args.num_parallel_trials > 1:

@@ -240,7 +240,7 @@ def _of_text(column: ColumnStatistics, names: _Names, values: Sequence[bytes], k
         return Proposal(name, (words,), f"it holds sentences: the first {MAX_WORDS} words of each become indices")
     if not values:
         return Proposal(name, (), "it has too many distinct values to count", _GIVE_VALUES)
-    reason = f"{look.example!r} in it is no number" if look.looks == "numbers" else OWN_VALUE
+    reason = f"{look.example!r} in it is not a number" if look.looks == "numbers" else OWN_VALUE
     return Proposal(name, (), reason, look.advice)
 
 

@@ -62,11 +62,11 @@ def check_names(options: PredictOptions, known: Mapping[str, KnownColumn], signa
     """Raise InfeedError for a missing column or output, and for a column and an output with the same name."""
     for name in options.carried:
         if name not in known:
-            do = f"choose of {', '.join(map(repr, sorted(known)))}"
+            do = f"use one of {', '.join(map(repr, sorted(known)))}"
             raise InfeedError(f"there is no column {name!r}", where=where, do=do)
     for name in options.outputs.values():
         if name not in signature.outputs:
-            do = f"choose of {', '.join(map(repr, signature.outputs))}"
+            do = f"use one of {', '.join(map(repr, signature.outputs))}"
             there = f"{signature.where}, signature {signature.name!r}"
             raise InfeedError(f"the model has no output {name!r}", where=there, do=do)
     taken = known if options.output_format == "examples" else options.carried

@@ -345,5 +345,5 @@ def test_a_folder_without_a_model_is_an_error(
     empty = standard_artifacts.Model()
     empty.uri = str(tmp_path / "empty")
     Path(empty.uri).mkdir()
-    with pytest.raises(InfeedError, match="the model is no SavedModel"):
+    with pytest.raises(InfeedError, match="not a SavedModel"):
         run(eval_config(), model=empty)

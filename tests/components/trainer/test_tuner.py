@@ -147,10 +147,10 @@ def tuner(**given):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (lambda own: {}, "nothing says what is tried"),
+        (lambda own: {}, "no argument defines the search"),
         (
             lambda own: {"module_file": "a.py", "tuner_fn": "a.b"},
-            "(?s)module_file and tuner_fn says.*exactly one",
+            "(?s)module_file and tuner_fn are.*exactly one",
         ),
         (lambda own: {"tuner_fn": f"{__file__}:tuner"}, r"(?s)a function in a file.*module_file='.*test_tuner.py'"),
         (lambda own: {"tuner_fn": "nowhere.tuner_fn"}, "(?s)there is no module 'nowhere'.*option tuner_fn"),

@@ -49,7 +49,7 @@ def proposal(values: Any) -> Proposal:
         (list(range(7, 37)), "it numbers the rows"),
         (list(range(36, 6, -1)), "it numbers the rows"),
         ([f"id{n}" for n in range(300)], "nearly every row has a distinct value"),
-        ([str(n) for n in range(300)] + ["n/a"], "'n/a' in it is no number"),
+        ([str(n) for n in range(300)] + ["n/a"], "'n/a' in it is not a number"),
         ([bytes([255, n]) for n in range(200)], "it holds bytes that are not text"),
     ],
 )
@@ -120,7 +120,7 @@ def test_sentences_become_words() -> None:
             "it holds dates",
         ),
         ([f"id{n}" for n in range(12_000)], OWN_VALUE),
-        ([*map(str, range(12_000)), "n/a"], "'n/a' in it is no number"),
+        ([*map(str, range(12_000)), "n/a"], "'n/a' in it is not a number"),
     ],
 )
 def test_values_of_some_rows_show_what_more_values_than_are_counted_mean(values: list[str], reason: str) -> None:
