@@ -59,7 +59,7 @@ def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: s
     """
     given = [name for name, value in ways.items() if value]
     if len(given) != 1:
-        found = f"{' and '.join(given)} are both given for" if given else "no argument defines"
+        found = f"{' and '.join(given)} both define" if given else "no argument defines"
         raise InfeedError(f"{found} {what}", where=component, do=f"give exactly one of {choices}")
 
 

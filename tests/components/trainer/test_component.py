@@ -101,7 +101,7 @@ def test_what_does_not_go_together_is_told(options: TrainOptions) -> None:
 
     with pytest.raises(InfeedError, match=r"no argument defines the training(.|\n)*exactly one of options"):
         trainer()
-    with pytest.raises(InfeedError, match=r"options and run_fn are both given"):
+    with pytest.raises(InfeedError, match=r"options and run_fn both define"):
         trainer(options=options, run_fn="a.b")
     with pytest.raises(InfeedError, match=r"epochs, strategy given, but(.|\n)*custom_config=\{'epochs'"):
         trainer(run_fn="a.b", epochs=1, strategy="auto")

@@ -150,7 +150,7 @@ def tuner(**given):
         (lambda own: {}, "no argument defines the search"),
         (
             lambda own: {"module_file": "a.py", "tuner_fn": "a.b"},
-            "(?s)module_file and tuner_fn are.*exactly one",
+            "(?s)module_file and tuner_fn both define.*exactly one",
         ),
         (lambda own: {"tuner_fn": f"{__file__}:tuner"}, r"(?s)a function in a file.*module_file='.*test_tuner.py'"),
         (lambda own: {"tuner_fn": "nowhere.tuner_fn"}, "(?s)there is no module 'nowhere'.*option tuner_fn"),
