@@ -150,7 +150,7 @@ def read_text(
 
 
 def _placed(rows: TextRows, bad: Sequence[BadRow], options: CsvOptions) -> dict[int, BadRow]:
-    """Return the bad rows of a block by their positions among all rows, which follow from the lines."""
+    """Return the bad rows of a block by their positions among all rows. Line numbers determine the positions."""
     good = [line for line, _ in locate(rows.block, rows.numbers, options)] if bad else []
     lines = sorted([*((line, None) for line in good), *((row.line or 0, row) for row in bad)], key=itemgetter(0))
     return {place: row for place, (_, row) in enumerate(lines) if row is not None}
