@@ -378,6 +378,13 @@ def s3_endpoint() -> Iterator[str]:
             _failing[environ["PATH_INFO"]] -= 1
             start_response("503 Service Unavailable", [("Content-Length", "0")])
             return [b""]
+        if any(
+            refuses(environ["REQUEST_METHOD"], environ["QUERY_STRING"], environ["PATH_INFO"]) for refuses in _refusing
+        ):
+            body = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
+            headers = [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))]
+            start_response("403 Forbidden", headers)
+            return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
         answer = answering(environ, start_response)
         written = environ["REQUEST_METHOD"] in ("POST", "PUT") and "partNumber" not in environ["QUERY_STRING"]
         for lost in [one for one in _losing if written and environ["PATH_INFO"].endswith(one)]:
@@ -398,6 +405,7 @@ def s3_endpoint() -> Iterator[str]:
 
 _requests: list[str] = []
 _losing: list[str] = []  # endings of paths of objects that the server loses once
+_refusing: list[Callable[[str, str, str], bool]] = []  # of a request's method, query and path
 _failing: dict[str, int] = {}  # path of an object -> how many reads of it the server still refuses
 
 
@@ -418,6 +426,13 @@ def s3_failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int],
     yield fail
     _failing.clear()
     files._connect.cache_clear()
+
+
+@pytest.fixture
+def s3_refusing() -> Iterator[list[Callable[[str, str, str], bool]]]:
+    """Functions of a request's method, query and path: S3's server answers 403 where one of them says so."""
+    yield _refusing
+    _refusing.clear()
 
 
 @pytest.fixture(scope="session")

@@ -345,7 +345,7 @@ def rename(source: str, target: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file or a folder, if it exists."""
+    """Remove a file or a folder, if it exists. Raises InfeedError if a store refuses, OSError if this machine does."""
     system, inner = store_of(path)
     kind = _info(path).type
     if kind == fs.FileType.NotFound:
@@ -354,10 +354,13 @@ def remove(path: str) -> None:
         (system.delete_dir if kind == fs.FileType.Directory else system.delete_file)(inner)
     except FileNotFoundError:  # a folder in Google Cloud Storage vanishes with its content
         pass
-    except OSError:
-        # After a removal, Arrow writes a marker object for the parent folder, which a store may refuse.
-        if not _is_object_store(system) or _info(path).type != fs.FileType.NotFound:
+    except OSError as error:
+        if not _is_object_store(system):
             raise
+        # After a removal, Arrow writes a marker object for the parent folder, which a store may refuse.
+        if _info(path).type != fs.FileType.NotFound:
+            do = "check the network, and that the credentials of the store allow to delete"
+            raise InfeedError(f"cannot remove: {_first_line(error)}", where=path, do=do) from error
 
 
 def remove_if_empty(folder: str) -> None:
@@ -420,7 +423,7 @@ def folder_until_exit(prefix: str) -> str:
 def copy(source: str, target: str) -> None:
     """Copy a file, or a folder with its content, within a store or between stores and this machine.
 
-    Raises FileNotFoundError if `source` does not exist, and OSError or InfeedError if a store fails.
+    Raises FileNotFoundError if `source` does not exist, and InfeedError if a store fails.
     """
     found = _info(source)
     if found.type == fs.FileType.NotFound:
@@ -437,7 +440,8 @@ def _copy_file(source: str, target: str) -> None:
     """Copy one file. pyarrow's copy of a folder would leave folder marker objects in a store."""
     (one, old), (other, new) = store_of(source), store_of(target)
     if _is_object_store(other) and (_is_local(one) or one.equals(other)):
-        fs.copy_files(old, new, one, other, chunk_size=_UPLOAD_BYTES, use_threads=False)
+        with _failed_writes(target):
+            fs.copy_files(old, new, one, other, chunk_size=_UPLOAD_BYTES, use_threads=False)
         return
     # pyarrow's copy would leave half a file after a failed read.
     with open_input(source, ahead=True) as file, open_output(target) as copied:

@@ -131,7 +131,8 @@ class _Pool:
         pays = bool(imports) and count > 1 and sys.platform == "linux"
         self._started = _ForkedWorkers(imports) if pays else _SpawnedWorkers()
         self._pool: ProcessPoolExecutor | None = None
-        self._managers = set[threading.Thread]()  # threads of the pool that pass items to workers
+        # Threads of the pool that pass items to workers. Empty if they ended before they were seen.
+        self._managers = set[threading.Thread]()
         # Created by the workers and removed by this process or the last of them, however this process ends.
         self._scratch = os.path.join(tempfile.gettempdir(), f"infeed-workers-{secrets.token_hex(8)}")
 
@@ -157,7 +158,7 @@ class _Pool:
     def result(self, future: _Future) -> tuple[Any, dict[str, int]]:
         """Wait for a result. Raise InfeedError if it cannot arrive, because the pool's threads could not start."""
         while not wait([future], _LOOK).done:
-            if self._managers and not any(one.is_alive() for one in self._managers) and not future.done():
+            if not any(one.is_alive() for one in self._managers) and not future.done():
                 raise _cannot_start("can't start new thread")
         return future.result()
 

@@ -147,7 +147,7 @@ def transaction(job: Job) -> Iterator[None]:
         raise
     try:
         files.remove(job.temporary)
-    except OSError as error:
+    except (OSError, InfeedError) as error:
         what = f"the dataset is written, but cannot be read until its temporary files are removed: {error}"
         do = f"allow their removal, and run infeed ingest --clean {job.root}"
         raise InfeedError(what, where=job.temporary, do=do) from error

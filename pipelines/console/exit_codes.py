@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -85,6 +86,22 @@ def errors(as_json: bool, debug: bool) -> Iterator[None]:
         sys.exit(EXIT_DEFECT)
 
 
+@contextlib.contextmanager
+def _no_tracebacks_of_pools(debug: bool) -> Iterator[None]:
+    """Hide the traceback of a pool's thread that may start no other thread: the command's own error says it."""
+    before = threading.excepthook
+
+    def show(failed: threading.ExceptHookArgs) -> None:
+        if debug or "can't start new thread" not in str(failed.exc_value):
+            before(failed)
+
+    threading.excepthook = show
+    try:
+        yield
+    finally:
+        threading.excepthook = before
+
+
 def _is_cwd_removed() -> bool:
     try:
         os.getcwd()
@@ -121,7 +138,8 @@ class Command(click.Command):
                     formatter.write(f"{'':>{formatter.current_indent}}{line}\n")  # never wrapped
 
     def invoke(self, ctx: click.Context) -> Any:
-        with errors(ctx.params.get("as_json", False), ctx.meta[_DEBUG]):
+        debug = ctx.meta[_DEBUG]
+        with errors(ctx.params.get("as_json", False), debug), _no_tracebacks_of_pools(debug):
             check_paths(self.params, ctx)
             return super().invoke(ctx)
 

@@ -276,6 +276,28 @@ def test_an_upload_that_a_store_refuses_is_an_error_and_leaves_the_object_that_w
     assert files.read_bytes(f"{s3}/a") == b"good"
 
 
+READS = {"exists": files.exists, "list_files": files.list_files, "read_bytes": files.read_bytes}
+WRITES = {
+    "remove": files.remove,
+    "write_bytes": lambda path: files.write_bytes(path, b"new"),
+    "rename": lambda path: files.rename(path, f"{path}-2"),
+    "copy": lambda path: files.copy(path, f"{path}-2"),
+}
+
+
+@pytest.mark.parametrize("use", [*READS, *WRITES])
+def test_whatever_a_store_refuses_is_an_error_with_the_object_and_the_reason(
+    s3: str, s3_refusing: list[Callable[..., bool]], use: str
+) -> None:
+    files.write_bytes(f"{s3}/a", b"good")
+    s3_refusing.append(lambda method, *_: use in READS or method not in ("GET", "HEAD"))
+    with pytest.raises(InfeedError, match=r"(?i)access.denied") as raised:
+        (READS | WRITES)[use](f"{s3}/a")
+    s3_refusing.clear()
+    assert raised.value.where.startswith(f"{s3}/a")
+    assert files.read_bytes(f"{s3}/a") == b"good"
+
+
 class MarkerRefused:
     """A store like S3 that refuses the marker object which Arrow writes for the folder of a removed file."""
 
@@ -301,7 +323,7 @@ def test_a_marker_that_a_store_refuses_is_no_failed_removal(
 ) -> None:
     touch(tmp_path, "a")
     monkeypatch.setattr(files, "store_of", lambda path: (MarkerRefused(stays), path))
-    with pytest.raises(OSError, match="ACCESS_DENIED") if stays else nullcontext():
+    with pytest.raises(InfeedError, match="ACCESS_DENIED") if stays else nullcontext():
         files.remove(f"{tmp_path}/a")
     assert (tmp_path / "a").exists() is stays
 

@@ -184,11 +184,14 @@ def wait_until(true: Callable[[], bool]) -> None:
     raise AssertionError("waited for a minute in vain")
 
 
-@pytest.mark.parametrize("threads", [0, 1])
+@pytest.mark.parametrize(("threads", "waits"), [(0, False), (1, False), (1, True)])
 def test_threads_that_cannot_start_are_an_error_and_no_wait(
-    functions: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: int
+    functions: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: int, waits: bool
 ) -> None:
-    """The first thread of the pool passes items to workers, and the second writes them into a pipe."""
+    """The first thread of the pool passes items to workers, and the second writes them into a pipe.
+
+    `waits`: the first thread ends before the engine looks at it.
+    """
     real, started = threading.Thread.start, []
 
     def start(thread: threading.Thread) -> None:
@@ -196,6 +199,8 @@ def test_threads_that_cannot_start_are_an_error_and_no_wait(
         if len(started) > threads:
             raise RuntimeError("can't start new thread")
         real(thread)
+        if waits:
+            thread.join(60)
 
     monkeypatch.setattr(threading.Thread, "start", start)
     engine = Processes(3)

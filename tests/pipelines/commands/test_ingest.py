@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +242,20 @@ def test_a_dataset_on_an_object_store_needs_no_disk_for_its_records(
     of_spills = [request for request in s3_requests if "/.ingest/level-0/" in request]
     assert 0 < len([request for request in of_spills if request.startswith(("GET", "HEAD"))]) <= 3 * 2 * 3
     assert len([request for request in s3_requests if request.startswith("PUT")]) < 50
+
+
+@pytest.mark.parametrize("refused", ["delete", "/data_"])
+def test_a_store_that_refuses_in_the_middle_is_bad_input_and_no_dataset_is_left(
+    trips: Path, s3: str, s3_refusing: list[Callable[..., bool]], refused: str
+) -> None:
+    s3_refusing.append(lambda method, query, path: method not in ("GET", "HEAD") and refused in f"{path}?{query}")
+    ended = infeed("ingest", trips, f"{s3}/out", "--shards", "2")
+    assert ended.exit_code == 2, ended.output
+    assert "ACCESS_DENIED" in ended.stderr
+    s3_refusing.clear()
+    assert infeed("inspect", f"{s3}/out").exit_code == 2
+    assert infeed("ingest", "--clean", f"{s3}/out").exit_code == 0
+    assert objects(f"{s3}/out") == []
 
 
 def objects(store: str) -> list[str]:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from infeed.pipelines.console.exit_codes import (
 
 # In the place of a library that `infeed run` imports: it takes long, and swallows whatever is raised meanwhile.
 SWALLOWS = """
+import threading
 import time
 from pathlib import Path
 
@@ -176,3 +178,23 @@ def test_passwords_are_in_no_report_of_a_defect(capsys: pytest.CaptureFixture[st
     assert "postgresql://***@host/a" in said
     assert "postgresql://***@host/a" in log.read_text()
     log.unlink()
+
+
+@pytest.mark.parametrize(("what", "is_shown"), [("can't start new thread", False), ("another reason", True)])
+def test_a_pool_that_may_start_no_thread_is_told_by_the_error_alone(
+    what: str, is_shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = list[object]()
+    monkeypatch.setattr(threading, "excepthook", shown.append)
+
+    def starts_another() -> None:
+        raise RuntimeError(what)
+
+    def command() -> None:
+        pool = threading.Thread(target=starts_another)
+        pool.start()
+        pool.join()
+
+    assert CliRunner().invoke(Command("pooled", callback=command)).exit_code == 0
+    assert bool(shown) is is_shown
+    assert threading.excepthook == shown.append
