@@ -105,7 +105,7 @@ PAIRS = (
     Pair("BulkInferrer", "tfx.components.BulkInferrer", f"{_OURS}BulkInferrer", _examples),
 )
 
-# Component -> arguments that TFX 1.21 has and TFX 1.16 lacks.
+# Component -> arguments of TFX 1.21 that TFX 1.16 does not have.
 NEWER: Mapping[str, tuple[str, ...]] = {"Trainer": ("statistics",)}
 
 CHANGED: Mapping[tuple[str, str], str] = {
@@ -202,10 +202,10 @@ def _verdict(pair: Pair, name: str) -> tuple[str, str]:
 
 
 def refusal(pair: Pair, name: str) -> str:
-    """What the error says: what is wrong, and what to do.
+    """Return the text of the error: the problem and the remedy.
 
     Raises:
-      AssertionError: our component takes the value.
+      AssertionError: our component accepts the value.
     """
     from infeed.components import InfeedError
 
@@ -218,7 +218,7 @@ def refusal(pair: Pair, name: str) -> str:
 
 
 def arguments(pair: Pair) -> list[str]:
-    """Those of TFX, of 1.16 first and the same on both versions."""
+    """Return TFX's arguments: those of TFX 1.16, then newer ones. The result is the same on both stacks."""
     newer = NEWER.get(pair.title, ())
     return [*(name for name in parameters(pair.classes()[0]) if name not in newer), *newer]
 
@@ -238,7 +238,7 @@ def _named(path: str) -> Any:
 
 
 def with_tables(page: str) -> str:
-    """The page, its tables made anew."""
+    """Return the page with new tables."""
     block = f"{BEGIN}\n\n{tables()}\n\n{END}"
     return re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: block, page, flags=re.DOTALL)
 

@@ -109,7 +109,7 @@ def remove_old(home: Path, takes: float = 0) -> None:
     for entry in _entries(home):
         with suppress(FileNotFoundError):  # another process has removed it
             used[entry] = entry.lstat().st_mtime
-    # Small files have a limit of their own, so that they cannot push out columns that took minutes to write.
+    # Small files have a separate limit, so that they cannot evict columns that took minutes to write.
     small = {entry: _disk_bytes(entry) for entry in used if _FILE.fullmatch(entry.name)}
     excess = sum(small.values()) - _MAX_FILE_BYTES
     for entry in sorted(used, key=used.__getitem__):

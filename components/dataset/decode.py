@@ -96,7 +96,7 @@ def is_example(record: bytes, *, sequence: bool) -> bool:
     """Return whether a record is a tf.Example or, with `sequence`, a SequenceExample.
 
     Unknown fields beside features are ignored, as in TensorFlow, because a later version may add them. A record of
-    unknown fields alone is rejected, because arbitrary bytes often parse as such.
+    unknown fields alone is rejected, because arbitrary bytes often parse as unknown fields.
     """
     try:
         parsed = _parse("SequenceExampleOutside", record)

@@ -51,7 +51,7 @@ _FOLDS = [
 
 
 def decode_columns(records: Sequence[bytes] | RecordBlock, wanted: Container[str] | None = None) -> dict[str, pa.Array]:
-    """Return a column of lists for each `wanted` feature, sorted by name. A row is null if its record lacks it.
+    """Return a column of lists for each `wanted` feature, sorted by name. A row without the feature is null.
 
     Features without a kind are skipped, because they have no values. Raises ValueError if a record is not a tf.Example,
     or a feature has two types.

@@ -29,7 +29,7 @@ class _Comparison(NamedTuple):
 
 
 def check_columns(body: ast.expr, batch: pa.RecordBatch, where: str) -> None:
-    """Raise InfeedError if the filter names a column that the batch lacks."""
+    """Raise InfeedError if the filter names a column that the batch does not have."""
     for name in sorted(columns_in(body)):
         column_of(batch, name, where)
 

@@ -267,7 +267,7 @@ def open_dataset(where: str) -> tuple[str, Manifest] | None:
     """Return the folder that shard paths are relative to, and the manifest. None if the path is not a dataset.
 
     Raises InfeedError if the path does not exist, the dataset is not complete, or a shard of any split is missing or
-    has another size than the manifest says.
+    has another size than in the manifest.
     """
     if not files.exists(where):
         raise InfeedError("no such file or folder", where=where, do="check the path")
@@ -279,7 +279,7 @@ def open_dataset(where: str) -> tuple[str, Manifest] | None:
 
 
 def _check_sizes(root: str, manifest: Manifest) -> None:
-    """Raise WrongFileError if a shard of any split is missing or has another size than the manifest says."""
+    """Raise WrongFileError if a shard of any split is missing or has another size than in the manifest."""
     for name, split in manifest.splits.items():
         sizes = {file.path: file.size for file in files.list_files(names.split_dir(root, name))}
         for shard in split.shards:

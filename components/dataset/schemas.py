@@ -114,7 +114,7 @@ def unify(
     wanted: Callable[[str], bool] = lambda name: True,
     has_values: Callable[[str, str], bool] = lambda path, name: True,
 ) -> pa.Schema:
-    """Return a flat schema for all files. If a file lacks a column, its rows are null there.
+    """Return a flat schema for all files. A column that a file does not have is null in its rows.
 
     Args:
       found: schemas of the files.
@@ -163,7 +163,7 @@ def _has_value(column: pa.Array) -> bool:
 
 
 def fill(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Convert a flat batch to `schema`. Columns that it lacks are null."""
+    """Convert a flat batch to `schema`. Missing columns become null."""
     if batch.schema.equals(schema, check_metadata=False):
         return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -130,7 +130,7 @@ def _offset(held: dict[str, pa.Array]) -> tuple[_Numbers | int, _Flags]:
 
 
 def _number(held: dict[str, pa.Array], directive: str, default: int) -> _Numbers:
-    """Return the numbers of a group. `default` if the group is empty or the format lacks the directive."""
+    """Return the numbers of a group. `default` if the group is empty or the format does not have the directive."""
     if directive not in held:
         return np.full(len(next(iter(held.values()))), default, np.int64)
     text = held[directive]

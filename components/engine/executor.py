@@ -48,7 +48,7 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
         return pipeline_of([*tfx_seam.beam_options(_Beam(self._for_tfx())), *added])
 
     def _for_tfx(self) -> base_beam_executor.BaseBeamExecutor.Context:
-        """Return the context without this package's options, of which Beam would warn as unknown."""
+        """Return the context without this package's options, because Beam would warn about unknown options."""
         context = copy.copy(self._given)
         context.beam_pipeline_args = without_ours(context.beam_pipeline_args or [])
         return context

@@ -23,7 +23,7 @@ Batch = Mapping[str, Observed]  # by model name
 
 
 class Leaf(abc.ABC):
-    """Vectorized combiner of TFMA. Raises AttributeError if the combiner lacks a setting."""
+    """Vectorized combiner of TFMA. Raises AttributeError if the combiner has not all settings."""
 
     needs_pairs: ClassVar[bool] = True  # whether the leaf reads labels and predictions, or only weights
 

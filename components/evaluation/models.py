@@ -43,7 +43,7 @@ class EvaluatedModel:
 
     Raises:
       BeyondError: the model is of an unsupported kind.
-      InfeedError: the model does not exist, or lacks a signature.
+      InfeedError: the model or one of its signatures does not exist.
     """
 
     def __init__(self, spec: Any, path: str, *, default_metrics: bool = True) -> None:

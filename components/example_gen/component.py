@@ -208,7 +208,7 @@ class ParquetExampleGen(FileExampleGen[ParquetOptions]):
     """Convert Parquet files to sharded tf.Examples. Takes the arguments of TFX's FileBasedExampleGen.
 
     Every value is preserved, including 0, 0.0, False, "", and bytes that are not valid text. A null becomes a missing
-    feature. Nested structs become columns with dotted names. A column that a file lacks is null in its rows.
+    feature. Nested structs become columns with dotted names. A column that a file does not have is null in its rows.
 
     Args:
       parquet: options of the Parquet reader.

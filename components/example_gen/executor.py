@@ -131,6 +131,7 @@ class Executor(EngineExecutor):
             _ingest(self.open(part), part, cluster, root)
 
         fingerprint = _unpack(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY)).get("fingerprint")
+        # Everything that determines the Examples is part of the key under which a span is kept.
         settings = settings_of(request.format, request.source, request.options, request.buckets, fingerprint)
         return SpanWindow(request.options.spans, request.input_base, settings).write(target, ingest_span)
 

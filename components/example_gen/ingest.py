@@ -198,10 +198,10 @@ def _try_options(batch: pa.RecordBatch, job: Job) -> None:
 def _prefer_mimalloc() -> None:
     """Use mimalloc unless the user chose an allocator. With jemalloc, ingest takes 25 % more CPU.
 
-    The environment variable would also affect the Arrow inside TFX's libraries, which lacks mimalloc and warns.
+    The environment variable would also affect the Arrow inside TFX's libraries, which has no mimalloc and warns.
     """
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
-        with suppress(NotImplementedError):  # this build of Arrow lacks mimalloc
+        with suppress(NotImplementedError):  # this build of Arrow has no mimalloc
             pa.set_memory_pool(pa.mimalloc_memory_pool())
 
 

@@ -32,7 +32,7 @@ from infeed.components.example_gen.settling import settled
 _WAIT = "wait for it, or choose another OUTPUT"
 _HERE = -100  # AT_FDCWD: resolve relative paths as usual
 _EXCHANGE = 2  # RENAME_EXCHANGE
-_LOCK = ".ingest.lock"  # of a dataset on an object store
+_LOCK = ".ingest.lock"  # lock object of a dataset on an object store
 
 
 def ingest(
@@ -230,6 +230,7 @@ def put_folder(source: str, target: str) -> None:
     loss thus leaves one of the two intact. If the folder cannot be renamed, OSError is raised, and the target is
     unchanged.
     """
+    # Without the flush, a power loss could leave the new name with empty files.
     files.sync(source)
     if os.path.lexists(target):
         _replace(source, target)
@@ -244,6 +245,7 @@ def _replace(source: str, target: str) -> None:
     try:
         _exchange(source, target)
     except OSError:  # the kernel or the file system does not support it
+        # A process that dies between these renames leaves the old folder at `between`, which `mend` restores.
         between = _backup_path(target)
         os.rename(target, between)
         try:

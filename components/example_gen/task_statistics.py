@@ -1,6 +1,6 @@
 """Column statistics gathered during ingest: of each task, of groups of tasks, and of splits.
 
-A split's statistics are the sum over its tasks, in order. Shards have no statistics of their own, because rows are
+A split's statistics are the sum over its tasks, in order. Shards have no separate statistics, because rows are
 shuffled over all shards of a split. Two kinds of splits get none during ingest: stratified splits, whose rows are
 chosen after reading, and imported records, which are not parsed. Their statistics are read from the shards on demand.
 """

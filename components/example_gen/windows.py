@@ -69,6 +69,7 @@ def _ingest_once(number: int, pattern: str, root: str, ingest: Callable[[str, st
     manifest = files.join(root, names.MANIFEST)
     if not files.exists(manifest):
         with writing_to(root, wait=True):
+            # The process that held the lock may have written the span.
             if not files.exists(manifest):
                 _log.info("span %d is ingested into %s", number, root)
                 with replacing(root, overwrite=True) as folder:
@@ -84,7 +85,7 @@ def settings_of(
 
     Args:
       source: options of the format as JSON types, with their defaults.
-      options: options of the ingest; where the spans are counts for nothing.
+      options: options of the ingest. The location of the spans is ignored.
       fingerprint: digest of the user's code and other inputs. None if there are none.
     """
     plain = schema.to_plain(replace(options, spans=None))
@@ -146,14 +147,14 @@ def _merge_shards(name: str, parts: Sequence[tuple[str, Manifest]], target: str)
 def _link(source: str, target: str) -> None:
     if "://" not in source + target:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        with suppress(OSError):  # another disk, or one without hard links
+        with suppress(OSError):  # the target is on another disk, or the disk has no hard links
             os.link(source, target)
             return
     files.copy(source, target)
 
 
 def _merge_columns(parts: Sequence[tuple[str, Manifest]]) -> tuple[Column, ...]:
-    """A column that a span lacks is null in all of its rows."""
+    """Count a column that a span does not have as null in all of its rows."""
     merged: dict[str, Column] = {}
     before = 0
     for root, manifest in parts:

@@ -209,7 +209,7 @@ def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[
 
 @cache
 def _why_not_here() -> str:
-    """Return why XLA is unavailable: TensorFlow may lack XLA, or its compiler for this processor."""
+    """Return why XLA is unavailable: TensorFlow has no XLA, or no compiler for this processor. Empty if it is."""
     try:
         with tf.init_scope(), tf.device("cpu:0"):
             tf.function(tf.negative, jit_compile=True, autograph=False)(tf.zeros([]))

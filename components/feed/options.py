@@ -244,7 +244,7 @@ class Augment:
 
     @property
     def moves(self) -> bool:
-        """Whether pixels move at all."""
+        """Whether the options move pixels."""
         return self.resamples or bool(self.shift) or self.flip != "none"
 
     def describe(self) -> str:

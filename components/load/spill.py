@@ -59,7 +59,7 @@ class FeatureCounts:
         self.most, self.nulls = max(self.most, int(counts.max(initial=0))), self.nulls + int((counts == 0).sum())
 
     def add_missing(self, rows: int) -> None:
-        """Count records that lack the feature."""
+        """Count records without the feature."""
         if rows:
             self.rows, self.nulls, self.least = self.rows + rows, self.nulls + rows, 0
 

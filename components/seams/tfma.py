@@ -83,7 +83,7 @@ COMBINERS = Seam(
 
 
 def kind_of(combiner: Any) -> str:
-    """Return the name of what a TFMA combiner computes, such as `BinaryCrossEntropy`. Empty for an unknown combiner."""
+    """Return the name of a TFMA combiner's metric, such as `BinaryCrossEntropy`. Empty for an unknown combiner."""
     kind = type(combiner)
     known = f"{kind.__module__.removeprefix(f'{_TFMA}.metrics.')}:{kind.__name__}" in _COMBINERS
     return kind.__name__.strip("_").removesuffix("Combiner") if known else ""

@@ -182,7 +182,7 @@ def check_served(names: Collection[str], served: Collection[str], where: str) ->
 
 
 def check_servable(before: Mapping[str, Any], after: Mapping[str, Any], where: str) -> None:
-    """Raise InfeedError if the serving signature lacks a feature, or has it with another type or shape."""
+    """Raise InfeedError unless the serving signature computes each feature with the same type and shape."""
     check_served(after, before, where)
     for name, value in after.items():
         was, now = (tf.type_spec_from_value(one) for one in (before[name], value))

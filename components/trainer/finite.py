@@ -1,4 +1,4 @@
-"""Check that a trained model has no NaN, so that no such model is exported."""
+"""Check that a trained model has no NaN before it is exported."""
 
 from __future__ import annotations
 

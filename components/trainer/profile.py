@@ -90,10 +90,7 @@ def _with_stages(training: Training, profile: InputProfile) -> InputProfile:
             stages, base, training.options.feed, feed.replan, feed.functions, seconds=seconds, turns=_STAGE_TURNS
         )
         return dataclasses.replace(profile, trials=trials)
-    except (
-        tf.errors.OpError,
-        ValueError,
-        InfeedError,
-    ) as error:  # a failed measurement must not fail a finished training
+    # A failed measurement must not fail a finished training.
+    except (tf.errors.OpError, ValueError, InfeedError) as error:
         _log.warning("the measurement of the input pipeline stopped early: %s", error)
         return profile

@@ -97,7 +97,7 @@ def datasets(
         examples_are=examples_are,
     )
     path = fn_args.transform_graph_path
-    if transform_output:  # the folder of the artifact contains it
+    if transform_output:  # its SavedModel is a folder of the artifact, whose path is needed
         path = str(transform_output.transform_savedmodel_dir).rstrip("/").rpartition("/")[0]
     graph = open_graph(path, fn_args.schema_path, label, options.feed.weight)
     train = make_feed(fn_args.train_files, graph, options, training=True, num_steps=fn_args.train_steps)

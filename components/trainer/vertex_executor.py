@@ -29,7 +29,7 @@ class VertexExecutor(GenericExecutor):
 def spec_of(custom_job: Mapping[str, Any], given: Any) -> executor_spec.ExecutorClassSpec:
     """Return the executor spec of a Trainer with a `custom_job`.
 
-    Raise InfeedError if a `custom_executor_spec` is set, too, or the job lacks a required key.
+    Raise InfeedError if a `custom_executor_spec` is also set, or a required key of the job is missing.
     """
     if given:
         do = "use only one of them"

@@ -82,6 +82,7 @@ class SortedRuns:
         if self._load > self._due:
             combined = self._combine()
             self._load = sum(map(_size, combined))
+            # Combine again after the data has grown to four times this size, so that combining stays cheap per row.
             self._due = min(self.limit, max(self._due, 4 * self._load))
             if self._load > self.limit // 2:
                 self._complete.append(self._write(combined))
@@ -153,6 +154,7 @@ def _merge(runs: list[Iterator[pa.RecordBatch]], order: Order) -> Iterator[pa.Re
             yield blocks[0]
             heads = [None if head is None else next(run, None) for head, run in zip(heads, runs, strict=True)]
             continue
+        # Up to this key, no unread block can hold further rows.
         cut = (max if order.descends else min)(order.key(block, block.num_rows - 1) for block in blocks)
         taken = []
         for number, head in enumerate(heads):
@@ -333,6 +335,7 @@ class KeyedRuns(Generic[V]):
         self._held.update(values)
         if len(self._held) < self._check_at:
             return
+        # Pickling all values to measure them would cost as much as writing them.
         sample = list(itertools.islice(self._held.items(), 0, None, max(1, len(self._held) // _SAMPLE)))
         bytes_each = sum(len(signed.dumps(self._secret, one)) for one in sample) / len(sample)
         if bytes_each * len(self._held) > self._runs.limit:

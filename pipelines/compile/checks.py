@@ -209,7 +209,7 @@ def check_strategy(train: TrainOptions, found: TrainingMachines) -> None:
 
 
 def check_function_paths(functions: Mapping[str, str], folder: str) -> None:
-    """Raise InfeedError for a function in a file outside `folder`, because the project's image lacks that file."""
+    """Raise InfeedError for a function in a file outside `folder`, which the project's image would not contain."""
     for option, text in functions.items():
         module, _, _ = text.partition(":")
         if module.endswith(".py") and not Path(os.path.normpath(module)).is_relative_to(folder):

@@ -78,7 +78,7 @@ def _shared_memory(size: str) -> dict[str, str]:
 
 
 def _affinity(affinity: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the required terms, of which a machine must meet one, and each preferred term with its weight."""
+    """Return the required terms (a machine must meet one), and each preferred term with its weight."""
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
     return [*required, *({**one["preference"], "weight": one["weight"]} for one in preferred)]

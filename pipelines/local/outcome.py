@@ -59,7 +59,7 @@ def read_outcome(config: PipelineConfig) -> RunOutcome:
         pushed=str(outputs["Pusher", "pushed_model"].properties["pushed_destination"]) if blessed else None,
         verdict=str(report.properties["verdict"]),
         wait_fraction=float(report.properties["wait_fraction"]),
-        # Cached reports of earlier versions lack both properties.
+        # Cached reports of earlier versions do not have these two properties.
         wait_uncertainty=float(report.properties.get("wait_uncertainty", 0.0)),
         bottleneck=str(report.properties.get("bottleneck", "")),
         report=os.path.join(report.uri, "report.html"),

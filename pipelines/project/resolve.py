@@ -83,6 +83,7 @@ class Overrides:
 def resolve(project: Project, overrides: Overrides | None = None) -> PipelineConfig:
     """Decide the settings that the file leaves open. Raise InfeedError for invalid data, options or functions."""
     given, settings = overrides or Overrides(), project.settings
+    # Check what needs no data first, because the survey of large data takes minutes.
     check_strategy({**settings.train, **given.train}.get("strategy", "auto"))
     user_code.resolve(project.reference(settings.model), "model")
     # Each data set has a separate pipeline, because models of different data cannot be compared.
@@ -137,6 +138,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     if settings.strict if given.strict is None else given.strict:
         leaks.check(data)
         check_spread(survey, ingest.split_by, keep, data)
+    # The seed of the command line must not hide a seed in the file, so it is only set if it is given.
     seed = {} if given.seed is None else {"seed": given.seed}
     formats = {source: source_options} if source_options else {}
     said = {"source_options": formats, **settings.train, **seed, **given.train}
@@ -170,7 +172,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
 
 
 def _source_options(settings: Settings, given: Overrides, source: Source) -> dict[str, Any]:
-    """Return the options of the file, which apply only to the format of its own data."""
+    """Return the options of the file, which apply only to the format of the data that it names."""
     options = dict(given.source_options)
     if source == settings.source:
         delimiter = {"delimiter": settings.delimiter} if settings.delimiter else {}

@@ -79,6 +79,7 @@ def survey_table(
       InfeedError: there are no files or rows, the column does not exist, rows have no label, or the label has only one
           value. A missing label is a `LabelNeededError` with the candidates.
     """
+    # Files of a test set often have no label. They must not stop the run, and are read neither here nor in training.
     by_name = find_split_files(path, source)
     bare = _without_label(path, label, source, settings, options, by_name) if label else [EVAL, TEST]
     patterns = by_name.without(bare).patterns
@@ -97,6 +98,7 @@ def survey_table(
         options = replace(options, words=(label,))  # names the classes true and false instead of 1 and 0
         opened = partial(Table, path, source, options=_counting(options, label), patterns=patterns)
         table = opened(settings)
+    # Each finding below changes how cells are read, so the table is opened again with it before the next one.
     written = number_columns(table.shapes(), source, settings)
     nulls = _nulls(table, label, written) if source == "csv" and "nulls" not in settings else []
     of_nulls = missing_remark(written, nulls)
@@ -110,9 +112,8 @@ def survey_table(
     written = number_columns(table.shapes(), source, settings)
     numbers = read_as(written)
     few = table.statistics()[0][label].counts.distinct <= MAX_INTEGER_CLASSES
-    if task == "classification" or (
-        task is None and few
-    ):  # a label with few values, such as 10% and 20%, stays a class
+    # A label with few values, such as 10% and 20%, stays a class.
+    if task == "classification" or (task is None and few):
         numbers.pop(label, None)
     table, numbers = _with_numbers(table, numbers, opened, settings)
     found, rejected = table.statistics()
@@ -125,6 +126,7 @@ def survey_table(
         what = f"none of the {table.unlabeled:,} rows has a label"
         raise InfeedError(what, where=f"{path}, column {label!r}", do="choose a column with values: --label COLUMN")
     _check_task(target, learned, names, path)
+    # Leaks, groups and repeats compare rows with one another, so they use a sample of bounded size.
     sample, splits, times = table.sample().cells, table.sampled_splits(), _times(table.columns, surveyed)
     leaks = find_leaks(sample, label, learned, times)
     divided = {name: _divided_by(column, options.split_by) for name, column in surveyed.items()}

@@ -139,7 +139,7 @@ class DagExecutor:
                         running.add(pool.submit(self._in_slot, task, inputs, results))
                     done, running = wait(running, return_when=FIRST_COMPLETED)
                     for future in done:
-                        future.result()  # raises what the task raised
+                        future.result()  # raises the error of the task
             except BaseException:  # the pool waits for its threads, which end only when their processes do
                 self._context.stop.set()
                 raise

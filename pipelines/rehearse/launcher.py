@@ -48,7 +48,7 @@ class Pod:
                     _download(artifact.uri, path, key)
 
     def upload(self, outputs: Mapping[str, Sequence[Artifact]]) -> None:
-        """Upload the outputs that exist. Raises InfeedError if the store lacks a file afterwards."""
+        """Upload the outputs that exist. Raises InfeedError if a file is missing in the store afterwards."""
         for key, found in outputs.items():
             for artifact in found:
                 path = self.path(artifact.uri)

@@ -19,8 +19,8 @@ def evaluate(
 ) -> bool:
     """Evaluate a model on the split `config.judged_on`, write TFMA's files and the blessing, and return the blessing.
 
-    `model`, and the `baseline` to compare with, are folders of a SavedModel, or of numbered versions, of which the
-    newest is used. Raises InfeedError if the model or the dataset does not fit the config.
+    `model`, and the `baseline` to compare with, are folders of a SavedModel, or of numbered versions. The newest
+    version is used. Raises InfeedError if the model or the dataset does not fit the config.
     """
     models = {is_baseline: model_folder(one) for is_baseline, one in ((False, model), (True, baseline)) if one}
     folders = [names.split_dir(dataset, config.judged_on)]

@@ -67,7 +67,7 @@ class TableStatistics:
         return sorted(self.untyped - self.columns.keys())
 
     def __add__(self, other: TableStatistics) -> TableStatistics:
-        """Merge two sets of rows. A column that one lacks is missing in all of its rows.
+        """Merge two sets of rows. A column that only one of them has counts as missing in all rows of the other.
 
         Raises:
           ValueError: a column has two types.

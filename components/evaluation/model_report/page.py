@@ -81,7 +81,7 @@ class ModelPage:
     blessed: bool | None  # whether the model meets its thresholds. None without thresholds
     metrics: tuple[MetricLine, ...]
     slices: Mapping[str, Mapping[str, float]]  # metrics of each slice, by the text of the slice
-    scores: Scores | None = None  # with intervals and guesses. None if the eval config lacks their inputs
+    scores: Scores | None = None  # with intervals and guesses. None if the eval config has not all their inputs
     doubt: str = ""  # why the model is not better than a guess. Empty if it is, or if this is not checked
 
     def write(self, folder: str) -> None:

@@ -54,7 +54,7 @@ Parts = tuple[dict[str, float], dict[str, Interval | None], dict[str, Guess]]
 
 
 def read_scores(record: Any, report: ModelReport, split: str, clusters: ClusterSums | None = None) -> Scores | None:
-    """Return the scores from TFMA's MetricsForSlice of all rows. None if it lacks the inputs of intervals.
+    """Return the scores from TFMA's MetricsForSlice of all rows. None if it has not all inputs of intervals.
 
     Args:
       clusters: sums of the groups that the intervals resample.

@@ -32,7 +32,7 @@ class Batch:
 
     @cached_property
     def columns(self) -> Mapping[str, pa.Array]:
-        """Return a list for each record and feature. Null if the record lacks the feature.
+        """Return a list for each record and feature. A record without the feature is null.
 
         Raise InfeedError if a record is not a tf.Example, or a feature has two types.
         """

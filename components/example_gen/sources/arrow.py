@@ -89,7 +89,7 @@ def _read_head(path: str) -> _Head:
         is_stream = not isinstance(reader, pa.ipc.RecordBatchFileReader)
         before = pa.total_allocated_bytes()
         first = next(_batches(reader, [0] if is_stream or reader.num_record_batches else []), None)
-        # Arrow does not say whether a batch is compressed, but decompression allocates memory.
+        # Arrow does not report whether a batch is compressed, but decompression allocates memory.
         return _Head(reader.schema, is_stream, first is None or pa.total_allocated_bytes() == before)
 
 
@@ -113,7 +113,7 @@ def _open(path: str, fields: Sequence[int] = ()) -> Iterator[_Reader]:
                 raise InfeedError(what, where=path, do="write it as Feather 2")
             file.seek(0)
             reader = (pa.ipc.open_file if magic == _FILE_MAGIC else pa.ipc.open_stream)(file, options=options)
-            if magic != _FILE_MAGIC:  # a stream may lack its end mark, but batches may then be missing
+            if magic != _FILE_MAGIC:  # a stream without an end mark is valid, but batches may be missing
                 first_batch = file.tell()
                 file.seek(max(0, file.size() - len(_END)))
                 is_whole = bytes(file.read()).endswith(_END)

@@ -30,8 +30,9 @@ _INT64 = range(-(1 << 63), 1 << 63)
 _NOT_IN_PYTHON = (b"x", b"X", b"(")  # Arrow parses `0x1F` and `nan(1)` as numbers. Python and TFX do not
 _MOST_DIGITS = 4_000  # Python refuses to parse integers of slightly more digits
 _WHOLE = re.compile(rb"\s*[+-]?\d+(_\d+)*\s*")
-_INEXACT, _BEYOND = 2.0**53, 2.0**63  # from here on, float64 lacks whole numbers, and they do not fit into 64 bits
-LARGEST = sys.float_info.max  # stands for numbers beyond it, such as 1e400. Infinity is a value of its own
+# From here on, float64 cannot represent all whole numbers; and whole numbers do not fit into 64 bits.
+_INEXACT, _BEYOND = 2.0**53, 2.0**63
+LARGEST = sys.float_info.max  # represents larger numbers, such as 1e400. Infinity is a separate value
 _PROBE = 100  # cells to cast before trying all
 
 
@@ -274,7 +275,7 @@ def widen_object(known: Object, new: Object, column: str = "") -> Object:
 
 
 def restrict(wider: JsonKind, known: JsonKind) -> Any:
-    """Return the kinds of `wider` without columns that `known` lacks. The first rows determine the order of columns."""
+    """Return the kinds of `wider` for the columns of `known`. The first rows determine the order of columns."""
     if isinstance(wider, dict):
         fields = known if isinstance(known, dict) else Object()
         return {name: restrict(wider[name], inner) for name, inner in fields.items()} if fields else known

@@ -33,7 +33,7 @@ _SPACE = r"[\s\x{a0}\x{2009}\x{202f}]*"
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """The number format of a column. Cells may lack the units."""
+    """Number format of a column. Cells may omit the units."""
 
     thousands: str = ""  # separator between groups of three digits. A space matches all kinds of spaces. Empty for none
     decimal: str = "."  # decimal separator

@@ -29,7 +29,8 @@ _READ_AHEAD = 1 << 20  # bytes of each column. Without a limit, Arrow loads whol
 _READ_AHEAD_OF_ALL = 64 << 20  # bytes of all columns
 _STORE_READ_AHEAD = 8 << 20  # limits on an object store, where each read is a request
 _STORE_READ_AHEAD_OF_ALL = 128 << 20
-_ARROW_TYPES = b"ARROW:schema"  # a key of the footer. Newer writers put string views there, which Arrow 10 lacks
+# A key of the footer. Newer writers put string views there, which Arrow 10 does not support.
+_ARROW_TYPES = b"ARROW:schema"
 _FOOTER_END = 8  # bytes: length of the footer, and PAR1
 _SECTOR = 4 << 10  # smallest useful read
 

@@ -24,7 +24,7 @@ from infeed.components.dataset.splits import columns_of
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, FilePart, Findings, OpenedSource, Read
 from infeed.components.example_gen.sources.tfrecord import RecordStretch, paths_of, read_blocks
 
-_SAMPLE = 1_000  # records that determine the types; more if they lack a feature
+_SAMPLE = 1_000  # records that determine the types; more if a feature is missing in them
 _KINDS = {pa.large_binary(): "bytes", pa.float32(): "float", pa.int64(): "int"}
 
 

@@ -192,6 +192,7 @@ class SampleSplits:
     def apply(self, before: list[EpochReader], context: BuildContext) -> tf.data.Dataset:
         import tensorflow as tf
 
+        # Every window takes the same number of records of a split, so a resumed training computes where each stopped.
         number, taken = divmod(context.first_record, self.window)
         counts = apportion(self.weights.weights, self.window)  # records of each split per window
         for name, weight, count in zip(self.weights.names, self.weights.weights, counts, strict=True):

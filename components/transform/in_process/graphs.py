@@ -42,7 +42,7 @@ class Traced:
     Args:
       concrete: the function.
       owner: object that keeps the tables of the graph alive.
-      graph: the original graph, if `concrete` is a copied part, which lacks the user's lines.
+      graph: the original graph, if `concrete` is a copied part, which has no traceback to the user's lines.
     """
 
     def __init__(self, concrete: Any, owner: tf.Module, graph: Any = None) -> None:

@@ -107,7 +107,7 @@ def _transform(cluster: Cluster, first: _First, given: Mapping[str, Any], by_tft
 
 
 def _pipeline_for_tft(make: Callable[[], Any]) -> Any:
-    """Create a Beam pipeline. Raise InfeedError for Beam's Dask runner, which lacks file sources and tagged outputs."""
+    """Create a Beam pipeline. Raise InfeedError for the Dask runner, which has no file sources and tagged outputs."""
     pipeline = make()
     if type(pipeline.runner).__name__ == "DaskRunner":
         what = "this analysis needs tft, as the log explains, but tft does not run on Beam's DaskRunner"

@@ -151,7 +151,7 @@ def parse(texts: tf.Tensor, whole: str, parts: Mapping[str, str]) -> Times:
 
 
 def _number(held: Mapping[str, tf.Tensor], directive: str, default: int = 0) -> tf.Tensor:
-    """Return the numbers of a group, int64. `default` if the group is empty or the format lacks the directive."""
+    """Return the numbers of a group, int64. `default` if the group is empty, or the format has no such directive."""
     if directive not in held:
         return tf.constant(default, tf.int64)
     text = held[directive]

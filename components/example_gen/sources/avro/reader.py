@@ -134,7 +134,7 @@ def decode_blocks(what: Blocks, limits: Limits) -> Batches:
 
 def _batch(rows: list[dict[str, Any]], header: AvroHeader) -> pa.RecordBatch:
     try:
-        with suppress(pa.ArrowInvalid):  # an integer that float64 lacks, in a union with floats
+        with suppress(pa.ArrowInvalid):  # an integer that float64 cannot represent, in a union with floats
             return pa.RecordBatch.from_pylist(rows, schema=header.arrow)
         form = kinds.kind_of_arrow(pa.struct(list(header.arrow)))
         return pa.RecordBatch.from_pylist([kinds.fit(row, form) for row in rows], schema=header.arrow)

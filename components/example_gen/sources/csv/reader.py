@@ -106,7 +106,7 @@ def scan(path: str, options: CsvOptions, ingest: IngestOptions) -> Scan:
 
 
 def check_headers(headers: Sequence[tuple[str, tuple[str, ...]]], options: CsvOptions) -> tuple[str, ...]:
-    """Return the names of the columns. Raises InfeedError if headers differ or lack a column whose type is given."""
+    """Return the column names. Raises InfeedError if headers differ, or a column with a given type is missing."""
     first, names = headers[0]
     for path, others in headers[1:]:
         if others != names:

@@ -121,6 +121,7 @@ def whole_rows(data: bytes, options: CsvOptions) -> int:
     if options.quote is None or options.quote.encode() not in data:
         return end
     toggles = find_toggles(data, options)
+    # An even number of toggles before a line end means that it is outside quotes, and ends a row.
     if np.searchsorted(toggles, end) % 2 == 0:
         return end
     ends = _line_ends(data)
@@ -258,6 +259,7 @@ def _find_toggles(data: bytes, quote: str, delimiter: str) -> tuple[Ints, bool]:
     beside = ends_cell.copy()
     beside[ord(quote)] = True
     opens, closes = quotes[0::2], quotes[1::2]
+    # The usual case needs no loop: quotes alternate between opening and closing.
     if beside[text[opens[opens > 0] - 1]].all() and beside[text[closes[closes + 1 < len(text)] + 1]].all():
         return quotes, True
     toggles: list[int] = []
@@ -361,6 +363,7 @@ def _guess(data: bytes, ended: bool, options: CsvOptions, columns: int) -> tuple
         tried.append(quote + text)
         if before == quote == text[:1]:  # the halves of a doubled quote
             tried.append(quote + _NO_CELL + text[1:])
+    # Choose the reading with the fewest odd rows. If equal, the one outside quotes wins, which sorts first.
     readings = [_read(one, ended, options, columns, number > 0) for number, one in enumerate(tried)]
     best = min((one for one in readings if one is not None), default=None)
     if best is None:
