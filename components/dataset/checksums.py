@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -74,13 +74,6 @@ def check_size(one: Expected, size: int | None) -> None:
         raise WrongFileError(one.path, _MISSING)
     if size != one.bytes:
         raise WrongFileError(one.path, f"the file has changed: {size:,} bytes, expected {one.bytes:,}")
-
-
-def remember(written: Iterable[Expected], cache_dir: str) -> None:
-    """Record that files which this process has just written are verified, so that they are not read again."""
-    found = {one.path: _mark(one, files.stat(one.path)) for one in written}
-    for folder in {posixpath.dirname(path) for path in found}:
-        keep_file(cache_dir, _marks(folder), json.dumps(found).encode())
 
 
 def _verified(one: Expected, kept: Mapping[str, str]) -> tuple[str, str]:

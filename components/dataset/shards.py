@@ -74,13 +74,6 @@ class Deal:
         numerators = (part.records * (limit * self.bytes - before.bytes * self.windows) for limit in limits)
         return np.array([min(max(one // whole, 0), part.records) for one in numerators], np.int64)
 
-    def reached(self, part: Part, before: Part) -> range:
-        """Return the windows that may hold records of a part."""
-        if self.interleave or not self.bytes:
-            return range(self.windows)
-        stop = -(-(before.bytes + part.bytes) * self.windows // self.bytes)
-        return range(before.bytes * self.windows // self.bytes, min(stop, self.windows))
-
     def _dealt(self, records: int, limits: range) -> npt.NDArray[np.int64]:
         """Return how many of the first `records` records go to windows below each limit, dealt round-robin."""
         rounds, left_over = divmod(records, self.windows)

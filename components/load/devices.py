@@ -17,7 +17,6 @@ import numpy as np
 from infeed.components.base.errors import InfeedError
 from infeed.components.feed.user_maps import Ragged
 
-_INT32 = np.iinfo(np.int32)
 _WIDE = 8  # bytes of a number that JAX truncates to 32 bits unless 64 are enabled
 _MANY = 4  # number of arrays from which a stack is cheaper for JAX than separate copies
 _ALIGNED = 256  # alignment of stacks in bytes, because kernels read aligned blocks

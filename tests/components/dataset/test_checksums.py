@@ -99,14 +99,6 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
         verify([Expected(f"{tmp_path}/a", 1, "00000000")])
 
 
-def test_what_this_process_wrote_is_not_read_back(tmp_path: Path, read: list[str]) -> None:
-    expected, cache = written(tmp_path / "data" / "a"), str(tmp_path / "cache")
-    read.clear()
-    checksums.remember([expected], cache)
-    verify([expected], cache)
-    assert not read
-
-
 def test_notes_of_one_folder_are_kept_together(tmp_path: Path) -> None:
     expected = [written(tmp_path / "data" / name) for name in "abc"]
     for one in expected:
