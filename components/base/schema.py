@@ -47,7 +47,7 @@ def read(kind: type[T], given: Any, where: str = "", *, exact: bool = False) -> 
     """Create a dataclass, and nested ones, from plain data.
 
     Two common YAML slips are corrected. `name:` without a value is dropped if None is invalid. The number in `cpu: 4`
-    becomes text if the option expects text.
+    becomes text if the option expects text: that of `number_with_text`, if any.
 
     Args:
       kind: the dataclass, or another annotation.
@@ -101,6 +101,27 @@ def to_plain(options: Any, *, defaults: bool = True) -> dict[str, Any]:
     return plain
 
 
+class _Int(int):
+    text: str
+
+
+class _Float(float):
+    text: str
+
+
+def number_with_text(value: Any, text: str) -> Any:
+    """Return a number with its text in a file, which `read` uses if an option expects text: 12e4567, 3.10.
+
+    Return any other value unchanged.
+    """
+    kept: Any = {int: _Int, float: _Float}.get(type(value))
+    if kept is None:
+        return value
+    found = kept(value)
+    found.text = text
+    return found
+
+
 def check_known(given: Iterable[Any], known: Iterable[str], where: str) -> None:
     """Raise InfeedError for an unknown name in `given`, and suggest the nearest known name."""
     names = list(known)
@@ -144,7 +165,11 @@ def _key(name: Any, where: str) -> str:
     """Return a key as text. YAML parses `1:` as a number, and `yes:` as a boolean, which is an error."""
     if isinstance(name, bool) or not isinstance(name, str | int | float):
         raise InfeedError(f"the name {shown(name)} is not text", where=where, do="write it in quotes")
-    return str(name)
+    return _text(name)
+
+
+def _text(value: str | int | float) -> str:
+    return value.text if isinstance(value, _Int | _Float) else str(value)
 
 
 def _validated(kind: Any, text: bytes) -> tuple[Any, list[_Problem]]:
@@ -205,9 +230,10 @@ class _Problem:
             return False
         for step in self.path[:-1]:
             plain = plain[step]
-        plain[self.path[-1]] = str(self.value)
         if not_given:
             del plain[self.path[-1]]
+        else:
+            plain[self.path[-1]] = _text(plain[self.path[-1]])
         return True
 
     def error(self, where: str) -> InfeedError:
@@ -242,6 +268,8 @@ class _Problem:
 
     @property
     def _words(self) -> tuple[str, str]:
+        if self.kind == "string_type" and isinstance(self.value, bool):
+            return "is not text", "use text, in quotes"
         if self.kind in ("literal_error", "union_tag_invalid"):
             choices = ", ".join(map(str, choices_of(self.hint) or tags_of(self.hint)))
             return f"is not one of {choices}", f"use one of {choices}"

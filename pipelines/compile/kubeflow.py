@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tfx.orchestration.data_types import RuntimeParameter
     from tfx.orchestration.pipeline import Pipeline
 
-_LIKE_NUMBER = re.compile(r"[-+]?\.?[0-9]")
+_LIKE_NUMBER = re.compile(r"[-+._]*[0-9]")
 _EXECUTOR = "--executor_class_path"
 # Replacing a preempted machine takes a while. The factor is kfp's default.
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0, "backoffMaxDuration": "600s"}
@@ -225,7 +225,7 @@ def train_on_machines(spec: Mapping[str, Any], deploy: Deploy, image: str) -> No
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML writer that quotes text that looks like a number. Go's yaml.v3 accepts more numbers than PyYAML: 12e4567."""
+    """YAML writer that quotes text like a number. Go's yaml.v3 accepts more numbers than PyYAML: 1e3, 0o17, -_1."""
 
     def _text(self, text: str) -> yaml.ScalarNode:
         return self.represent_scalar("tag:yaml.org,2002:str", text, style="'" if _LIKE_NUMBER.match(text) else None)

@@ -30,6 +30,7 @@ from infeed.pipelines.surveys import Survey, Task
 TEMPLATES = ("image", "tabular", "text")
 _MOST_BYTES = 1 << 20  # maximum size of a file, also after expanding its aliases
 _DEEPEST = 50
+_OF_YAML_1_1 = re.compile(r"\d{4}-|[-+]?(\d[\d_]*:|0[\d_]+$)")  # dates, and numbers to the base of 60 or 8
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,8 @@ def _invalid(problem: str, line: int) -> InfeedError:
 class _Strict(yaml.SafeLoader):
     """Strict YAML loader: rejects duplicate keys, and limits aliases and nesting.
 
-    It also parses 1e-3 as a number, where YAML 1.1 and PyYAML read text.
+    Numbers keep their text, for options that expect text, such as a git hash 12e4567. As in YAML 1.2, 1e-3 is a number,
+    and dates, 1:30 and 010 are text.
     """
 
     def __init__(self, stream: bytes) -> None:
@@ -241,14 +243,16 @@ class _Strict(yaml.SafeLoader):
         return node
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
+        if node.tag.endswith((":int", ":float", ":timestamp")) and _OF_YAML_1_1.match(node.value):
+            return node.value
         try:
-            return super().construct_object(node, deep)
-        except (ValueError, OverflowError) as error:  # such as the 45th of May, or a number of 5,000 digits
+            return schema.number_with_text(super().construct_object(node, deep), node.value)
+        except (ValueError, OverflowError) as error:  # such as a number of 5,000 digits
             raise _refusal(f"{node.value[:40]!r} is not a valid value: {error}", node) from error
 
 
 _Strict.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+"), list("-+.0123456789")
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )
 
 

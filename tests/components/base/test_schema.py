@@ -54,7 +54,7 @@ def test_a_number_is_text_where_text_is_meant() -> None:
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "name": ({"nmae": 1}, r"no setting 'nmae'; did you mean 'name'\?\n  where: here\n  do:    use one of name, share"),
     "text": ({"name": ["a"]}, r"name is \['a'\]\n  where: here\.name\n  do:    use text"),
-    "no text": ({"name": True}, r"name is True\n  where: here\.name\n  do:    use text"),
+    "no text": ({"name": True}, r"name is True\n  where: here\.name\n  do:    use text, in quotes"),
     "number": ({"share": "half"}, r"share is 'half'\n  where: here\.share\n  do:    use a number"),
     "whole": ({"most": 1.5}, r"most is 1\.5\n  where: here\.most\n  do:    use an integer"),
     "no whole": ({"most": True}, r"most is True(.|\n)*use an integer"),

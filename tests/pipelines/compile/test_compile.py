@@ -261,7 +261,7 @@ def test_dataflow_runs_the_image_of_the_steps() -> None:
 
 
 @pytest.mark.tfx
-@pytest.mark.parametrize("text", ["12e4567", "0.001", "0o17", "1_000", "-1", "+.5", "0x1f", ".5e3"])
+@pytest.mark.parametrize("text", ["12e4567", "0.001", "0o17", "1_000", "-1", "+.5", "0x1f", ".5e3", "-_1", "+_.5"])
 def test_texts_that_go_would_read_as_numbers_are_quoted(text: str) -> None:
     written = yaml.dump_all([{"SHA": text, "name": "a1"}], Dumper=kubeflow._Dumper)
     assert f"SHA: '{text}'" in written

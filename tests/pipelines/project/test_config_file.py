@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
+from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.project.config_file import read_project, read_yaml
 
 
@@ -42,7 +48,7 @@ REFUSED = {
     "an alias inside of itself": ("a: &a [1, *a]\n", r"\*a is inside its own value", 1),
     "brackets": ("data: " + "[" * 100_000, r"nested more than 50 deep", 1),
     "mappings": ("\n".join(" " * n + "a:" for n in range(1000)), r"nested more than 50 deep", 50),
-    "no date": ("data: x\nname: 2020-13-45\n", r"'2020-13-45' is not a valid value: month must be in 1..12", 2),
+    "digits without end": ("data: x\nspans: 1" + "0" * 5000, r"'10000.*' is not a valid value: ", 2),
     "a tag of Python": ("data: x\nname: !!python/object/apply:os.system [id]\n", r"could not determine a constr", 2),
     "an end that is missing": ("data: 'x\n", r"found unexpected end of stream", 2),
     "two documents": ("a: 1\n---\nb: 2\n", r"but found another document", 2),
@@ -76,6 +82,59 @@ def test_text_of_another_encoding_is_told_with_its_line(path: Path) -> None:
 def test_encodings_that_say_what_they_are_are_read(path: Path, encoding: str) -> None:
     path.write_text("label: Größe\nrate: 1e-3\n", encoding=encoding)
     assert read_yaml(path) == {"label": "Größe", "rate": 0.001}
+
+
+NUMBERS = {
+    "12e4567": math.inf,
+    "0x1F": 31,
+    "1_000": 1000,
+    "0b11": 3,
+    "3.10": 3.1,
+    ".5": 0.5,
+    "1.": 1.0,
+    "+1": 1,
+    "1e-3": 0.001,
+}
+TEXTS = [
+    "2021-01-01",
+    "2020-13-45",
+    "2021-01-01 10:00:00",
+    "1:30",
+    "190:20:30.15",
+    "017",
+    "-007",
+    "0o17",
+    "-_1",
+    "1.2.3",
+]
+
+
+@pytest.mark.parametrize("text", [*NUMBERS, *TEXTS])
+def test_an_option_of_text_gets_the_text_of_the_file(path: Path, text: str) -> None:
+    path.write_text(f"{{resources: {{default: {{env: {{SHA: {text}}}}}}}}}")
+    assert schema.read(Deploy, read_yaml(path)).resources["default"].env == {"SHA": text}
+
+
+@given(
+    st.text("0123456789+-._eExob:", min_size=1, max_size=8).filter(lambda text: text[0].isdigit() and text[-1] != ":")
+)
+def test_names_and_values_like_numbers_keep_their_text(text: str) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(f"? {text}\n: {text}\n".encode())
+        file.flush()
+        assert schema.read(dict[str, str], read_yaml(Path(file.name))) == {text: text}
+
+
+@pytest.mark.parametrize(("text", "number"), NUMBERS.items())
+def test_an_option_of_numbers_gets_the_number(path: Path, text: str, number: float) -> None:
+    path.write_text(text)
+    assert schema.read(float, read_yaml(path)) == number
+
+
+def test_what_yaml_1_1_alone_reads_as_a_number_is_no_number(path: Path) -> None:
+    path.write_text("{source: csv, data: a, label: a, model: 'm:f', features: [], spans: 010}")
+    with pytest.raises(InfeedError, match="spans is '010'"):
+        read_project(str(path))
 
 
 def test_a_file_of_data_is_refused_before_it_is_read(path: Path) -> None:
