@@ -20,6 +20,7 @@ from infeed.components.base.units import size
 from infeed.components.dataset import files
 from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.launcher_paths import PathMap, artifacts
+from infeed.components.kubeflow.message import title_of
 
 VARIABLE = "INFEED_READING"
 """Environment variable of the steps; the value `direct` turns the setting on."""
@@ -65,7 +66,5 @@ def download(uri: str, path: str) -> None:
 def _examples(message: Any, kind: str, uris: PathMap) -> Iterator[str]:
     """Yield the URIs of the mapped Examples among the inputs or outputs."""
     for artifact in artifacts(message, kind):
-        described = artifact.get("type", {})
-        is_named = "title: tfx.Examples" in described.get("instanceSchema", "").splitlines()
-        if artifact["uri"] in uris.paths and (is_named or described.get("schemaTitle") == "tfx.Examples"):
+        if artifact["uri"] in uris.paths and title_of(artifact.get("type", {})) == "tfx.Examples":
             yield artifact["uri"]

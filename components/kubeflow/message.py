@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,13 @@ ARGUMENT = "--json_serialized_invocation_args"
 _INPUTS = "--json_serialized_inputs_spec_args"
 _OF_DRIVER = "system.Artifact"  # type of `executor-logs`, a file that exists before the step; TFX has no such type
 _WRAPPERS = ("list", "struct")  # ML Metadata keeps a list or an object as a struct with this one key
+_TITLE = re.compile(r"^title:\s*(.+?)\s*$", re.MULTILINE)
+
+
+def title_of(type_: Mapping[str, Any]) -> str:
+    """Return the name of an artifact's type, such as `tfx.Model` or `system.Dataset`."""
+    title = _TITLE.search(type_.get("instanceSchema", ""))
+    return title[1] if title else str(type_.get("schemaTitle", ""))
 
 
 def read(arguments: Sequence[str]) -> tuple[Any, int]:

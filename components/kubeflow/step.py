@@ -90,14 +90,30 @@ def _run_job(job: Any, arguments: Sequence[str]) -> None:
 
 
 def _make_room(received: Any, uris: PathMap) -> None:
-    """Create what the launcher omits: later artifacts of an input, and folders of artifacts without files."""
+    """Create what the launcher omits: later artifacts of an input, and folders of artifacts.
+
+    Values of TFX, such as `tfx.Integer`, are files.
+    """
     for artifact in artifacts(received, "inputs", later=True):
         path = uris.paths.get(artifact["uri"])
         if path and not os.path.exists(path):  # the launcher downloads only the first artifact of each input
             _log.info("downloading %s", artifact["uri"])
             direct.download(artifact["uri"], path)
-    for path in uris.paths.values():
-        os.makedirs(path if not os.path.isfile(path) else os.path.dirname(path), exist_ok=True)
+    values = {artifact["uri"] for artifact in artifacts(received, "outputs") if _is_value(artifact)}
+    for uri, path in uris.paths.items():
+        os.makedirs(os.path.dirname(path) if uri in values or os.path.isfile(path) else path, exist_ok=True)
+
+
+def _is_value(artifact: Any) -> bool:
+    """Report whether TFX keeps an output artifact as a file."""
+    from tfx.orchestration.kubeflow.v2 import compiler_utils
+    from tfx.types.value_artifact import ValueArtifact
+    from tfx.utils.import_utils import import_class_by_path
+
+    title = message.title_of(artifact.get("type", {}))
+    if "." not in title or title.startswith("system."):
+        return False
+    return issubclass(import_class_by_path(compiler_utils.TITLE_TO_CLASS_PATH.get(title, title)), ValueArtifact)
 
 
 def _run_tfx(arguments: Sequence[str]) -> None:

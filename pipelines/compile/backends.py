@@ -48,10 +48,10 @@ NEEDS = (
 
 
 def version_of(text: str) -> Version:
-    """Parse a version of Kubeflow Pipelines, such as 2.17.0 or 2.5. Raises InfeedError if the text is no version."""
+    """Parse a version of Kubeflow Pipelines to three numbers: 2.17 is 2.17.0. Raises InfeedError if it is no version."""
     if not re.fullmatch(r"\d+(\.\d+){1,2}", text):
         raise InfeedError(f"--kfp is {text!r}", do="give the version of the cluster, such as 2.17.0")
-    return tuple(map(int, text.split(".")))
+    return tuple(map(int, f"{text}.0".split(".")[:3]))
 
 
 def check_backend(deploy: Deploy, version: Version) -> str:
@@ -60,13 +60,13 @@ def check_backend(deploy: Deploy, version: Version) -> str:
     Raises InfeedError for a setting that this version ignores or breaks.
     """
     for node in deploy.resources:
-        resources = deploy.resources_of(node)
+        resources = deploy.resources_of_step(node)
         for need in NEEDS:
             if need.is_set(resources) and version < need.since:
                 shown, least = (".".join(map(str, one)) for one in (version, need.since))
                 what = f"Kubeflow Pipelines {shown} {need.before}; {need.setting} needs {least}"
                 raise InfeedError(what, where=f"deploy.resources.{node}.{need.setting}", do=need.do)
-    retried = any(deploy.resources_of(node).retries for node in deploy.resources)
+    retried = any(deploy.resources_of_step(node).retries for node in deploy.resources)
     if retried and version == _RETRIES_OF_ARGO:
         return (
             "retries have no effect on a step that fails: Argo's settings of Kubeflow Pipelines 2.17.0 retry errors of "

@@ -183,7 +183,16 @@ def _compile(
     for name, definition in job["pipelineSpec"]["root"].get("inputDefinitions", {}).get("parameters", {}).items():
         if name in defaults:
             definition["defaultValue"] = defaults[name]
+    _name_producers(job["pipelineSpec"]["root"]["dag"]["tasks"])
     return job
+
+
+def _name_producers(tasks: Mapping[str, Any]) -> None:
+    """Correct the producers of parameters. TFX's compiler names a task that does not exist: `Trainer_task`."""
+    given = [one for task in tasks.values() for one in task.get("inputs", {}).get("parameters", {}).values()]
+    for source in [one["taskOutputParameter"] for one in given if "taskOutputParameter" in one]:
+        if source["producerTask"] not in tasks:
+            source["producerTask"] = source["producerTask"].removesuffix("_task")
 
 
 def _runtime_parameters(pipeline: Pipeline) -> dict[str, RuntimeParameter]:

@@ -175,7 +175,7 @@ def _of_tfx(pipeline: Pipeline) -> Iterator[None]:
     except OSError as error:
         do = "check the root and the credentials of its store: TFX writes wheels of module files there"
         raise InfeedError(f"{type(error).__name__}: {error}", where=name, do=do) from error
-    except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+    except (LookupError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
         do = "change the pipeline so that TFX compiles it for Kubeflow"
         raise InfeedError(f"cannot compile the pipeline: {error}", where=name, do=do) from error
 

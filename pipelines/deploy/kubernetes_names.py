@@ -10,6 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from infeed.components.base.checks import refused, require
+from infeed.components.engine import project_archive
+from infeed.components.kubeflow import compiled_with, direct, disk
+from infeed.components.kubeflow.launcher_paths import ROOT_VARIABLE
 
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _LABEL = re.compile(r"([a-zA-Z0-9]([-\w.]{0,61}[a-zA-Z0-9])?)?", re.ASCII)
@@ -19,8 +22,12 @@ _OF_KUBEFLOW = re.compile(
     r"kfp-launcher|(gcs|s3|minio)-scratch|dot-[a-z0-9-]*-scratch|var-run-argo|tmp-dir-argo|shm|ephemeral-\d+"
 )
 """Names of volumes that Kubeflow Pipelines, Argo and `deploy.resources` add to a step's pod."""
-_RESERVED = ("KFP_POD_NAME", "KFP_POD_UID", "KFP_RETRY_INDEX", "JOB_COMPLETION_INDEX", "TF_CONFIG")
-"""Variables that Kubeflow Pipelines sets in a step, or a training job on its machines."""
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_RESERVED = re.compile(
+    r"KFP_POD_(NAME|UID)|KFP_RETRY_INDEX|ARGO_\w+|JOB_COMPLETION_INDEX|TF_CONFIG"
+    rf"|{compiled_with.VARIABLE}|{direct.VARIABLE}|{disk.VARIABLE}|{project_archive.VARIABLE}|{ROOT_VARIABLE}"
+)
+"""Variables that Kubeflow Pipelines or the compiler sets in a step, or a training job on its machines."""
 
 
 def check_object(options: object, name: str) -> None:
@@ -56,7 +63,13 @@ def check_variables(options: object, name: str, variables: Iterable[str]) -> Non
         do = f"name {variable!r} with letters, digits, -, _ and ., and no digit first"
         require(_VARIABLE.fullmatch(variable), options, name, do)
         do = "use another name: the pod has a variable of this name"
-        require(variable not in _RESERVED, options, name, do)
+        require(not _RESERVED.fullmatch(variable), options, name, do)
+
+
+def check_data_keys(options: object, name: str, keys: Iterable[str]) -> None:
+    """Raise OptionError about the option `name` if no Secret and no ConfigMap has such a key."""
+    for key in keys:
+        require(_KEY.fullmatch(key), options, name, f"name the key {key!r} with letters, digits, -, _ and .")
 
 
 def check_distinct_variables(options: object, variables: Mapping[str, Iterable[str]]) -> None:

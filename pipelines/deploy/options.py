@@ -27,6 +27,7 @@ from infeed.pipelines.deploy.beam import check_options
 from infeed.pipelines.deploy.kubernetes_names import (
     check_distinct_variables,
     check_labels,
+    check_object,
     check_variables,
     check_volumes,
 )
@@ -226,6 +227,12 @@ class Deploy:
         require(not wrong, self, "beam_pipeline_args", "use --NAME=VALUE")
         with about(self, "beam_pipeline_args"):
             check_options(self.beam_pipeline_args)
+        if self.training:
+            with about(self, "training"):
+                check_labels(self.training, "labels", self.training.labels)
+                for name in ("runtime", "namespace", "service_account"):
+                    if getattr(self.training, name) is not None:
+                        check_object(self.training, name)
 
     def on(self, target: str) -> VertexOptions | None:
         """Return the options of Vertex AI if `target` is Vertex AI."""

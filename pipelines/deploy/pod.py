@@ -9,26 +9,31 @@ resources:
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from infeed.components.base import schema
 from infeed.components.base.checks import about, check_fields, require
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.deploy.kubernetes_names import (
+    check_data_keys,
     check_keys,
     check_labels,
     check_object,
     check_variables,
     check_volume,
 )
+from infeed.pipelines.deploy.pod_of_step import PodOfStep
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _UNITS |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 _AS_QUANTITY = "use a Kubernetes quantity, such as 4 or 500m for cpu, 16Gi or 500M for memory"
+_OF_STEP = {option.name for option in dataclasses.fields(PodOfStep)}
 _MOST_CORES, _LEAST_MEMORY = 10_000, 1e6
 
 Operator = Literal["Equal", "Exists"]
@@ -50,7 +55,8 @@ class Toleration:
     def __post_init__(self) -> None:
         check_fields(self)
         exists = self.operator == "Exists"
-        require(self.key or not self.value, self, "key", "name the key of the taint's value")
+        check_labels(self, "key", {self.key: self.value or ""} if self.key else {})
+        require(self.key or exists, self, "key", "name the key of the taint, or use operator: Exists for all taints")
         require(not (exists and self.value), self, "value", "leave it out: operator Exists takes none")
         fits = self.seconds is None or self.effect == "NoExecute"
         require(fits, self, "seconds", "leave it out, or use effect: NoExecute")
@@ -76,6 +82,7 @@ class KeySource:
         check_object(self, "name")
         if self.mount:
             check_volume(self, "name")
+        check_data_keys(self, "env", self.env)
         check_variables(self, "env", self.env.values())
         require(bool(self.env or self.mount), self, "env", "give env: {KEY: VARIABLE}, or mount: /FOLDER")
         _check_folder(self, "mount")
@@ -98,6 +105,8 @@ class Volume:
     def __post_init__(self) -> None:
         check_volume(self, "claim")
         _check_folder(self, "mount")
+        inside = not self.path.startswith("/") and ".." not in self.path.split("/")
+        require(inside, self, "path", "use a path below the root of the volume, such as photos/2024")
 
 
 @dataclass(frozen=True)
@@ -117,6 +126,8 @@ class EphemeralVolume:
     def __post_init__(self) -> None:
         _check_folder(self, "mount")
         check_quantity(self, "size")
+        if self.storage_class is not None:
+            check_object(self, "storage_class")
 
 
 def quantity(text: str, name: str) -> float:
@@ -143,15 +154,20 @@ def check_pod(options: object, name: str) -> None:
     metadata, spec = pod.get("metadata", {}), pod.get("spec", {})
     require(pod.keys() <= {"metadata", "spec"}, options, name, "use metadata and spec, as Kubernetes writes a Pod")
     require(metadata.keys() <= {"labels", "annotations"}, options, name, "use labels and annotations in metadata")
+    for values in metadata.values():
+        is_text = isinstance(values, Mapping) and all(isinstance(value, str) for value in values.values())
+        require(is_text, options, name, "write the values of labels and annotations as text, in quotes")
     check_labels(options, name, metadata.get("labels", {}))
     check_keys(options, name, metadata.get("annotations", {}))
     require("containers" not in spec, options, name, "leave containers out: `resources` has settings of the container")
+    with about(options, name):
+        schema.read(PodOfStep, {field: spec[field] for field in spec.keys() & _OF_STEP}, exact=True)
 
 
 def of_machines_alone(pod: Pod) -> list[str]:
     """Return the fields of a pod that Kubeflow Pipelines cannot set in a step's pod."""
     spec = pod.get("spec", {})
-    found = [f"spec.{field}" for field in spec.keys() - {"affinity", "imagePullSecrets"}]
+    found = [f"spec.{field}" for field in spec.keys() - _OF_STEP]
     return sorted(found + [f"spec.affinity.{kind}" for kind in spec.get("affinity", {}).keys() - {"nodeAffinity"}])
 
 
@@ -164,4 +180,5 @@ def merged(base: Any, more: Any) -> Any:
 
 def _check_folder(options: object, name: str) -> None:
     folder = getattr(options, name)
-    require(folder is None or folder.startswith("/"), options, name, "use an absolute path in the container")
+    fits = folder is None or (folder.startswith("/") and ":" not in folder)
+    require(fits, options, name, "use an absolute path in the container, without ':'")

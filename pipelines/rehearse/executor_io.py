@@ -20,14 +20,15 @@ from typing import Any
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import local_path
+from infeed.components.kubeflow.message import title_of
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job import parameters as values
 from infeed.pipelines.job.compiled import Task
 from infeed.pipelines.job.parameters import Value, as_text
 from infeed.pipelines.rehearse.backend import Kfp, logs_name, read_strictly, since, whole_numbers
 
-_TITLE = re.compile(r"^title:\s*(.+?)\s*$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{\{\$((?:\.\w+|\[[^]]*\])*)\}\}")
+_VALUES = {f"tfx.{name}" for name in ("Boolean", "Bytes", "Float", "Integer", "JsonValue", "String")}  # files
 _PART = re.compile(r"\.(\w+)|\['([^']*)'\]|\[(\d+)\]")
 
 PathOf = Callable[[str], str]
@@ -48,8 +49,7 @@ class Artifact:
     @property
     def title(self) -> str:
         """Name of the type, such as `tfx.Model` or `system.Dataset`."""
-        title = _TITLE.search(self.type.get("instanceSchema", ""))
-        return title[1] if title else str(self.type.get("schemaTitle", ""))
+        return title_of(self.type)
 
     @property
     def is_there(self) -> bool:
@@ -238,8 +238,8 @@ def inputs_view(inputs: TaskIO, path_of: PathOf = str) -> View:
 
 def artifact_view(artifact: Artifact, path_of: PathOf = str) -> View:
     path = path_of(artifact.uri)
-    value = os.path.join(path, "value")  # TFX's file of a value artifact
-    read = {"value": Path(value).read_text(encoding="utf-8")} if os.path.isfile(value) else {}
+    is_value = artifact.title in _VALUES and os.path.isfile(path)
+    read = {"value": Path(path).read_text(encoding="utf-8")} if is_value else {}
     return {**artifact.to_json(), "path": path, **read}
 
 

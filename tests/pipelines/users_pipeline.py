@@ -7,7 +7,7 @@ import os
 
 from tfx import v1 as tfx
 from tfx.components import CsvExampleGen, ExampleValidator, SchemaGen, StatisticsGen, Transform
-from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
+from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, OutputDict, Parameter
 from tfx.dsl.component.experimental.container_component import create_container_component
 from tfx.dsl.component.experimental.decorators import component
 from tfx.dsl.component.experimental.placeholders import InputUriPlaceholder
@@ -31,6 +31,19 @@ def Export(
         file.write(f"{os.path.isdir(graph.uri)} {base} {len(words)}")
     model.set_float_custom_property("half", 0.0)
     model.set_string_custom_property("said", words[:3])
+
+
+@component
+def Count(word: Parameter[str]) -> OutputDict(rows=int, share=float):
+    """Return values, which TFX writes to files."""
+    return {"rows": len(word), "share": 0.0}
+
+
+@component
+def Report(rows: int, share: float, most: Parameter[int], model: OutputArtifact[Model]) -> None:
+    """Write values of another step: two from files, and one from a parameter of the backend."""
+    with open(os.path.join(model.uri, "model.txt"), "w") as file:
+        file.write(f"{rows} {share} {most}")
 
 
 Notify = create_container_component(
@@ -63,6 +76,14 @@ def with_container() -> tfx.dsl.Pipeline:
     """Return a pipeline with a container of another image."""
     model = tfx.dsl.Importer(source_uri=f"{ROOT}/model", artifact_type=Model).with_id("Imported")
     return tfx.dsl.Pipeline("third", components=[model, Notify(model=model.outputs["result"])])
+
+
+def with_values() -> tfx.dsl.Pipeline:
+    """Return a pipeline whose steps hand on values."""
+    count = Count(word="abc")
+    most = count.outputs["rows"].future()[0].value
+    report = Report(rows=count.outputs["rows"], share=count.outputs["share"], most=most)
+    return tfx.dsl.Pipeline("values", components=[count, report])
 
 
 def that_requires() -> tfx.dsl.Pipeline:

@@ -66,7 +66,7 @@ SMALLEST = [
         TextOptions(),
     ),
     *(Augment(), MapFunction("m:f"), FeedOptions(), Normalise(), TrainOptions("model:build", "y")),
-    *(Blessing("mse", 0.5), Deploy(), Resources(), Toleration()),
+    *(Blessing("mse", 0.5), Deploy(), Resources(), Toleration(operator="Exists")),
     *(EphemeralVolume("/c", "1Gi"), KeySource("s", {"key": "KEY"}), Volume("c", "/m")),
     *(Endpoint("e", "m", "i"), Training("m"), TrainingJob(2), VertexOptions("p", "r")),
 ]

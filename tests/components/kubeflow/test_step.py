@@ -71,6 +71,25 @@ def test_an_artifact_without_files_is_an_empty_folder(pod: Path, tfx: list[Any],
     assert list((pod / "gcs" / "b" / "run" / "blessing").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("type_", "is_file"),
+    [
+        ({"instanceSchema": "title: tfx.Integer\ntype: object\n"}, True),
+        ({"schemaTitle": "tfx.Float"}, True),
+        ({"instanceSchema": "title: tfx.types.standard_artifacts.String\n"}, True),
+        ({"instanceSchema": "title: tfx.Model\ntype: object\n"}, False),
+        ({"schemaTitle": "system.Metrics"}, False),
+    ],
+)
+def test_the_folder_of_a_value_is_that_of_its_file(
+    pod: Path, tfx: list[Any], tmp_path: Path, type_: Any, is_file: bool
+) -> None:
+    output = {"artifacts": [{"uri": "s3://b/run/rows", "type": type_}]}
+    step.main(command(tmp_path, {}, {"rows": output}))
+    assert (pod / "s3" / "b" / "run").is_dir()
+    assert (pod / "s3" / "b" / "run" / "rows").exists() != is_file
+
+
 def test_later_artifacts_of_an_input_are_downloaded_here(s3: str, pod: Path, tfx: list[Any], tmp_path: Path) -> None:
     files.write_bytes(f"{s3}/2/Split-train/data", b"rows")
     step.main(command(tmp_path, {"examples": artifacts(f"{s3}/1", f"{s3}/2")}, {}))

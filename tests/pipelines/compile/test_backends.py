@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.compile.backends import check_backend, version_of
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.pod import Volume
@@ -35,9 +36,15 @@ def test_settings_of_default_count_for_all_nodes() -> None:
 
 def test_retries_on_the_defaults_of_2_17_0_are_a_warning() -> None:
     deploy = Deploy(resources={"default": Resources(retries=2)})
-    assert "retryStrategy" in check_backend(deploy, version_of("2.17.0"))
+    for version in ("2.17", "2.17.0"):
+        assert "retryStrategy" in check_backend(deploy, version_of(version))
     assert check_backend(deploy, version_of("2.16.0")) == ""
     assert check_backend(Deploy(), version_of("2.17.0")) == ""
+
+
+def test_settings_of_the_machines_of_a_job_do_not_go_through_the_backend() -> None:
+    trainer = Resources(shared_memory="1Gi", volumes=(Volume("photos", "/mnt", "2024"),))
+    assert check_backend(Deploy(resources={"Trainer": trainer}, training=TrainingJob(2)), version_of("2.2")) == ""
 
 
 @pytest.mark.parametrize("text", ["2", "head", "2.x", "", "v2.5.0"])

@@ -79,6 +79,15 @@ def test_a_users_pipeline_is_rehearsed_on_s3_with_its_module_file_importer_and_e
     assert files.list_folders(anomalies["uri"])
 
 
+def test_values_go_from_step_to_step(here: Path, s3: str) -> None:
+    assert compile_("with_values", here / "job.yaml", "--root", f"{s3}/root").exit_code == 0
+    bucket = ("--map", "s3://bucket=s3://bucket", "--project", FILE.parent, "--root", here / "out", "--json")
+    done = infeed("rehearse", here / "job.yaml", *bucket)
+    assert done.exit_code == 0, done.output + "\n".join(file.read_text() for file in here.rglob("*.log"))
+    [model] = json.loads(done.stdout)["outputs"]["Report"]["model"]
+    assert files.read_bytes(f"{model['uri']}/model.txt") == b"3 0.0 3"
+
+
 def test_the_runner_writes_the_job_of_the_command(compiled: CompiledJob, here: Path, s3: str) -> None:
     import infeed as package
 

@@ -100,7 +100,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         r"cpu is '4x'\n  where: deploy\.resources\.Trainer\.cpu\n",
     ),
     "toleration of a node": (
-        {"resources": {"Trainer": {"tolerations": [{}, {"effect": "No"}]}}},
+        {"resources": {"Trainer": {"tolerations": [{"key": "gpu"}, {"effect": "No"}]}}},
         r"effect is 'No'\n  where: deploy\.resources\.Trainer\.tolerations\[1\]\.effect\n",
     ),
     "count of a node": (

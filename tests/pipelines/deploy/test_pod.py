@@ -11,6 +11,12 @@ from infeed.components.base.errors import InfeedError
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.pod import KeySource, merged, of_machines_alone
 
+
+def affinity(requirement: dict[str, Any]) -> dict[str, Any]:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}
+    return {"pod": {"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}}}
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a secret for nothing": ({"secrets": [{"name": "store"}]}, "secrets[0].env"),
     "a relative folder": ({"volumes": [{"claim": "c", "mount": "mnt"}]}, "volumes[0].mount"),
@@ -58,6 +64,26 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "tolerations[0].seconds",
     ),
     "a request above the limit": ({"cpu": 1, "cpu_request": 2}, "cpu_request"),
+    "a variable of the compiler": ({"secrets": [{"name": "s", "env": {"k": "INFEED_PROJECT"}}]}, "secrets[0].env"),
+    "a variable of Argo": ({"env": {"ARGO_TEMPLATE": "x"}}, "env"),
+    "a key of no Secret": ({"secrets": [{"name": "s", "env": {"a b": "A"}}]}, "secrets[0].env"),
+    "a folder above the volume": ({"volumes": [{"claim": "c", "mount": "/v", "path": "a/../.."}]}, "volumes[0].path"),
+    "a folder of the machine": ({"volumes": [{"claim": "c", "mount": "/v", "path": "/a"}]}, "volumes[0].path"),
+    "a folder with a colon": ({"volumes": [{"claim": "c", "mount": "/v:ro"}]}, "volumes[0].mount"),
+    "a name of no StorageClass": (
+        {"ephemeral_volumes": [{"mount": "/v", "size": "1Gi", "storage_class": "A b"}]},
+        "ephemeral_volumes[0].storage_class",
+    ),
+    "a toleration of any value": ({"tolerations": [{"effect": "NoSchedule"}]}, "tolerations[0].key"),
+    "a toleration of no taint": ({"tolerations": [{"key": "a b", "operator": "Exists"}]}, "tolerations[0].key"),
+    "a number as a label": ({"pod": {"metadata": {"labels": {"commit": 1}}}}, "pod"),
+    "a number as an annotation": ({"pod": {"metadata": {"annotations": {"a": 1}}}}, "pod"),
+    "a name of no registry's Secret": ({"pod": {"spec": {"imagePullSecrets": [{"name": "A_B"}]}}}, "pod"),
+    "a registry's Secret without name": ({"pod": {"spec": {"imagePullSecrets": ["registry"]}}}, "pod"),
+    "a field of no affinity": ({"pod": {"spec": {"affinity": {"nodeAffinity": {"required": []}}}}}, "pod"),
+    "an operator of no requirement": (affinity({"key": "zone", "operator": "Within", "values": ["a"]}), "pod"),
+    "a requirement without values": (affinity({"key": "zone", "operator": "In"}), "pod"),
+    "a requirement with a number": (affinity({"key": "zone", "operator": "In", "values": [1]}), "pod"),
     "no time": ({"timeout": 0}, "timeout"),
 }
 
@@ -69,15 +95,24 @@ def test_wrong_settings_are_told_with_their_path(given: dict[str, Any], where: s
     assert error.value.where.endswith(where)
 
 
+@pytest.mark.parametrize("given", [{"labels": {"a b": "c"}}, {"service_account": "A_B"}, {"namespace": "A"}])
+def test_names_of_a_training_job_are_those_of_kubernetes(given: dict[str, Any]) -> None:
+    with pytest.raises(InfeedError) as error:
+        schema.read(Deploy, {"training": {"machines": 2, **given}}, "deploy")
+    assert error.value.where == "deploy.training"
+
+
 def test_names_that_kubernetes_takes_are_taken() -> None:
     given = {
         "secrets": [{"name": "my.certs", "env": {"k": "A"}}, {"name": "store", "env": {"k": "B"}, "mount": "/s"}],
-        "volumes": [{"claim": "a" * 63, "mount": "/v"}],
+        "volumes": [{"claim": "a" * 63, "mount": "/v", "path": "photos/..2024"}],
+        "tolerations": [{"operator": "Exists"}, {"key": "nvidia.com/gpu", "value": ""}],
         "pod": {
             "metadata": {
                 "labels": {"kueue.x-k8s.io/queue-name": "team", "Team_1": ""},
                 "annotations": {"example.com/a": "any text at all: {{x}}"},
-            }
+            },
+            **affinity({"key": "zone", "operator": "In", "values": ["a", "b"]})["pod"],
         },
     }
     assert schema.read(Resources, given, "deploy.resources.Trainer").volumes is not None

@@ -155,8 +155,9 @@ def test_what_is_not_there_is_named() -> None:
 
 
 def test_a_value_artifact_has_a_value(tmp_path: Path) -> None:
-    (tmp_path / "value").write_text("12")
-    view = {"inputs": inputs_view(TaskIO({}, {"rows": [Artifact("1", {}, str(tmp_path))]}))}
+    (tmp_path / "rows").write_text("12")
+    rows = Artifact("1", {"instanceSchema": "title: tfx.Integer\ntype: object\n"}, str(tmp_path / "rows"))
+    view = {"inputs": inputs_view(TaskIO({}, {"rows": [rows]}))}
     assert fill("{{$.inputs.artifacts['rows'].value}}", view) == "12"
 
 
