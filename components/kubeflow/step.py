@@ -44,9 +44,11 @@ def main(arguments: Sequence[str]) -> None:
         _run_job(json.loads(arguments[1]), arguments[2:])
         return
     from infeed.components.kubeflow import tfx_filesystem
+    from infeed.components.seams import tfx as tfx_seam
 
     compiled_with.warn()
     tfx_filesystem.register()
+    tfx_seam.read_values()
     project_archive.enter()
     in_place = arguments[0] == "--in-place"
     arguments = arguments[int(in_place) :]

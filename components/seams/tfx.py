@@ -62,6 +62,13 @@ FILESYSTEMS = Seam(
     _VERSIONS,
     "TFX's own components, such as Pusher, cannot open s3:// and minio:// paths",
 )
+VALUES = Seam(
+    "tfx",
+    "values as inputs of components on Kubeflow",
+    ("tfx.types.value_artifact:ValueArtifact.read()", "tfx.types.value_artifact:ValueArtifact.value.fset"),
+    _VERSIONS,
+    "components whose inputs are values fail: TFX reads them only in local runs",
+)
 Arguments = Mapping[str, Any]
 _patched = threading.RLock()  # one Transform at a time, because TFX looks its processor up in a module
 
@@ -167,6 +174,14 @@ def add_filesystem(filesystem: type, priority: int) -> None:
         from tfx.dsl.io import filesystem_registry
 
         filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY.register(filesystem, priority=priority)
+
+
+def read_values() -> None:
+    """Have an artifact of a value read its file when an executor uses the value."""
+    if VALUES.usable():
+        from tfx.types.value_artifact import ValueArtifact
+
+        ValueArtifact.value = property(ValueArtifact.read, ValueArtifact.value.fset)
 
 
 def result_message(execution: Any) -> str:
