@@ -69,7 +69,9 @@ def check_variables(options: object, name: str, variables: Iterable[str]) -> Non
 def check_data_keys(options: object, name: str, keys: Iterable[str]) -> None:
     """Raise OptionError about the option `name` if no Secret and no ConfigMap has such a key."""
     for key in keys:
-        require(_KEY.fullmatch(key), options, name, f"name the key {key!r} with letters, digits, -, _ and .")
+        require(
+            _KEY.fullmatch(key), options, name, f"write the key {key!r} with letters, digits, '-', '_' and '.' alone"
+        )
 
 
 def check_distinct_variables(options: object, variables: Mapping[str, Iterable[str]]) -> None:

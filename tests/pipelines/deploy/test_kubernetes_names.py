@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pytest
 
 from infeed.components.base.errors import OptionError
 from infeed.pipelines.deploy.kubernetes_names import (
+    check_data_keys,
     check_keys,
     check_object,
     check_variables,
@@ -69,3 +71,9 @@ def test_a_key_that_kubernetes_takes(key: str) -> None:
 def test_a_key_that_kubernetes_refuses(key: str) -> None:
     with pytest.raises(OptionError):
         check_keys(Options(), "labels", [key])
+
+
+@pytest.mark.parametrize(("key", "fits"), [("tls.crt", True), ("..data", True), ("a b", False), ("k" * 254, False)])
+def test_keys_of_a_secret(key: str, fits: bool) -> None:
+    with nullcontext() if fits else pytest.raises(OptionError):
+        check_data_keys(Options(), "env", [key])
