@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 ARGUMENT = "--json_serialized_invocation_args"
-_INPUTS = "--json_serialized_inputs_spec_args"
+INPUTS = "--json_serialized_inputs_spec_args"
 _OF_DRIVER = "system.Artifact"  # type of `executor-logs`, a file that exists before the step; TFX has no such type
 _WRAPPERS = ("list", "struct")  # ML Metadata keeps a list or an object as a struct with this one key
 _TITLE = re.compile(r"^title:\s*(.+?)\s*$", re.MULTILINE)
@@ -44,9 +44,9 @@ def accepted(output: Any) -> str:
 
 def _declared_types(arguments: Sequence[str]) -> dict[str, Any]:
     """Return the type of each input artifact by name, which TFX's compiler wrote into the command line."""
-    if _INPUTS not in arguments:
+    if INPUTS not in arguments:
         return {}
-    declared = json.loads(arguments[arguments.index(_INPUTS) + 1])
+    declared = json.loads(arguments[arguments.index(INPUTS) + 1])
     return {name: spec["artifactType"] for name, spec in declared.get("artifacts", {}).items()}
 
 

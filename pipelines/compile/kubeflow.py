@@ -20,7 +20,7 @@ from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.spans import has_spans, split_path
-from infeed.components.kubeflow import compiled_with, direct, disk
+from infeed.components.kubeflow import compiled_with, direct, disk, message
 from infeed.components.kubeflow.ui import outputs_of
 from infeed.components.trainer.options import OVERRIDES
 from infeed.pipelines.compile import input_states, own_project, resolvers
@@ -183,16 +183,30 @@ def _compile(
     for name, definition in job["pipelineSpec"]["root"].get("inputDefinitions", {}).get("parameters", {}).items():
         if name in defaults:
             definition["defaultValue"] = defaults[name]
-    _name_producers(job["pipelineSpec"]["root"]["dag"]["tasks"])
+    _correct_values(job["pipelineSpec"])
     return job
 
 
-def _name_producers(tasks: Mapping[str, Any]) -> None:
-    """Correct the producers of parameters. TFX's compiler names a task that does not exist: `Trainer_task`."""
-    given = [one for task in tasks.values() for one in task.get("inputs", {}).get("parameters", {}).values()]
-    for source in [one["taskOutputParameter"] for one in given if "taskOutputParameter" in one]:
-        if source["producerTask"] not in tasks:
-            source["producerTask"] = source["producerTask"].removesuffix("_task")
+def _correct_values(spec: Mapping[str, Any]) -> None:
+    """Correct parameters from values of other steps: TFX's compiler names a task `Count_task`, and each type STRING."""
+    tasks, components = spec["root"]["dag"]["tasks"], spec["components"]
+    for task in tasks.values():
+        component = components[task["componentRef"]["name"]]
+        for name, given in task.get("inputs", {}).get("parameters", {}).items():
+            if source := given.get("taskOutputParameter"):
+                if source["producerTask"] not in tasks:
+                    source["producerTask"] = source["producerTask"].removesuffix("_task")
+                producer = components[tasks[source["producerTask"]]["componentRef"]["name"]]
+                written = producer["outputDefinitions"]["parameters"][source["outputParameterKey"]]
+                component["inputDefinitions"]["parameters"][name] = dict(written)
+                _declare_inputs(component, spec)
+
+
+def _declare_inputs(component: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+    """Repeat the definitions of a component's inputs in the arguments of TFX's entry point."""
+    words = spec["deploymentSpec"]["executors"][component["executorLabel"]]["container"].get("args", [])
+    if message.INPUTS in words:
+        words[words.index(message.INPUTS) + 1] = json.dumps(component["inputDefinitions"])
 
 
 def _runtime_parameters(pipeline: Pipeline) -> dict[str, RuntimeParameter]:
