@@ -206,7 +206,7 @@ def _declare_inputs(component: Mapping[str, Any], spec: Mapping[str, Any]) -> No
     """Repeat the definitions of a component's inputs in the arguments of TFX's entry point."""
     words = spec["deploymentSpec"]["executors"][component["executorLabel"]]["container"].get("args", [])
     if message.INPUTS in words:
-        words[words.index(message.INPUTS) + 1] = json.dumps(component["inputDefinitions"])
+        words[words.index(message.INPUTS) + 1] = json.dumps(component["inputDefinitions"], sort_keys=True)
 
 
 def _runtime_parameters(pipeline: Pipeline) -> dict[str, RuntimeParameter]:
