@@ -48,7 +48,7 @@ NEEDS = (
 
 
 def version_of(text: str) -> Version:
-    """Parse a version of Kubeflow Pipelines to three numbers: 2.17 is 2.17.0. Raises InfeedError if it is no version."""
+    """Parse a version of Kubeflow Pipelines to three numbers: 2.17 is 2.17.0. Raises InfeedError if it is none."""
     if not re.fullmatch(r"\d+(\.\d+){1,2}", text):
         raise InfeedError(f"--kfp is {text!r}", do="give the version of the cluster, such as 2.17.0")
     return tuple(map(int, f"{text}.0".split(".")[:3]))
