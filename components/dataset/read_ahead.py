@@ -61,11 +61,14 @@ class StoreFile(io.BufferedIOBase):
     def _range(self, start: int, size: int) -> bytes:
         """Read a range. A failing store raises ReadFailedError, because decoders raise OSError for corrupt content."""
         try:
-            return bytes(self._file.read_at(size, start)) if size else b""
+            data = bytes(self._file.read_at(size, start)) if size else b""
+            if len(data) != size:  # or a reader would ask for the rest without end
+                raise OSError(f"the store answered with {len(data):,} of {size:,} bytes, from byte {start:,}")
         except FileNotFoundError:
             raise
         except OSError as error:
             raise read_failed(error, self._path) from error
+        return data
 
 
 class RangeReader(StoreFile):

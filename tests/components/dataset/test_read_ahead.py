@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from infeed.components.base.errors import ReadFailedError
 from infeed.components.dataset import files, read_ahead
-from infeed.components.dataset.read_ahead import RangeReader
+from infeed.components.dataset.read_ahead import RangeReader, StoreFile
 
 PATH = "s3://bucket/a"
 CONTENT = random.Random(0).randbytes(5_000)
@@ -137,3 +137,17 @@ def test_a_local_file_is_read_as_it_is(tmp_path: Path) -> None:
     with files.open_input(str(tmp_path / "a"), ahead=True) as file:
         assert isinstance(file, pa.OSFile)
         assert file.read() == b"abc"
+
+
+@pytest.mark.parametrize("answered", [0, 100])
+@pytest.mark.parametrize("reader", [StoreFile, RangeReader])
+def test_a_range_that_is_answered_in_part_is_a_failed_read_and_no_endless_one(
+    reader: type[StoreFile], answered: int
+) -> None:
+    class Short(Store):
+        def read_at(self, size: int, start: int) -> bytes:
+            return super().read_at(size, start)[:answered]
+
+    with pytest.raises(ReadFailedError, match=f" {answered} of 5,000 bytes") as raised:
+        reader(Short(), PATH).read()
+    assert raised.value.where == PATH
