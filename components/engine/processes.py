@@ -163,9 +163,9 @@ class _Pool:
         return future.result()
 
     def close(self, *, kill: bool) -> None:
-        if kill:
-            self._kill()
         try:
+            if kill:
+                self._kill()
             if self._pool is not None:
                 self._pool.shutdown(cancel_futures=True)
         except BaseException:  # Ctrl-C while a worker hangs
