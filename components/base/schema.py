@@ -132,8 +132,9 @@ def check_known(given: Iterable[Any], known: Iterable[str], where: str) -> None:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'age'?`, or "" if no name is similar."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    by_folded = {one.casefold(): one for one in known}
+    near = difflib.get_close_matches(name.casefold(), by_folded, n=1)
+    return f"; did you mean {by_folded[near[0]]!r}?" if near else ""
 
 
 def shown(value: Any) -> str:

@@ -97,7 +97,7 @@ class Translation:
 
     def _times(self, *sides: ast.expr) -> list[Any]:
         """Return both sides of a comparison of times, in microseconds."""
-        read = [limit_of(side, self._where) for side in sides]
+        read = [_limit_of(side, self._where) for side in sides]
         limits = [limit for limit in read if limit]
         pairs = zip(sides, read, strict=True)
         return [pc.scalar(limit.micros) if limit else self._column(side, limits) for side, limit in pairs]
@@ -122,10 +122,10 @@ class Translation:
         return pa.array(times.micros, mask=~times.valid)
 
 
-def limit_of(node: ast.expr, where: str) -> Limit | None:
-    """Read `time("2020-01-31")` or `time("01/31/2020", "%m/%d/%Y")`. None for other nodes."""
+def _limit_of(node: ast.expr, where: str) -> Limit | None:
+    """Read `"2020-01-31"`, `time("2020-01-31")` or `time("01/31/2020", "%m/%d/%Y")`. None for other nodes."""
     inner, form = _inside_time(node) or (node, ISO)
-    if inner is node or not isinstance(inner, ast.Constant):
+    if not isinstance(inner, ast.Constant):
         return None
     if isinstance(inner.value, str) and (limit := read_limit(inner.value, form, where)):
         return limit

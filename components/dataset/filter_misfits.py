@@ -13,9 +13,9 @@ import pyarrow as pa
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.filter_expressions import UnknownError, column_name, columns_in, constant_of
 from infeed.components.dataset.splits import column_of
-from infeed.components.dataset.time_formats import ISO
+from infeed.components.dataset.time_formats import ISO, formats_of
 from infeed.components.dataset.time_limits import read_limit, shown
-from infeed.components.dataset.times import is_text
+from infeed.components.dataset.times import is_text, times_of
 
 _Kind = Literal["time", "string", "number", "boolean"]
 
@@ -34,12 +34,41 @@ def check_columns(body: ast.expr, batch: pa.RecordBatch, where: str) -> None:
         column_of(batch, name, where)
 
 
+def check_text(body: ast.expr, batch: pa.RecordBatch, where: str) -> None:
+    """Raise InfeedError if the filter orders text by a date, but letters do not order the text like times.
+
+    They do in ISO 8601 without offsets from UTC.
+    """
+    for one in _comparisons(body):
+        name, limit = column_name(one.column) or "", _first_constant(one.node)
+        forms = formats_of([limit]) if isinstance(limit, str) and type(one.op) in _MIRRORED else []
+        if forms and (example := _unordered_time(_column(batch, name), iso=ISO in forms)):
+            what = f"text such as {example!r} is not ordered like times, but is compared with {limit!r}"
+            sides = [_as_time(name, formats_of([example])), _as_time(repr(limit), forms)]
+            do = f"compare times, such as {sides[0]} {_SYMBOLS[type(one.op)]} {sides[1]}"
+            raise InfeedError(f"column {name!r}: {what}", where=where, do=do)
+
+
+def _unordered_time(column: pa.Array, iso: bool) -> str:
+    """Return a time that letters do not order. Empty if there is none. Any time is one if the limit is not ISO 8601."""
+    if not is_text(column.type):
+        return ""
+    times = times_of(column, ISO)
+    ordered = times.valid & ~times.has_offset if iso else np.zeros(len(column), bool)
+    rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False) & ~ordered)[:_SAMPLE]
+    examples = (shown(column, row) for row in rows.tolist())
+    return next((text for text in examples if formats_of([text]) and not text.endswith(("Z", "z"))), "")
+
+
+def _as_time(text: str, forms: list[str]) -> str:
+    return f"time({text})" if ISO in forms else f"time({text}, {forms[0]!r})"
+
+
 def misfit(body: ast.expr, batch: pa.RecordBatch, where: str, reason: str) -> InfeedError:
     """Return the error for a filter that Arrow rejects for `reason`."""
     for one in _comparisons(body):
         name = column_name(one.column) or ""
-        column = batch.column(batch.schema.get_field_index(name))
-        column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        column = _column(batch, name)
         value, kind = _first_constant(one.node), _kind_of_column(column.type)
         if value is not None and kind and kind != _kind_of(value):
             example = next((shown(column, row) for row in np.flatnonzero(column.is_valid()).tolist()), "")
@@ -49,6 +78,11 @@ def misfit(body: ast.expr, batch: pa.RecordBatch, where: str, reason: str) -> In
             return InfeedError(what, where=where, do=f"write {fitting}, which fits the type {column.type}")
     what, names = f"the filter does not fit the data: {reason}", ", ".join(batch.schema.names[:10])
     return InfeedError(what, where=where, do=f"use the columns {names}")
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    column = batch.column(batch.schema.get_field_index(name))
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _comparisons(body: ast.expr) -> Iterator[_Comparison]:
@@ -63,6 +97,8 @@ def _comparisons(body: ast.expr) -> Iterator[_Comparison]:
 
 
 _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
+_SYMBOLS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_SAMPLE = 100  # values to look for a time in
 
 
 def _first_constant(node: ast.expr) -> Any:

@@ -97,6 +97,7 @@ def _evaluate(batch: pa.RecordBatch, text: str) -> pa.Array:
 
     body, where = parse(text), f"filter {text!r}"
     filter_misfits.check_columns(body, batch, where)
+    filter_misfits.check_text(body, batch, where)
     translation = Translation(batch, where)
     expression = translation.of(body)
     table = pa.Table.from_batches([batch])

@@ -17,6 +17,8 @@ BATCH = pa.RecordBatch.from_pydict(
         "cash": [True, False, True, False],
         "day": [datetime.date(2020, 1, day) for day in (1, 2, 3, 4)],
         "us": ["01/01/2020", "1/2/2020", None, "12/31/2019"],
+        "iso": ["2020-01-01", "2020-12-31 05:00", None, "2019-01-01T09:00:00Z"],
+        "offsets": ["2019-01-01", None, "2020-01-01T00:00+02:00", "x"],
         "at": pa.array([0, 1_577_836_800_000, None, 1], pa.timestamp("ms")),
         "zoned": pa.array([0, 1_577_836_800, None, 1], pa.timestamp("s", "America/New_York")),
     }
@@ -41,6 +43,10 @@ BATCH = pa.RecordBatch.from_pydict(
         ("us >= time('2020-06-01')", "'01/01/2020' is not an ISO 8601 time", "time(us, '%m/%d/%Y')"),
         ("fare >= time('2020-06-01')", "'fare' is compared with a time, but has the type double", "epoch_s"),
         ("fare >= time('2020-06-01', '%Q')", "'%Q'", "%Y"),
+        ("us >= '2020-06-01'", "'01/01/2020' is not ordered like times", "time(us, '%d/%m/%Y') >= time('2020-06-01')"),
+        ("'6/30/2020' > iso", "'2020-01-01'", "time(iso) < time('6/30/2020', '%m/%d/%Y')"),
+        ("offsets < '2020-01-01'", "'2020-01-01T00:00+02:00'", "time(offsets) < time('2020-01-01')"),
+        ("COMPANY == 'A'", "'COMPANY'; did you mean 'company'?", "fare, company"),
         ("company = 'A = B'", "cannot parse the filter", "write company == 'A = B'"),
         ("fare > 0 AND company <> 'A' && cash = true", "cannot parse", "fare > 0 and company != 'A' and cash == True"),
         ("company IS NOT NULL", "cannot parse", "write company is not None"),
@@ -53,6 +59,21 @@ def test_a_filter_of_another_type_names_one_that_fits(text: str, what: str, fix:
     assert raised.value.where == ("the format of a date" if "%Q" in text else f"filter {text!r}")
     assert what in raised.value.what
     assert fix in raised.value.do
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("iso >= '2020-01-01'", [True, True, False, False]),
+        ("time(iso) >= '2020-12-31 05:00'", [False, True, False, False]),
+        ("time(us, '%m/%d/%Y') < '2020-01-02'", [True, False, False, True]),
+        ("us == '1/2/2020'", [False, True, False, False]),
+        ("company >= '2020'", [True, True, True, False]),
+    ],
+)
+def test_text_is_compared_with_a_date_where_letters_or_times_tell_the_order(text: str, kept: list[bool]) -> None:
+    batch = BATCH.slice(0, 3) if text.startswith("time(iso)") else BATCH  # times with and without offset do not mix
+    assert passes(batch, text).to_pylist() == kept[: len(batch)]
 
 
 def test_without_rows_the_type_alone_is_named() -> None:
