@@ -11,6 +11,7 @@
 | array, record | list, struct |
 | a union of null and a type | that type |
 | a union of numbers | the widest of them |
+| a union of strings, enums, bytes and fixed | binary |
 """
 
 from __future__ import annotations
@@ -135,6 +136,8 @@ def _union(members: list[pa.DataType]) -> pa.DataType:
         return pa.int64()
     if all(types.is_integer(one) or types.is_floating(one) for one in distinct):
         return pa.float64()
+    if all(types.is_string(one) or types.is_binary(one) or types.is_fixed_size_binary(one) for one in distinct):
+        return pa.binary()
     what = f"a tf.Example cannot hold a union of {' and '.join(str(one) for one in distinct)}"
     raise InfeedError(what, do="write a separate column for each type")
 

@@ -133,6 +133,15 @@ def test_a_lost_digit_of_an_integer_beside_floats_is_a_warning(tmp_path: Path, j
     assert manifest.warnings == ("column 'x': double values rounded to float32: 1",)
 
 
+def test_a_union_of_text_and_bytes_is_bytes(tmp_path: Path) -> None:
+    name = {"type": "enum", "name": "Color", "symbols": ["red"]}
+    values = ["é", b"\xff", None, "red"]
+    write(tmp_path, schema_of(x=["null", "string", "bytes", name]), [{"x": value} for value in values])
+    opened = open_(tmp_path)
+    assert opened.schema == pa.schema([("x", pa.binary())])
+    assert [row["x"] for row in rows_of(opened)] == ["é".encode(), b"\xff", None, b"red"]
+
+
 @pytest.mark.parametrize("digits", [10, 50, 90])
 def test_decimals_of_any_size(tmp_path: Path, digits: int) -> None:
     decimal = {"type": "bytes", "logicalType": "decimal", "precision": digits, "scale": 2}
