@@ -116,8 +116,10 @@ class EvaluatedModel:
         return [] if known is None else [name.decode() for name in known.numpy()]
 
     def _call(self, signature: Any, records: tf.Tensor) -> dict[str, Array]:
+        # By keyword: TensorFlow refuses the other form first, in an error that writes out all records.
+        [argument] = signature.structured_input_signature[1]
         try:
-            found = {name: _dense(tensor) for name, tensor in signature(records).items()}
+            found = {name: _dense(tensor) for name, tensor in signature(**{argument: records}).items()}
         except tf.errors.InvalidArgumentError as error:
             raise InfeedError(
                 f"{self._called} does not take these examples: {str(error).strip().splitlines()[0]}",

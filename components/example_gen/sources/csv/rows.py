@@ -209,8 +209,8 @@ def _without_broken(block: TextBlock, options: CsvOptions, bad_rows: BadRows) ->
     for row, (line, text) in enumerate(locate(block, np.arange(len(bounds) - 1), options)):
         reason = "" if streams.is_utf8(text) else f"not {options.encoding} text"
         if not reason and row in after_quote:
-            rest = text[after_quote[row] - bounds[row] :]
-            reason = f"{AFTER_QUOTE}: {rest[:_SHOWN].decode(errors='ignore').rstrip()!r}"
+            rest = text[after_quote[row] - bounds[row] :].rstrip(b"\r\n")
+            reason = f"{AFTER_QUOTE}: {rest[:_SHOWN].decode(errors='ignore')!r}"
         if reason:  # blank lines, so that other rows keep their line numbers
             bad_rows.report(block.bad_row(line, reason, text))
         pieces.append(b"\n" * streams.count_lines(text) if reason else text)

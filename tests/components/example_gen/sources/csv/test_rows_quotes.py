@@ -128,6 +128,7 @@ def read(path: Path, options: CsvOptions, limit: int = 100) -> tuple[dict[str, l
         ('"a" ', " "),
         ('""a', "a"),
         ('"a""b"c', "c"),
+        ('"LAND" ', "' '"),
     ],
 )
 def test_text_after_a_closing_quote_is_a_bad_row_that_names_the_option(tmp_path: Path, cell: str, reason: str) -> None:
