@@ -290,6 +290,10 @@ def _read_cut(text: str, rule: ByTime, values: pa.Array, where: str) -> Limit:
     raise InfeedError(what, where=where, do="write the cut such as 2020-06-01 or 2020-06-01T12:00:00Z")
 
 
+# Times in this century as integers of so many digits.
+_FORM_OF_DIGITS = {8: "%Y%m%d", 10: "epoch_s", 13: "epoch_ms", 16: "epoch_us", 19: "epoch_ns"}
+
+
 def _parse_cut(text: str, values: pa.Array, where: str) -> pa.Scalar:
     """Parse a cut for a column that does not hold times."""
     try:
@@ -298,7 +302,10 @@ def _parse_cut(text: str, values: pa.Array, where: str) -> pa.Scalar:
         what = f"cut {text!r} is not of type {values.type}"
         if not len(values) or pa.types.is_nested(values.type):
             raise InfeedError(what, where=where, do="use a column of times, numbers or text") from error
-        do = f"write the cut like the values of the column, such as {shown(values, 0)}"
+        example = shown(values, 0)
+        do = f"write the cut like the values of the column, such as {example}"
+        if (form := _FORM_OF_DIGITS.get(len(example))) and pa.types.is_integer(values.type):
+            do += f", or give the format of the column, such as --time-format {form}"
         raise InfeedError(what, where=where, do=do) from error
 
 

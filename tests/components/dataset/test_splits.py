@@ -212,6 +212,16 @@ def test_a_row_that_belongs_nowhere(split_by: ByColumns | ByTime | ByName, messa
         assign.assign_rows(rows, HALVES, split_by)
 
 
+@pytest.mark.parametrize(
+    ("when", "form"), [(20_240_131, "%Y%m%d"), (1_704_067_200, "epoch_s"), (1_704_067_200_000, "epoch_ms")]
+)
+def test_a_cut_of_a_column_of_integers_names_their_format(when: int, form: str) -> None:
+    with pytest.raises(InfeedError) as raised:
+        assign.assign_rows(batch(when=[when]), HALVES, ByTime("when", ("2024-07-01",)))
+    assert f"--time-format {form}" in raised.value.do
+    assert assign.assign_rows(batch(when=[when]), HALVES, ByTime("when", ("2024-07-01",), form)).tolist() == [0]
+
+
 def test_cuts_out_of_order() -> None:
     with pytest.raises(InfeedError, match=r"cuts 4, 2 are not ascending"):
         assign.assign_rows(batch(when=[1]), THREE, ByTime("when", ("4", "2")))
