@@ -6,7 +6,9 @@ Errors are reported here, before any work starts.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +20,14 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
 from infeed.components.dataset.spans import Spans, has_spans, split_path
+from infeed.components.dataset.time_formats import EPOCHS, named_regex
+from infeed.components.dataset.time_limits import format_advice
 from infeed.components.example_gen.formats import FORMATS, default_settings, options_of
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 from infeed.components.trainer.options import TrainOptions, check_strategy
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.features import check_features, check_types, features_from_json
+from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.image import DecodeImage, Resize
 from infeed.components.transform.kinds.label import Label
 from infeed.pipelines.config import Blessing, PipelineConfig, Source, local_root
@@ -49,6 +54,7 @@ _WHOLE_IN_FLOAT32 = 1 << 24  # float32 represents all integers up to here
 
 # With 20 rows, one hash in 150 leaves a split empty.
 _MIN_ROWS = 20
+_DATES = 100  # different texts to look for a date in
 
 
 def _names(kind: Any) -> list[str]:
@@ -259,6 +265,7 @@ def _features(project: Project, survey: Survey, label: str, data: str) -> tuple[
     check_features(features, types)
     columns = {column.name: column for column in survey.columns} if isinstance(survey, TableSurvey) else {}
     _check_values(features, columns, data)
+    _check_dates(features, columns, data)
     try:
         check_types(features, types)
     except InfeedError as error:
@@ -303,6 +310,18 @@ def _check_values(features: Sequence[Feature], columns: Mapping[str, ColumnSurve
         else:
             continue
         raise InfeedError(f"{type(feature).__name__} cannot take column {column.name!r}: {what}", where=data, do=do)
+
+
+def _check_dates(features: Sequence[Feature], columns: Mapping[str, ColumnSurvey], data: str) -> None:
+    """Check that a date reads some of the counted values. It takes others as missing, here the whole column."""
+    for feature, name in ((one, name) for one in features for name in one.columns):
+        step, found = next(iter(feature.steps), None), columns[name].statistics if name in columns else None
+        if not isinstance(step, DatePart) or step.format in EPOCHS or not found or found.type != "bytes":
+            continue
+        texts = [value.decode("utf-8", "replace") for value, _ in itertools.islice(found.counts.items(), _DATES)]
+        if texts and not any(re.search(named_regex(step.format), text) for text in texts):
+            what = f"column {name!r} has no date of format {step.format!r}, but values such as {texts[0]!r}"
+            raise InfeedError(what, where=data, do=format_advice(texts, f"DatePart({step.part!r}, {{}})"))
 
 
 def _train_options(

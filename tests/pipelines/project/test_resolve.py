@@ -609,6 +609,24 @@ def test_a_feature_of_one_value_a_row_takes_no_lists(tmp_path):
         )
 
 
+def test_a_date_that_reads_nothing_of_its_column_names_the_format(tmp_path):
+    days = [f"{month}/{day}/2024" for month in range(1, 5) for day in range(11, 21)]
+    pq.write_table(pa.table({"day": days, "y": [0, 1] * 20}), tmp_path / "t.parquet")
+    project, given = read_project("tabular"), Overrides(data=str(tmp_path / "t.parquet"), label="y", root=str(tmp_path))
+
+    def features(**options):
+        date = {"kind": "date_part", "part": "days", **options}
+        own = [{"kind": "z_score", "column": "day", "clean": [date]}, {"kind": "label", "column": "y"}]
+        return resolve(
+            dataclasses.replace(project, settings=dataclasses.replace(project.settings, features=own)), given
+        )
+
+    with pytest.raises(InfeedError, match="'day' has no date of format 'iso', but values such as '") as raised:
+        features()
+    assert "DatePart('days', '%m/%d/%Y')" in raised.value.do
+    assert features(format="%m/%d/%Y").features[0].column == "day"
+
+
 def test_a_table_of_one_row_is_told_that_it_is_too_small(tmp_path):
     with pytest.raises(InfeedError, match="there is only 1 row"):
         of_template(tmp_path, "x,y\n1,2\n")
