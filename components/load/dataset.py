@@ -292,9 +292,8 @@ class LoadedDataset:
     def _taken(self, rows: Any) -> dict[str, Any]:
         """Return the rows with these numbers, counted from 0. Negative numbers count from the end."""
         numbers = np.asarray(rows)
-        if numbers.ndim != 1 or (
-            numbers.size and numbers.dtype.kind not in "iu"
-        ):  # NumPy would convert a mask to rows 0 and 1
+        # NumPy would convert a mask to rows 0 and 1.
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
             raise TypeError(f"{rows!r} are no numbers of rows: give 7, [7, 0] or 2:9; a column is data[7]['name']")
         numbers = numbers.astype(np.int64, copy=False)
         if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):

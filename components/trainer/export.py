@@ -124,9 +124,8 @@ def argument_names(features: Iterable[str]) -> dict[str, str]:
         name = re.sub(r"\W", "_", feature[:_LONGEST], flags=re.ASCII)
         arguments[feature] = name if name[:1].isalpha() and name not in _RESERVED else f"f_{name}"
     unique = UniqueNames()
-    for feature in sorted(
-        arguments, key=lambda one: arguments[one] != one
-    ):  # stable: sorted by name within both groups
+    # The sort is stable, so both groups stay sorted by name.
+    for feature in sorted(arguments, key=lambda one: arguments[one] != one):
         arguments[feature] = unique.take(arguments[feature])
     return arguments
 

@@ -71,9 +71,8 @@ class _Classes:
 
     def _findings(self, column: CodedColumn) -> Iterator[Leak | None]:
         yield self._filled(column)
-        if 2 * np.count_nonzero(column.present) >= len(
-            column.present
-        ):  # a column with values in few rows predicts few rows
+        # A column with values in few rows predicts few rows.
+        if 2 * np.count_nonzero(column.present) >= len(column.present):
             yield from self._by_values(column)
         yield self._partly_filled(column)
 
@@ -133,6 +132,7 @@ class _Classes:
 
     def _one_value(self, column: CodedColumn, table: CrossTable) -> Leak | None:
         """Detect a value, such as 0, that occurs exactly where one class does."""
+        # Missing cells count as one more value.
         values = np.full(len(column.present), column.different)
         values[column.present] = column.numbers
         whole = table if column.present.all() else CrossTable.of(values, self._labels, len(self._rows))
@@ -162,6 +162,7 @@ class _Classes:
         texts = column.texts()
         if texts is None or len(names) > _MOST_CLASSES or column.different <= _CATEGORIES:
             return None
+        # One bit per class name, so that rows that contain the same names share a number.
         found = np.zeros(len(texts), np.int64)
         for place, name in enumerate(name for name in names if re.search(r"[^\W\d]{2}", name)):
             there = pc.match_substring_regex(texts, rf"\b{re.escape(name)}\b", ignore_case=True)
@@ -182,6 +183,7 @@ class _Classes:
         if not found:
             return None
         rows, items = found
+        # Count an item once per row, however often the row repeats it.
         once = np.unique(items.numbers * len(self._labels) + rows)
         item, row = once // len(self._labels), once % len(self._labels)
         table = CrossTable.within(item, self._labels[row], self._rows)

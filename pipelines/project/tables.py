@@ -193,6 +193,7 @@ class Table:
         with suppress(ValueError):  # another version wrote it
             if content := kept_file(CACHE_DIR, self._look_file):
                 look = schema.read_json(_Look, content)
+        # The types of a cached survey hold only if each new file has the same columns.
         added = self._open_added(look) if look else None
         self._known, self._added = (None, {}) if added is None else (look, added)
         if self._known:
@@ -286,8 +287,9 @@ class Table:
         shapes = reduce(_united, [of_file.shapes for of_file in parts], dict[str, CellShapes]())
         rejected, unlabeled = sum(one.rejected for one in parts), sum(one.unlabeled for one in parts)
         found = _Found(statistics, sample, shapes, rejected, unlabeled, add_codes(one.codes for one in parts))
+        # A table with bad rows is not cached, so that every survey reports those rows.
         if not found.rejected:
-            if len(self._files) > 1:
+            if len(self._files) > 1:  # a single file is already cached under the same key
                 self._keep(self._files, found)
             if _is_worth_keeping(self._files):
                 keep_file(CACHE_DIR, self._look_file, _json(_Look(self._every, self._files, self.left_out)))
@@ -331,6 +333,7 @@ class Table:
         # If the label is not a column, the survey reports it with the columns and their values.
         labeled = tuple(name for name in self._options.labeled if name in self.names)
         read = _ReadTask(
+            # Without its tasks, because the reader is pickled for the worker processes.
             replace(source, tasks=(), reopen=None, sample=None),
             replace(self._options, labeled=labeled),
             max(_LEAST_SAMPLED, 2 * ROWS // max(len(tasks), 1)),

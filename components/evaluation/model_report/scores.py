@@ -203,9 +203,8 @@ def _naming_rare_class(scores: Scores, matrix: Matrix, report: ModelReport) -> S
         return scores
     of_all = report.scored_class is None or name == "auc"
     rarest = min(rows, key=lambda one: rows[one]) if of_all else report.scored_class
-    if (
-        rarest is None or rows.get(rarest, 0) * len(rows) * 2 >= scores.rows
-    ):  # the class has at least half of an even share
+    # A class with at least half of an even share is not rare.
+    if rarest is None or rows.get(rarest, 0) * len(rows) * 2 >= scores.rows:
         return scores
     sample = _sample(scores, report)
     rare = f"{counted(round(rows.get(rarest, 0)), f'{scores.split} row')} of class {report.name_of(rarest)!r}"

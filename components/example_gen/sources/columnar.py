@@ -128,6 +128,7 @@ def unified(
     try:
         return schemas.unify(found, lambda column: kept is None or is_under_any(column, names), has_values)
     except InfeedError as error:
+        # Offer the columns that fit. If all of them fit, the error has another cause.
         columns, fitting = {field.name: field.type for one in found for field in one.schema}, list[str]()
         for name, kind in columns.items():
             with suppress(InfeedError):
@@ -215,6 +216,7 @@ def cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Bat
         row = int(sizes.argmax())
         do = "skip its column (--set columns=...), or raise max_row_mb (--max-row-mb)"
         raise InfeedError(f"a row takes {int(sizes[row]) >> 20:,} MB", where=f"{path}, row {first_row + row}", do=do)
+    # A block begins where the start of a row passes a multiple of the block size.
     ends = np.cumsum(sizes)
     starts = np.flatnonzero(np.diff((ends - sizes) // limits.block, prepend=-1)).tolist()
     for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
@@ -235,6 +237,7 @@ def _bytes_of_rows(column: pa.Array) -> Ints:
         sizes = np.full(len(items), NUMBER)
     if not example_types.is_list(column.type):
         return sizes
+    # Differences of running sums, because `np.add.reduceat` does not give 0 for empty lists.
     ends = np.cumsum(example_types.item_counts(column))
     return np.diff(np.append(0, np.append(0, np.cumsum(sizes))[ends]))
 

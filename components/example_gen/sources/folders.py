@@ -233,6 +233,7 @@ class _TextReading:
 def _read_lines(part: tuple[Span, FileRef], form: _TextReading, *, bad_rows: BadRows) -> Batches:
     span, file = part
     for block in streams.read_blocks(span, form.encoding, form.block_bytes, streams.whole_lines, form.max_row_mb):
+        # Validate whole blocks first, because a check of each line is slow.
         if streams.is_utf8(block.data):
             texts = split_lines(block.data)
         else:

@@ -143,12 +143,14 @@ def read_blocks(
         pending += piece
         if not start and pending.startswith(codecs.BOM_UTF8):
             start, pending = len(codecs.BOM_UTF8), pending.removeprefix(codecs.BOM_UTF8)
+        # Search only full blocks, because a search reads all pending bytes again.
         whole = whole_rows(pending) if len(pending) >= block_bytes else 0
         if whole:
             yield TextBlock(span.path, pending[:whole], start, line, False, most_mb)
             line += count_lines(pending[:whole])
             start, pending = start + whole, pending[whole:]
         elif len(pending) > most_mb << 20:
+            # Count earlier lines only for an error, because this reads the file up to here.
             line += lines_before() if lines_before else 0
             do = "close the quote that opens there, add line ends, or raise max_row_mb (--max-row-mb)"
             raise InfeedError(f"a row takes more than {most_mb} MB", where=f"{span.path}, line {line}", do=do)
@@ -209,6 +211,7 @@ class SpanCutter:
         if self._next >= stop:
             return
         ends = self._rules.ends(block.data)
+        # One block may hold several cuts, because a row may be longer than a span.
         while self._next < stop:
             place = int(np.searchsorted(ends, self._next - block.start, side="right"))
             cut = int(ends[place]) if place < len(ends) else len(block.data)
@@ -341,6 +344,7 @@ def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
         try:
             _skip(reader, span.start, block_bytes)
             left = float("inf") if span.stop is None else span.stop - span.start
+            # Check decoded content as well, because the first bytes of the file are not its text.
             first = reader is not file and not span.start
             while left > 0 and (piece := reader.read(int(min(left, block_bytes)))):
                 if first:
@@ -351,6 +355,7 @@ def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
             what = f"not {encoding} text: {getattr(error, 'reason', error)}"
             raise InfeedError(what, where=span.path, do="set encoding") from error
         except _BAD_COMPRESSION as error:
+            # An OSError of a plain file is a failed read, not bad compression.
             if reader is file:
                 raise
             what = f"cannot decompress: {error}"
