@@ -201,7 +201,8 @@ def _source_file(module: str, option: str) -> str:
 
 
 def _not_defined(reference: Reference, option: str) -> InfeedError:
-    functions = sorted(_top_level_names(Path(reference.file), functions_only=True)) if reference.file else []
+    names = _top_level_names(Path(reference.file), functions_only=True) if reference.file else ()
+    functions = sorted(name for name in names if not name.startswith("_"))
     what = f"{reference.module} defines no function {reference.function!r}"
     do = f"add it, or use one of {', '.join(functions)}" if functions else "add it"
     return InfeedError(what, where=f"option {option}", do=do)

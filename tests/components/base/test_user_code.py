@@ -80,6 +80,13 @@ def test_a_missing_function_is_told_with_those_that_are_there(file):
         user_code.resolve(f"{file}:biuld", "model_fn")
 
 
+def test_private_functions_are_not_suggested(tmp_path):
+    (tmp_path / "model.py").write_text("def _layer(): ...\ndef build(): ...\n")
+    with pytest.raises(InfeedError, match="defines no function 'biuld'") as raised:
+        user_code.resolve(f"{tmp_path}/model.py:biuld", "model_fn")
+    assert raised.value.do == "add it, or use one of build"
+
+
 def test_resolving_runs_nothing(tmp_path):
     (tmp_path / "model.py").write_text("raise RuntimeError\n\ndef build(spec): ...\n")
     assert user_code.resolve(f"{tmp_path}/model.py:build", "model_fn").is_file
