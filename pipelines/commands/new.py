@@ -31,7 +31,7 @@ def create_project(
       drop: columns of the table to exclude.
 
     Raises:
-      InfeedError: the template does not exist, has no such setting, or the folder is not empty.
+      InfeedError: the template does not exist, has no such setting, the folder is not empty, or a value is not UTF-8.
     """
     if template not in TEMPLATES:
         raise InfeedError(f"there is no template {template!r}", do=f"use one of {', '.join(TEMPLATES)}")
@@ -42,6 +42,8 @@ def create_project(
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InfeedError("the path exists and is not an empty folder", where=folder, do="use a new or empty folder")
+    for value in (data, label, *drop):
+        _check_text(value or "")
     target.mkdir(parents=True, exist_ok=True)
     source = resources.files(f"infeed.templates.{template}")
     texts = {name: (source / name).read_text(encoding="utf-8") for name in _FILES}
@@ -50,6 +52,14 @@ def create_project(
     for name, text in texts.items():
         (target / name).write_text(text, encoding="utf-8")
     return [target / name for name in texts]
+
+
+def _check_text(value: str) -> None:
+    """Raise InfeedError if config.yaml, which is UTF-8, cannot hold the value."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InfeedError("the name is not UTF-8 text", where=value, do="rename it to UTF-8") from error
 
 
 def _with_settings(config: str, data: str | None, label: str | None, drop: Sequence[str], images: bool) -> str:

@@ -74,6 +74,7 @@ CASES = {
     "compile --output": "compile {project} --data {table} --root out --output {}.json",
     "build PROJECT": "build {} --tag image",
     "new FOLDER": "new tabular {}",
+    "new --data": "new tabular out --data {}",
     "schema OUTPUT": "schema {}",
     "predict MODEL": "predict {} {table}",
     "predict INPUTS": "predict {model} {table} {}",
@@ -217,6 +218,7 @@ SPECIAL: dict[str, set[Callable[[Path, str], Path | str]]] = {
     "evaluate --model": set(),  # no model was saved there
     "evaluate --baseline": set(),
     "runs --root": set(),  # no run was made there
+    "new --data": {place for place in PLACES if place not in (no_utf8, empty)},  # the data may not exist yet
 }
 
 
