@@ -157,7 +157,7 @@ def unproven(scores: Scores, report: ModelReport) -> str:
     if guess is None:
         return ""
     if name not in scores.intervals and _are_few(scores):
-        return f"{_sample(scores, report)} are too few to tell whether it is better than {guess.by}"
+        return f"{_sample(scores, report)} are too few to show whether it is better than {guess.by}"
     low, high = scores.intervals.get(name, (scores.metrics[name],) * 2)  # an error of 0 has no interval
     if (guess.value < low) if name not in _ERRORS else (high < guess.value):
         return ""
@@ -188,7 +188,7 @@ def _caution(scores: Scores, report: ModelReport) -> str:
         return f"{sample} are too few for an interval: {more}" if few else ""
     guess, (low, high) = scores.guesses.get(name), interval
     if guess and low <= guess.value <= high:
-        return f"{sample} do not tell this model from {guess.by}: {more}"
+        return f"{sample} do not distinguish this model from {guess.by}: {more}"
     wide = high > _WIDE_ERROR * low if name in _ERRORS else high - low > 2 * _WIDE_SHARE
     return f"{sample} are few: {more}" if wide or few else ""
 

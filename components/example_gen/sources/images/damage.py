@@ -43,7 +43,7 @@ def damage_of_png(data: bytes) -> str:
 
 
 def damage_of_jpeg(data: bytes) -> str | None:
-    """Return the damage of a JPEG, "" if it is intact, or None if only a decoder can tell."""
+    """Return the damage of a JPEG, "" if it is intact, or None if only a decoder can decide."""
     frame, quantization = b"", set[int]()  # the frame with its marker
     for marker, payload, end in _segments(data):
         if marker == _SOS:

@@ -84,7 +84,7 @@ def test_a_label_that_is_constant_in_the_scored_rows_has_no_interval_of_r2() -> 
         (0.95, 0.6, 3_000, ""),
         (0.95, 0.6, 60, "60 test rows are few: score it on more rows"),
         (0.75, 0.6, 200, "200 test rows are few"),
-        (0.91, 0.9, 1_500, "1,500 test rows do not tell this model from always 'no'"),
+        (0.91, 0.9, 1_500, "1,500 test rows do not distinguish this model from always 'no'"),
     ],
 )
 def test_a_score_that_says_little_is_cautioned(accuracy: float, commonest: float, rows: int, words: str) -> None:
@@ -99,7 +99,7 @@ def test_so_few_rows_that_there_is_no_interval_are_reported() -> None:
     found = make_scores(NUMBERS, "test", 5, of_errors(ERRORS, BESIDE, 5))
     assert not found.intervals
     assert found.caution.startswith("5 test rows are too few for an interval")
-    assert unproven(found, NUMBERS) == "5 test rows are too few to tell whether it is better than always the mean"
+    assert unproven(found, NUMBERS) == "5 test rows are too few to show whether it is better than always the mean"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_recall_has_no_guess_and_no_doubt() -> None:
         ("recall", (19_800, 200), "200 test rows of class 'yes' are few"),  # more than 100, and the interval is wide
         ("recall", (30, 1_500), ""),  # of 'yes'
         ("auc", (80, 120), "200 test rows are few"),  # no class is rare
-        ("accuracy", (180, 20), "200 test rows do not tell this model from always 'no'"),
+        ("accuracy", (180, 20), "200 test rows do not distinguish this model from always 'no'"),
     ],
 )
 def test_a_caution_names_the_class_with_few_rows(metric: str, rows: tuple[int, int], caution: str) -> None:
