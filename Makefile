@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --timeout 600 --timeout-method signal
 QUICK = "not tfx and not slow and not frameworks"
 FRAMEWORKS = "frameworks or not (tfx or slow)"
-LONG = "(tfx or slow) and not frameworks"
+LONG = "(tfx or slow) and not (frameworks or alone)"
 
 .DEFAULT_GOAL = help
 .PHONY: help setup run test lint quick long test-frameworks test-peers test-image check coverage bench docs dist sbom audit clean
@@ -27,6 +27,7 @@ quick: setup
 
 long: setup
 	$(PYTEST) -n 4 -m $(LONG) # on two cores: the long tests wait for processes that they start
+	$(PYTEST) -n 0 -m alone
 
 test-frameworks:  ## infeed.load with PyTorch, JAX, Keras, Grain, Lightning and Accelerate; ingest of polars, DuckDB and others
 	@scripts/setup-frameworks.sh

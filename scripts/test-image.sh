@@ -203,13 +203,16 @@ build_suite || { say "THE TESTS CANNOT BE ADDED TO THE IMAGE" && exit 1; }
 say "running the tests in the image"
 # The quick tests, and of the long ones those that can differ by stack (tests/test_stack.py). Tests of a checkout (set-up,
 # pages, words, benchmarks) have no place in an image. A test that hangs says where, and cannot hold up all.
-in_suite timeout 3000 python -m pytest -n 3 --timeout 600 --timeout-method signal \
-    -m "not frameworks and (stack or not (tfx or slow))" --dist loadfile --no-loadscope-reorder \
-    -p no:cacheprovider -o faulthandler_timeout=600 \
-    --ignore tests/test_setup.py --ignore tests/test_setup_editable.py --ignore tests/test_docs.py \
-    --ignore tests/test_docs_snippets.py --ignore tests/test_remedies.py \
-    --ignore tests/test_words.py --ignore tests/test_mirror.py --ignore tests/test_stack.py --ignore tests/test_seams.py --ignore tests/test_versions.py --ignore tests/scripts --ignore tests/benchmarks \
-    --deselect tests/components/seams/test_contracts.py::test_the_page_has_every_seam_as_it_is "$@" || { say "THE TESTS FAIL INSIDE THE IMAGE" && exit 1; }
+in_suite sh -ec '
+    suite="timeout 3000 python -m pytest --timeout 600 --timeout-method signal -p no:cacheprovider -o faulthandler_timeout=600"
+    $suite -n 3 --dist loadfile --no-loadscope-reorder -m "not (frameworks or alone) and (stack or not (tfx or slow))" \
+        --ignore tests/test_setup.py --ignore tests/test_setup_editable.py --ignore tests/test_docs.py \
+        --ignore tests/test_docs_snippets.py --ignore tests/test_remedies.py --ignore tests/test_words.py \
+        --ignore tests/test_mirror.py --ignore tests/test_stack.py --ignore tests/test_seams.py \
+        --ignore tests/test_versions.py --ignore tests/scripts --ignore tests/benchmarks \
+        --deselect tests/components/seams/test_contracts.py::test_the_page_has_every_seam_as_it_is "$@"
+    $suite -m alone
+' suite "$@" || { say "THE TESTS FAIL INSIDE THE IMAGE" && exit 1; }
 say "rehearsing a compiled job in the image"
 # From outside: every step of the job is a container of its own.
 INFEED_TEST_IMAGE=$image timeout 1500 "$python" -m pytest -p no:cacheprovider tests/pipelines/rehearse/test_tfx.py 9>&- ||

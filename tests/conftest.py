@@ -30,8 +30,9 @@ from filelock import FileLock
 from hypothesis import settings
 
 BUCKET = "bucket"
-QUICK, LONG = "not tfx and not slow and not frameworks", "(tfx or slow) and not frameworks"  # what `make test` asks for
-IMAGE = "not frameworks and (stack or not (tfx or slow))"  # what `make test-image` asks for
+# What `make test` asks for, and what `make test-image` does.
+QUICK, LONG, ALONE = "not tfx and not slow and not frameworks", "(tfx or slow) and not (frameworks or alone)", "alone"
+IMAGE = "not (frameworks or alone) and (stack or not (tfx or slow))"
 # Files of more than 70 seconds, the longest first, so that at the end no process waits long for the others.
 _LONG = (
     "pipelines/test_official.py",
@@ -46,7 +47,6 @@ _LONG = (
     "rehearse/test_native.py",
     "rehearse/test_tfx.py",
     "commands/test_ingest.py",
-    "feed/test_measure.py",
     "in_process/test_processor.py",
     "trainer/test_resume.py",
     "robustness/test_sources.py",
@@ -92,9 +92,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leaves out files of which `-m` wants no test: to import them takes each process ten seconds."""
-    if not collection_path.match("test_*.py") or (wanted := config.option.markexpr) not in (QUICK, LONG, IMAGE):
+    if not collection_path.match("test_*.py") or (wanted := config.option.markexpr) not in (QUICK, LONG, ALONE, IMAGE):
         return None
     text = collection_path.read_text()
+    if wanted == ALONE:
+        return None if "pytest.mark.alone" in text else True
     if wanted == IMAGE and "pytest.mark.stack" in text:
         return None
     marks = re.findall(r"(?m)^(pytestmark)?.*pytest\.mark\.(?:tfx|slow)\b", text)

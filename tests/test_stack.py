@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted(path for top in ("components", "pipelines", "templates") for path in (ROOT / top).rglob("*.py"))
-_IMAGE = "not frameworks and (stack or not (tfx or slow))"
+_IMAGE = "not (frameworks or alone) and (stack or not (tfx or slow))"
 
 
 def marks(test: Path) -> set[str]:

@@ -17,7 +17,7 @@ from infeed.components.feed.plan import FeedSpec, plan
 from infeed.components.feed.shards import ShardFile
 from infeed.components.feed.stages.base import BatchFunctions
 
-pytestmark = [pytest.mark.slow, pytest.mark.stack]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.stack]
 
 SECONDS = 4.0  # of a measurement
 SLEEP = 0.01  # far above what other stages take for a batch, on any machine
