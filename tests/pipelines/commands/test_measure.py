@@ -68,6 +68,7 @@ def wide():
 """
 
 
+@pytest.mark.alone
 def test_a_model_whose_step_is_slower_than_any_stage_sets_the_pace(file, tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
     found = measured(file, "--batch-size", "10", "--model", f"{tmp_path}/model.py:wide", "--label", "y")
@@ -76,6 +77,7 @@ def test_a_model_whose_step_is_slower_than_any_stage_sets_the_pace(file, tmp_pat
     assert found["trials"] == []
 
 
+@pytest.mark.alone
 def test_beside_a_step_faster_than_any_input_the_slow_stage_sets_the_pace(tmp_path):
     (tmp_path / "make.py").write_text(
         MODEL
