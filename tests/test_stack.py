@@ -65,6 +65,14 @@ def test_every_seam_is_tried_in_the_image(test: Path) -> None:
     assert runs_in_image(test)
 
 
+def test_what_is_skipped_here_since_it_runs_in_the_image_runs_there() -> None:
+    skips = ROOT / "tests" / "conftest.py"
+    reasons = re.findall(r'^    "(.+)": "in the image', skips.read_text(), re.MULTILINE)
+    skipped = {test for test in (ROOT / "tests").rglob("test_*.py") if any(one in test.read_text() for one in reasons)}
+    assert reasons
+    assert all(map(runs_in_image, skipped))
+
+
 def test_every_template_is_run_in_the_image() -> None:
     assert runs_in_image(ROOT / "tests" / "pipelines" / "test_run.py")
 

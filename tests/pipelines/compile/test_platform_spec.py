@@ -40,6 +40,7 @@ def test_a_node_selector_is_kfp_kubernetes_own_message() -> None:
     assert executor_config(Resources(node_selector={"pool": "gpu"})) == json_format.MessageToDict(message)
 
 
+@pytest.mark.stack
 @pytest.mark.slow
 def test_a_toleration_is_kfp_kubernetes_own_message() -> None:
     from google.protobuf import json_format
@@ -86,6 +87,7 @@ EVERYTHING = Resources(
 )
 
 
+@pytest.mark.stack
 @pytest.mark.slow
 def test_every_setting_is_kfp_kubernetes_own_message() -> None:
     """Parsed by the package where it has all messages, and by names alone where it is the old one."""
