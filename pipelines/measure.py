@@ -37,7 +37,7 @@ class Measurement:
     """Costs of the stages, the plan, and the rates of the model and of another reader."""
 
     measured: Measured  # costs of the stages, without the other reader
-    described: str  # description of the plan, or name of the user's function
+    described: str  # text of the plan, or name of the user's function
     advice: str = ""  # the plan's advice about the files
     trials: Sequence[Trial] = ()
     step: float | None = None  # examples per second of the model's training step

@@ -259,7 +259,7 @@ def _listed(result: Any) -> Any:
 
 def _prepare(processes: int, environment: dict[str, str]) -> None:
     os.environ.clear()
-    os.environ.update(environment)  # the fork server has the environment of its own start
+    os.environ.update(environment)  # a fork starts with the server's environment
     scratch = tempfile.tempdir = environment["TMPDIR"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process, and the parent handles it
     with suppress(OSError):  # if memory is short, Linux then kills a worker, whose item is retried, and not the parent

@@ -78,7 +78,7 @@ def compile_kubeflow(
       image: container image of every step, with this package and TFX.
       deploy: resources, retries and caching of the nodes, and Beam's runner. Beam options of a component take
         precedence.
-      parameters: runtime parameters by name. Defaults to those that the components name.
+      parameters: runtime parameters by name. Defaults to the parameters in the components' arguments.
 
     Raises:
       InfeedError: kfp is not installed, `deploy` names an unknown node, Beam's runner has no address or cannot use the

@@ -1,4 +1,4 @@
-"""Archive of the user's project for the steps that use its files.
+"""Archive of the user's project. Steps that use its files unpack it.
 
 Only these steps name the archive, so a changed file does not invalidate the cache of the others.
 """

@@ -35,7 +35,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms of which a machine must meet one."""
+    """Alternative terms. A machine must meet at least one."""
 
     nodeSelectorTerms: tuple[Term, ...]
 

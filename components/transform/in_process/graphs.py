@@ -54,7 +54,7 @@ class Traced:
         # Columns that the arrays depend on. Only these are read.
         self.inputs: Sequence[str] = sorted(graph_tools.get_dependent_inputs(concrete.graph, self._columns, outputs))
         absent = set(self._columns).difference(self.inputs)
-        # The function requires all columns, so those that no array depends on get empty values.
+        # The function requires all columns. A column without a dependent array gets an empty value.
         self._absent = tf2_utils.supply_missing_inputs(self._columns, 1, absent) if absent else {}
 
     def __call__(self, columns: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
