@@ -166,7 +166,7 @@ setup(
     package_dir={"": "."},  # makes an editable install a path file, which static tools follow, and not an import hook
     package_data={
         "": ["py.typed", "*.pyi", "*.yaml", "*.html.j2", "*.md"],
-        "infeed.pipelines.image": ["*.txt", "*.sh"],
+        "infeed.pipelines.cluster.image": ["*.txt", "*.sh"],
         "infeed.templates": ["Dockerfile"],
     },
     install_requires=CORE,

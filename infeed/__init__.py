@@ -28,7 +28,7 @@ _other, _, _OTHERS = lazy_loader.attach(
         "components.dataset.reading": ["inspect"],
         "components.example_gen.local": ["ingest"],
         "components.load.dataset": ["load"],
-        "pipelines.compile.runner": ["KubeflowRunner"],
+        "pipelines.cluster.compile.runner": ["KubeflowRunner"],
         "pipelines.config": ["PipelineConfig"],
         "pipelines.pipeline": ["create_pipeline"],
     },

@@ -2,7 +2,7 @@
 
     python scripts/architecture.py
 
-A room is a package or a module directly under `infeed.components` or `infeed.pipelines`, or all of `infeed.templates`.
+A room is a package directly under `infeed.components` or `infeed.pipelines`, or one of the groups of `ROOMS`.
 grimp finds the imports in the source, also within functions, without importing a module. Modules that the source names
 in a string, to import them later, count as well. The picture is Mermaid text, which GitHub and most editors draw.
 """
@@ -20,7 +20,34 @@ import grimp
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "ARCHITECTURE.md"
 BEGIN, END = "<!-- made by scripts/architecture.py -->", "<!-- end -->"
-FLOORS = ("templates", "pipelines", "components")  # a floor imports only the floors after it
+# What is drawn as one room, and its name; any other package of `components` or `pipelines` is a room of its own name.
+ROOMS = {
+    "infeed.components": {"": "infeed.components"},  # the front door
+    "infeed.pipelines": {
+        "cli": "commands",
+        **dict.fromkeys(("config", "deploy", "judging", "pipeline", "surveys"), "config and pipeline"),
+        **dict.fromkeys(("local", "steps", "predict"), "local, steps, predict"),
+    },
+    "infeed.templates": dict.fromkeys(("", "image", "tabular", "text"), "templates"),
+}
+# The highest first. A floor imports only itself and the floors below.
+FLOORS = {
+    "the commands": ("commands",),
+    "projects and clusters": (
+        "cluster",
+        "local, steps, predict",
+        "console",
+        "project",
+        "config and pipeline",
+        "templates",
+    ),
+    "the components": (
+        *("infeed.components", "example_gen", "statistics", "transform", "trainer", "evaluation", "input_report"),
+        "kubeflow",
+    ),
+    "the feed": ("load", "feed"),
+    "what lies on disk, and how work is spread": ("engine", "dataset", "seams", "base"),
+}
 
 _DOTTED = re.compile(r"infeed(\.\w+)+\.?")  # the source may append the last part of the name at run time
 
@@ -62,11 +89,9 @@ def named(graph: grimp.ImportGraph) -> Iterator[tuple[str, str]]:
 
 
 def room(module: str) -> str:
-    """Return the room of a module: `components/feed` for `infeed.components.feed.plan`; empty for `infeed` itself."""
-    floor, name = [*module.split(".")[1:], "", ""][:2]
-    if floor == "templates" or module == "infeed.components":
-        return floor
-    return f"{floor}/{name}" if name else ""
+    """Return the room of a module: `feed` for `infeed.components.feed.plan`, or an empty text for `infeed` itself."""
+    top, name = [*module.split(".")[1:], "", ""][:2]
+    return ROOMS.get(f"infeed.{top}", {}).get(name, name)
 
 
 def without_detours(arrows: Iterable[Arrow]) -> list[Arrow]:
@@ -99,27 +124,16 @@ def reachable(start: str, targets: dict[str, set[str]]) -> set[str]:
 
 def mermaid(arrows: Counter[Arrow]) -> str:
     """Return the picture as Mermaid text: a box for each room, in one frame for each floor."""
-    rooms = sorted({name for arrow in arrows for name in arrow})
     lines = ["```mermaid", "flowchart TB"]
-    for floor in FLOORS:
-        lines += [
-            f"  subgraph {floor}",
-            *(f"    {box(name)}" for name in rooms if name.split("/")[0] == floor),
-            "  end",
-        ]
+    for number, (floor, rooms) in enumerate(FLOORS.items()):
+        lines += [f'  subgraph floor{number}["{floor}"]', *(f'    {key(name)}["{name}"]' for name in rooms), "  end"]
     lines += [f"  {key(a)} -->|{arrows[a, b]}| {key(b)}" for a, b in without_detours(arrows)]
     return "\n".join([*lines, "```"])
 
 
-def box(name: str) -> str:
-    labels = {"components": "infeed.components", "templates": "image, tabular, text"}
-    label = labels.get(name) or name.split("/")[1]
-    return f'{key(name)}["{label}"]'
-
-
 def key(name: str) -> str:
-    """Return Mermaid's id of a box. It differs from the name of a floor, which is the id of its frame."""
-    return name.replace("/", "_") if "/" in name else f"{name}_itself"
+    """Return Mermaid's id of a box, which has letters only."""
+    return re.sub(r"\W+", "_", name)
 
 
 def with_picture(page: str, arrows: Counter[Arrow]) -> str:

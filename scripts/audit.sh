@@ -18,4 +18,4 @@ case $(audit "$probe" --format json 2>/dev/null) in
     exit 77
     ;;
 esac
-audit pipelines/image/requirements.txt
+audit pipelines/cluster/image/requirements.txt

@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infeed.pipelines.containers import Engine, find_engine
-from infeed.pipelines.image.build import pip_secrets
+from infeed.pipelines.cluster.containers import Engine, find_engine
+from infeed.pipelines.cluster.image.build import pip_secrets
 
 
 def command(engine: Engine, context: str, tag: str, scratch: Path) -> list[str]:

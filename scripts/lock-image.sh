@@ -13,5 +13,5 @@ compile() {
         --python-version 3.13 --python-platform x86_64-manylinux_2_40 "$@"
 }
 
-compile "$@" --generate-hashes --extra tfx setup.py --output-file pipelines/image/requirements.txt
-grep -c == pipelines/image/requirements.txt
+compile "$@" --generate-hashes --extra tfx setup.py --output-file pipelines/cluster/image/requirements.txt
+grep -c == pipelines/cluster/image/requirements.txt

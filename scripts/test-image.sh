@@ -58,7 +58,7 @@ choose_engine() {
 }
 
 working_engine() {
-    "$python" -c 'from infeed.pipelines.containers import find_engine; print(find_engine().name)' 2>/dev/null
+    "$python" -c 'from infeed.pipelines.cluster.containers import find_engine; print(find_engine().name)' 2>/dev/null
 }
 
 is_root() { [ "$(id -u)" = 0 ]; }
@@ -72,7 +72,7 @@ apt_install() {
 
 # A store of our own for buildah: kept for the next run, and made anew when what is in its large layers has changed.
 open_store() {
-    key=$(cat templates/Dockerfile pipelines/image/requirements.txt | cksum | tr ' ' -)
+    key=$(cat templates/Dockerfile pipelines/cluster/image/requirements.txt | cksum | tr ' ' -)
     mkdir -p "$cache/$key"
     find "$cache" -mindepth 1 -maxdepth 1 -name '[0-9]*-[0-9]*' ! -name "$key" -exec rm -rf --one-file-system {} +
     for driver in overlay vfs; do # vfs copies each layer whole, and works everywhere
@@ -215,6 +215,6 @@ in_suite sh -ec '
 ' suite "$@" || { say "THE TESTS FAIL INSIDE THE IMAGE" && exit 1; }
 say "rehearsing a compiled job in the image"
 # From outside: every step of the job is a container of its own.
-INFEED_TEST_IMAGE=$image timeout 1500 "$python" -m pytest -p no:cacheprovider tests/pipelines/rehearse/test_tfx.py 9>&- ||
+INFEED_TEST_IMAGE=$image timeout 1500 "$python" -m pytest -p no:cacheprovider tests/pipelines/cluster/rehearse/test_tfx.py 9>&- ||
     { say "A JOB COMPILED HERE DOES NOT RUN IN THE IMAGE" && exit 1; }
 say "THE IMAGE WAS BUILT, THE TESTS PASS INSIDE IT, AND A COMPILED JOB RUNS IN IT"

@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from infeed.components.base.errors import InfeedError
+from infeed.pipelines.cluster.image.build import BASE, ImageOptions, build_image
 from infeed.pipelines.console.exit_codes import Command, interruptible
 from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
 from infeed.pipelines.deploy.beam import cluster_runner
-from infeed.pipelines.image.build import BASE, ImageOptions, build_image
 from infeed.pipelines.project.config_file import TEMPLATES, read_project
 
 

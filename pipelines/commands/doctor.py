@@ -11,11 +11,11 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from infeed.pipelines.cluster.doctor import Finding, Level, image_findings, machine_findings
+from infeed.pipelines.cluster.job.compiled import CompiledJob
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command
 from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal
-from infeed.pipelines.doctor import Finding, Level, image_findings, machine_findings
-from infeed.pipelines.job.compiled import CompiledJob
 
 # The word shows the level. Icon and color only support it.
 _LOOKS = {Level.OK: ("✓", "green"), Level.WARNING: ("!", "bold yellow"), Level.PROBLEM: ("✗", "bold red")}

@@ -20,7 +20,7 @@ from infeed.components.example_gen.formats import no_dataset
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import InputPath, OutputFile
 from infeed.pipelines.console.terminal import Terminal, echo, in_lines
-from infeed.pipelines.contact_sheet import draw_sheet, picture_of
+from infeed.pipelines.local.contact_sheet import draw_sheet, picture_of
 
 _SHOWN = 60  # maximum characters of a value
 _IMAGES = 32  # images on the contact sheet

@@ -20,7 +20,7 @@ from infeed.components.feed.options import FeedOptions, MapFunction, MapKind
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, echo, quiet
-from infeed.pipelines.measure import (
+from infeed.pipelines.local.measure import (
     WINDOW,
     Measurement,
     SplitOnDisk,

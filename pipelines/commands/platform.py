@@ -61,7 +61,7 @@ def _later(platform: str, what: str, **where: Any) -> Callable[..., Any]:
     """Return the function with a late import, because the client of a platform takes seconds to import."""
 
     def call(*given: Any) -> Any:
-        module = importlib.import_module(f"infeed.pipelines.submit.{platform}")
+        module = importlib.import_module(f"infeed.pipelines.cluster.submit.{platform}")
         return getattr(module, f"{what}_{platform}")(*given, **where)
 
     return call

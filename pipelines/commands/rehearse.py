@@ -15,15 +15,15 @@ from rich.table import Table
 from rich.text import Text
 
 from infeed.components.base.units import short_path, stopwatch
+from infeed.pipelines.cluster.job.compiled import CompiledJob, Target
+from infeed.pipelines.cluster.rehearse.backend import Kfp
+from infeed.pipelines.cluster.rehearse.launch import Faults, last_lines
+from infeed.pipelines.cluster.rehearse.locations import PathMapping
+from infeed.pipelines.cluster.rehearse.rehearsal import Rehearsal, RehearseOptions, rehearse
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, interruptible
 from infeed.pipelines.console.nodes import RunReport, format_state, show_nodes
 from infeed.pipelines.console.paths import InputFolder, InputPath, MappedFolder, OutputFolder
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
-from infeed.pipelines.job.compiled import CompiledJob, Target
-from infeed.pipelines.rehearse.backend import Kfp
-from infeed.pipelines.rehearse.launch import Faults, last_lines
-from infeed.pipelines.rehearse.locations import PathMapping
-from infeed.pipelines.rehearse.rehearsal import Rehearsal, RehearseOptions, rehearse
 
 
 @click.command(

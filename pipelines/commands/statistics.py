@@ -26,8 +26,8 @@ from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command
 from infeed.pipelines.console.nodes import show_step
 from infeed.pipelines.console.paths import InputPath, OutputFile
 from infeed.pipelines.console.terminal import Terminal, echo
-from infeed.pipelines.statistics.figures import Figures, about, changes_table, columns_table, verdict
-from infeed.pipelines.statistics.page import comparison_page, split_page
+from infeed.pipelines.local.statistics.figures import Figures, about, changes_table, columns_table, verdict
+from infeed.pipelines.local.statistics.page import comparison_page, split_page
 
 _WIDE = 200  # width if stdout is not a terminal
 

@@ -14,23 +14,23 @@ import click
 from rich.console import Console
 
 from infeed.components.base.errors import InfeedError
-from infeed.pipelines.commands.platform import platform_function, platform_options
-from infeed.pipelines.console.exit_codes import Command
-from infeed.pipelines.console.nodes import show_nodes
-from infeed.pipelines.console.paths import InputPath
-from infeed.pipelines.console.terminal import echo, quiet
-from infeed.pipelines.job.compiled import CompiledJob
-from infeed.pipelines.job.disks import input_bytes, tight_disks
-from infeed.pipelines.job.parameters import read_parameters
-from infeed.pipelines.job.project import publish
-from infeed.pipelines.submit.cron import check_cron
-from infeed.pipelines.submit.run import (
+from infeed.pipelines.cluster.job.compiled import CompiledJob
+from infeed.pipelines.cluster.job.disks import input_bytes, tight_disks
+from infeed.pipelines.cluster.job.parameters import read_parameters
+from infeed.pipelines.cluster.job.project import publish
+from infeed.pipelines.cluster.submit.cron import check_cron
+from infeed.pipelines.cluster.submit.run import (
     Run,
     RunSchedule,
     SubmissionOutcome,
     SubmitRequest,
     follow,
 )
+from infeed.pipelines.commands.platform import platform_function, platform_options
+from infeed.pipelines.console.exit_codes import Command
+from infeed.pipelines.console.nodes import show_nodes
+from infeed.pipelines.console.paths import InputPath
+from infeed.pipelines.console.terminal import echo, quiet
 
 
 @click.command(

@@ -13,8 +13,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from infeed.components.trainer.options import TrainOptions
+from infeed.pipelines.cluster.containers import problem
 from infeed.pipelines.config import Blessing, PipelineConfig
-from infeed.pipelines.containers import problem
 from infeed.pipelines.local.outcome import RunOutcome
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from infeed.pipelines.cluster.job.compiled import CompiledJob
+from infeed.pipelines.cluster.rehearse.rehearsal import Rehearsal, RehearseOptions, rehearse
 from infeed.pipelines.console.nodes import NodeReport
-from infeed.pipelines.job.compiled import CompiledJob
-from infeed.pipelines.rehearse.rehearsal import Rehearsal, RehearseOptions, rehearse
 
 # What the scripts may call. Values of schema 2.0 come with their types.
 HELPERS = """

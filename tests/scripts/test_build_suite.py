@@ -3,7 +3,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from infeed.pipelines.containers import Engine
+from infeed.pipelines.cluster.containers import Engine
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "build_suite.py"
 

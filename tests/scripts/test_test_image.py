@@ -26,7 +26,13 @@ class Machine:
 
     def __init__(self, root: Path) -> None:
         self.root, self.checkout, self.bin = root, root / "checkout", root / "bin"
-        for folder in ("bin", "checkout/scripts", "checkout/.ci", "checkout/pipelines/image", "checkout/.venv/bin"):
+        for folder in (
+            "bin",
+            "checkout/scripts",
+            "checkout/.ci",
+            "checkout/pipelines/cluster/image",
+            "checkout/.venv/bin",
+        ):
             (root / folder).mkdir(parents=True)
         for script in ("scripts/test-image.sh", ".ci/run"):
             shutil.copy(ROOT / script, self.checkout / script)

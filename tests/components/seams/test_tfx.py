@@ -57,7 +57,7 @@ def test_without_a_name_tfx_keeps_its_file_systems(take_away, caplog):
 
 
 def test_without_a_name_of_kfp_nothing_is_submitted(take_away):
-    from infeed.pipelines.submit.kubeflow import Client
+    from infeed.pipelines.cluster.submit.kubeflow import Client
 
     take_away("kfp.CLIENT")
     with pytest.raises(InfeedError, match="_taken_away"):

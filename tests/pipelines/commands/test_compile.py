@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from infeed.pipelines.cli import main
-from infeed.pipelines.job.compiled import CompiledJob
+from infeed.pipelines.cluster.job.compiled import CompiledJob
 
 PROJECT = Path(__file__).parents[1] / "golden" / "project"
 TABLE = PROJECT / "flowers.csv"

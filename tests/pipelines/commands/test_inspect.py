@@ -1,4 +1,4 @@
-"""`infeed inspect`: the manifest, the first examples, and pictures. Covers `pipelines/contact_sheet.py`."""
+"""`infeed inspect`: the manifest, the first examples, and pictures. Covers `pipelines/local/contact_sheet.py`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`infeed measure`: files and functions, the table and JSON. `test_measure.py` of the feed holds what it names.
 
-Covers `pipelines/measure.py`.
+Covers `pipelines/local/measure.py`.
 """
 
 import json

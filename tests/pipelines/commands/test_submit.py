@@ -15,7 +15,7 @@ import pytest
 from infeed.components.engine.project_archive import VARIABLE, digest
 from infeed.components.kubeflow import disk
 from infeed.pipelines.cli import main
-from infeed.pipelines.submit import run as submission
+from infeed.pipelines.cluster.submit import run as submission
 
 if TYPE_CHECKING:
     from kfp_server import KfpServer
@@ -189,7 +189,7 @@ def test_ctrl_c_stops_the_waiting_and_not_the_run(submit: Submit, serve: Any, mo
     def ctrl_c(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("infeed.pipelines.submit.run.time.sleep", ctrl_c)
+    monkeypatch.setattr("infeed.pipelines.cluster.submit.run.time.sleep", ctrl_c)
     server = serve({"state": "RUNNING", "ExampleGen": "RUNNING"})
     code, out, _ = submit("--host", server.url, "--wait")
     assert code == 130

@@ -137,7 +137,7 @@ def users(name: str) -> set[str]:
     return {
         command
         for command, paths in modules.items()
-        if any(re.search(rf"\b{name}\b", path.read_text()) for path in (*paths, *(PIPELINES / command).glob("*.py")))
+        if any(re.search(rf"\b{name}\b", path.read_text()) for path in (*paths, *PIPELINES.glob(f"**/{command}/*.py")))
     }
 
 

@@ -1,0 +1,167 @@
+"""Rehearses a compiled job: runs every step on this machine as the target would."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from infeed.components.base import limits, machine
+from infeed.components.base.checks import at_least
+from infeed.components.base.errors import InfeedError
+from infeed.components.kubeflow.launcher_paths import local_path
+from infeed.pipelines.cluster.containers import find_engine
+from infeed.pipelines.cluster.job.compiled import CompiledJob, Target, Task, leaves, walk
+from infeed.pipelines.cluster.job.parameters import read_parameters
+from infeed.pipelines.cluster.job.project import publish
+from infeed.pipelines.cluster.rehearse.backend import Kfp
+from infeed.pipelines.cluster.rehearse.dag_executor import DagExecutor
+from infeed.pipelines.cluster.rehearse.executor_io import Artifact, TaskIO
+from infeed.pipelines.cluster.rehearse.launch import ContainerLauncher, Faults, Launcher, LocalLauncher
+from infeed.pipelines.cluster.rehearse.locations import Locations, PathMapping
+from infeed.pipelines.cluster.rehearse.one_process import in_one_process
+from infeed.pipelines.cluster.rehearse.step import RunContext
+from infeed.pipelines.cluster.rehearse.store import Store, open_store
+from infeed.pipelines.console.nodes import OnChange, RunReport
+
+# Prefixes of arguments of steps that start work on a service, which costs money.
+_SERVICES = {
+    "tfx.extensions.google_cloud_ai_platform.": "Vertex AI",
+    "google_cloud_pipeline_components.": "Google Cloud",
+    "--runner=DataflowRunner": "Dataflow",
+    "DataflowRunner": "Dataflow",  # as a separate argument after `--runner`
+}
+
+
+@dataclass(frozen=True)
+class RehearseOptions:
+    """Options of a rehearsal."""
+
+    root: str  # folder of all outputs
+    project: str = "."  # folder of the user's files, and working directory of the steps
+    image: str | None = None  # image that runs the steps. None for local processes
+    parameters: tuple[str, ...] = ()  # runtime parameters as `NAME=VALUE`
+    maps: tuple[PathMapping, ...] = ()  # replacements of buckets and mounted folders
+    faults: Faults = field(default_factory=Faults)  # failures to inject
+    kfp: Kfp = "2.17"  # version of Kubeflow Pipelines whose messages the steps get
+    target: Target | None = None  # platform to emulate. None for the job's; kubeflow has no drivers and no resolvers
+    use_cache: bool = True  # whether to reuse outputs of earlier rehearsals
+    workers: int | None = None  # maximum number of concurrent steps. Defaults to a number that fits cores and memory
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "workers")
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """Result of a rehearsal."""
+
+    name: str  # name of the rehearsal and of its folders
+    report: RunReport  # states of the steps
+    artifacts: str = ""  # folder of all artifacts, on this machine or in a store
+    outputs: Mapping[str, Mapping[str, Sequence[Artifact]]] = field(default_factory=dict)  # by node and key
+
+
+def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) -> Rehearsal:
+    """Execute every step of `job`. Independent steps run concurrently.
+
+    Raises:
+      InfeedError: before any step starts, if the job is not supported, a parameter is invalid or missing, a location
+        is not available, no container engine works, or another rehearsal uses the root.
+    """
+    locations = Locations(options.maps)
+    options = dataclasses.replace(options, target=options.target or job.target)
+    assert options.target, "set above"
+    job.check_store(options.target)
+    job = dataclasses.replace(job, spec=locations.apply(job.spec), runtime=locations.apply(job.runtime))
+    defaults = {name: known.default for name, known in job.parameters.items() if known.default is not None}
+    given = read_parameters(options.parameters, job.parameters, job.name)
+    inputs, tasks = locations.apply({**defaults, **given}), job.tasks
+    check_tasks(tasks, options.target)
+    options.faults.check(list(leaves(tasks)))
+    # Check the specs and not the whole job, whose root of artifacts the rehearsal replaces.
+    values = [[task.spec for task in walk(tasks)], inputs]
+    locations.check_no_others([job.spec["deploymentSpec"], *values])
+    publish(job)
+    root = Path(os.path.realpath(options.root))
+    packages = LocalLauncher(str(root / "packages"))
+    launcher = ContainerLauncher(options.image, (str(root), *locations.folders)) if options.image else packages
+    if isinstance(launcher, ContainerLauncher):
+        locations.check_seen(values, launcher.folders)
+        find_engine()
+    with open_store(root) as store:
+        context = _context(job, options, root, store, launcher, inputs)
+        workers = options.workers or min(machine.cpus(), max(1, machine.memory_bytes() // limits.STEP_MEMORY))
+        executor = DagExecutor(context, tasks, on_change, workers)
+        executor.run(TaskIO(inputs))
+        artifacts = context.artifacts or str(root / "artifacts")
+        return Rehearsal(context.run, executor.tracker.report(), artifacts, executor.outputs)
+
+
+def _context(
+    job: CompiledJob,
+    options: RehearseOptions,
+    root: Path,
+    store: Store,
+    launcher: Launcher,
+    parameters: Mapping[str, Any],
+) -> RunContext:
+    time = datetime.now().strftime("%Y%m%d-%H%M%S")
+    names = [time, *(f"{time}-{number}" for number in range(2, 1000))]
+    run = next(name for name in names if not (root / "logs" / name).exists())
+    (root / "logs" / run).mkdir(parents=True)
+    # The artifacts are in the job's root if it stays in a store of Kubeflow's launcher.
+    kept = any(map_.source == map_.target and job.root.startswith(map_.source) for map_ in options.maps)
+    in_store = options.target == "kubeflow" and kept and local_path(job.root) is not None
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return RunContext(
+        root=root,
+        run=run,
+        pipeline=job.name,
+        project=os.path.abspath(options.project),
+        legacy=job.schema_version.startswith("2.0"),
+        use_cache=options.use_cache,
+        kfp=options.kfp if options.target == "kubeflow" else None,
+        job={
+            "parameters": parameters,
+            "pipeline_root": str(root / "artifacts"),
+            "pipeline_job_name": f"{job.name}-{run}",
+            "pipeline_job_resource_name": f"{job.name}-{run}",
+            "pipeline_job_uuid": run,
+            "pipeline_job_create_time_utc": now,
+            "pipeline_job_schedule_time_utc": now,
+        },
+        launcher=launcher,
+        faults=options.faults,
+        store=store,
+        artifacts=job.root if in_store else "",
+    )
+
+
+def check_tasks(tasks: tuple[Task, ...], target: Target) -> None:
+    """Raise InfeedError if the target would reject the job, or a task cannot be rehearsed."""
+    for task in walk(tasks):
+        if task.is_loop:
+            do = "rehearse a job without loops"
+            raise InfeedError("a loop over items cannot be rehearsed", where=f"task {'/'.join(task.path)}", do=do)
+    for task in leaves(tasks):
+        executor = task.executor or {}
+        if not executor.keys() & {"container", "importer", "resolver"}:
+            what = f"executor {next(iter(executor), 'nothing')!r} cannot be rehearsed"
+            do = "compile the job for Kubeflow, which runs the step in a container"
+            raise InfeedError(what, where=f"task {'/'.join(task.path)}", do=do)
+        if "resolver" in executor and target == "kubeflow":
+            what = f"Kubeflow's backend runs no resolvers, and rejects the job because of {task.node}"
+            do = "compile the job with --target kubeflow, which omits resolvers, or rehearse it for Vertex AI"
+            raise InfeedError(what, do=do)
+        container = task.container or {}
+        words = in_one_process([*container.get("command", ()), *container.get("args", ())])
+        for sign, service in _SERVICES.items():
+            if any(word.startswith(sign) for word in words):
+                do = "compile without the service, for example without deploy.vertex.endpoint and DataflowRunner"
+                what = f"{task.node} would start work on {service}, which a rehearsal does not support"
+                raise InfeedError(what, do=do)

@@ -1,0 +1,209 @@
+"""Runs of compiled jobs on a platform: the request, the status, the outcome, and schedules.
+
+This module imports no platform's client, because each import takes seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from rich.text import Text
+
+from infeed.components.base.errors import InfeedError
+from infeed.pipelines.cluster.job.compiled import CompiledJob
+from infeed.pipelines.console.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_LOST, LostError
+from infeed.pipelines.console.nodes import NodeReport, NodeState
+from infeed.pipelines.console.terminal import command_line
+
+POLL_SECONDS = 5.0
+PATIENCE_SECONDS = 300.0
+# Errors of Python, Kubernetes and Vertex AI if an image is missing, or has other packages than the job expects.
+_IMAGE = re.compile(
+    r"No module named|ImportError|cannot import name|ErrImagePull|ImagePullBackOff|InvalidImageName"
+    r"|executable file not found|failed to pull|unexpected keyword argument|unrecognized arguments",
+    re.IGNORECASE,
+)
+_ENDINGS = {
+    "finished": Text("finished", style="green"),
+    "cancelled": Text("cancelled", style="bold red"),
+    "started": Text("the run continues on the cluster; see its page for progress, or use --wait to follow a run"),
+    "left": Text("stopped waiting; the run continues on the cluster, and its page can stop it"),
+    "unknown": Text("lost contact with the run, which continues on the cluster", style="bold yellow"),
+}
+_EXITS = {"failed": EXIT_FAILED, "cancelled": EXIT_FAILED, "unknown": EXIT_LOST, "left": EXIT_INTERRUPTED}
+
+
+@dataclass(frozen=True)
+class SubmitRequest:
+    """Request to start a run."""
+
+    job: CompiledJob
+    name: str  # displayed name of the run
+    parameters: Mapping[str, Any]  # values of runtime parameters, as `read_parameters` returns them
+    experiment: str | None = None  # experiment that lists the run. None for the platform's default
+    service_account: str | None = None  # service account of the steps. None for the platform's default
+    cache: bool = True  # whether steps may reuse outputs of earlier runs if the job allows caching
+
+
+class SilentError(InfeedError):
+    """The platform does not answer. A later request may succeed."""
+
+
+class RunState(str, Enum):
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """Status of a run: its steps in the order of execution, and the platform's error message after a failure."""
+
+    state: RunState
+    steps: tuple[NodeReport, ...]
+    error: str | None = None
+    look: Mapping[str, str] = field(default_factory=dict)  # commands that show logs and cause, after a failure
+
+    @property
+    def failed(self) -> NodeReport | None:
+        return next((step for step in self.steps if step.state is NodeState.FAILED), None)
+
+
+class Run(Protocol):
+    """A started run. The methods raise InfeedError if the platform does not answer."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def link(self) -> str:
+        """URL of the run in the platform's user interface."""
+
+    @property
+    def warning(self) -> str | None:
+        """Problem that does not affect the run itself, if any."""
+
+    def status(self) -> RunStatus: ...
+
+
+@contextlib.contextmanager
+def starting(
+    translated: contextlib.AbstractContextManager[None], may_have_begun: Callable[[BaseException | None], bool]
+) -> Iterator[None]:
+    """Wrap the request that starts a run, because the platform may start the run and its answer may get lost.
+
+    The context `translated` converts errors of the platform's client to InfeedErrors. `may_have_begun` reports whether
+    the run may have started despite an error of the client. Raises LostError if the run may have started.
+    """
+    try:
+        with translated:
+            yield
+    except InfeedError as error:
+        if not may_have_begun(error.__cause__):
+            raise
+        what = f"the run may have started: {error.what}"
+        raise LostError(what, where=error.where, do="check the list of runs before you submit again") from error
+
+
+def last_words(error: BaseException | None) -> str:
+    """Return the cause in an error message: `Connection refused` for `<HTTPConnection object at 0x7f...>: ...`."""
+    words = re.sub(r"^\[Errno -?\d+\] ", "", str(error).rpartition(": ")[2])
+    return words.strip(" ')\"") or type(error).__name__
+
+
+def follow(run: Run) -> Iterator[RunStatus]:
+    """Yield the status of the run every few seconds, until the run has ended.
+
+    Raises InfeedError if the platform has not answered for some minutes, or the run no longer exists.
+    """
+    answered = time.monotonic()
+    while True:
+        try:
+            status = run.status()
+        except SilentError:  # the network may change, and the server may restart
+            if time.monotonic() - answered > PATIENCE_SECONDS:
+                raise
+        else:
+            answered = time.monotonic()
+            yield status
+            if status.state is not RunState.RUNNING:
+                return
+        time.sleep(POLL_SECONDS)
+
+
+@dataclass(frozen=True)
+class SubmissionOutcome:
+    """Outcome of a submission.
+
+    The state is a `RunState`, or `started` without waiting, `left` after an interrupt, `unknown` if the platform
+    stopped answering. In the last three states the run continues on the cluster.
+    """
+
+    run: Run
+    state: str
+    status: RunStatus | None = None  # last known status
+    reason: str | None = None  # why the state is unknown
+
+    @property
+    def exit_code(self) -> int:
+        return _EXITS.get(self.state, 0)
+
+    def advice(self, images: Sequence[str]) -> str | None:
+        """Return advice on the job's images if the error messages point to an image."""
+        failed = self.status.failed if self.status else None
+        said = [self.status.error if self.status else None, failed.error if failed else None]
+        if self.state != RunState.FAILED.value or not images or not blames_image(said):
+            return None
+        return f"compare the image with this machine: {command_line('doctor', '--image', images[0])}"
+
+    def as_json(self, images: Sequence[str]) -> dict[str, Any]:
+        return {
+            "run": {"id": self.run.id, "name": self.run.name, "link": self.run.link},
+            "state": self.state,
+            "error": self.reason or (self.status.error if self.status else None),
+            "warning": self.run.warning,
+            "steps": [dataclasses.asdict(step) for step in self.status.steps] if self.status else [],
+            "look": dict(self.status.look) if self.status else {},
+            "advice": self.advice(images),
+        }
+
+    def as_text(self, images: Sequence[str]) -> Text:
+        """Return the outcome as lines rather than a table, so that a user can copy whole commands."""
+        if self.state == RunState.FAILED.value and self.status is not None:
+            step = self.status.failed
+            lines = [Text(f"failed at {step.name}" if step else "failed", style="bold red")]
+            if error := (step and step.error) or self.status.error:
+                lines.append(Text(error))
+            shown = {"page": self.run.link, **self.status.look}
+            lines += [Text(f"{name:<5} {where}") for name, where in shown.items()]
+        else:
+            lines = [_ENDINGS[self.state], *([Text(self.reason)] if self.reason else [])]
+        if self.run.warning:
+            lines.append(Text(self.run.warning, style="bold yellow"))
+        if advice := self.advice(images):
+            lines.append(Text(f"next  {advice}", style="bold"))
+        return Text("\n").join(lines)
+
+
+def blames_image(texts: Iterable[str | None]) -> bool:
+    """Report whether error messages point to the container image."""
+    return any(_IMAGE.search(text) for text in texts if text)
+
+
+@dataclass(frozen=True)
+class RunSchedule:
+    """A schedule on the platform; `link` is its page in the platform's user interface."""
+
+    id: str
+    name: str
+    link: str
+    warning: str | None = None  # problem that does not affect the schedule itself
