@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.base.plain_text import one_line
 from infeed.components.kubeflow.packed import is_packed
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.terminal import Terminal, command_line
@@ -58,9 +59,9 @@ def choose(candidates: Sequence[Candidate]) -> str:
     headings = ("", "column", "type", "different values", "examples", "likely")
     table = Table(*headings, box=None, header_style="bold", pad_edge=False)
     for number, one in enumerate(candidates[:_SHOWN], start=1):
-        name = Text(one.name, style="bold" if one.reasons else "")
+        name = Text(one_line(one.name), style="bold" if one.reasons else "")
         facts = (_TYPES[one.type], f"{one.distinct:,}", one.examples, ", ".join(one.reasons))
-        table.add_row(str(number), name, *map(Text, facts))
+        table.add_row(str(number), name, *map(Text, map(one_line, facts)))
     console.print(table)
     if len(candidates) > _SHOWN:
         console.print(f"and {len(candidates) - _SHOWN:,} more, which you can name")

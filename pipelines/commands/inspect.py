@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from infeed.components.base.plain_text import one_line
 from infeed.components.base.units import size
 from infeed.components.dataset.decode import Example
 from infeed.components.dataset.manifest import Manifest
@@ -119,7 +120,7 @@ def _schema(manifest: Manifest) -> list[RenderableType]:
     table.add_column("nulls", justify="right")
     for column in manifest.schema[:_COLUMNS]:
         shape = "any length" if column.shape is None else str(list(column.shape))
-        table.add_row(column.name, column.type, shape, f"{column.nulls:,}")
+        table.add_row(one_line(column.name), column.type, shape, f"{column.nulls:,}")
     return [table, *map(Text, _more(len(manifest.schema)))]
 
 
@@ -133,11 +134,11 @@ def _example(title: str, example: Example) -> Table:
     for name, feature in itertools.islice(example.features.items(), _COLUMNS):
         text = ", ".join(map(_word, feature.values[:_SHOWN]))
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(feature.values)} values)"
-        table.add_row(name, feature.type or "", shown)
+        table.add_row(one_line(name), feature.type or "", shown)
     for more in _more(len(example.features)):
         table.add_row(more, "", "")
     for name, steps in example.steps.items():
-        table.add_row(name, steps[0].type or "" if steps else "", f"{len(steps)} steps")
+        table.add_row(one_line(name), steps[0].type or "" if steps else "", f"{len(steps)} steps")
     if picture is not None:
         known = f"{picture.format} {picture.width} x {picture.height} {picture.mode}"
         table.add_row("", "", known if picture.format else "an image that cannot be read")

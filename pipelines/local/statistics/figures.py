@@ -14,6 +14,7 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from infeed.components.base.plain_text import one_line
 from infeed.components.base.units import percent
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
@@ -115,7 +116,7 @@ def label(value: object, *, is_year: bool = False) -> str:
         return f"{len(value):,} bytes"
     if not text.strip():
         return repr(text)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return one_line(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}...")
 
 
 def shown(value: Any, *, is_year: bool = False) -> str:
@@ -159,7 +160,7 @@ def columns_table(title: str, figures: Sequence[Figures], width: int | None = No
     Args:
       width: characters of the terminal. A narrow table omits figures before it shortens names. None for no limit.
     """
-    rows = [{title: one.name, "type": one.type, **_cells(one)} for one in figures]
+    rows = [{title: one_line(one.name), "type": one.type, **_cells(one)} for one in figures]
     names = [title, "type", *_FIGURES, "a row", _MOST_FREQUENT]
     if all((one.least_per_row, one.most_per_row) in ((1, 1), (0, 0)) for one in figures):
         names.remove("a row")
@@ -221,7 +222,7 @@ def changes_table(changes: Sequence[ColumnChange]) -> Table:
         missing = ["" if share is None else percent(share) for share in about(change)["missing"]]
         problem = Text(change.problem or "same", style="bold red" if change.problem else "dim")
         for distance, allowed, measure in _rows_of(change):
-            table.add_row(Text(change.name), problem, distance, allowed, *missing, Text(measure))
+            table.add_row(Text(one_line(change.name)), problem, distance, allowed, *missing, Text(measure))
     return table
 
 
@@ -247,5 +248,5 @@ def verdict(changes: Sequence[ColumnChange]) -> str:
     wrong = [change.name for change in changes if change.problem]
     if not wrong:
         return f"none of {len(changes)} columns differs by more than its limit"
-    named = f": {', '.join(wrong)}" if len(wrong) <= 8 else ""
+    named = f": {one_line(', '.join(wrong))}" if len(wrong) <= 8 else ""
     return f"{len(wrong)} of {len(changes)} columns differ{named}"

@@ -171,6 +171,15 @@ def test_what_a_terminal_would_obey_is_shown_and_not_obeyed(here: Path) -> None:
     assert not set("\x1b\x07\x9b\u202e") & set(shown)
 
 
+def test_a_name_with_a_line_break_keeps_its_row(here: Path) -> None:
+    (here / "a.csv").write_text('"my\nfare",who\n1,"Blue\nCabs"\n')
+    infeed("ingest", here / "a.csv", here / "out", "--split", "all")
+    for command in ("inspect", "statistics"):
+        shown = infeed(command, here / "out")
+        assert "my\\nfare" in shown
+        assert "Blue\\nCabs" in shown
+
+
 def test_of_a_wide_table_the_first_columns_are_shown(here: Path) -> None:
     (here / "a.csv").write_text("\n".join([",".join(f"c{at}" for at in range(300)), ",".join(["7"] * 300)]))
     infeed("ingest", here / "a.csv", here / "out", "--split", "all")
