@@ -41,6 +41,7 @@ CORE = [
     "rich>=12",  # tables and progress
     "wrapt>=1.14",  # a hook on the import of tft; TensorFlow brings it too
 ]
+IMAGES = ["simplejpeg>=1.8"]  # `infeed.load(decode=)`; its wheels bring libjpeg-turbo
 SQL = ["sqlalchemy>=2.0,<3"]  # SqlExampleGen, for any database that has a driver
 PIPELINES = [
     *SQL,
@@ -123,6 +124,7 @@ TEST = [
 # Clients of `infeed.load`, libraries whose data ingest reads (docs/sources.md), and their test tools. `make
 # test-frameworks` installs them in an environment without TensorFlow.
 FRAMEWORKS = [
+    *IMAGES,
     "accelerate>=1.15",
     "arro3-core>=0.5",
     "datasets>=4",
@@ -174,6 +176,7 @@ setup(
         "dask": DASK,
         "docs": DOCS,
         "frameworks": FRAMEWORKS,
+        "images": IMAGES,
         "kubeflow": KUBEFLOW,
         "sql": SQL,
         "steps": STEPS,

@@ -30,6 +30,7 @@ _EXTRAS = {
     "'tfx-infeed[tf]'": {"keras": "Keras", "tensorflow": "TensorFlow"},
     "'tfx-infeed[kubeflow]'": {"kubernetes": "Kubernetes' client"},
     "'tfx-infeed[sql]'": {"sqlalchemy": "SQLAlchemy"},
+    "'tfx-infeed[images]'": {"simplejpeg": "simplejpeg"},
     "'tfx-infeed[text]'": {"tensorflow_text": "tensorflow-text"},
     "torch": {"torch": "PyTorch"},
     "jax": {"jax": "JAX"},

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import NamedTuple
 
 import tensorflow as tf
 
+from infeed.components.feed.draws import COUNTERS, Draws
 from infeed.components.feed.options import SINGLE_WORKER, Augment, Normalise, WorkerContext
 
 
@@ -53,32 +53,13 @@ def why_not_compiled(shape: tf.TensorShape) -> str:
     return _why_not_here() if shape.is_fully_defined() else f"XLA requires fixed shapes, but the images are {shape}"
 
 
-class Draws(NamedTuple):
-    """Random numbers of each image, 0 to 1, float32 [batch] each."""
-
-    angle: tf.Tensor
-    mirror: tf.Tensor
-    shift_x: tf.Tensor
-    shift_y: tf.Tensor
-    brightness: tf.Tensor
-    contrast: tf.Tensor
-    cutout_x: tf.Tensor
-    cutout_y: tf.Tensor
-    area: tf.Tensor
-    aspect: tf.Tensor
-    window_x: tf.Tensor
-    window_y: tf.Tensor
-
-
-# Philox (Salmon 2011) turns a key and a counter into four numbers. Each image uses three counters.
-_COUNTERS = len(Draws._fields) // 4
 _PHILOX = 1
 
 
 def draw(seed: tf.Tensor, first: tf.Tensor, count: tf.Tensor) -> Draws:
     """Draw the random numbers of the images `first` to `first + count - 1` of the run."""
     key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=tf.stack([tf.cast(seed, tf.int64), 0]))
-    counter += tf.cast(tf.stack([first * _COUNTERS, 0]), tf.uint64)
+    counter += tf.cast(tf.stack([first * COUNTERS, 0]), tf.uint64)
     shape = tf.stack([count, len(Draws._fields)])
     numbers = tf.raw_ops.StatelessRandomUniformV2(shape=shape, key=key, counter=counter, alg=_PHILOX)
     return Draws(*tf.unstack(numbers, axis=1))

@@ -10,9 +10,7 @@ from the columns by row number.
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,29 +21,27 @@ import numpy.typing as npt
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.dataset.cache import CACHE_DIR, digest
-from infeed.components.dataset.checksums import verify
-from infeed.components.dataset.column_files import ColumnIndex, kept
-from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.dataset.cache import CACHE_DIR
+from infeed.components.feed.options import SINGLE_WORKER, Augment, WorkerContext
 from infeed.components.load.ahead import in_background, in_order
 from infeed.components.load.batches import Batches, BatchSampler
-from infeed.components.load.columns import Features, FeatureSpec, add_missing_features, dataset_columns, pack_columns
+from infeed.components.load.columns import Features, FeatureSpec
 from infeed.components.load.delivery import Delivery, NumpyArrays, Recipe, Rule
+from infeed.components.load.entries import features_of, no_column
 from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import Convert, to_jax, to_tensorflow, to_torch
 from infeed.components.load.keras_batches import numpy_batches
 from infeed.components.load.mapping import BatchMap
 from infeed.components.load.options import LoadOptions, LoadPlan, arguments, whole_number
 from infeed.components.load.order import BatchOrder, Ints
-from infeed.components.load.spill import decoded_blocks, spill_records
+from infeed.components.load.pictures import PictureOptions
+from infeed.components.load.windows import Resize
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-_FORMAT = 3
 _NUMPY = NumpyArrays()
 _SPARE = 2  # extra batches that may be ready, so that a slow batch does not block other threads
-_SHOWN = 8  # maximum number of names in a message
 
 
 def load(
@@ -60,6 +56,11 @@ def load(
     start_step: int = 0,
     on_missing: Rule | Mapping[str, str | bytes | float] = "mark",
     cache_dir: str | os.PathLike[str] = CACHE_DIR,
+    decode: str | None = None,
+    size: int | tuple[int, int] | None = None,
+    resize: Resize = "stretch",
+    augment: Augment | None = None,
+    threads: int | None = None,
 ) -> LoadedDataset:
     """Load one split of a dataset.
 
@@ -68,6 +69,7 @@ def load(
         file, or pattern such as `mnist/mnist-train*`.
       split: name of the split; by default `train`, or the only split.
       batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir: as in LoadOptions.
+      decode, size, resize, augment, threads: as in PictureOptions: encoded pictures as pixels of one size.
 
     Raises:
       InfeedError: an option is invalid, the dataset, split or column does not exist, a file is damaged, or a record is
@@ -75,9 +77,10 @@ def load(
     """
     place = files.path_text(where, "infeed.load, where")
     with arguments():
-        options = LoadOptions(batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir)
+        pictures = PictureOptions(decode, size, resize, augment, threads)
+        options = LoadOptions(batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir, pictures)
     found = find_split(place, split)
-    loaded = LoadedDataset(found, _features(found, options), options)
+    loaded = LoadedDataset(found, features_of(found, options), options)
     if options.on_missing != "ragged":
         loaded._delivery.warn(found.place)
     return loaded
@@ -97,6 +100,7 @@ class LoadedDataset:
         options.order(features.rows)  # raise errors of the options now, not at the first batch
         self._delivery = Delivery.of(features.placed, options.on_missing, found.place)
         self._recipe = self._delivery.recipe()
+        self._pictures = options.pictures.stage(features.placed, found.place)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LoadedDataset, (self._found, self._features, self._options, self._maps)
@@ -142,7 +146,8 @@ class LoadedDataset:
     @property
     def schema(self) -> Mapping[str, FeatureSpec]:
         """Type and shape of each feature, by name."""
-        return self._delivery.schema
+        schema, pictures = self._delivery.schema, self._pictures
+        return schema if pictures is None else pictures.renamed(schema, pictures.spec)
 
     def packed_columns(self, label: str | None = None) -> dict[str, tuple[str, ...]]:
         """Return the column names in batches with `pack=True`: {type: a name for each place of [batch, places]}.
@@ -170,6 +175,7 @@ class LoadedDataset:
             shuffle=options.shuffle,
             steps_per_epoch=self.steps_per_epoch,
             maps=tuple(one.name for one in self._maps),
+            pictures=self._pictures.name if self._pictures else "",
             threads=self._threads,
         )
 
@@ -282,9 +288,10 @@ class LoadedDataset:
           pack: as for `numpy`. Passing twenty tensors costs several times as much as passing one.
         """
         self._check(label)
-        if self._maps:
+        if self._maps or self._pictures:
             do = "map the dataset with TensorFlow: data.tf().map(function)"
-            what = "the mapped function is Python, which the threads of tf.data do not call"
+            stage = "decode" if self._pictures else "the mapped function"
+            what = f"{stage} is Python, which the threads of tf.data do not call"
             raise InfeedError(what, where="infeed.load(...).map(...).tf()", do=do)
         self._delivery.warn_of_empty_text(self._found.place)
         return to_tensorflow(self._features, self._order(epochs), self._delivery.recipe(pack=pack, label=label), label)
@@ -300,21 +307,24 @@ class LoadedDataset:
             wrong = numbers[(numbers < -len(self)) | (numbers >= len(self))][0]
             raise IndexError(f"row {wrong} is out of range: there are {len(self):,} rows")
         numbers = np.where(numbers < 0, numbers + len(self), numbers)
-        return self._recipe.batch(next(self._features.take(numbers)), _NUMPY)
+        batch = self._recipe.batch(next(self._features.take(numbers)), _NUMPY)
+        return self._pictures(batch, numbers) if self._pictures else batch
 
     def _order(self, epochs: int | None = None) -> BatchOrder:
         return self._options.order(len(self), epochs)
 
     def _packed_or_not(self, label: str | None, pack: bool) -> Recipe:
         self._check(label)
-        if pack and self._maps:
-            raise InfeedError("mapped batches have features by name", where="pack", do="leave out pack or the map")
+        if pack and (self._maps or self._pictures):
+            do = "leave out pack, or the map and decode"
+            raise InfeedError("mapped batches have features by name", where="pack", do=do)
         return self._delivery.recipe(pack=pack, label=label)
 
     @property
     def _threads(self) -> int:
         """Number of threads that prepare batches. With 1, the consuming thread does."""
-        return max((one.threads for one in self._maps), default=1)
+        decoding = self._pictures.threads if self._pictures else 1
+        return max(decoding, *(one.threads for one in self._maps), 1)
 
     def _converted(self, convert: Convert, label: str | None, epochs: int | None, recipe: Recipe) -> Batches[Any]:
         read = partial(self._batches, label=label, recipe=recipe, ahead=convert.ahead)
@@ -333,65 +343,28 @@ class LoadedDataset:
     def _gathered(self, order: BatchOrder, label: str | None, recipe: Recipe, orders_ahead: int) -> Iterator[Any]:
         step = order.start_step
         for rows, batches in order.chunks(self._features.batches_a_call(order.batch.part), orders_ahead):
-            for columns in self._features.take(rows, batches):
-                yield self._finished(columns, order, step, label, recipe)
+            taken = self._features.take(rows, batches)
+            for some, columns in zip(rows.reshape(batches, -1), taken, strict=True):
+                yield self._finished(columns, some, order, step, label, recipe)
                 step += 1
 
     def _batch(self, order: BatchOrder, step: int, rows: Ints, label: str | None, recipe: Recipe) -> Any:
-        return self._finished(next(self._features.take(rows)), order, step, label, recipe)
+        return self._finished(next(self._features.take(rows)), rows, order, step, label, recipe)
 
     def _finished(
-        self, columns: tuple[Any, ...], order: BatchOrder, step: int, label: str | None, recipe: Recipe
+        self, columns: tuple[Any, ...], rows: Ints, order: BatchOrder, step: int, label: str | None, recipe: Recipe
     ) -> Any:
         batch = recipe.batch(columns, _NUMPY)
+        if self._pictures:
+            batch = self._pictures(batch, rows, order, step)
         for function in self._maps:
             batch = function(batch, order, step)
         return batch if label is None else (batch, batch.pop(label))
 
     def _check(self, label: str | None) -> None:
         if label is not None and not (isinstance(label, str) and label in self._features.placed):
-            raise _no_column(label, self._features.placed, self._found.place)
+            raise no_column(label, self._features.placed, self._found.place)
 
 
 def _row(batch: Mapping[str, Any], number: int) -> dict[str, Any]:
     return {name: values.row(number) if hasattr(values, "row") else values[number] for name, values in batch.items()}
-
-
-def _features(found: SplitFiles, options: LoadOptions) -> Features:
-    """Return the columns of the split. Decode the records first if they are not cached."""
-    declared = {column.name: column for column in found.schema}
-    for name in options.columns or ():
-        if declared and name not in declared:
-            raise _no_column(name, declared, found.place)
-    made_of = [_FORMAT, found.identity, [repr(column) for column in found.schema], options.columns]
-    key = digest([json.dumps(made_of)])
-    write = partial(_write, found, options)
-    folder = os.fspath(options.cache_dir)
-    return kept(folder, key, write, lambda entry, index: Features(str(entry), index), 2.0 * found.bytes)
-
-
-def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex:
-    verify(found.expected, os.fspath(options.cache_dir))
-    spills = folder / "spills"
-    spills.mkdir()
-    paths = [file.path for file in found.files]
-    features, records = spill_records(paths, spills, options.columns)
-    columns = dataset_columns(found, features, sum(records), options.columns)
-    add_missing_features(features, columns, sum(records), spills)
-    for name in options.columns or ():
-        if name not in features:
-            first = next(decoded_blocks(paths), None)
-            raise _no_column(name, first.columns if first else {}, found.place)
-    if not (features and sum(records)):
-        what = "there are no records to read" if not sum(records) else "no record has a value"
-        do = "check the writer of the records, or choose another split"
-        raise InfeedError(what, where=f"{found.place}, split {found.split}", do=do)
-    index = pack_columns(features, records, columns, folder)
-    shutil.rmtree(spills)
-    return index
-
-
-def _no_column(name: str, known: Mapping[str, Any], place: str) -> InfeedError:
-    shown = ", ".join(sorted(known)[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
-    do = f"use one of {shown or 'the features of the records'}"
-    return InfeedError(f"there is no column {name!r}", where=place, do=do)

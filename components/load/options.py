@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import numpy as np
@@ -17,6 +17,7 @@ from infeed.components.dataset.cache import CACHE_DIR
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.load.delivery import Rule
 from infeed.components.load.order import BatchOrder
+from infeed.components.load.pictures import PictureOptions
 
 
 @contextmanager
@@ -54,6 +55,7 @@ class LoadOptions:
         text and integer columns become Ragged. "error": raise an error. {column: value}: use this value; other columns
         behave as with "mark".
       cache_dir: local folder that caches the decoded columns for later calls.
+      pictures: how encoded pictures are decoded. By default, they are not.
     """
 
     batch_size: int = 128
@@ -64,6 +66,7 @@ class LoadOptions:
     start_step: int = 0
     on_missing: Rule | Mapping[str, str | bytes | float] = "mark"
     cache_dir: str | os.PathLike[str] = CACHE_DIR
+    pictures: PictureOptions = field(default_factory=PictureOptions)
 
     def __post_init__(self) -> None:
         for name, least in (("batch_size", 1), ("seed", None), ("start_step", 0)):
@@ -109,7 +112,8 @@ class LoadPlan:
 
     Attributes:
       column_bytes: size of the columns in `folder`.
-      maps, threads: names of the functions on each batch, and the number of threads that call them.
+      pictures: what decodes the pictures of each batch, or an empty text.
+      maps, threads: names of the functions on each batch, and the number of threads that decode and call them.
     """
 
     place: str
@@ -124,6 +128,7 @@ class LoadPlan:
     seed: int
     shuffle: bool
     steps_per_epoch: int
+    pictures: str = ""
     maps: tuple[str, ...] = ()
     threads: int = 1
 
@@ -150,9 +155,10 @@ class LoadPlan:
         )
 
     def _mapped(self) -> Iterator[str]:
-        if self.maps:
-            ahead = f"on {self.threads} threads, in advance and in order"
-            yield f"5. map     calls {', '.join(self.maps)} {'between steps' if self.threads == 1 else ahead}"
+        where = "between steps" if self.threads == 1 else f"on {self.threads} threads, in advance and in order"
+        stages = [self.pictures, f"map     calls {', '.join(self.maps)}" if self.maps else ""]
+        for number, stage in enumerate(filter(None, stages), 5):
+            yield f"{number}. {stage} {where}"
 
     def __str__(self) -> str:
         return self.describe()

@@ -129,13 +129,13 @@ class BatchOrder:
 
 def fold_in(seed: Seed, data: int) -> Seed:
     """Derive a seed for each value of `data`, like `tf.random.experimental.stateless_fold_in` for int64."""
-    low, high = (int(word) for word in _Draws(seed).take(2))
+    low, high = (int(word) for word in PhiloxWords(seed).take(2))
     return low | high << 32, data
 
 
 def shuffle(values: Ints, seed: Seed) -> None:
     """Shuffle values, [n], in place, like `tf.random.experimental.stateless_shuffle`."""
-    count, draws = len(values), _Draws(seed)
+    count, draws = len(values), PhiloxWords(seed)
     toucher, first = np.empty(count, np.int64), 0  # scratch space, and the first position that is not yet drawn
     while (left := count - first) > 1:
         size = left - 1 if left <= _FEW else min(left // _SHARE, _MOST)
@@ -191,14 +191,14 @@ def _same_other(others: Ints, toucher: Ints) -> tuple[Ints, Ints]:
     return np.concatenate(later), np.concatenate(earlier)
 
 
-class _Draws:
-    """Sequence of words that TensorFlow's Philox draws from a seed of two int64."""
+class PhiloxWords:
+    """Sequence of words that TensorFlow's Philox draws from a seed of two int64, starting at a block of four words."""
 
-    def __init__(self, seed: Seed) -> None:
+    def __init__(self, seed: Seed, block: int = 0) -> None:
         low, high = (part & (1 << 64) - 1 for part in seed)
         mixed = [int(word) for word in _philox(np.array([low], np.uint64), high, _SCRAMBLE)]
         self._key, self._counter = (mixed[0], mixed[1]), mixed[2] | mixed[3] << 32
-        self._block, self._left = 0, np.empty(0, np.uint32)
+        self._block, self._left = block, np.empty(0, np.uint32)
 
     def take(self, count: int, at_once: int = 0) -> Words:
         """Return the next `count` words, uint32. If too few are left, compute at least `at_once`."""

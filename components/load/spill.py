@@ -32,7 +32,7 @@ from infeed.components.dataset.records import data_of
 from infeed.components.feed.capacity import Machine
 from infeed.components.load.ahead import in_order
 
-Kind = Literal["bytes", "float32", "int64"]
+Kind = Literal["bytes", "float32", "int64", "uint8"]  # uint8: decoded pictures only
 _KINDS: dict[pa.DataType, Kind] = {pa.float32(): "float32", pa.int64(): "int64", pa.large_binary(): "bytes"}
 REMEDY = "write tf.Examples, with one type for each feature"
 _MOST_THREADS = 8  # a single thread reads and writes, so more decoders would wait for it

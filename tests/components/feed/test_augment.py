@@ -6,6 +6,7 @@ import scipy.ndimage
 import tensorflow as tf
 
 from infeed.components.feed import augment
+from infeed.components.feed.draws import Draws
 from infeed.components.feed.options import SINGLE_WORKER, Augment, Normalise, WorkerContext
 
 pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow takes seconds to load
@@ -49,7 +50,7 @@ def test_an_affine_map_is_the_mirror_the_window_the_rotation_and_the_shift_in_tu
     for number, got in enumerate(augment.affine(12, 10, ALL, DRAWS).numpy()):
         draws = [float(values[number]) for values in DRAWS]
         either = [2 * value - 1 for value in draws]
-        angle, names = np.radians(ALL.rotate) * either[0], augment.Draws._fields
+        angle, names = np.radians(ALL.rotate) * either[0], Draws._fields
         cosine, sine = np.cos(angle), np.sin(angle)
         shift = [np.floor(draws[names.index(name)] * 5) - 2 for name in ("shift_x", "shift_y")]
         room = [either[-2] * (1 - part_x[number]) * 5, either[-1] * (1 - part_y[number]) * 6]

@@ -1,4 +1,4 @@
-"""`infeed.load`: rows, batches, schema and what is refused. Covers `options` as well."""
+"""`infeed.load`: rows, batches, schema and what is refused. Covers `options` and `entries`."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_columns_are_those_that_are_asked_for(data):
 
 def test_records_are_decoded_once(data, monkeypatch):
     expected = plain(data()[:])
-    monkeypatch.setattr("infeed.components.load.dataset.spill_records", None)
+    monkeypatch.setattr("infeed.components.load.entries.spill_records", None)
     assert plain(data(batch_size=2, seed=9)[:]) == expected
 
 

@@ -1,0 +1,63 @@
+"""Columns of a split in the cache on this machine. The first load decodes the records into them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from infeed.components.base.errors import InfeedError
+from infeed.components.dataset.cache import digest
+from infeed.components.dataset.checksums import verify
+from infeed.components.dataset.column_files import ColumnIndex, kept
+from infeed.components.load.columns import Features, add_missing_features, dataset_columns, pack_columns
+from infeed.components.load.find import SplitFiles
+from infeed.components.load.options import LoadOptions
+from infeed.components.load.spill import decoded_blocks, spill_records
+
+_FORMAT = 3
+_SHOWN = 8  # maximum number of names in a message
+
+
+def features_of(found: SplitFiles, options: LoadOptions) -> Features:
+    """Return the columns of the split. Decode the records first if they are not cached."""
+    declared = {column.name: column for column in found.schema}
+    for name in options.columns or ():
+        if declared and name not in declared:
+            raise no_column(name, declared, found.place)
+    made_of = [_FORMAT, found.identity, [repr(column) for column in found.schema], options.columns]
+    key = digest([json.dumps(made_of)])
+    write = partial(_write, found, options)
+    folder = os.fspath(options.cache_dir)
+    return kept(folder, key, write, lambda entry, index: Features(str(entry), index), 2.0 * found.bytes)
+
+
+def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex:
+    verify(found.expected, os.fspath(options.cache_dir))
+    spills = folder / "spills"
+    spills.mkdir()
+    paths = [file.path for file in found.files]
+    features, records = spill_records(paths, spills, options.columns)
+    columns = dataset_columns(found, features, sum(records), options.columns)
+    add_missing_features(features, columns, sum(records), spills)
+    for name in options.columns or ():
+        if name not in features:
+            first = next(decoded_blocks(paths), None)
+            raise no_column(name, first.columns if first else {}, found.place)
+    if not (features and sum(records)):
+        what = "there are no records to read" if not sum(records) else "no record has a value"
+        do = "check the writer of the records, or choose another split"
+        raise InfeedError(what, where=f"{found.place}, split {found.split}", do=do)
+    index = pack_columns(features, records, columns, folder)
+    shutil.rmtree(spills)
+    return index
+
+
+def no_column(name: str, known: Mapping[str, Any], place: str) -> InfeedError:
+    shown = ", ".join(sorted(known)[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
+    do = f"use one of {shown or 'the features of the records'}"
+    return InfeedError(f"there is no column {name!r}", where=place, do=do)
