@@ -12,8 +12,6 @@ import inspect
 import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +22,7 @@ import numpy.typing as npt
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError, infeed_error
 from infeed.components.feed.options import MapFunction
+from infeed.components.feed.processes import naming_broken_pool, submit
 from infeed.components.seams import tensorflow as tensorflow_seam
 
 if TYPE_CHECKING:
@@ -76,22 +75,11 @@ def call_numpy(target: Target, features: Mapping[str, Any], seeds: Ints) -> dict
     """Call a NumPy function in one of its processes, on features by name: arrays [batch, ...] or Ragged.
 
     `seeds` are int64 [2] for a batch, [batch, 2] for examples. Raises InfeedError if the function failed, or its
-    process
-    was killed.
+    process was killed.
     """
-    try:
-        return _pool(target.given.processes).submit(_call, target, features, seeds).result()
-    except BrokenProcessPool:
-        _pool.cache_clear()
-        do = "check the memory: the kernel may have killed the process"
-        raise InfeedError("a process of the function exited", where=target.where, do=do) from None
-
-
-@functools.cache
-def _pool(processes: int) -> ProcessPoolExecutor:
-    import multiprocessing
-
-    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))  # TensorFlow may hang after a fork
+    with naming_broken_pool(target.where):
+        made: dict[str, Any] = submit(target.given.processes, _call, target, features, seeds).result()
+        return made
 
 
 @functools.cache

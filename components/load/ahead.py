@@ -23,10 +23,18 @@ def in_order(items: Iterable[T], make: Callable[[T], R], threads: int, ahead: in
     Up to `ahead` results are prepared in advance. The loop's thread reads `items`. The error of an item is raised in
     its place.
     """
+    pool = ThreadPoolExecutor(threads, "infeed-ahead")
+    try:
+        yield from results(items, lambda item: pool.submit(make, item), ahead)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def results(items: Iterable[T], submit: Callable[[T], Future[R]], ahead: int) -> Iterator[R]:
+    """Yield the results that `submit` promises for each item, like `in_order`."""
     waiting: deque[Future[R]] = deque()
     failed: Exception | None = None
     source = iter(items)
-    pool = ThreadPoolExecutor(threads, "infeed-ahead")
     try:
         while True:
             try:
@@ -35,13 +43,14 @@ def in_order(items: Iterable[T], make: Callable[[T], R], threads: int, ahead: in
                 failed, item = error, _END
             if item is _END:
                 break
-            waiting.append(pool.submit(make, item))
+            waiting.append(submit(item))
             if len(waiting) > ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        for promised in waiting:
+            promised.cancel()
     if failed:
         raise failed
 

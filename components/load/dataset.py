@@ -11,7 +11,8 @@ from the columns by row number.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,8 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.cache import CACHE_DIR
 from infeed.components.feed.options import SINGLE_WORKER, Augment, WorkerContext
-from infeed.components.load.ahead import in_background, in_order
+from infeed.components.feed.processes import naming_broken_pool, submit
+from infeed.components.load.ahead import in_background, in_order, results
 from infeed.components.load.batches import Batches, BatchSampler
 from infeed.components.load.columns import Features, FeatureSpec
 from infeed.components.load.delivery import Delivery, NumpyArrays, Recipe, Rule
@@ -31,7 +33,7 @@ from infeed.components.load.entries import features_of, no_column
 from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import Convert, to_jax, to_tensorflow, to_torch
 from infeed.components.load.keras_batches import numpy_batches
-from infeed.components.load.mapping import BatchMap
+from infeed.components.load.mapping import BatchMap, call_pickled
 from infeed.components.load.options import LoadOptions, LoadPlan, arguments, whole_number
 from infeed.components.load.order import BatchOrder, Ints
 from infeed.components.load.pictures import PictureOptions
@@ -125,7 +127,7 @@ class LoadedDataset:
     def __repr__(self) -> str:
         return f"<infeed.load of split {self._found.split!r} in {self._found.place}: {len(self):,} rows>"
 
-    def map(self, function: str | Callable[..., Any], threads: int = 1) -> LoadedDataset:
+    def map(self, function: str | Callable[..., Any], threads: int = 1, processes: int = 0) -> LoadedDataset:
         """Return this dataset with a NumPy function applied to each batch of `numpy`, `torch` and `jax`.
 
         The function does not affect `data[rows]`, `schema` and `packed_columns`.
@@ -136,12 +138,16 @@ class LoadedDataset:
             with the label. The seed, int64 [2], equals that of FeedOptions.map_batches for the same step.
           threads: number of threads that gather and map batches ahead of the loop, in order. With more than 1, the
               function must be thread-safe. Several maps share one pool with the largest of their numbers.
+          processes: number of processes instead of threads, for a function that holds the GIL. Each prepares whole
+              batches. The function must be at the top level of a module or file. 0 uses no processes.
 
         Raises:
-          InfeedError: the function does not exist, or `threads` is not a positive integer.
+          InfeedError: the function does not exist, another process cannot import it, or a number is not suitable.
         """
-        made = BatchMap.of(function, threads)
-        return LoadedDataset(self._found, self._features, self._options, (*self._maps, made))
+        maps = (*self._maps, BatchMap.of(function, threads, processes))
+        if any(one.processes for one in maps):
+            maps = tuple(one.importable() for one in maps)
+        return LoadedDataset(self._found, self._features, self._options, maps)
 
     @property
     def schema(self) -> Mapping[str, FeatureSpec]:
@@ -177,6 +183,7 @@ class LoadedDataset:
             maps=tuple(one.name for one in self._maps),
             pictures=self._pictures.name if self._pictures else "",
             threads=self._threads,
+            processes=self._processes,
         )
 
     @property
@@ -326,19 +333,29 @@ class LoadedDataset:
         decoding = self._pictures.threads if self._pictures else 1
         return max(decoding, *(one.threads for one in self._maps), 1)
 
+    @property
+    def _processes(self) -> int:
+        """Number of processes that prepare batches instead of threads, or 0."""
+        return max((one.processes for one in self._maps), default=0)
+
     def _converted(self, convert: Convert, label: str | None, epochs: int | None, recipe: Recipe) -> Batches[Any]:
         read = partial(self._batches, label=label, recipe=recipe, ahead=convert.ahead)
         return Batches(self._order(epochs), lambda order: convert(read(order)))
 
     def _batches(self, order: BatchOrder, label: str | None, recipe: Recipe, ahead: int) -> Iterator[Any]:
-        """Return the batches of an order. The threads of the maps prepare them, or the caller if there are none."""
-        threads = self._threads
-        orders_ahead = min(1, ahead + threads - 1)
-        if threads == 1:
-            return self._gathered(order, label, recipe, orders_ahead)
-        steps = enumerate((rows for rows, _ in order.chunks(1, orders_ahead)), order.start_step)
+        """Return the batches of an order. Processes or threads prepare them, or the caller if there are none."""
+        threads, processes = self._threads, self._processes
+        if threads == 1 and not processes:
+            return self._gathered(order, label, recipe, min(1, ahead))
+        steps = enumerate((rows for rows, _ in order.chunks(1, 1)), order.start_step)
         make = partial(self._batch, order, label=label, recipe=recipe)
-        return in_order(steps, lambda step: make(*step), threads, threads + _SPARE)
+        if not processes:
+            return in_order(steps, lambda step: make(*step), threads, threads + _SPARE)
+        return self._in_processes(steps, pickle.dumps(make), processes)
+
+    def _in_processes(self, steps: Iterable[tuple[int, Ints]], make: bytes, processes: int) -> Iterator[Any]:
+        with naming_broken_pool(f"infeed.load(...).map, {', '.join(one.name for one in self._maps)}"):
+            yield from results(steps, lambda step: submit(processes, call_pickled, make, *step), processes + _SPARE)
 
     def _gathered(self, order: BatchOrder, label: str | None, recipe: Recipe, orders_ahead: int) -> Iterator[Any]:
         step = order.start_step

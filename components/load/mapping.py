@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,22 +21,39 @@ _WHERE = "infeed.load(...).map"
 
 @dataclass(frozen=True)
 class BatchMap:
-    """Function on batches, whether it takes a seed, and the number of threads that call it."""
+    """Function on batches, whether it takes a seed, and the number of threads or processes that call it."""
 
     function: Callable[..., Any]
     seeded: bool
     threads: int = 1
+    processes: int = 0
+    imported: str = ""  # the name by which another process imports the function
 
     @classmethod
-    def of(cls, function: str | Callable[..., Any], threads: int = 1) -> BatchMap:
+    def of(cls, function: str | Callable[..., Any], threads: int = 1, processes: int = 0) -> BatchMap:
         """Import a function if it is given by name.
 
-        Raises InfeedError if the function does not exist, or `threads` is not a positive integer.
+        Raises InfeedError if the function does not exist, or `threads` or `processes` is not a suitable integer.
         """
         whole_number(threads, 1, f"{_WHERE}, threads")
+        whole_number(processes, 0, f"{_WHERE}, processes")
+        if threads > 1 and processes:
+            what = f"threads is {threads}, and processes is {processes}"
+            raise InfeedError(what, where=_WHERE, do="set only one: processes if the function holds the GIL")
         loaded = user_code.load(function, _WHERE) if isinstance(function, str) else function
         own = loaded.__wrapped__ if isinstance(function, str) else loaded  # type: ignore[attr-defined]
-        return cls(own, takes_seed(own), threads)
+        return cls(own, takes_seed(own), threads, processes, function if isinstance(function, str) else "")
+
+    def importable(self) -> BatchMap:
+        """Return this map with the name of its function. Raises InfeedError if other processes cannot import it."""
+        return replace(self, imported=self.imported or user_code.name_of(self.function))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.imported:
+            # The digest differs after a change of the file, so that `call_pickled` imports it again.
+            digest = user_code.digest(self.imported, _WHERE)
+            return _imported, (self.imported, self.threads, self.processes, digest)
+        return BatchMap, (self.function, self.seeded, self.threads)
 
     @property
     def name(self) -> str:
@@ -60,7 +79,22 @@ class BatchMap:
         return made
 
 
+def _imported(name: str, threads: int, processes: int, _digest: str) -> BatchMap:
+    return BatchMap.of(name, threads, processes)
+
+
 def seed_of(order: BatchOrder, step: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Derive the seed of this worker's batch, int64 [2], as the feed does for `map_batches`."""
     key, _ = fold_in((order.batch.seed, SEED_USES["map_batches"]), 0)
     return np.array([key & SEED_MASK, step * order.batch.workers.count + order.batch.workers.index], np.int64)
+
+
+def call_pickled(pickled: bytes, *arguments: Any) -> Any:
+    """Call a pickled function in this process. It is unpickled once."""
+    return _unpickled(pickled)(*arguments)
+
+
+@functools.lru_cache(maxsize=4)
+def _unpickled(pickled: bytes) -> Callable[..., Any]:
+    function: Callable[..., Any] = pickle.loads(pickled)
+    return function

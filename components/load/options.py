@@ -114,6 +114,7 @@ class LoadPlan:
       column_bytes: size of the columns in `folder`.
       pictures: what decodes the pictures of each batch, or an empty text.
       maps, threads: names of the functions on each batch, and the number of threads that decode and call them.
+      processes: number of processes that do so instead of threads, or 0.
     """
 
     place: str
@@ -131,6 +132,7 @@ class LoadPlan:
     pictures: str = ""
     maps: tuple[str, ...] = ()
     threads: int = 1
+    processes: int = 0
 
     def describe(self) -> str:
         order = (
@@ -155,7 +157,9 @@ class LoadPlan:
         )
 
     def _mapped(self) -> Iterator[str]:
-        where = "between steps" if self.threads == 1 else f"on {self.threads} threads, in advance and in order"
+        workers = f"{self.processes} processes" if self.processes else f"{self.threads} threads"
+        is_ahead = self.processes or self.threads > 1
+        where = f"on {workers}, in advance and in order" if is_ahead else "between steps"
         stages = [self.pictures, f"map     calls {', '.join(self.maps)}" if self.maps else ""]
         for number, stage in enumerate(filter(None, stages), 5):
             yield f"{number}. {stage} {where}"

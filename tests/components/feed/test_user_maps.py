@@ -1,4 +1,4 @@
-"""A user's functions on features give the same batches in every tier, from any step, to any number of workers."""
+"""A user's functions give the same batches in every tier, step and worker. Covers `processes` as well."""
 
 import re
 from pathlib import Path

@@ -1,5 +1,6 @@
 """`infeed.load(...).map`: a function on the batches, with the feed's seeds."""
 
+import os
 import threading
 
 import numpy as np
@@ -168,6 +169,69 @@ def test_the_plan_names_the_functions_and_their_threads(data):
     assert "negated, noisy on 3 threads" in str(mapped.plan)
     assert "negated between steps" in str(data().map(negated).plan)
     assert "negated" not in str(data().plan)
+
+
+FUNCTIONS = """
+import os, signal
+import numpy as np
+
+def noisy(batch, seed):
+    noise = np.random.default_rng(seed).integers(0, 1000, len(batch["x"]))
+    return {**batch, "x": batch["x"] + noise, "process": np.full(len(noise), os.getpid())}
+
+def fails(batch, seed):
+    return {"x": batch["x"][[99]]} if seed[1] == 3 else batch
+
+def exits(batch):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def mine(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(FUNCTIONS)
+    return path
+
+
+@pytest.mark.slow
+def test_processes_make_the_same_batches_and_resume(data, mine):
+    made = data().map(f"{mine}:noisy", processes=2)
+    batches = list(made.numpy(epochs=2, ahead=1))
+    assert xs(batches) == xs(data().map(noisy).numpy(epochs=2))
+    assert os.getpid() not in {process for batch in batches for process in batch["process"]}
+    resumed = data(start_step=3).map(f"{mine}:noisy", processes=2).map(f"{mine}:noisy")
+    assert xs(resumed.numpy(epochs=2)) == xs(data().map(noisy).map(noisy).numpy(epochs=2))[3:]
+    next(iter(made))  # a loop that is left
+    assert "noisy on 2 processes" in str(made.plan)
+
+
+@pytest.mark.slow
+def test_an_error_in_a_process_comes_after_the_batches_before_it_and_names_its_step(data, mine):
+    batches = data().map(f"{mine}:fails", processes=2).numpy(epochs=1)
+    assert len([next(batches) for _ in range(3)]) == 3
+    with pytest.raises(InfeedError, match="IndexError") as error:
+        next(batches)
+    assert "mine.py" in error.value.where
+    assert "step 3" in error.value.where
+    with pytest.raises(InfeedError, match="exited") as error:
+        list(data().map(f"{mine}:exits", processes=2))
+    assert "exits" in error.value.where
+    mine.write_text(FUNCTIONS.replace("[[99]]", "[[0]]").replace("seed[1] == 3", "False"))
+    assert len(list(data().map(f"{mine}:fails", processes=2))) == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"processes": -1}, "processes is -1"),
+        ({"processes": 2, "threads": 2}, "threads is 2"),
+        ({"processes": 1}, "name"),
+    ],
+)
+def test_processes_call_a_function_that_they_can_import(data, options, word):
+    with pytest.raises(InfeedError, match=word):
+        data().map(lambda batch: batch, **options)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, None])
