@@ -41,7 +41,7 @@ def try_out(config: PipelineConfig) -> None:
     Raises InfeedError for an error that would stop Transform or the Trainer.
     """
     options = config.train
-    if options.strategy in _OF_ONE_PROCESS:
+    if options.strategy in _OF_ONE_PROCESS and options.backend == "tensorflow":
         strategy = make_strategy(options.strategy)
         check_batch_size(options.feed.batch_size, strategy)
         check_xla(options.xla, strategy)

@@ -194,10 +194,11 @@ def check_strategy(train: TrainOptions, found: TrainingMachines) -> None:
     Training repeats the check, because runtime parameters can change the strategy and the batch size.
     """
     use = "set it under train in the config, or with --strategy"
-    if found.tpu != (train.strategy == "tpu"):
-        has = "TPUs, which only the strategy tpu uses" if found.tpu else "no TPU"
+    on_jax = train.backend == "jax"
+    if found.tpu != (train.strategy == "tpu") and not on_jax:
+        has = "TPUs, which only the strategy tpu and the backend jax use" if found.tpu else "no TPU"
         raise InfeedError(f"strategy is {train.strategy!r}, and the Trainer has {has}", where=found.where, do=use)
-    if found.count > 1 and train.strategy in (*_SINGLE_PROCESS, "tpu"):
+    if found.count > 1 and (found.tpu or train.strategy in (*_SINGLE_PROCESS, "tpu")):
         what = f"strategy is {train.strategy!r}, which trains on one machine, and the Trainer has {found.count}"
         raise InfeedError(what, where=found.where, do=f"{use}, or use auto")
     if found.where == _JOB and found.count == 1 and train.strategy == "multi_worker_mirrored":

@@ -222,6 +222,11 @@ WRONG: dict[str, tuple[TrainOptions, TrainingMachines, str]] = {
         r"multi_worker_mirrored(.|\n)*has 1",
     ),
     "TPUs of several machines": (train("tpu"), TrainingMachines(2, tpu=True), r"'tpu'(.|\n)*has 2"),
+    "TPUs of several machines on JAX": (
+        TrainOptions("m:f", "y", backend="jax"),
+        TrainingMachines(2, tpu=True),
+        r"'auto'(.|\n)*has 2",
+    ),
     "batch without GPUs": (train("auto", 100), TrainingMachines(3), r"batch_size is 100(.|\n)*3 machines(.|\n)*102"),
     "batch": (train("auto", 100), TrainingMachines(4, 8), r"batch_size is 100(.|\n)*128"),
 }
@@ -239,6 +244,9 @@ def test_what_goes_together_is_taken() -> None:
     check_strategy(train("auto"), TrainingMachines(4, 8))
     check_strategy(train("multi_worker_mirrored", 100), TrainingMachines(4))
     check_strategy(train("one_device", 3), TrainingMachines(1, 8))
+    on_jax = TrainOptions("m:f", "y", backend="jax", feed=FeedOptions(64))
+    for machines in (TrainingMachines(tpu=True), TrainingMachines(4, 8)):
+        check_strategy(on_jax, machines)
 
 
 def on_machines(machines: int, root: str = "s3://bucket/taxi", **resources: Resources) -> Deploy:
