@@ -78,6 +78,8 @@ STEPS = [  # transform, train, evaluate and report without TFX and ML Metadata
     "matplotlib>=3.7",  # the plots of the HTML report
 ]
 DASK = [f"apache-beam[dask]==2.67.0; {TFX_1_16}", f"apache-beam[dask]==2.77.0; {TFX_1_21}"]  # Beam on a Dask cluster
+# Training with `backend: jax`. TensorFlow 2.16 pins ml_dtypes 0.3, and JAX 0.4.35 needs a later one.
+JAX = [f"jax>=0.4.30,<0.4.35; {TFX_1_16}", f"jax>=0.10; {TFX_1_21}"]
 # A tokenizer in the served graph. Each version works with a single TensorFlow version.
 TEXT = [f"tensorflow-text==2.16.1; {TFX_1_16}", f"tensorflow-text==2.21.1; {TFX_1_21}"]
 DOCS = [
@@ -90,6 +92,7 @@ TEST = [
     *CALLBACKS,
     *DASK,
     *DOCS,
+    *JAX,
     *TEXT,
     "adbc-driver-postgresql>=1.10,<2",  # SqlExampleGen's ADBC drivers; 1.12 is the last for Python 3.10
     "adbc-driver-sqlite>=1.10,<2",
@@ -177,6 +180,7 @@ setup(
         "docs": DOCS,
         "frameworks": FRAMEWORKS,
         "images": IMAGES,
+        "jax": JAX,
         "kubeflow": KUBEFLOW,
         "sql": SQL,
         "steps": STEPS,

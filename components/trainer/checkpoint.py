@@ -140,7 +140,7 @@ class Checkpoints(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         # Weights, random states, and variables of optimizer and metrics, each once.
         found = [*self.model.variables, *self.model.optimizer.variables, *self.model.metrics_variables]
-        variables = [variable.value for variable in {id(variable): variable for variable in found}.values()]
+        variables = self._variables(list({id(variable): variable for variable in found}.values()))
         with tf.device("cpu:0"):  # accelerators cannot hold strings
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
             self._memory = tf.Variable(b"", dtype=tf.string, trainable=False)
@@ -149,6 +149,10 @@ class Checkpoints(keras.callbacks.Callback):
         self._from_here()
         if self.finished:  # no further step follows, so restore now
             self._restore()
+
+    def _variables(self, found: Sequence[keras.Variable]) -> list[tf.Variable]:
+        """Return the TensorFlow variables to save."""
+        return [variable.value for variable in found]
 
     def on_train_end(self, logs: Any = None) -> None:
         if not self.finished:

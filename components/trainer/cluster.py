@@ -72,6 +72,26 @@ def worker_context(environ: Mapping[str, str] = os.environ) -> WorkerContext:
     return WorkerContext(tasks.index(here), len(tasks))
 
 
+def jax_workers(environ: Mapping[str, str] = os.environ) -> WorkerContext:
+    """Return the worker of a training on JAX: from TF_CONFIG, JAX's own variables, or those of a TPU pod.
+
+    Raise InfeedError if a number is missing or does not fit.
+    """
+    if environ.get("TF_CONFIG"):
+        return worker_context(environ)
+    if environ.get("JAX_COORDINATOR_ADDRESS"):
+        names = "JAX_PROCESS_ID", "JAX_NUM_PROCESSES"
+        index, count = (environ.get(name, "") for name in names)
+    else:
+        names = "TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES"
+        hosts = environ.get("TPU_WORKER_HOSTNAMES", "").split(",")
+        index, count = environ.get("TPU_WORKER_ID") or "0", str(len(hosts))
+    if not (index.isdecimal() and count.isdecimal() and int(index) < int(count)):
+        what = f"{names[0]} is {index!r}, and {names[1]} {count!r}"
+        raise InfeedError(what, where="environment variables of JAX", do="number the processes from 0, and give both")
+    return WorkerContext(int(index), int(count))
+
+
 @dataclass(frozen=True)
 class OutputDirs:
     """Output folders of a training. `run` is the model run, with logs, traces, and `input_profile.json`."""

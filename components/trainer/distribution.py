@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from infeed.components.seams import tensorflow as tensorflow_seam
 from infeed.components.trainer import cluster
 from infeed.components.trainer.options import check_strategy
 
+_log = logging.getLogger(__name__)
 _OF_SEVERAL_PROCESSES = ("multi_worker_mirrored", "tpu")
 _TALK_WITHIN_A_STEP = ("mirrored", "multi_worker_mirrored")
 
@@ -49,6 +51,18 @@ def make_strategy(name: str, workers: WorkerContext = SINGLE_WORKER) -> tf.distr
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     if name == "mirrored" or (name == "auto" and len(devices) > 1):
         return tf.distribute.MirroredStrategy([device.name for device in devices])
+    return tf.distribute.get_strategy()
+
+
+def without_accelerators() -> tf.distribute.Strategy:
+    """Leave the GPUs to JAX, and return TensorFlow's default strategy, for the feed on CPUs.
+
+    TensorFlow cannot release the GPUs that it has already opened in this process.
+    """
+    try:
+        tf.config.set_visible_devices([], "GPU")
+    except RuntimeError:
+        _log.warning("TensorFlow opened the GPUs before JAX: set TF_FORCE_GPU_ALLOW_GROWTH=true")
     return tf.distribute.get_strategy()
 
 

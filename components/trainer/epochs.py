@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from infeed.components.base import schema
 from infeed.components.dataset.input_profile import EpochProfile, Timeline
 from infeed.components.feed.meter import Meter, Tap
-from infeed.components.trainer.distribution import gather_seconds
 from infeed.components.trainer.steps import Progress
 
 _MOST_PARTS = 200  # maximum parts of the timeline
@@ -33,15 +31,19 @@ def tapped_epochs(tap: Tap, batch_size: int) -> tuple[EpochProfile, ...]:
 class RecordEpochs(keras.callbacks.Callback):
     """Callback that records an `EpochProfile` for each epoch, from first step to last callback, without validation.
 
-    Every worker needs this callback, because the workers exchange their waits at the end of each epoch. Callbacks and
+    Every worker needs this callback, because `gather` exchanges their waits at the end of each epoch. Callbacks and
     Keras take the time between calls of the training function. `among` measures each callback.
     """
 
     def __init__(
-        self, meter: Meter, progress: Progress, batch_size: int, strategy: tf.distribute.Strategy | None = None
+        self,
+        meter: Meter,
+        progress: Progress,
+        batch_size: int,
+        gather: Callable[[Sequence[float]], Sequence[float]] = list,
     ) -> None:
         super().__init__()
-        self._strategy = strategy or tf.distribute.get_strategy()
+        self._gather = gather
         # Plain values, because they are part of a checkpoint.
         self.records: list[dict[str, Any]] = []
         self.seconds = self.outside = 0.0
@@ -99,7 +101,7 @@ class RecordEpochs(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         steps = self._progress.done - epoch * self._progress.per_epoch
         self._note(steps)
-        waited = gather_seconds(self._meter.seconds, self._strategy)
+        waited = self._gather(self._meter.seconds)
         record = EpochProfile.measured(
             epoch, steps, self.seconds, waited, self._batch_size, self.outside, self.of_callbacks
         )

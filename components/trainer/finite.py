@@ -6,6 +6,7 @@ import itertools
 import logging
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -13,7 +14,6 @@ import tensorflow as tf
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.data import packing_of
-from infeed.components.trainer.loop import Fitted
 from infeed.components.trainer.training import Training
 
 _BATCHES = 100  # maximum batches that are searched for non-finite values
@@ -23,11 +23,14 @@ _log = logging.getLogger(__name__)
 class NaNError(InfeedError):
     """Training ended with a NaN loss or NaN weights."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(NaNError, where=self.where, do=self.do), (self.what,)
 
-def check_trained(training: Training, fitted: Fitted, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+
+def check_trained(training: Training, model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]) -> None:
     """Raise NaNError if the weights are NaN, or the last loss is, unless a callback restored earlier weights."""
-    losses = fitted.history.get("loss", [])
-    wrong = [weight.path for weight in fitted.model.trainable_weights if _has_nan(weight)]
+    losses = model.history.history.get("loss", [])
+    wrong = [weight.path for weight in model.trainable_weights if _has_nan(weight)]
     diverged = bool(losses) and math.isnan(losses[-1])
     restored = any(getattr(one, "restore_best_weights", False) for one in callbacks)
     if wrong or (diverged and not restored):
@@ -52,7 +55,7 @@ def _when(losses: Sequence[float]) -> str:
 
 
 def _has_nan(weight: Any) -> bool:
-    value = tf.convert_to_tensor(weight)
+    value = tf.convert_to_tensor(keras.ops.convert_to_numpy(weight))
     return value.dtype.is_floating and bool(tf.reduce_any(tf.math.is_nan(value)))
 
 

@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -25,7 +26,7 @@ from infeed.components.feed.row_batches import RowBatches
 from infeed.components.seams import keras as keras_seam
 from infeed.components.seams.tensorflow import untuned
 from infeed.components.trainer.checkpoint import Checkpoints
-from infeed.components.trainer.distribution import all_reduce_mean, distribute, strategy_name
+from infeed.components.trainer.distribution import all_reduce_mean, distribute, gather_seconds, strategy_name
 from infeed.components.trainer.epochs import RecordEpochs, tapped_epochs
 from infeed.components.trainer.pace import ReportPace
 from infeed.components.trainer.steps import (
@@ -98,7 +99,7 @@ def fit(
     handed = rows.handed(per_call) if rows else endless(train)
     calls = make_step_functions(model, strategy, handed, evaluation, batch_size, train.element_spec, rows)
     model.steps_per_execution = per_call
-    record = RecordEpochs(calls.meter, progress, batch_size, strategy)
+    record = RecordEpochs(calls.meter, progress, batch_size, partial(gather_seconds, strategy=strategy))
     keras_seam.run_steps_by(model, *_functions(model, calls, progress, record))
     pace = ReportPace(batch_size, max_steps, start_step, lambda: calls.meter.seconds, lambda: record.epochs)
     all_callbacks = record.among([*callbacks, pace])

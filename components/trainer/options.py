@@ -18,6 +18,7 @@ CUSTOM_CONFIG_KEY = "infeed"  # key of the options in the Trainer's custom_confi
 Task = Literal["classification", "regression"]
 ExamplesAre = Literal["raw", "transformed"]
 OtherBaseModel = Literal["error", "ignore"]
+Backend = Literal["tensorflow", "jax"]
 Strategy = Literal["auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 OVERRIDES = ("epochs", "batch_size", "strategy")  # options that flags and runtime parameters may set for one run
@@ -40,8 +41,10 @@ class TrainOptions:
           a compiled Keras model.
       label: transformed feature that is the label: a class, a number, several numbers of a fixed shape, or a mask.
       task: whether the label is a class (int64 index) or a number (float32).
+      backend: Keras backend of the training. `jax` trains in a process of its own, data-parallel over all GPUs or TPUs.
+        TensorFlow still reads the data and exports the model.
       strategy: distribution strategy: auto, one_device, mirrored, multi_worker_mirrored or tpu.
-        `distribution.make_strategy` describes each.
+        `distribution.make_strategy` describes each. The backend `jax` takes auto and one_device.
       epochs: maximum number of epochs. If `TrainArgs.num_steps` is set, training ends after this number of steps.
       patience: number of epochs without a better validation loss after which training stops and restores the best
           weights. None disables early stopping.
@@ -89,6 +92,7 @@ class TrainOptions:
     model_fn: str
     label: str
     task: Task = "classification"
+    backend: Backend = "tensorflow"
     strategy: Annotated[str, Placeholder("NAME")] = "auto"
     epochs: Positive = 10
     patience: Positive | None = None
@@ -119,6 +123,8 @@ class TrainOptions:
         check_fields(self)
         with about(self, "strategy"):
             check_strategy(self.strategy)
+        if self.backend == "jax":
+            self._check_jax()
         if self.checkpoint_seconds is not None:
             require(
                 self.checkpoint_seconds > 0, self, "checkpoint_seconds", "use a number above 0, or None to disable it"
@@ -148,6 +154,15 @@ class TrainOptions:
         by_name = "set weights by class name: the training data does not have the class frequencies that ingest counted"
         require(not self.input_fn, self, "class_weight", by_name)
         require(not (self.feed.class_shares or self.feed.mix), self, "class_weight", by_name)
+
+    def _check_jax(self) -> None:
+        """Raise OptionError for options that only TensorFlow's training loop has."""
+        use = "leave it out with the backend jax"
+        require(self.strategy in ("auto", "one_device"), self, "strategy", f"{use}, which trains on all devices")
+        require(self.steps_per_call is None, self, "steps_per_call", f"{use}, whose steps overlap with Python")
+        require(self.xla is not False, self, "xla", f"{use}, which always compiles with XLA")
+        with about(self, "feed"):
+            require(self.feed.tier != "device", self.feed, "tier", f"{use}, which copies batches to devices")
 
     def _check_mask_as_label(self) -> None:
         """Raise OptionError for example weights with a mask label, because Keras would apply them to pixels."""

@@ -44,6 +44,11 @@ def write_profile(training: Training, fitted: loop.Fitted, folder: str) -> None:
         bytes=plan.bytes,
         timeline=fitted.timeline,
     )
+    write_profile_of(training, profile, folder)
+
+
+def write_profile_of(training: Training, profile: InputProfile, folder: str) -> None:
+    """Write the profile, with the stages of the input pipeline, and its numbers for TensorBoard."""
     profile = _with_stages(training, profile)
     profile.write(folder)
     if training.workers.index == 0:

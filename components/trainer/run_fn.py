@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -11,7 +12,6 @@ import keras
 import tensorflow as tf
 
 from infeed.components.base import progress
-from infeed.components.feed.build import Batches
 from infeed.components.feed.shards import corrupt_record_context
 from infeed.components.feed.user_maps import map_error_context
 from infeed.components.trainer import cluster, distribution, loop, warm_start
@@ -22,7 +22,7 @@ from infeed.components.trainer.cluster import OutputDirs, chief_writes
 from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.export import ServingModel
 from infeed.components.trainer.finite import NaNError, check_trained
-from infeed.components.trainer.model import make_model
+from infeed.components.trainer.model import ModelSpec, make_model
 from infeed.components.trainer.model_inputs import ModelInputs
 from infeed.components.trainer.profile import write_profile
 from infeed.components.trainer.training import Training, features_of, model_spec, prepare
@@ -40,23 +40,24 @@ def run_fn(fn_args: Any) -> None:
       InfeedError: an option, the data, the model function or the cluster is invalid.
     """
     training = prepare(fn_args, own_loop=True)
-    inputs = training.train, training.evaluation
+    feeds = training.train, training.evaluation
     with (
-        closing(inputs[0]),
-        closing(inputs[1]),
+        closing(feeds[0]),
+        closing(feeds[1]),
         chief_writes(training.places, training.workers) as places,
     ):
-        shards = [shard for one in inputs for shard in one.plan.shards]
+        shards = [shard for one in feeds for shard in one.plan.shards]
         with corrupt_record_context(shards), map_error_context(), cluster.lost_process_context():
             try:
-                fitted, model_inputs = fit(training, places)
+                fitted, (model, inputs) = train(training, places, fn_args)
             except NaNError:
                 _forget(training, places)  # otherwise it would be resumed
                 raise
         with export_error_context(places.model, training.places.checkpoints):
             progress.report("exporting the model")
-            ServingModel(fitted.model, model_inputs, training.graph, training.options).save(places.model)
-        write_profile(training, fitted, places.run)
+            ServingModel(model, inputs, training.graph, training.options).save(places.model)
+        if fitted:
+            write_profile(training, fitted, places.run)
         distribution.barrier(training.strategy)  # no worker ends before the model is there
         _forget(training, places)
 
@@ -67,6 +68,18 @@ def _forget(training: Training, places: OutputDirs) -> None:
         remove(places.checkpoints)
     if training.mirror and training.workers.index == 0:
         training.mirror.remove()
+
+
+def train(
+    training: Training, places: OutputDirs, fn_args: Any
+) -> tuple[loop.Fitted | None, tuple[keras.Model, ModelInputs]]:
+    """Return the trained model and, if this process trained it, how."""
+    if training.options.backend == "jax":
+        from infeed.components.trainer.on_jax import process
+
+        return None, process.train(fn_args, partial(_build, training))
+    fitted, inputs = fit(training, places)
+    return fitted, (fitted.model, inputs)
 
 
 def fit(training: Training, places: OutputDirs) -> tuple[loop.Fitted, ModelInputs]:
@@ -85,7 +98,9 @@ def fit(training: Training, places: OutputDirs) -> tuple[loop.Fitted, ModelInput
         distribution.check_for_tpu(dataset.element_spec[0])
     progress.report("building the model and tracing its steps")
     _log.info("input pipeline of training:\n%s", plan.describe())
-    model, inputs = _build(training, dataset, evaluation, None if start else training.base_model)
+    spec = model_spec(dataset, training.graph, options, training.steps)
+    features = features_of(dataset, evaluation, packing_of(training.graph, options))
+    model, inputs = _build(training, spec, features, resumes=bool(start))
     if start:
         _log.info("training resumes after step %s, from the checkpoint in %s", start, training.places.checkpoints)
     per_call = options.steps_per_call or loop.steps_per_call(model)
@@ -106,19 +121,19 @@ def fit(training: Training, places: OutputDirs) -> tuple[loop.Fitted, ModelInput
         checkpoints=checkpoints,
         start_step=start,
     )
-    check_trained(training, fitted, callbacks)
+    check_trained(training, model, callbacks)
     return fitted, inputs
 
 
 def _build(
-    training: Training, dataset: Batches, evaluation: tf.data.Dataset, base_model: str | None
+    training: Training, spec: ModelSpec, features: Mapping[str, tf.TypeSpec], resumes: bool
 ) -> tuple[keras.Model, ModelInputs]:
     options, graph = training.options, training.graph
+    base_model = None if resumes else training.base_model
     if base_model and not tf.io.gfile.exists(base_model):  # PushedModel's output is empty before the first push
         _log.info("there is no earlier model at %s: training starts from random weights", base_model)
         base_model = None
-    spec, packing = model_spec(dataset, graph, options, training.steps), packing_of(graph, options)
-    build = partial(make_model, options, features=features_of(dataset, evaluation, packing), packing=packing)
+    build = partial(make_model, options, features=features, packing=packing_of(graph, options))
     starts: list[warm_start.Start] = []
     if base_model:
         with warm_start.may_start_anew(options.other_base_model):

@@ -23,7 +23,7 @@ from infeed.components.trainer.cluster import OutputDirs
 from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.graph import Graph, open_graph
 from infeed.components.trainer.model import ModelSpec
-from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, TrainOptions
+from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, Backend, TrainOptions
 from infeed.components.trainer.own_input import check_same_length, make_input
 from infeed.components.trainer.packing import Packing
 
@@ -56,18 +56,21 @@ class Training:
         return self.max_steps or self.options.epochs * self.train.plan.steps_per_epoch
 
 
-def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
+def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False, backend: Backend = "tensorflow") -> Training:
     """Read options, cluster and graph, and plan the feeds.
 
     A search trains `runs` times. With `own_loop`, training runs in `loop.fit`, which accepts row numbers in addition
-    to batches.
+    to batches. `backend` is the Keras backend that this process needs.
     """
-    check_backend()
+    check_backend(backend)
     options = read_options(fn_args)
     cluster.adopt_cluster_spec()
-    workers = cluster.worker_context()
-    # Before any TensorFlow operation: afterwards, TensorFlow cannot set up communication between workers.
-    strategy = distribution.make_strategy(options.strategy, workers)
+    if options.backend == "jax":
+        workers, strategy, own_loop = cluster.jax_workers(), distribution.without_accelerators(), False
+    else:
+        workers = cluster.worker_context()
+        # Before any TensorFlow operation: afterwards, TensorFlow cannot set up communication between workers.
+        strategy = distribution.make_strategy(options.strategy, workers)
     distribution.check_batch_size(options.feed.batch_size, strategy)
     distribution.check_xla(options.xla, strategy)
     graph = open_graph(fn_args.transform_graph_path, fn_args.schema_path, options.label, options.feed.weight)
@@ -76,7 +79,7 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
     make = partial(make_input, graph=graph, options=options, workers=workers, runs=runs)
     train = make(fn_args.train_files, training=True, num_steps=max_steps, devices=devices)
     evaluation = make(fn_args.eval_files, training=False)
-    if options.input_fn and workers.count > 1:
+    if options.input_fn and workers.count > 1 and options.backend == "tensorflow":
         for kind, feed in (("training", train), ("evaluation", evaluation)):
             check_same_length(distribution.all_gather(feed.plan.steps_per_epoch, strategy), kind, options.input_fn)
     checkpoints = _checkpoints(fn_args, options, train.identity, evaluation.identity)
@@ -97,10 +100,10 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
     )
 
 
-def check_backend() -> None:
-    """Raise InfeedError unless Keras runs on TensorFlow, whose graphs and strategies the Trainer needs."""
-    if (backend := keras.backend.backend()) != "tensorflow":
-        do = "set KERAS_BACKEND=tensorflow, or write your own training loop with infeed.load"
+def check_backend(needed: Backend = "tensorflow") -> None:
+    """Raise InfeedError unless Keras runs on this backend. TensorFlow also exports what JAX has trained."""
+    if (backend := keras.backend.backend()) != needed:
+        do = f"set KERAS_BACKEND={needed}; to train on JAX, set train: {{backend: jax}}"
         raise InfeedError(
             f"the Trainer does not support Keras with the backend {backend}", where="KERAS_BACKEND", do=do
         )

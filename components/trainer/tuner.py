@@ -163,6 +163,9 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
         what = f"a search runs on one machine, but TF_CONFIG names {training.workers.count} workers"
         raise InfeedError(what, where="Tuner", do="run the Tuner with one worker. The later Trainer may use several")
     options, graph, plan = training.options, training.graph, training.train.plan
+    if options.backend != "tensorflow":
+        do = "use the backend tensorflow here; the later Trainer may use jax"
+        raise InfeedError(f"backend is {options.backend!r}, but a search runs on TensorFlow", where="Tuner", do=do)
     declare = user_code.load(search.search_fn, "search_fn")
     train = training.train.dataset()  # rows are decoded here if the plan holds columns, so trials only gather them
     evaluation = training.evaluation.dataset().take(training.eval_steps or -1)

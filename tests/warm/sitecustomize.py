@@ -34,9 +34,10 @@ def end(code: int) -> None:
 
 
 def can_run_elsewhere(command: list[str]) -> bool:
-    """Python's own options are its own; a child of `multiprocessing` is handed open files by their numbers."""
-    first = command[0] if command else "-"
-    return (first in ("-c", "-m") or not first.startswith("-")) and "multiprocessing" not in " ".join(command[:2])
+    """Python's own options are its own; children of `multiprocessing` and `on_jax` are handed open files by number."""
+    first, begins = command[0] if command else "-", " ".join(command[:2])
+    is_handed_files = "multiprocessing" in begins or "on_jax" in begins
+    return (first in ("-c", "-m") or not first.startswith("-")) and not is_handed_files
 
 
 if "WARM_PYTHON" in os.environ and can_run_elsewhere(sys.orig_argv[1:]):

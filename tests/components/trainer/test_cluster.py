@@ -8,6 +8,7 @@ from infeed.components.trainer.cluster import (
     OutputDirs,
     adopt_cluster_spec,
     chief_writes,
+    jax_workers,
     tf_config,
     worker_context,
 )
@@ -35,6 +36,33 @@ def environment(task, index, cluster=CLUSTER):
 )
 def test_workers_are_numbered_as_tensorflow_does(environ, workers):
     assert worker_context(environ) == workers
+
+
+@pytest.mark.parametrize(
+    ("environ", "workers"),
+    [
+        ({}, WorkerContext(0, 1)),
+        (environment("worker", 0), WorkerContext(1, 3)),
+        ({"JAX_COORDINATOR_ADDRESS": "a:1", "JAX_PROCESS_ID": "2", "JAX_NUM_PROCESSES": "4"}, WorkerContext(2, 4)),
+        ({"TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "1"}, WorkerContext(1, 2)),
+        ({"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0"}, WorkerContext(0, 1)),
+    ],
+)
+def test_workers_of_jax_are_those_of_tf_config_or_of_jaxs_own_variables(environ, workers):
+    assert jax_workers(environ) == workers
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"JAX_COORDINATOR_ADDRESS": "a:1", "JAX_NUM_PROCESSES": "2"},
+        {"JAX_COORDINATOR_ADDRESS": "a:1", "JAX_PROCESS_ID": "2", "JAX_NUM_PROCESSES": "2"},
+    ],
+)
+def test_processes_of_jax_that_are_not_numbered_are_refused(environ):
+    with pytest.raises(InfeedError, match="JAX_PROCESS_ID is") as raised:
+        jax_workers(environ)
+    assert raised.value.where == "environment variables of JAX"
 
 
 def test_a_task_that_does_not_train_is_refused():

@@ -1,0 +1,196 @@
+"""The training loop on JAX: Keras' `train_step` and `test_step`, compiled for all devices.
+
+Keras' own `fit` starts epochs from their first batch only, and evaluates only batches that the devices can share.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from infeed.components.dataset.input_profile import Ceiling
+from infeed.components.feed.meter import Meter
+from infeed.components.trainer.epochs import RecordEpochs
+from infeed.components.trainer.loop import Schedule
+from infeed.components.trainer.on_jax.batches import Ahead, evaluation_batches, training_batches
+from infeed.components.trainer.on_jax.devices import Devices
+from infeed.components.trainer.steps import Progress
+
+_IN_FLIGHT = 2  # steps that may be waiting for the devices; each holds a batch
+
+
+class State:
+    """Values of the variables on the devices: of weights, of other variables, of the optimizer, and of metrics.
+
+    A step takes the arrays and returns new ones. Meanwhile, the variables have no values.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        self._variables = (
+            model.trainable_variables,
+            model.non_trainable_variables,
+            model.optimizer.variables,
+            model.metrics_variables,
+        )
+        self._arrays: Any = None
+
+    def take(self) -> Any:
+        return self._arrays or tuple([one.value for one in group] for group in self._variables)
+
+    def keep(self, arrays: Any) -> None:
+        self._arrays = arrays
+
+    def sync(self) -> None:
+        """Assign the arrays to the variables, for callbacks, checkpoints and export."""
+        for group, arrays in zip(self._variables, self._arrays or (), strict=False):
+            for variable, array in zip(group, arrays, strict=True):
+                variable.assign(array)
+        self._arrays = None
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Compiled steps: (state, batch) -> (logs, state)."""
+
+    train: Callable[[Any, Any], Any]
+    test: Callable[[Any, Any], Any]
+
+    @classmethod
+    def of(cls, model: keras.Model, state: State) -> Steps:
+        import jax
+
+        weights, others, optimizer, metrics = jax.tree.map(lambda one: one.sharding, state.take())
+        train = jax.jit(model.train_step, donate_argnums=0, out_shardings=(None, (weights, others, optimizer, metrics)))
+        test = jax.jit(model.test_step, out_shardings=(None, (weights, others, metrics)))
+        return cls(train, test)
+
+
+class Loop:
+    """Epochs of a training, with Keras' callbacks.
+
+    Args:
+      model: compiled model whose variables are on the devices.
+      train, evaluation: batches of this worker, (the model's argument, label, ...) as the model takes them.
+      progress: steps that are done. `train` starts with the next one.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        devices: Devices,
+        train: tf.data.Dataset,
+        evaluation: tf.data.Dataset,
+        schedule: Schedule,
+        progress: Progress,
+    ) -> None:
+        self.model, self.progress, self.meter = model, progress, Meter()
+        self._devices, self._train, self._evaluation, self._schedule = devices, train, evaluation, schedule
+        self.record = RecordEpochs(self.meter, progress, schedule.batch_size, devices.gather)
+        self.state = State(model)
+        self._steps = Steps.of(model, self.state)
+        model.jax_state_sync = self.state.sync  # Keras' name for the callbacks of a user
+
+    def fit(self, callbacks: Sequence[keras.callbacks.Callback], epochs: int) -> None:
+        """Train to the end of epoch number `epochs`, or until a callback stops training."""
+        model, schedule = self.model, self._schedule
+        hooks = keras.callbacks.CallbackList(
+            list(callbacks),
+            add_history=True,
+            add_progbar=True,
+            verbose=2,
+            epochs=epochs,
+            steps=schedule.steps_per_epoch,
+            model=model,
+        )
+        model.stop_training = False
+        batches, logs = Ahead(training_batches(self._train, self._devices), self.meter), dict[str, Any]()
+        try:
+            hooks.on_train_begin()
+            for epoch in range(self.progress.done // schedule.steps_per_epoch, epochs):
+                model.reset_metrics()
+                hooks.on_epoch_begin(epoch)
+                logs = self._epoch(batches, hooks)
+                logs |= {f"val_{name}": value for name, value in self._evaluate(hooks).items()}
+                hooks.on_epoch_end(epoch, logs)
+                if model.stop_training:
+                    break
+            hooks.on_train_end(logs)
+        finally:
+            batches.close()
+
+    def _epoch(self, batches: Ahead, hooks: keras.callbacks.CallbackList) -> dict[str, float]:
+        import jax
+
+        logs, running, progress = dict[str, Any](), deque[Any](), self.progress
+        for step in range(progress.done % progress.per_epoch, progress.per_epoch):
+            # Not by the list itself, which would wait for the logs of every step.
+            for callback in hooks.callbacks:
+                callback.on_train_batch_begin(step)
+            self.record.starts_call()
+            if len(running) == _IN_FLIGHT:
+                jax.block_until_ready(running.popleft())
+            batch = batches.next(logs)
+            logs, arrays = self._steps.train(self.state.take(), batch)
+            self.state.keep(arrays)
+            running.append(logs)
+            progress.take()
+            for callback in hooks.callbacks:
+                callback.on_train_batch_end(step, logs)
+            if progress.done >= progress.total:
+                self.model.stop_training = True
+            if self.model.stop_training:
+                break
+        logs = _as_numbers(logs)  # waits for the devices
+        self.state.sync()
+        return logs
+
+    def _evaluate(self, hooks: keras.callbacks.CallbackList) -> dict[str, float]:
+        hooks.on_test_begin()
+        self.model.reset_metrics()
+        weights, others, _, metrics = self.state.take()
+        size = self._schedule.batch_size // self._devices.workers.count
+        made = evaluation_batches(self._evaluation, self._devices, size)
+        state, logs = (weights, others, metrics), dict[str, Any]()
+        for number, batch in enumerate(made):
+            for callback in hooks.callbacks:
+                callback.on_test_batch_begin(number)
+            logs, state = self._steps.test(state, batch)
+            for callback in hooks.callbacks:
+                callback.on_test_batch_end(number, logs)
+        for variable, value in zip(self.model.metrics_variables, state[-1], strict=True):
+            variable.assign(value)
+        logs = _as_numbers(logs)
+        hooks.on_test_end(logs)
+        return logs
+
+    def ceiling(self, seconds: float) -> Ceiling:
+        """Train on one constant batch for about `seconds`. This changes the weights.
+
+        The clock of `Ahead` stands still while batches are ready, so the floor of waiting is 0.
+        """
+        batch = next(training_batches(self._train.take(1), self._devices))
+        took = self._timed(batch, 8)  # the first call may compile
+        took = max(self._devices.gather([self._timed(batch, 8)]))
+        steps = max(8, int(8 * seconds / took))
+        took = self._timed(batch, steps)
+        return Ceiling(steps, took, steps * self._schedule.batch_size / took)
+
+    def _timed(self, batch: Any, count: int) -> float:
+        import jax
+
+        started = time.perf_counter()
+        for _ in range(count):
+            logs, arrays = self._steps.train(self.state.take(), batch)
+            self.state.keep(arrays)
+        jax.block_until_ready(logs)
+        return time.perf_counter() - started
+
+
+def _as_numbers(logs: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in logs.items()}

@@ -1,0 +1,181 @@
+"""A training on JAX from its feed to the trained model and its profile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from infeed.components.base import progress
+from infeed.components.base.errors import InfeedError
+from infeed.components.dataset.input_profile import InputProfile
+from infeed.components.feed.columns import endless, is_static_number
+from infeed.components.feed.plan import InputPlan
+from infeed.components.trainer.callbacks import CallbackSpec, make_callbacks
+from infeed.components.trainer.class_weights import with_class_weights
+from infeed.components.trainer.cluster import OutputDirs
+from infeed.components.trainer.data import packing_of
+from infeed.components.trainer.finite import check_trained
+from infeed.components.trainer.loop import Schedule
+from infeed.components.trainer.model import build_model
+from infeed.components.trainer.model_inputs import ModelInputs, inputs_of, symbolic_output
+from infeed.components.trainer.on_jax.checkpoint import JaxCheckpoints
+from infeed.components.trainer.on_jax.devices import Devices
+from infeed.components.trainer.on_jax.loop import Loop
+from infeed.components.trainer.pace import ReportPace
+from infeed.components.trainer.steps import Progress
+from infeed.components.trainer.training import Training, features_of, model_spec
+
+_CEILING_SECONDS, _CEILING_SHARE = 1.0, 0.1  # at most, and as a share of the training
+_log = logging.getLogger(__name__)
+Weights = Callable[..., list[Any]]  # (ModelSpec, features, whether training resumes) -> the weights to start from
+
+
+@dataclass(frozen=True)
+class JaxFitted:
+    """A trained model, and how it was trained."""
+
+    loop: Loop
+    devices: Devices
+
+    @property
+    def model(self) -> keras.Model:
+        return self.loop.model
+
+    def profile(self, plan: InputPlan) -> InputProfile:
+        """Measure the step without input, which changes the weights, and return the profile of the training."""
+        progress.report("measuring the rate of the step without input")
+        record = self.loop.record
+        trained = sum(epoch.seconds for epoch in record.epochs)
+        return InputProfile(
+            strategy="JAX, data-parallel" if self.devices.count > 1 else "JAX, one_device",
+            replicas=self.devices.count,
+            hosts=self.devices.workers.count,
+            batch_size=plan.batch.size,
+            steps_per_epoch=plan.steps_per_epoch,
+            epochs=record.epochs,
+            ceiling=self.loop.ceiling(min(_CEILING_SECONDS, _CEILING_SHARE * trained)),
+            plan=plan.summary(),
+            bytes=plan.bytes,
+            timeline=record.timeline,
+        )
+
+
+def fit(training: Training, places: OutputDirs, devices: Devices, weights: Weights) -> JaxFitted:
+    """Train the model, or resume a killed training.
+
+    Raise InfeedError if JAX does not accept a feature, or the training ends in NaN.
+    """
+    options, plan, workers = training.options, training.train.plan, training.workers
+    checkpoints = None
+    if (seconds := options.checkpoint_seconds) is not None:
+        upload = training.mirror.upload if training.mirror and workers.index == 0 else None
+        folders = training.places.checkpoints, places.checkpoints
+        checkpoints = JaxCheckpoints(*folders, seconds, training.strategy, upload)
+    start = checkpoints.start_step if checkpoints else 0
+    batches = endless(training.train.dataset(workers=workers, start_step=start))
+    dataset = with_class_weights(batches, training.class_weights)
+    evaluation = training.evaluation.dataset(workers=workers).take(training.eval_steps or -1)
+    progress.report("building the model and compiling its steps")
+    _log.info("input pipeline of training:\n%s", plan.describe())
+    model, inputs = _built(training, dataset, evaluation, devices, weights, bool(start))
+    dataset, evaluation = (_for_model(one, training, inputs) for one in (dataset, evaluation))
+    if start:
+        _log.info("training resumes after step %s, from the checkpoint in %s", start, training.places.checkpoints)
+    schedule = Schedule(
+        batch_size=plan.batch.size,
+        steps_per_epoch=plan.steps_per_epoch,
+        steps_per_call=1,
+        epochs=training.epochs,
+        max_steps=training.max_steps,
+    )
+    with devices.distribution.scope():
+        _build_variables(model, dataset.element_spec)
+        state = Progress(plan.steps_per_epoch, 1, training.max_steps or float("inf"), start)
+        loop = Loop(model, devices, dataset, evaluation, schedule, state)
+        callbacks = make_callbacks(options, CallbackSpec(places.run, workers.index == 0, options.hparams))
+        _run(loop, callbacks, training, checkpoints)
+    check_trained(training, model, callbacks)
+    return JaxFitted(loop, devices)
+
+
+def _run(
+    loop: Loop,
+    callbacks: list[keras.callbacks.Callback],
+    training: Training,
+    checkpoints: JaxCheckpoints | None,
+) -> None:
+    pace = ReportPace(
+        training.train.plan.batch.size,
+        training.max_steps,
+        loop.progress.done,
+        lambda: loop.meter.seconds,
+        lambda: loop.record.epochs,
+    )
+    hooks = loop.record.among([*callbacks, pace])
+    if checkpoints:  # last, because it saves and restores the state of the other callbacks
+        checkpoints.attach(loop.progress, (loop.record, *callbacks), loop.meter.waited)
+        checkpoints.sync = loop.state.sync
+        hooks.append(checkpoints)
+    # A finished training runs without an epoch, which restores the model and the state of its callbacks.
+    loop.fit(hooks, 0 if checkpoints and checkpoints.finished else training.epochs)
+
+
+def _built(
+    training: Training,
+    dataset: tf.data.Dataset,
+    evaluation: tf.data.Dataset,
+    devices: Devices,
+    weights: Weights,
+    resumes: bool,
+) -> tuple[keras.Model, ModelInputs]:
+    """Build the user's model on the devices, with the weights of the same model on TensorFlow."""
+    options, graph = training.options, training.graph
+    spec = model_spec(dataset, graph, options, training.steps)
+    features = features_of(dataset, evaluation, packing_of(graph, options))
+    given = weights(spec, features, resumes)  # first, because that process reports the errors of the model
+    with devices.distribution.scope():
+        keras.utils.set_random_seed(options.feed.seed)
+        model = build_model(options, spec)
+        inputs = inputs_of(model, features, options.model_fn)
+        _check_features(inputs, features)
+        symbolic_output(model, inputs, features)
+        model.set_weights(given)
+    return model, inputs
+
+
+def _check_features(inputs: ModelInputs, features: Mapping[str, tf.TypeSpec]) -> None:
+    for name, spec in features.items():
+        if name not in inputs.unused and not is_static_number(spec):
+            what = f"feature {name!r} is {spec.dtype.name} {spec.shape}, which JAX does not accept"
+            do = "convert it to numbers of a fixed shape in Transform: apply a vocabulary to text, pad lists"
+            raise InfeedError(what, where="option backend", do=do)
+
+
+def _build_variables(model: keras.Model, element_spec: Any) -> None:
+    """Create the variables of metrics, loss and optimizer from the spec of a batch, without computing anything."""
+    import jax
+
+    def step(batch: Any) -> None:
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+        output = model(x, training=False)
+        model.compute_metrics(x, y, output, weight)
+        model.compute_loss(x, y, output, weight)
+
+    def row_of(spec: tf.TensorSpec) -> Any:
+        return np.zeros((1, *spec.shape[1:]), spec.dtype.as_numpy_dtype)
+
+    with keras.StatelessScope():  # has no side effects
+        jax.eval_shape(step, tf.nest.map_structure(row_of, element_spec))
+    model.optimizer.build(model.trainable_variables)
+
+
+def _for_model(dataset: tf.data.Dataset, training: Training, inputs: ModelInputs) -> tf.data.Dataset:
+    """Map (features, label, ...) to (the model's argument, label, ...)."""
+    packing = packing_of(training.graph, training.options)
+    return dataset.map(lambda features, *rest: (inputs(packing.unpack(features)), *rest)).prefetch(tf.data.AUTOTUNE)

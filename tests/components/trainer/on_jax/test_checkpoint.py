@@ -1,0 +1,34 @@
+"""A training on JAX that is killed, and started again by the same words."""
+
+import re
+
+import numpy as np
+import pytest
+import trained
+
+from infeed.components.base.errors import InfeedError
+
+pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
+
+
+KILLED_AFTER = 3  # steps: in the middle of the second epoch
+
+
+def test_a_killed_training_resumes_to_the_same_weights_bit_for_bit(table, train, on_jax, monkeypatch, tmp_path, capfd):
+    given = table[0], "class", "dropping"
+    settings = on_jax | {"checkpoint_seconds": 1e-6, "patience": 2}
+    whole = train(*given, place=tmp_path / "whole", **settings)
+    broken = tmp_path / "broken"
+    with monkeypatch.context() as killing:
+        killing.setenv("KILL_AFTER", str(KILLED_AFTER))
+        with pytest.raises(InfeedError, match="SIGKILL"):
+            train(*given, place=broken, **settings)
+    assert not (broken / "model").exists()
+    capfd.readouterr()
+    train(*given, place=broken, **settings)
+    assert re.findall(r"Epoch \d/3", capfd.readouterr().out)[-1] == "Epoch 3/3"
+    for resumed, straight in zip(trained.weights(broken), trained.weights(whole), strict=True):
+        np.testing.assert_array_equal(resumed, straight)
+    assert trained.history(broken) == trained.history(whole)
+    assert [epoch["steps"] for epoch in trained.profile(broken)["epochs"]] == [2, 2, 2]
+    assert not list((broken / "run" / "checkpoints").glob("*"))

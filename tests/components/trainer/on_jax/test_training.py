@@ -1,0 +1,30 @@
+"""A training on JAX has the numbers of one on TensorFlow."""
+
+import pytest
+import trained
+
+from infeed.components.base.errors import InfeedError
+
+pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
+
+
+def test_jax_trains_the_weights_and_metrics_of_tensorflow_and_its_model_is_served(
+    table, train, on_one_device, options, tmp_path, answers_alike
+):
+    train(table[0], "class", "table", place=tmp_path / "tensorflow", **options)
+    trained.check_alike(on_one_device, tmp_path / "tensorflow")
+    answers_alike(on_one_device, table[1])
+
+
+def test_class_weights_and_a_number_of_steps_are_those_of_tensorflow(table, train, options, tmp_path):
+    settings = options | {"class_weight": {"small": 3.0}, "steps": 5}
+    for backend in ("jax", "tensorflow"):
+        train(table[0], "class", "table", place=tmp_path / backend, backend=backend, **settings)
+    trained.check_alike(tmp_path / "jax", tmp_path / "tensorflow")
+    assert [epoch["steps"] for epoch in trained.profile(tmp_path / "jax")["epochs"]] == [2, 2, 1]
+
+
+def test_text_is_refused_before_training(words, train):
+    with pytest.raises(InfeedError, match="'word'") as raised:
+        train(words[0], "class", "looking_up", label="kind", backend="jax")
+    assert raised.value.where == "option backend"
