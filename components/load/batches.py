@@ -126,7 +126,7 @@ class BatchSampler(Batches[list[int]]):
     @property
     def drop_last(self) -> bool:
         """Whether all batches are full."""
-        return self.order.shuffled
+        return self.order.shuffled or self.order.remainder != "short"
 
     @property
     def sampler(self) -> BatchSampler:

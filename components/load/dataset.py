@@ -28,7 +28,7 @@ from infeed.components.feed.processes import naming_broken_pool, submit
 from infeed.components.load.ahead import in_background, in_order, results
 from infeed.components.load.batches import Batches, BatchSampler
 from infeed.components.load.columns import Features, FeatureSpec
-from infeed.components.load.delivery import Delivery, NumpyArrays, Recipe, Rule
+from infeed.components.load.delivery import Delivery, Lengths, NumpyArrays, Recipe, Rule
 from infeed.components.load.entries import features_of, no_column
 from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import Convert, to_jax, to_tensorflow, to_torch
@@ -37,6 +37,7 @@ from infeed.components.load.mapping import BatchMap, call_pickled
 from infeed.components.load.options import LoadOptions, LoadPlan, arguments, whole_number
 from infeed.components.load.order import BatchOrder, Ints
 from infeed.components.load.pictures import PictureOptions
+from infeed.components.load.targets import PRESENT, Label, Targets
 from infeed.components.load.windows import Resize
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ def load(
     start_step: int = 0,
     on_missing: Rule | Mapping[str, str | bytes | float] = "mark",
     cache_dir: str | os.PathLike[str] = CACHE_DIR,
+    drop_remainder: bool = False,
+    pad_remainder: bool = False,
+    length: Lengths = None,
     decode: str | None = None,
     size: int | tuple[int, int] | None = None,
     resize: Resize = "stretch",
@@ -70,7 +74,8 @@ def load(
       where: folder of an infeed dataset or a TFX Examples artifact, flat folder of TFRecords with TFDS names, single
         file, or pattern such as `mnist/mnist-train*`.
       split: name of the split; by default `train`, or the only split.
-      batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir: as in LoadOptions.
+      batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir, drop_remainder,
+        pad_remainder, length: as in LoadOptions.
       decode, size, resize, augment, threads: as in PictureOptions: encoded pictures as pixels of one size.
 
     Raises:
@@ -80,7 +85,8 @@ def load(
     place = files.path_text(where, "infeed.load, where")
     with arguments():
         pictures = PictureOptions(decode, size, resize, augment, threads)
-        options = LoadOptions(batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir, pictures)
+        order = batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir
+        options = LoadOptions(*order, drop_remainder, pad_remainder, length, pictures)
     found = find_split(place, split)
     loaded = LoadedDataset(found, features_of(found, options), options)
     if options.on_missing != "ragged":
@@ -100,7 +106,7 @@ class LoadedDataset:
     ) -> None:
         self._found, self._features, self._options, self._maps = found, features, options, maps
         options.order(features.rows)  # raise errors of the options now, not at the first batch
-        self._delivery = Delivery.of(features.placed, options.on_missing, found.place)
+        self._delivery = Delivery.of(features.placed, options.on_missing, found.place).padded(options.length)
         self._recipe = self._delivery.recipe()
         self._pictures = options.pictures.stage(features.placed, found.place)
 
@@ -155,13 +161,12 @@ class LoadedDataset:
         schema, pictures = self._delivery.schema, self._pictures
         return schema if pictures is None else pictures.renamed(schema, pictures.spec)
 
-    def packed_columns(self, label: str | None = None) -> dict[str, tuple[str, ...]]:
+    def packed_columns(self, label: Label = None, weight: str | None = None) -> dict[str, tuple[str, ...]]:
         """Return the column names in batches with `pack=True`: {type: a name for each place of [batch, places]}.
 
-        The label is not packed.
+        The label and the weight are not packed.
         """
-        self._check(label)
-        return self._delivery.packed_columns(label)
+        return self._delivery.packed_columns(self._targets(label, weight))
 
     @property
     def plan(self) -> LoadPlan:
@@ -182,6 +187,7 @@ class LoadedDataset:
             steps_per_epoch=self.steps_per_epoch,
             maps=tuple(one.name for one in self._maps),
             pictures=self._pictures.name if self._pictures else "",
+            remainder=self._order().remainder,
             threads=self._threads,
             processes=self._processes,
         )
@@ -210,7 +216,13 @@ class LoadedDataset:
         return iter(self.numpy(epochs=1))
 
     def numpy(
-        self, label: str | None = None, epochs: int | None = None, ahead: int = 0, *, pack: bool = False
+        self,
+        label: Label = None,
+        epochs: int | None = None,
+        ahead: int = 0,
+        *,
+        weight: str | None = None,
+        pack: bool = False,
     ) -> Batches[Any]:
         """Return batches of NumPy arrays: {name: [batch, ...]}.
 
@@ -219,7 +231,9 @@ class LoadedDataset:
         `keras.utils.PyDataset`.
 
         Args:
-          label: feature to return separately. Batches are then (features, label), as Keras's `fit` expects.
+          label: feature to return separately. Batches are then (features, label), as Keras's `fit` expects. A list
+            gives labels by name: {name: [batch, ...]}.
+          weight: feature to return as weights of rows, float32 [batch]: (features, label, weight).
           epochs: as for `rows`.
           ahead: number of batches that a thread prepares in advance. With 0, the loop's thread prepares each batch,
               apart from the work of the threads of `map`.
@@ -227,23 +241,25 @@ class LoadedDataset:
             {type: [batch, places]}. `packed_columns` names the places.
 
         Raises:
-          InfeedError: the label does not exist, `ahead` is not an integer of 0 or more, or no batch remains after
-            `start_step`.
+          InfeedError: a label or the weight does not exist, `ahead` is not an integer of 0 or more, or no batch remains
+            after `start_step`.
         """
         whole_number(ahead, 0, "infeed.load(...).numpy, ahead")
-        recipe = self._packed_or_not(label, pack)
-        take = partial(self._batch, label=label, recipe=recipe)
-        read = partial(self._batches, label=label, recipe=recipe, ahead=ahead)
+        recipe = self._packed_or_not(self._targets(label, weight), pack)
+        take = partial(self._batch, recipe=recipe)
+        read = partial(self._batches, recipe=recipe, ahead=ahead)
         return numpy_batches(self._order(epochs), lambda order: in_background(read(order), ahead), take)
 
     def torch(
         self,
-        label: str | None = None,
+        label: Label = None,
         epochs: int | None = None,
         device: Any = None,
         ahead: int | None = None,
         *,
+        weight: str | None = None,
         pack: bool = False,
+        nested: bool = False,
     ) -> Batches[Any]:
         """Return batches of contiguous PyTorch tensors. Bytes stay object arrays.
 
@@ -251,24 +267,29 @@ class LoadedDataset:
         batch share that memory on the device.
 
         Args:
-          label, epochs, pack: as for `numpy`.
+          label, epochs, weight, pack: as for `numpy`.
           device: device of the tensors; None for the CPU.
           ahead: number of batches that a thread prepares and copies in advance. Defaults to 2 for a CUDA device, and
               otherwise to 0.
+          nested: whether ragged numbers become nested tensors of the layout `torch.jagged`.
 
         Raises:
           InfeedError: as for `numpy`.
         """
-        recipe, convert = self._packed_or_not(label, pack), to_torch(device, ahead)
-        return self._converted(convert, label, epochs, recipe)
+        recipe, convert = (
+            self._packed_or_not(self._targets(label, weight), pack),
+            to_torch(device, ahead, nested=nested),
+        )
+        return self._converted(convert, epochs, recipe)
 
     def jax(
         self,
-        label: str | None = None,
+        label: Label = None,
         epochs: int | None = None,
         device: Any = None,
         ahead: int = 2,
         *,
+        weight: str | None = None,
         pack: bool = False,
     ) -> Batches[Any]:
         """Return batches of JAX arrays. A thread copies them to the device in advance.
@@ -276,7 +297,7 @@ class LoadedDataset:
         Many arrays of one type and shape are copied to a single device as one array, which the device splits.
 
         Args:
-          label, epochs, pack: as for `numpy`.
+          label, epochs, weight, pack: as for `numpy`.
           device: JAX device or sharding. None is the default device. An array that the sharding cannot divide, such as
               a short last batch, is copied to each device.
           ahead: number of batches to prepare and copy in advance. With 0, the loop's thread does so.
@@ -284,24 +305,30 @@ class LoadedDataset:
         Raises:
           InfeedError: as for `numpy`, or if an integer exceeds 32 bits and JAX's 64-bit types are disabled.
         """
-        recipe, convert = self._packed_or_not(label, pack), to_jax(device, ahead)
-        return self._converted(convert, label, epochs, recipe)
+        recipe, convert = self._packed_or_not(self._targets(label, weight), pack), to_jax(device, ahead)
+        return self._converted(convert, epochs, recipe)
 
-    def tf(self, label: str | None = None, epochs: int | None = None, *, pack: bool = False) -> tf.data.Dataset:
+    def tf(
+        self, label: Label = None, epochs: int | None = None, *, weight: str | None = None, pack: bool = False
+    ) -> tf.data.Dataset:
         """Return a `tf.data.Dataset` of the batches, for Keras's `fit`. Rows of different lengths are RaggedTensors.
 
         Args:
-          label, epochs: as for `numpy`. With an endless dataset, pass `steps_per_epoch=data.steps_per_epoch` to `fit`.
+          label, epochs, weight: as for `numpy`. With an endless dataset, pass `steps_per_epoch=data.steps_per_epoch` to
+            `fit`.
           pack: as for `numpy`. Passing twenty tensors costs several times as much as passing one.
         """
-        self._check(label)
+        targets = self._targets(label, weight)
         if self._maps or self._pictures:
             do = "map the dataset with TensorFlow: data.tf().map(function)"
             stage = "decode" if self._pictures else "the mapped function"
             what = f"{stage} is Python, which the threads of tf.data do not call"
             raise InfeedError(what, where="infeed.load(...).map(...).tf()", do=do)
+        if self._options.pad_remainder:
+            do = "use drop_remainder, or batches of NumPy"
+            raise InfeedError("tf.data does not pad the last batch", where="infeed.load(...).tf()", do=do)
         self._delivery.warn_of_empty_text(self._found.place)
-        return to_tensorflow(self._features, self._order(epochs), self._delivery.recipe(pack=pack, label=label), label)
+        return to_tensorflow(self._features, self._order(epochs), self._delivery.recipe(targets, pack=pack))
 
     def _taken(self, rows: Any) -> dict[str, Any]:
         """Return the rows with these numbers, counted from 0. Negative numbers count from the end."""
@@ -320,12 +347,11 @@ class LoadedDataset:
     def _order(self, epochs: int | None = None) -> BatchOrder:
         return self._options.order(len(self), epochs)
 
-    def _packed_or_not(self, label: str | None, pack: bool) -> Recipe:
-        self._check(label)
+    def _packed_or_not(self, targets: Targets, pack: bool) -> Recipe:
         if pack and (self._maps or self._pictures):
             do = "leave out pack, or the map and decode"
             raise InfeedError("mapped batches have features by name", where="pack", do=do)
-        return self._delivery.recipe(pack=pack, label=label)
+        return self._delivery.recipe(targets, pack=pack)
 
     @property
     def _threads(self) -> int:
@@ -338,17 +364,17 @@ class LoadedDataset:
         """Number of processes that prepare batches instead of threads, or 0."""
         return max((one.processes for one in self._maps), default=0)
 
-    def _converted(self, convert: Convert, label: str | None, epochs: int | None, recipe: Recipe) -> Batches[Any]:
-        read = partial(self._batches, label=label, recipe=recipe, ahead=convert.ahead)
+    def _converted(self, convert: Convert, epochs: int | None, recipe: Recipe) -> Batches[Any]:
+        read = partial(self._batches, recipe=recipe, ahead=convert.ahead)
         return Batches(self._order(epochs), lambda order: convert(read(order)))
 
-    def _batches(self, order: BatchOrder, label: str | None, recipe: Recipe, ahead: int) -> Iterator[Any]:
+    def _batches(self, order: BatchOrder, recipe: Recipe, ahead: int) -> Iterator[Any]:
         """Return the batches of an order. Processes or threads prepare them, or the caller if there are none."""
         threads, processes = self._threads, self._processes
         if threads == 1 and not processes:
-            return self._gathered(order, label, recipe, min(1, ahead))
+            return self._gathered(order, recipe, min(1, ahead))
         steps = enumerate((rows for rows, _ in order.chunks(1, 1)), order.start_step)
-        make = partial(self._batch, order, label=label, recipe=recipe)
+        make = partial(self._batch, order, recipe=recipe)
         if not processes:
             return in_order(steps, lambda step: make(*step), threads, threads + _SPARE)
         return self._in_processes(steps, pickle.dumps(make), processes)
@@ -357,30 +383,34 @@ class LoadedDataset:
         with naming_broken_pool(f"infeed.load(...).map, {', '.join(one.name for one in self._maps)}"):
             yield from results(steps, lambda step: submit(processes, call_pickled, make, *step), processes + _SPARE)
 
-    def _gathered(self, order: BatchOrder, label: str | None, recipe: Recipe, orders_ahead: int) -> Iterator[Any]:
+    def _gathered(self, order: BatchOrder, recipe: Recipe, orders_ahead: int) -> Iterator[Any]:
         step = order.start_step
         for rows, batches in order.chunks(self._features.batches_a_call(order.batch.part), orders_ahead):
             taken = self._features.take(rows, batches)
             for some, columns in zip(rows.reshape(batches, -1), taken, strict=True):
-                yield self._finished(columns, some, order, step, label, recipe)
+                yield self._finished(columns, some, order, step, recipe)
                 step += 1
 
-    def _batch(self, order: BatchOrder, step: int, rows: Ints, label: str | None, recipe: Recipe) -> Any:
-        return self._finished(next(self._features.take(rows)), rows, order, step, label, recipe)
+    def _batch(self, order: BatchOrder, step: int, rows: Ints, recipe: Recipe) -> Any:
+        return self._finished(next(self._features.take(rows)), rows, order, step, recipe)
 
-    def _finished(
-        self, columns: tuple[Any, ...], rows: Ints, order: BatchOrder, step: int, label: str | None, recipe: Recipe
-    ) -> Any:
+    def _finished(self, columns: tuple[Any, ...], rows: Ints, order: BatchOrder, step: int, recipe: Recipe) -> Any:
         batch = recipe.batch(columns, _NUMPY)
         if self._pictures:
             batch = self._pictures(batch, rows, order, step)
         for function in self._maps:
             batch = function(batch, order, step)
-        return batch if label is None else (batch, batch.pop(label))
+        return recipe.targets.split(batch, _NUMPY.weight, order.present(step))
 
-    def _check(self, label: str | None) -> None:
-        if label is not None and not (isinstance(label, str) and label in self._features.placed):
-            raise no_column(label, self._features.placed, self._found.place)
+    def _targets(self, label: Label, weight: str | None) -> Targets:
+        targets = Targets.of(label, weight, self.schema)
+        for name in targets.names:
+            if not (isinstance(name, str) and name in self.schema):
+                raise no_column(name, self.schema, self._found.place)
+        if self._options.pad_remainder and targets.label is None and PRESENT in self.schema:
+            do = "set label, or rename the column"
+            raise InfeedError(f"a column has the name {PRESENT!r}", where="infeed.load, pad_remainder", do=do)
+        return targets
 
 
 def _row(batch: Mapping[str, Any], number: int) -> dict[str, Any]:

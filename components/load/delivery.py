@@ -18,9 +18,13 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import counted
 from infeed.components.load.columns import FeatureSpec, PlacedFeature
 from infeed.components.load.spill import Kind
+from infeed.components.load.targets import Targets
 
 Rule = Literal["mark", "fill", "ragged", "error"]
-_ZERO: dict[Kind, Any] = {"bytes": b"", "float32": 0.0, "int64": 0}
+ZERO: dict[Kind, Any] = {"bytes": b"", "float32": 0.0, "int64": 0}
+# Of `LoadOptions.length`.
+Lengths = int | Mapping[str, int | Sequence[int]] | None
+NO_TARGETS = Targets()
 _INT64 = np.iinfo(np.int64)
 _log = logging.getLogger(__name__)
 
@@ -33,6 +37,12 @@ class Arrays(Protocol):
 
     def join(self, parts: Sequence[Any]) -> Any:
         """Join parts [batch, ...] into [batch, n]."""
+
+    def weight(self, values: Any) -> Any:
+        """Convert numbers [batch] to float32."""
+
+    def pad(self, values: Any, kind: Kind, lengths: Sequence[int]) -> Any:
+        """Pad or cut ragged rows to the smallest length that holds the longest row, or to the last: [batch, length]."""
 
 
 class NumpyArrays:
@@ -48,11 +58,24 @@ class NumpyArrays:
         columns = [part if part.ndim == 2 else part[:, np.newaxis] for part in parts]
         return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
 
+    def weight(self, values: Any) -> Any:
+        return np.asarray(values, np.float32)
+
+    def pad(self, values: Any, kind: Kind, lengths: Sequence[int]) -> Any:
+        starts, counts = values.row_splits[:-1], np.diff(values.row_splits)
+        longest = counts.max(initial=0)
+        width = next((length for length in lengths if length >= longest), lengths[-1])
+        is_value = np.arange(width) < counts[:, np.newaxis]
+        padded = np.full(is_value.shape, ZERO[kind], object if kind == "bytes" else kind)
+        padded[is_value] = values.values[(starts[:, np.newaxis] + np.arange(width))[is_value]]
+        return padded
+
 
 @dataclass(frozen=True)
 class Delivery:
     placed: Mapping[str, PlacedFeature]
     fills: Mapping[str, Any] = field(default_factory=dict)
+    lengths: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of lists that are padded
 
     @classmethod
     def of(cls, placed: Mapping[str, PlacedFeature], rule: Rule | Mapping[str, Any], place: str) -> Delivery:
@@ -75,13 +98,37 @@ class Delivery:
         optional = {name: one.spec.type for name, one in placed.items() if one.is_optional}
         if rule == "mark":
             return cls(placed, {name: None for name, kind in optional.items() if kind == "bytes"})
-        return cls(placed, {name: _ZERO[kind] for name, kind in optional.items()})
+        return cls(placed, {name: ZERO[kind] for name, kind in optional.items()})
+
+    def padded(self, length: Lengths) -> Delivery:
+        """Return this delivery with lists of fixed lengths. Raises InfeedError if a column or a length is not suitable.
+
+        `length` is LoadOptions.length.
+        """
+        lists = [name for name, one in self.placed.items() if one.spec.shape is None and not one.is_optional]
+        if not isinstance(length, Mapping):
+            return self if length is None else self.padded(dict.fromkeys(lists, length))
+        found = {}
+        for name, given in length.items():
+            where = f"infeed.load, length[{name!r}]"
+            if name not in lists:
+                what, names = f"there is no column {name!r} of lists", ", ".join(lists)
+                raise InfeedError(what, where=where, do=f"use one of {names}" if lists else "leave out length")
+            found[name] = tuple(given) if isinstance(given, list | tuple) else (given,)
+            are_whole = all(type(one) is int and one > 0 for one in found[name])
+            if not (found[name] and are_whole and list(found[name]) == sorted(set(found[name]))):
+                do = "use the number of values, or several in ascending order"
+                raise InfeedError(f"length is {given!r}", where=where, do=do)
+        return replace(self, lengths=found)
 
     @property
     def schema(self) -> dict[str, FeatureSpec]:
         """Type and shape of each feature in a batch, by name."""
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(self.fills, ())
+        shapes.update((name, lengths) for name, lengths in self.lengths.items() if len(lengths) == 1)
         return {
-            name: replace(one.spec, shape=()) if name in self.fills else one.spec for name, one in self.placed.items()
+            name: replace(one.spec, shape=shapes[name]) if name in shapes else one.spec
+            for name, one in self.placed.items()
         }
 
     def warn(self, place: str) -> None:
@@ -101,21 +148,21 @@ class Delivery:
                 "%s: TensorFlow has no None, so missing cells of %s become empty strings; %s", place, names, do
             )
 
-    def packed_columns(self, label: str | None = None) -> dict[str, tuple[str, ...]]:
+    def packed_columns(self, targets: Targets) -> dict[str, tuple[str, ...]]:
         """Return the column name of each position in the packed arrays, by type. A row of n values has n positions."""
         groups: dict[str, list[str]] = {}
         schema = self.schema
         for name in sorted(self.placed, key=lambda name: (self.placed[name].column, self.placed[name].place)):
-            if name != label and schema[name].shape is not None:
+            if name not in targets.names and schema[name].shape is not None and name not in self.lengths:
                 groups.setdefault(schema[name].type, []).extend([name] * schema[name].width)
         return {kind: tuple(names) for kind, names in groups.items()}
 
-    def recipe(self, *, pack: bool = False, label: str | None = None) -> Recipe:
-        """Return the recipe of the batches. With `pack`, features of one type share an array, except the label.
+    def recipe(self, targets: Targets = NO_TARGETS, *, pack: bool = False) -> Recipe:
+        """Return the recipe of the batches. With `pack`, features of one type share an array, except the targets.
 
         Raises InfeedError if, with `pack`, a separate feature has the name of a type.
         """
-        names = self.packed_columns(label) if pack else {}
+        names = self.packed_columns(targets) if pack else {}
         packed = {kind: tuple(self._parts(group)) for kind, group in names.items()}
         named = {part for parts in packed.values() for part in parts if isinstance(part, str)}
         sliced = {name for group in names.values() for name in group} - named
@@ -123,7 +170,9 @@ class Delivery:
         if taken := packed.keys() & (alone.keys() - named):
             what = f"the ragged column {min(taken)!r} has the same name as a packed array"
             raise InfeedError(what, where="pack", do="exclude it with columns=[...], or rename it in the dataset")
-        return Recipe(alone, {name: fill for name, fill in self.fills.items() if name in alone}, packed)
+        return Recipe(
+            alone, {name: fill for name, fill in self.fills.items() if name in alone}, packed, targets, self.lengths
+        )
 
     def _parts(self, names: Iterable[str]) -> Iterable[str | PlaceRange]:
         """Return the features to join. Adjacent features of one column become a single slice."""
@@ -155,6 +204,8 @@ class Recipe:
     alone: Mapping[str, PlacedFeature]
     fills: Mapping[str, Any]
     packed: Mapping[str, tuple[str | PlaceRange, ...]]
+    targets: Targets
+    lengths: Mapping[str, tuple[int, ...]]
     _picks: tuple[tuple[str, int, tuple[Any, ...]], ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -171,6 +222,8 @@ class Recipe:
         found = {name: columns[column][pick] if pick else columns[column] for name, column, pick in self._picks}
         for name, fill in self.fills.items():
             found[name] = arrays.fill(found[name], self.alone[name].spec.type, fill)
+        for name, lengths in self.lengths.items():
+            found[name] = arrays.pad(found[name], self.alone[name].spec.type, lengths)
         joined = {}
         for kind, parts in self.packed.items():
             joined[kind] = arrays.join(

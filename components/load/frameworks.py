@@ -1,20 +1,23 @@
 """Conversion of NumPy batches to PyTorch, JAX and TensorFlow, without a copy if possible.
 
-A batch is {name: array} or ({name: array}, label). PyTorch and JAX have no type for bytes, so bytes stay object arrays.
+A batch is {name: array} or a tuple that begins with it. PyTorch and JAX have no type for bytes, so bytes stay object
+arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from infeed.components.base.errors import required
+from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.ahead import in_background
 from infeed.components.load.columns import Features
-from infeed.components.load.delivery import Recipe
+from infeed.components.load.delivery import ZERO, Recipe
 from infeed.components.load.devices import CudaCopies, JaxCopies, mapped
 from infeed.components.load.options import whole_number
 from infeed.components.load.order import BatchOrder
@@ -43,8 +46,10 @@ class Convert:
         return map(self.receive, in_background(map(self.send, batches), self.ahead))
 
 
-def to_torch(device: Any = None, ahead: int | None = None) -> Convert:
+def to_torch(device: Any = None, ahead: int | None = None, *, nested: bool = False) -> Convert:
     """Convert batches to contiguous tensors on `device`, or else to tensors that share the arrays' memory if possible.
+
+    With `nested`, ragged numbers become nested tensors.
 
     Raises InfeedError if `ahead` is not an integer of 0 or more.
     """
@@ -52,9 +57,10 @@ def to_torch(device: Any = None, ahead: int | None = None) -> Convert:
     on = torch.device("cpu" if device is None else device)
     ahead = ahead if ahead is not None else _AHEAD * (on.type == "cuda")
     whole_number(ahead, 0, "infeed.load(...).torch, ahead")
+    received = partial(_nested, torch) if nested else _unchanged
     if on.type == "cuda":
         copies = CudaCopies(torch, on)
-        return Convert(copies.send, ahead, copies.receive)
+        return Convert(copies.send, ahead, lambda sent: received(copies.receive(sent)))
 
     def tensor(array: Any, _: str) -> Any:
         # Arrow's arrays are read-only, and the columns of packed arrays are not contiguous.
@@ -62,7 +68,17 @@ def to_torch(device: Any = None, ahead: int | None = None) -> Convert:
         shared = torch.from_numpy(contiguous)
         return shared if device is None else shared.to(on, non_blocking=True)
 
-    return Convert(lambda batch: mapped(batch, tensor), ahead)
+    return Convert(lambda batch: mapped(batch, tensor), ahead, received)
+
+
+def _nested(torch: Any, batch: Any) -> Any:
+    """Return a batch with nested tensors in place of ragged numbers."""
+    if isinstance(batch, Ragged):
+        is_tensor = isinstance(batch.values, torch.Tensor)
+        return torch.nested.nested_tensor_from_jagged(batch.values, batch.row_splits) if is_tensor else batch
+    if isinstance(batch, dict):
+        return {name: _nested(torch, one) for name, one in batch.items()}
+    return tuple(_nested(torch, one) for one in batch) if isinstance(batch, tuple) else batch
 
 
 def to_jax(device: Any = None, ahead: int = 2) -> Convert:
@@ -78,7 +94,7 @@ def to_jax(device: Any = None, ahead: int = 2) -> Convert:
     return Convert(copies.send, ahead) if copies.is_local else Convert(_unchanged, ahead, copies.send)
 
 
-def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: str | None) -> tf.data.Dataset:
+def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe) -> tf.data.Dataset:
     """Return the batches of `order` as a dataset. TensorFlow's threads gather them from the files, without Python."""
     required("tensorflow")
     import tensorflow as tf
@@ -89,8 +105,9 @@ def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: 
     mapped_columns = [MappedColumn(stem, column) for stem, column in features.files]
 
     def gather(rows: tf.Tensor) -> Any:  # int64 [rows]
-        batch = recipe.batch([column(rows) for column in mapped_columns], TensorFlowArrays(rows.shape[0]))
-        return batch if label is None else (batch, batch.pop(label))
+        arrays = TensorFlowArrays(rows.shape[0])
+        batch = recipe.batch([column(rows) for column in mapped_columns], arrays)
+        return recipe.targets.split(batch, arrays.weight)
 
     def gather_several(rows: tf.Tensor) -> Any:  # int64 [batches, batch]
         together = gather(tf.reshape(rows, [-1]))
@@ -108,7 +125,8 @@ def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: 
         if order.shuffled:
             rows = _ended(columns, columns.training_rows(order.rows, order.batch, start_step=order.start_step), order)
         else:
-            rows = columns.evaluation_rows(order.rows, order.batch).skip(order.start_step)
+            rows = columns.evaluation_rows(order.rows, order.batch)
+            rows = rows.take(order.steps_per_epoch).skip(order.start_step)
         batches = columns.mapped(rows, gather).prefetch(tf.data.AUTOTUNE)
     return batches.with_options(options)
 
@@ -135,6 +153,20 @@ class TensorFlowArrays:
 
         columns = [part if len(part.shape) == 2 else part[:, tf.newaxis] for part in parts]
         return columns[0] if len(columns) == 1 else tf.concat(columns, axis=1)
+
+    def weight(self, values: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.cast(values, tf.float32)
+
+    def pad(self, values: Any, kind: Kind, lengths: Sequence[int]) -> Any:
+        import tensorflow as tf
+
+        if len(lengths) == 1:
+            return values.to_tensor(ZERO[kind], shape=[None, *lengths])
+        place = tf.searchsorted(tf.constant(lengths, tf.int64), [tf.reduce_max(values.row_lengths())])[0]
+        width = tf.gather(tf.constant(lengths, tf.int64), tf.minimum(place, len(lengths) - 1))
+        return values.to_tensor(ZERO[kind], shape=tf.stack([tf.constant(-1, tf.int64), width]))
 
 
 def _ended(columns: Any, batches: tf.data.Dataset, order: BatchOrder) -> tf.data.Dataset:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from infeed.components.base.errors import InfeedError, OptionError
 from infeed.components.base.units import counted, size
 from infeed.components.dataset.cache import CACHE_DIR
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
-from infeed.components.load.delivery import Rule
+from infeed.components.load.delivery import Lengths, Rule
 from infeed.components.load.order import BatchOrder
 from infeed.components.load.pictures import PictureOptions
 
@@ -55,6 +55,12 @@ class LoadOptions:
         text and integer columns become Ragged. "error": raise an error. {column: value}: use this value; other columns
         behave as with "mark".
       cache_dir: local folder that caches the decoded columns for later calls.
+      drop_remainder: whether to leave out a last batch that is not full. A shuffled epoch always does.
+      pad_remainder: whether to pad the last batch with copies of its last row, of weight 0. Batches are then
+        (features, label, weight). Without a label, the weight is the feature `sample_weight`. Requires shuffle=False.
+      length: number of values of each list, so that columns of lists are dense: [batch, length]. Longer rows are cut,
+        shorter ones padded with 0 or the empty text. {column: length} applies to the columns that it names. Of several
+        lengths, such as (32, 128), a batch has the smallest that holds its longest row.
       pictures: how encoded pictures are decoded. By default, they are not.
     """
 
@@ -66,6 +72,9 @@ class LoadOptions:
     start_step: int = 0
     on_missing: Rule | Mapping[str, str | bytes | float] = "mark"
     cache_dir: str | os.PathLike[str] = CACHE_DIR
+    drop_remainder: bool = False
+    pad_remainder: bool = False
+    length: Lengths = None
     pictures: PictureOptions = field(default_factory=PictureOptions)
 
     def __post_init__(self) -> None:
@@ -76,7 +85,10 @@ class LoadOptions:
             object.__setattr__(self, name, int(value))  # a step may be a NumPy integer
             if least is not None:
                 at_least(self, least, name)
-        require(isinstance(self.shuffle, bool), self, "shuffle", "use True or False")
+        for name in ("shuffle", "drop_remainder", "pad_remainder"):
+            require(isinstance(getattr(self, name), bool), self, name, "use True or False")
+        do = "use it with shuffle=False, without drop_remainder"
+        require(not (self.pad_remainder and (self.shuffle or self.drop_remainder)), self, "pad_remainder", do)
         require(-(1 << 63) <= self.seed < 1 << 63, self, "seed", "use an integer of 64 bits")
         as_tuples(self, "columns")
         names = self.columns
@@ -103,7 +115,11 @@ class LoadOptions:
         with arguments():
             with about(self, "batch_size"):
                 _ = batch.part  # raises if the workers cannot share a batch
-            return BatchOrder(rows, batch, self.shuffle, self.start_step, epochs)
+            return BatchOrder(rows, batch, self.shuffle, self.start_step, epochs, self._remainder)
+
+    @property
+    def _remainder(self) -> Literal["short", "drop", "pad"]:
+        return "drop" if self.drop_remainder else "pad" if self.pad_remainder else "short"
 
 
 @dataclass(frozen=True)
@@ -112,6 +128,7 @@ class LoadPlan:
 
     Attributes:
       column_bytes: size of the columns in `folder`.
+      remainder: whether a last batch that is not full is short, left out ("drop") or padded ("pad").
       pictures: what decodes the pictures of each batch, or an empty text.
       maps, threads: names of the functions on each batch, and the number of threads that decode and call them.
       processes: number of processes that do so instead of threads, or 0.
@@ -129,6 +146,7 @@ class LoadPlan:
     seed: int
     shuffle: bool
     steps_per_epoch: int
+    remainder: str = "short"
     pictures: str = ""
     maps: tuple[str, ...] = ()
     threads: int = 1
@@ -140,7 +158,7 @@ class LoadPlan:
             if self.shuffle
             else "the order of the files"
         )
-        short = "whole batches" if self.shuffle else "the last batch may be short"
+        short = "whole batches" if self.shuffle or self.remainder != "short" else "the last batch may be short"
         return "\n".join(
             [
                 f"split {self.split!r} of {self.place}: {counted(self.records, 'record')} in "

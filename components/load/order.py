@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -53,10 +54,15 @@ class BatchOrder:
     # Number of epochs, counted from the beginning of training; None repeats forever, or reads one epoch without
     # shuffling.
     epochs: int | None = None
+    # Without shuffling, whether a last batch that is not full is short, left out, or padded with its last row.
+    remainder: Literal["short", "drop", "pad"] = "short"
 
     def __post_init__(self) -> None:
         require(self.epochs is None or type(self.epochs) is int, self, "epochs", "use an integer")
         at_least(self, 1, "epochs")
+        if not self.steps_per_epoch:
+            what = f"batch_size is {self.batch.size:,}, more than the {self.rows:,} rows"
+            raise refused(self, "batch_size", "use a smaller batch, or leave out drop_remainder", what)
         if (end := self._end) is not None and self.start_step >= end:
             single = end == self.steps_per_epoch
             ends = f"the epoch of {end:,} steps" if single else f"{self.epochs:,} epochs of {self.steps_per_epoch:,}"
@@ -66,7 +72,9 @@ class BatchOrder:
     @property
     def steps_per_epoch(self) -> int:
         """Number of global batches. With a shuffle, only full batches count."""
-        return self.batch.steps(self.rows) if self.shuffled else -(-self.rows // self.batch.size)
+        if self.shuffled:
+            return self.batch.steps(self.rows)
+        return self.rows // self.batch.size if self.remainder == "drop" else -(-self.rows // self.batch.size)
 
     def __len__(self) -> int:
         """Return the number of batches. Raises TypeError if the order is endless."""
@@ -117,7 +125,17 @@ class BatchOrder:
             yield (starts[:, np.newaxis] + np.arange(part)).reshape(-1), len(steps)
         if full < last:
             begin, size = full * batch.size, self.rows - full * batch.size
+            if self.remainder == "pad":
+                yield np.minimum(begin + index * part + np.arange(part), self.rows - 1), 1
+                return
             yield np.arange(begin + size * index // workers, begin + size * (index + 1) // workers), 1
+
+    def present(self, step: int) -> npt.NDArray[np.float32] | None:
+        """Return 1 for each row of this worker's batch, and 0 for padding, float32 [batch]. None if nothing pads."""
+        if self.remainder != "pad":
+            return None
+        begin = step % self.steps_per_epoch * self.batch.size + self.batch.workers.index * self.batch.part
+        return (np.arange(begin, begin + self.batch.part) < self.rows).astype(np.float32)
 
     @property
     def _end(self) -> int | None:
