@@ -28,6 +28,7 @@ _SHOWN = 20  # bytes of the text after a quote
 _TAB = ("\\t", "tab", "$'\\t'", "$\\t")  # spellings of a tab in shells and files
 Ints = npt.NDArray[np.int64]
 _LF, _CR = ord("\n"), ord("\r")
+_EXCESS_OVERFLOWS = int(pa.__version__.partition(".")[0]) < 20  # see `_without_excess`
 
 
 @dataclass(frozen=True)
@@ -286,6 +287,7 @@ def parse_cells(
 ) -> pa.RecordBatch:
     """Parse the cells of `data`, and add (row, number of cells) of rows with a wrong number to `ragged`."""
     schema = pa.schema([(name, pa.string()) for name in wanted])
+    data, excessive = _without_excess(data, len(names), options)
     if not data.strip(b"\r\n"):  # Arrow rejects blank lines alone. Other white space may be cells
         return pa.RecordBatch.from_pylist([], schema=schema)
     if data.startswith(codecs.BOM_UTF8):  # Arrow would drop it, but the file's own mark is already removed
@@ -308,16 +310,47 @@ def parse_cells(
                 quote_char=options.quote or False,
                 escape_char=options.escape or False,
                 newlines_in_values=True,
-                invalid_row_handler=lend(partial(_skip_ragged, ragged)),
+                invalid_row_handler=lend(partial(_skip_ragged, ragged, excessive)),
             ),
             convert_options=convert_options,
         ).read_all()
     return streams.one_batch(table)
 
 
-def _skip_ragged(ragged: list[tuple[int, int]], row: arrow_csv.InvalidRow) -> str:
-    ragged.append((row.number - 1, row.actual_columns))
+def _skip_ragged(ragged: list[tuple[int, int]], excessive: Mapping[int, int], row: arrow_csv.InvalidRow) -> str:
+    number = row.number - 1
+    ragged.append((number, excessive.get(number, row.actual_columns)))
     return "skip"
+
+
+def _without_excess(data: bytes, columns: int, options: CsvOptions) -> tuple[bytes, dict[int, int]]:
+    """Shorten rows with more than `columns` cells to one cell too many. Return their numbers of cells, by row.
+
+    Arrow before 20 writes cells in excess past the end of a buffer: https://github.com/apache/arrow/issues/45497.
+    """
+    if not _EXCESS_OVERFLOWS or not data:
+        return data, {}
+    bounds = row_starts(data, options)
+    cells = _count_cells(data, bounds, options)
+    rows = np.flatnonzero(cells > columns)
+    if not len(rows):
+        return data, {}
+    pieces, done = list[bytes](), 0
+    for start, stop in zip(bounds[rows].tolist(), bounds[rows + 1].tolist(), strict=True):
+        pieces += [data[done:start], options.delimiter.encode() * columns, b"\n"]
+        done = stop
+    return b"".join([*pieces, data[done:]]), dict(zip(rows.tolist(), cells[rows].tolist(), strict=True))
+
+
+def _count_cells(data: bytes, bounds: Ints, options: CsvOptions) -> Ints:
+    """Return the number of cells of each row: one more than its delimiters outside quotes."""
+    delimiters = np.flatnonzero(np.frombuffer(_visible(data, options), np.uint8) == ord(options.delimiter))
+    toggles = find_toggles(data, options)
+    opens, closes = toggles[0::2], np.append(toggles, len(data))[1::2][: len(toggles[0::2])]
+    within = np.searchsorted(delimiters, closes) - np.searchsorted(delimiters, opens)
+    quoted = np.append(0, np.cumsum(within))  # delimiters in the first n pairs of quotes
+    outside = np.searchsorted(delimiters, bounds) - quoted[np.searchsorted(opens, bounds)]
+    return np.diff(outside) + 1
 
 
 def _line_ends(data: bytes) -> Ints:

@@ -206,6 +206,13 @@ def open_rejecting(path: str, options: CsvOptions | None = None) -> tuple[dict[s
     return pa.Table.from_batches(batches, opened.schema).to_pydict(), list(bad_rows.take())
 
 
+@pytest.mark.parametrize("row", ["," * 2_000_000, '"a,b",' + "," * 1_999_999], ids=["plain", "quoted"])
+def test_a_row_of_millions_of_cells_is_a_bad_row(write: Write, row: str) -> None:
+    good, bad = open_rejecting(write(f"a,b\n1,x\n{row}\n3,z\n"))
+    assert good == {"a": [1, 3], "b": ["x", "z"]}
+    assert [(one.line, one.reason.partition(" ")[0]) for one in bad] == [(3, "2,000,001")]
+
+
 def test_bad_rows_are_set_aside_and_do_not_count_for_types(write: Write) -> None:
     rows = [f'{row},"two\nlines"\n' for row in range(500)]
     rows[100], rows[300], rows[400] = "1\n", "x,y,z\n", "\n\n1,\xff\n"

@@ -80,3 +80,23 @@ def test_rows_of_any_text_begin_where_the_csv_module_says(text: str) -> None:
 )
 def test_how_much_is_whole_rows(data: bytes, whole: int) -> None:
     assert csv_rows.whole_rows(data, OPTIONS) == whole
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    table=st.lists(st.lists(st.text(st.sampled_from('a,"\n\r'), max_size=3), min_size=1, max_size=6), max_size=8),
+    line_end=st.sampled_from(["\n", "\r\n", "\r"]),
+    columns=st.integers(1, 4),
+)
+def test_cells_in_excess_are_counted_as_arrow_counts_them(table: list[list[str]], line_end: str, columns: int) -> None:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator=line_end).writerows(table)
+    names = [f"c{number}" for number in range(columns)]
+    read = {}
+    for by_arrow in (True, False):  # so few cells do not reach the end of Arrow's buffer
+        ragged: list[tuple[int, int]] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(csv_rows, "_EXCESS_OVERFLOWS", not by_arrow)
+            cells = csv_rows.parse_cells(text.getvalue().encode(), names, names, OPTIONS, ragged)
+        read[by_arrow] = cells.to_pydict(), ragged
+    assert read[True] == read[False]
