@@ -39,7 +39,6 @@ CORE = [
     "pydantic>=2,<3",  # checks options against their annotations
     "pyyaml>=5.4",  # options and configs
     "rich>=12",  # tables and progress
-    "wrapt>=1.14",  # a hook on the import of tft; TensorFlow brings it too
 ]
 IMAGES = ["simplejpeg>=1.8"]  # `infeed.load(decode=)`; its wheels bring libjpeg-turbo
 SQL = ["sqlalchemy>=2.0,<3"]  # SqlExampleGen, for any database that has a driver

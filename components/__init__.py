@@ -13,11 +13,11 @@ from typing import Any
 
 import lazy_loader
 import pyarrow_hotfix as pyarrow_hotfix
-import wrapt
 
+from infeed.components.base.import_hooks import after_import
 from infeed.components.seams import beam as beam_seam
 
-wrapt.register_post_import_hook(beam_seam.allow_copies, beam_seam.COPYING_MODULE)
+after_import(beam_seam.COPYING_MODULE, beam_seam.allow_copies)
 
 _imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
