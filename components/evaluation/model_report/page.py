@@ -20,7 +20,15 @@ from infeed.components.evaluation.model_report.curves import calibration_error
 from infeed.components.evaluation.model_report.findings import ModelFindings, likely_confusions
 from infeed.components.evaluation.model_report.importance import REPEATS
 from infeed.components.evaluation.model_report.options import HTML, JSON
-from infeed.components.evaluation.model_report.scores import LABELS, Scores, decimals_of, judged, rounded, with_interval
+from infeed.components.evaluation.model_report.scores import (
+    LABELS,
+    Scores,
+    bounds_of,
+    decimals_of,
+    judged,
+    rounded,
+    with_interval,
+)
 
 FORMAT = 1
 _PLOTS = ("roc", "precision_recall", "reliability", "predicted", "residuals", "by_prediction", "importance")
@@ -53,12 +61,10 @@ class MetricRow:
     def of(cls, line: MetricLine, scores: Scores | None) -> MetricRow:
         interval = scores.intervals.get(line.name) if scores else None
         guess = scores.guesses.get(line.name) if scores else None
-        value, low, high = line.value, *(interval or (0.0, 0.0))
-        decimals = decimals_of(interval) if interval else 0
         return cls(
             titled(line.name),
-            rounded(value, decimals) if interval else significant(value),
-            f"{rounded(low, decimals)} to {rounded(high, decimals)}" if interval else "",
+            rounded(line.value, decimals_of(interval)) if interval else significant(line.value),
+            bounds_of(interval) if interval else "",
             f"{significant(guess.value)} ({guess.by})" if guess else "",
             significant(line.baseline),
             significant(line.value - line.baseline) if line.baseline is not None else "unknown",

@@ -161,7 +161,7 @@ def unproven(scores: Scores, report: ModelReport) -> str:
     low, high = scores.intervals.get(name, (scores.metrics[name],) * 2)  # an error of 0 has no interval
     if (guess.value < low) if name not in _ERRORS else (high < guess.value):
         return ""
-    bounds = f"{significant(low)} to {significant(high)}"
+    bounds = bounds_of((low, high))
     than = f"{guess.by}, which scores {significant(guess.value)}"
     return f"its {LABELS.get(name, name)}, {bounds} by {_sample(scores, report)}, is not clearly better than {than}"
 
@@ -221,7 +221,13 @@ def with_interval(name: str, value: float, interval: Interval | None) -> str:
     is_even = abs((high - value) - (value - low)) <= _ALIKE * half
     if is_even and least <= value - half and value + half <= most:
         return f"{rounded(value, decimals)} ± {rounded(half, decimals)}"
-    return f"{rounded(value, decimals)} ({rounded(low, decimals)} to {rounded(high, decimals)})"
+    return f"{rounded(value, decimals)} ({bounds_of(interval)})"
+
+
+def bounds_of(interval: Interval) -> str:
+    """Format the bounds of an interval as in `with_interval`: 0.926 to 0.998."""
+    decimals = decimals_of(interval)
+    return f"{rounded(interval[0], decimals)} to {rounded(interval[1], decimals)}"
 
 
 def decimals_of(interval: Interval) -> int:

@@ -106,13 +106,15 @@ def test_many_classes_come_by_their_frequency(collect: Callable[..., Any], recor
     names = tuple(f"class with a long name {one}" for one in range(12))
     report = ModelReport("classification", names, shown_classes=(11, *range(9)))
     findings = ModelFindings.of(report, collect(report, records, labels, scores), "label", ["a"], lambda _: scores)
-    matrix = ModelPage(findings, "eval", None, (), {})._matrix()
+    page = ModelPage(findings, "eval", None, (), {})
+    matrix = page._matrix()
     assert matrix[0][0] == names[11]
     rows = [sum(count for count, _ in cells) for _, cells in matrix]
     assert rows == sorted(rows, reverse=True)
     assert matrix[0][1][0][0] == ((labels == 11) & (scores.argmax(axis=1) == 11)).sum()
     assert next(iter(findings.curves)) == names[11]
     assert len(findings.curves) == 10
+    assert "10 most frequent of 12 classes" in page.to_html()
 
 
 def test_rows_that_are_all_right_are_the_least_certain_ones(collect: Callable[..., Any], records: list[bytes]) -> None:
