@@ -28,7 +28,7 @@ from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.dataset.ranges import MapFn
 
 _log = logging.getLogger(__name__)
-_NAME = re.compile(r"(?P<stem>.*?)([-.]?\d+-of-\d+)?[._]tfrecords?([-.]\d+-of-\d+)?(\.gz)?", re.IGNORECASE)
+_NAME = re.compile(r"(?P<stem>.*?)([-.]?\d+-of-\d+|[-._]\d+)?[._]tfrecords?([-.]\d+-of-\d+)?(\.gz)?", re.IGNORECASE)
 
 
 def manifest_of(root: str, cache_dir: str | None = None) -> Manifest:

@@ -104,7 +104,10 @@ class ByColumns:
 
 @dataclass(frozen=True)
 class ByLabel:
-    """Stratified split: the shares divide the rows of each value of `column`. Remainders go to earlier splits."""
+    """Stratified split: the shares divide the rows of each value of `column`, and all rows.
+
+    The first split has at least one row of each value. Remainders go to earlier splits.
+    """
 
     column: str
     how: Literal["label"] = field(default="label", kw_only=True)

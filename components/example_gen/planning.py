@@ -202,18 +202,42 @@ def divide_by_rank(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
 
 
 def divide_by_label(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
-    """Divide the spills of each label between the splits, according to their shares.
+    """Divide the spills of each label between the splits, so that all rows are divided by the shares as well.
 
-    The first split receives its share of each label, rounded up. The second receives its share of the rest, and so on.
+    The first split receives at least one row of each label. Earlier splits are rounded up.
     """
-    before = _counted_before(spills.labels(0)[0], spills.records)
-    start, left, divided = np.zeros_like(before), sum(share for _, share in buckets.shares), dict[str, Spills]()
+    numbers, labels = spills.labels(0)
+    rest = np.zeros(len(labels), np.int64)  # rows of each label that no split has yet
+    np.add.at(rest, numbers, spills.records)
+    # A fixed order, so that the splits do not depend on the order of the spills.
+    order = sorted(range(len(labels)), key=lambda number: (labels[number] is not None, labels[number]))
+    before, rows = _counted_before(numbers, spills.records), int(rest.sum())
+    whole = left = sum(share for _, share in buckets.shares)
+    start, divided = np.zeros_like(before), dict[str, Spills]()
     for split, share in buckets.shares:
-        of_before = _share_of(before, share, left)
-        stop = start + _share_of(before + spills.records - start, share, left) - of_before
+        wanted = int(rest.sum()) - rows * (left - share) // whole
+        taken = _rows_of_labels(rest, order, share, left, wanted=wanted, at_least=0 if divided else 1)
+        of_label, of_all = taken[numbers], np.maximum(rest, 1)[numbers]
+        of_before = _share_of(before, of_label, of_all)
+        stop = start + _share_of(before + spills.records - start, of_label, of_all) - of_before
         divided[split] = spills.cut(start, stop)
-        before, start, left = before - of_before, stop, left - share
+        before, start, left, rest = before - of_before, stop, left - share, rest - taken
     return divided
+
+
+def _rows_of_labels(rows: Ints, order: Sequence[int], share: int, left: int, *, wanted: int, at_least: int) -> Ints:
+    """Return `rows` * `share` / `left` of each label, rounded so that the sum is `wanted` if possible.
+
+    The labels with the largest remainders are rounded up, as in the method of Hamilton.
+    """
+    counts = rows.tolist()  # Python's integers, because products may exceed 64 bits
+    parts = [divmod(count * share, left) for count in counts]
+    taken = [max(whole, min(count, at_least)) for count, (whole, _) in zip(counts, parts, strict=True)]
+    more = wanted - sum(taken)
+    partial = [number for number in order if parts[number][1] and taken[number] == parts[number][0]]
+    for number in sorted(partial, key=lambda number: -parts[number][1])[: max(0, more)]:
+        taken[number] += 1
+    return np.array(taken, np.int64)
 
 
 def balance_labels(spills: Spills, options: Balance) -> tuple[Spills, Balanced]:

@@ -171,6 +171,9 @@ def write_count(path: Path, count: int) -> None:
         (["my-data-test.tfrecord-00000-of-00001", "my-data-train.tfrecord-00000-of-00001"], {"test": 2, "train": 2}),
         (["train.tfrecords", "eval.tfrecord.gz"], {"eval": 2, "train": 2}),
         (["data_tfrecord-00000-of-00001.gz"], {"data": 2}),
+        (["part-0.tfrecord", "part-1.tfrecord.gz"], {"part": 4}),  # a number is that of a shard
+        (["a-train_00.tfrecords", "a-train_01.tfrecords"], {"train": 4}),
+        (["0.tfrecord", "cifar10.tfrecord"], {"0": 2, "cifar10": 2}),
     ],
 )
 def test_splits_are_told_from_the_names(tmp_path: Path, names: list[str], splits: dict[str, int]) -> None:

@@ -53,8 +53,21 @@ def test_every_label_is_divided_by_the_shares_to_within_a_record_a_cut(
     for label, total in records(spills).items():
         for name, share in buckets.shares:
             assert abs(counts[name, label] - total * share / sum(shares)) < max(len(shares) - 1, 1)
+    sizes = [sum(count for (split, _), count in counts.items() if split == name) for name in buckets.names]
+    if min(records(spills).values(), default=0) >= sum(shares):  # otherwise rare labels may enlarge the first split
+        assert all(abs(size - sum(sizes) * share / sum(shares)) < 1 for size, share in zip(sizes, shares, strict=True))
     taken = [(one.path, record) for one in divided for record in range(one.start, one.start + one.records)]
     assert len(taken) == len(set(taken)) == sum(count for count, _ in segments)
+
+
+@pytest.mark.parametrize("rows", [(25, 15), (13, 13, 14), (5,) * 8, (1, 2, 2, 35)])
+def test_the_splits_of_a_small_table_have_exact_sizes(rows: tuple[int, ...]) -> None:
+    """With each label rounded up for itself, the last split would have too few rows."""
+    spills = [spill(count, f"label {number}") for number, count in enumerate(rows)]
+    divided = records(divide(spills, Buckets((("train", 10), ("eval", 5), ("test", 5)))), by="split")
+    sizes = {name: sum(count for (split, _), count in divided.items() if split == name) for name, _ in divided}
+    assert sizes == {"train": 20, "eval": 10, "test": 10}
+    assert all(divided["train", f"label {number}"] for number in range(len(rows)))
 
 
 def test_the_odd_record_of_a_rare_label_goes_to_the_first_split() -> None:
