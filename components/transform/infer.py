@@ -36,6 +36,7 @@ MAX_PLACES = 256  # maximum length of a list of numbers, each scaled separately
 MAX_INTEGER_CLASSES = (
     20  # an integer label with at most this many distinct values is a class; with more, it is a quantity
 )
+_CLASSES_OF_A_ROW, _ROWS_OF_A_CLASS = 10, 2  # more integer classes than the first have the second average rows
 # A text column with more than half of its values distinct identifies rows and does not describe them.
 _IDENTIFIER_SHARE = 0.5
 _MIN_IDENTIFIERS = 100
@@ -128,11 +129,17 @@ def infer_features(
 
 
 def infer_task(label: ColumnStatistics) -> Literal["classification", "regression"]:
-    """Return "classification" for text and up to 20 distinct integers, else "regression"."""
+    """Return "classification" for text and up to 20 distinct integers, else "regression".
+
+    More than 10 distinct integers are classes only if each occurs twice on average.
+    """
     if label.type == "bytes":
         return "classification"
-    few = label.counts.distinct <= MAX_INTEGER_CLASSES and are_whole(label)
-    return "classification" if few else "regression"
+    distinct = label.counts.distinct
+    few = distinct <= MAX_INTEGER_CLASSES and are_whole(label)
+    # Of few rows, the values of a quantity are few as well, but they seldom repeat.
+    repeat = distinct <= _CLASSES_OF_A_ROW or values_in(label) >= _ROWS_OF_A_CLASS * distinct
+    return "classification" if few and repeat else "regression"
 
 
 def are_whole(column: ColumnStatistics) -> bool:

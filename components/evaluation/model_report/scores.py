@@ -118,15 +118,16 @@ def of_errors(metrics: Mapping[str, float], given: Mapping[str, float], rows: in
 def of_classes(metrics: Mapping[str, float], matrix: Matrix, report: ModelReport) -> Parts:
     """Return metrics, intervals and guesses of a classification."""
     rows, actual = sum(matrix.values()), _rows_of(matrix)
-    commonest, most = max(actual.items(), key=lambda item: item[1])
+    # A class without training rows is not a guess, unless all rows have such a class.
+    known = {one: count for one, count in actual.items() if one != _UNKNOWN} or actual
+    commonest, most = max(known.items(), key=lambda item: item[1])
     share, always = most / rows, f"always {report.name_of(commonest)!r}"
     found = {"accuracy": intervals.of_share(metrics["accuracy"], rows)} if "accuracy" in metrics else {}
     guesses = {"accuracy": Guess(share, always)}
     positive = report.scored_class
     if positive is None:
         found |= intervals.of_means(matrix, _UNKNOWN)
-        scored = len([one for one in actual if one != _UNKNOWN])
-        guesses["f1"] = Guess(2 * share / (1 + share) / max(scored, 1), always)
+        guesses["f1"] = Guess(2 * share / (1 + share) / len(known), always)
     else:
         positives = actual[positive]
         found |= intervals.of_class(matrix, positive)

@@ -163,6 +163,9 @@ def test_lists_of_categories_and_of_as_many_numbers() -> None:
         ([float(n % 20) for n in range(60)], "classification"),
         ([float(n % 21) for n in range(63)], "regression"),
         ([0.5, 1.0], "regression"),
+        ([191, 189, 193, 162, 189, 182, 211, 167, 176, 154, 169, 138], "regression"),  # weights of people
+        ([1, 2, 3, 2, 1, 3], "classification"),
+        ([0, 1], "classification"),
     ],
 )
 def test_the_task_is_told_from_the_label(values: Any, task: Any) -> None:

@@ -84,7 +84,8 @@ def test_many_whole_floats_are_classes_if_asked(tmp_path):
 
 def test_an_integer_with_many_values_is_a_quantity(tmp_path):
     assert surveyed(tmp_path, [("x", "y"), *((i % 3, i) for i in range(21))]).task == "regression"
-    assert surveyed(tmp_path, [("x", "y"), *((i % 3, i) for i in range(20))]).task == "classification"
+    assert surveyed(tmp_path, [("x", "y"), *((i % 3, i) for i in range(20))]).task == "regression"  # that never repeat
+    assert surveyed(tmp_path, [("x", "y"), *((i % 3, i % 20) for i in range(40))]).task == "classification"
 
 
 def test_the_task_can_be_said(tmp_path):

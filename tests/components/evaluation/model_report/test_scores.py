@@ -42,6 +42,11 @@ def test_accuracy_stands_beside_the_share_of_the_commonest_class_of_the_same_row
     assert found.intervals == {"accuracy": intervals.of_share(275 / 300, 300)}
 
 
+def test_the_guess_is_a_class_that_the_model_knows() -> None:
+    found = scores_of({"accuracy": 0.2}, {(-1, 0): 3, (1, 1): 1, (0, 1): 1, (1, 0): 1})
+    assert found.guesses == {"accuracy": Guess(2 / 6, "always 'yes'")}
+
+
 def test_scores_of_one_class_have_intervals_and_auc_and_f1_a_guess() -> None:
     names = ("auc", "accuracy", "recall", "precision", "f1")
     found = scores_of(dict.fromkeys(names, 0.9), MATRIX, judged_by("auc", 1))
