@@ -151,9 +151,18 @@ def judged(report: ModelReport) -> str:
     return "rmse" if first == "mse" else first
 
 
+def _compared(scores: Scores, report: ModelReport) -> str:
+    """Return the metric that shows whether the model is better than a guess.
+
+    For an error, R2 does: it compares the model and the mean on the same rows, so hard rows widen its interval less.
+    """
+    name = judged(report)
+    return "r2" if name == "rmse" and "r2" in scores.intervals else name
+
+
 def unproven(scores: Scores, report: ModelReport) -> str:
     """Return why the rows do not prove the model better than a guess. Empty if they do, or there is no known guess."""
-    name = judged(report)
+    name = _compared(scores, report)
     guess = scores.guesses.get(name)
     if guess is None:
         return ""
@@ -187,9 +196,11 @@ def _caution(scores: Scores, report: ModelReport) -> str:
     more = f"score it on more {'groups' if scores.groups else 'rows'}"
     if interval is None:
         return f"{sample} are too few for an interval: {more}" if few else ""
-    guess, (low, high) = scores.guesses.get(name), interval
-    if guess and low <= guess.value <= high:
+    compared = _compared(scores, report)
+    guess, bounds = scores.guesses.get(compared), scores.intervals.get(compared, interval)
+    if guess and bounds[0] <= guess.value <= bounds[1]:
         return f"{sample} do not distinguish this model from {guess.by}: {more}"
+    low, high = interval
     wide = high > _WIDE_ERROR * low if name in _ERRORS else high - low > 2 * _WIDE_SHARE
     return f"{sample} are few: {more}" if wide or few else ""
 

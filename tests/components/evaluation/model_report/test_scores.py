@@ -128,13 +128,24 @@ def test_a_model_is_in_doubt_unless_its_interval_is_better_than_the_guess(
 
 def test_an_error_has_to_be_below_that_of_the_mean() -> None:
     def doubt(mse: float) -> str:
-        return unproven(make_scores(NUMBERS, "test", 400, of_errors({**ERRORS, "mse": mse}, BESIDE, 400)), NUMBERS)
+        errors = {**ERRORS, "mse": mse, "r2": 1 - mse / 16}
+        return unproven(make_scores(NUMBERS, "test", 400, of_errors(errors, BESIDE, 400)), NUMBERS)
 
     assert doubt(4.0) == ""
-    assert doubt(15.9).startswith(
-        "its RMSE, 3.939 to 4.037 by 400 test rows, is not clearly better than always the mean"
-    )
+    assert doubt(15.9).startswith("its R²,")
+    assert doubt(15.9).endswith("is not clearly better than always the mean, which scores 0")
     assert doubt(25.0)
+
+
+def test_a_model_and_the_mean_are_compared_on_the_same_rows() -> None:
+    """A few rows with large errors widen the interval of the RMSE, but they are as hard for the mean."""
+    beside = {"label_variance": 17.1, "mse_standard_error": 1.9, "r2_standard_error": 0.014}
+    errors = {"mse": 16.0, "mae": 2.63, "r2": 1 - 16.0 / 17.1}
+    found = make_scores(NUMBERS, "test", 2_059, of_errors(errors, beside, 2_059))
+    low, high = found.intervals["rmse"]
+    assert low < found.guesses["rmse"].value < high
+    assert unproven(found, NUMBERS) == ""
+    assert "distinguish" not in found.caution
 
 
 def test_recall_has_no_guess_and_no_doubt() -> None:
