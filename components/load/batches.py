@@ -98,7 +98,7 @@ class Batches(Generic[T]):
 
     def _pass_at(self, epoch: int, step: int) -> BatchOrder:
         order = self.order
-        if not order.shuffled:  # all epochs are equal, and a pass reads a whole one
+        if not order.shuffled and order.epochs is None:  # all epochs are equal, and a pass reads a whole one
             return replace(order, start_step=step % order.steps_per_epoch)
         return replace(order, start_step=step, epochs=order.epochs and epoch + order.epochs)
 

@@ -126,7 +126,7 @@ def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe) -> tf.d
             rows = _ended(columns, columns.training_rows(order.rows, order.batch, start_step=order.start_step), order)
         else:
             rows = columns.evaluation_rows(order.rows, order.batch)
-            rows = rows.take(order.steps_per_epoch).skip(order.start_step)
+            rows = rows.take(order.steps_per_epoch).repeat(order.epochs or 1).skip(order.start_step)
         batches = columns.mapped(rows, gather).prefetch(tf.data.AUTOTUNE)
     return batches.with_options(options)
 

@@ -97,7 +97,9 @@ class BatchOrder:
         """
         epoch, first = divmod(self.start_step, self.steps_per_epoch)
         if not self.shuffled:
-            yield from self._in_order(first, self.steps_per_epoch, most)
+            for _ in range(epoch, self.epochs or 1):
+                yield from self._in_order(first, self.steps_per_epoch, most)
+                first = 0
             return
         epochs = count(epoch) if self.epochs is None else range(epoch, self.epochs)
         for steps in in_background(map(self._shuffled, epochs), ahead):
@@ -140,9 +142,8 @@ class BatchOrder:
     @property
     def _end(self) -> int | None:
         """End of the steps, exclusive."""
-        if not self.shuffled:
-            return self.steps_per_epoch
-        return None if self.epochs is None else self.epochs * self.steps_per_epoch
+        epochs = self.epochs or (None if self.shuffled else 1)
+        return None if epochs is None else epochs * self.steps_per_epoch
 
 
 def fold_in(seed: Seed, data: int) -> Seed:

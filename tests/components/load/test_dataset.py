@@ -118,6 +118,15 @@ def test_without_shuffling_the_rows_come_once_in_order(data):
     assert plain(np.concatenate([batch["x"] for batch in batches])) == list(range(10))
 
 
+@pytest.mark.parametrize(("start_step", "epochs"), [(0, 1), (0, 3), (2, 2), (1, 3)])
+def test_epochs_in_order_repeat_all_rows(data, start_step, epochs):
+    batches = data(batch_size=4, shuffle=False, start_step=start_step).numpy(epochs=epochs)
+    whole = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]] * epochs
+    assert len(batches) == 3 * epochs - start_step
+    assert [plain(batch["x"]) for batch in batches] == whole[start_step:]
+    assert [plain(batch["x"]) for batch in batches] == whole
+
+
 def test_a_training_goes_on_where_it_was_broken_off(data):
     whole = [plain(batch) for batch in data(batch_size=3, seed=1).numpy(epochs=4)]
     assert [plain(batch) for batch in data(batch_size=3, seed=1, start_step=5).numpy(epochs=4)] == whole[5:]
