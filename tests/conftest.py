@@ -163,13 +163,11 @@ def modules_are_no_garbage() -> None:
 def users_modules_end_with_their_test_file() -> Iterator[None]:
     """TFX imports by name alone, and takes a module of that name which a test of another file has left."""
     yield
-    written_by_tests = [
-        name
-        for name, module in sys.modules.items()
-        if (getattr(module, "__file__", None) or "").startswith(tempfile.gettempdir())
-    ]
-    for name in written_by_tests:
-        del sys.modules[name]
+    checkout = str(Path(__file__).parents[1])  # may lie in the folder of temporary files, too
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if file.startswith(tempfile.gettempdir()) and not file.startswith(checkout):
+            del sys.modules[name]
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -17,7 +17,7 @@ from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import read_records
 from infeed.components.dataset.shards import ShardOptions
-from infeed.components.load import dataset
+from infeed.components.load import entries
 
 DATA = Path(__file__).parent / "data"
 FORMATS = sorted(DATA.glob("format-*"))
@@ -65,8 +65,8 @@ def test_a_dataset_of_a_later_format_is_refused(old: Path) -> None:
 
 def test_a_cache_of_another_format_is_not_used(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "cache"
-    for format in (dataset._FORMAT, dataset._FORMAT + 1):
-        monkeypatch.setattr(dataset, "_FORMAT", format)
+    for format in (entries._FORMAT, entries._FORMAT + 1):
+        monkeypatch.setattr(entries, "_FORMAT", format)
         data = infeed.load(old / "dataset", split="train", batch_size=8, cache_dir=str(cache))
         assert data[:]["ride"].tolist() == ROWS
     assert len(list(cache.glob("*/columns.json"))) == 2
