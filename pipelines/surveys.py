@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -55,6 +56,9 @@ class Repeats:
     scored: int = 0  # rows in the files of splits other than train
     shared: int = 0  # rows of `scored` that equal a row of train in all feature columns except `ignored`
     ignored: tuple[str, ...] = ()  # feature columns with a different number in each row
+    # Rows divided by the mean number of rows that equal a row, if chance explains the equal rows. A hash, which keeps
+    # equal rows together, divides the table as unevenly as this number of distinct rows.
+    effective: float = math.inf
 
 
 LABEL_OF_PICTURES = "label/text"

@@ -45,7 +45,9 @@ def find_repeats(
     repeated, among = (found.equal, number) if splits is None else (found.shared, found.scored)
     others = number if splits is None else number - among
     many = _are_many(repeated, among * _chance(compared.values(), others))
-    return found if many else Repeats(number, scored=found.scored)
+    return (
+        replace(found, effective=math.inf) if many else Repeats(number, scored=found.scored, effective=found.effective)
+    )
 
 
 def count_repeats(rows: Mapping[str, Cells], compared: Collection[str], splits: Ints | None = None) -> Repeats:
@@ -63,7 +65,8 @@ def count_repeats(rows: Mapping[str, Cells], compared: Collection[str], splits: 
     record, copies = _counted(_row_hashes(rows, rows, number))
     equal, copied, alike = like[row] > 1, copies[record] > 1, like[row] > copies[record]
     found = [int(np.count_nonzero(which)) for which in (equal, copied, alike)]
-    return Repeats(number, equal=found[0], copies=found[1], alike=found[2])
+    effective = number**2 / float((copies**2).sum())
+    return Repeats(number, equal=found[0], copies=found[1], alike=found[2], effective=effective)
 
 
 def _counted(hashes: Hashes) -> tuple[Ints, Ints]:

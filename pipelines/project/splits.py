@@ -107,19 +107,28 @@ def choose_shares(rows: int, patterns: Collection[str]) -> dict[str, int]:
 
 
 def stratified(survey: Survey, label: str, shares: Mapping[str, int], options: IngestOptions) -> IngestOptions:
-    """Give each split its exact share of few rows, or of each class if hashing might omit a class."""
+    """Give each split its exact share of few rows, or of each label if hashing might omit a class or be uneven."""
     rule = options.split_by
     if options.shuffle_seed is None or not shares or not (rule is None or isinstance(rule, ByRecord)):
         return options
     exact = options
     if survey.undivided < _FEW:
         exact = replace(options, split_by=replace(rule or ByRecord(""), exact=True))
+    if not rule and _hash_is_uneven(survey):
+        return replace(options, split_by=ByLabel(label))
     if rule or not survey.classes:
         return exact
     seen = min(survey.class_rows) * min(shares.values()) / sum(shares.values())
     if seen >= _SURELY_SEEN or survey.rows < _ROWS_OF_A_CLASS * len(survey.classes):
         return exact
     return replace(options, split_by=ByLabel(label))
+
+
+def _hash_is_uneven(survey: Survey) -> bool:
+    """Return whether many rows are equal by chance, as those of a few categories, so that splits by hash vary."""
+    if not isinstance(survey, TableSurvey) or survey.label.distinct is None:
+        return False
+    return survey.repeats.effective < min(_FEW, survey.rows / 2)
 
 
 def with_seed(options: IngestOptions, seed: int, shares: Mapping[str, int]) -> IngestOptions:

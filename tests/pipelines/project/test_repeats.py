@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,7 +60,18 @@ def test_the_counts_are_those_of_comparing_all_pairs(rows: list[tuple[int | None
 
 def test_rows_of_few_values_are_equal_by_chance() -> None:
     few = {"town": RANDOM.choice(["Bern", "Basel"], 1_000), "rooms": RANDOM.integers(1, 6, 1_000), "y": LABEL}
-    assert repeats(few, "town rooms") == Repeats(1_000)
+    found = repeats(few, "town rooms")
+    assert found == Repeats(1_000, effective=found.effective)
+    assert 15 < found.effective <= 20  # 2 towns, 5 numbers of rooms and 2 labels
+
+
+@pytest.mark.parametrize(
+    ("counts", "effective"), [([1] * 50, 50), ([25, 25], 2), ([50], 1), ([30, 10, 10], 2500 / 1100)]
+)
+def test_the_effective_rows_are_those_of_groups_of_equal_size(counts: list[int], effective: float) -> None:
+    cells = Cells.of(pa.array(np.repeat(np.arange(len(counts)), counts)))
+    assert cells is not None
+    assert count_repeats({"a": cells}, ["a"]).effective == pytest.approx(effective)
 
 
 def test_rows_of_train_in_the_files_of_other_splits_are_counted() -> None:
@@ -82,9 +94,8 @@ def test_missing_values_texts_and_lists_are_compared_too() -> None:
         sum(i >= 100 and i % 15 == 0 for i in range(900)) + 7
     )  # rows without both are equal too, as far as the label
     assert 200 <= repeats(columns, "list text").copies <= 200 + empty
-    assert repeats(
-        {"list": [[i, 1] for i in range(500)] + [[1, i] for i in range(500)], "y": [0, 1] * 500}, "list"
-    ) == (Repeats(1_000))
+    lists = {"list": [[i, 1] for i in range(500)] + [[1, i] for i in range(500)], "y": [0, 1] * 500}
+    assert repeats(lists, "list").equal == 0
 
 
 def test_nothing_repeats_where_nothing_is_learned_from() -> None:

@@ -14,7 +14,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByRecord, ByTime
 from infeed.pipelines.project.ingest_settings import read_ingest
 from infeed.pipelines.project.splits import choose_shares, shares_of, splits_note, stratified, trained_on, with_seed
-from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
+from infeed.pipelines.surveys import ColumnSurvey, Repeats, TableSurvey
 
 LABEL = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)
 
@@ -64,6 +64,16 @@ def test_a_class_that_the_hash_might_miss_is_divided_exactly() -> None:
     assert rule(table(500)) is None
     assert rule(table(500, 490, 10), IngestOptions(split_by=ByColumns(("user",)))) == ByColumns(("user",))
     assert rule(table(500, 490, 10), IngestOptions(shuffle_seed=None)) is None
+
+
+def test_rows_of_a_few_categories_are_divided_by_the_label() -> None:
+    """The hash keeps equal rows in one split, so the largest group of them would be all in train or all in test."""
+    shares = choose_shares(1_316, [])
+    few = replace(table(1_316, 816, 500), repeats=Repeats(1_316, effective=7.3))
+    assert stratified(few, "y", shares, IngestOptions()).split_by == ByLabel("y")
+    assert stratified(few, "y", shares, IngestOptions(split_by=ByRecord("b"))).split_by == ByRecord("b")
+    many = replace(few, repeats=Repeats(1_316, effective=700))
+    assert stratified(many, "y", shares, IngestOptions()).split_by is None
 
 
 def test_few_rows_are_divided_exactly_by_their_hash() -> None:
