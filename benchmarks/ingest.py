@@ -36,10 +36,8 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.example_gen import ingest
+from infeed.components.example_gen.formats import open_patterns
 from infeed.components.example_gen.inputs import OpenedSource
-from infeed.components.example_gen.sources.csv.reader import open_csv
-from infeed.components.example_gen.sources.images.reader import open_images
-from infeed.components.example_gen.sources.parquet import open_parquet
 from infeed.components.example_gen.sources.sql.reader import SqlOptions, open_sql
 
 BUCKETS = Buckets((("train", 2), ("eval", 1)))
@@ -150,21 +148,19 @@ def make_contenders(form: str, out: Path) -> dict[str, Contender]:
     def component(make: Callable[..., object], **options: object) -> Contender:
         return Contender(lambda data: execute(make(str(data), **options), out))
 
-    def alone(open_input: Callable[..., OpenedSource], pattern: str = "*") -> Contender:
-        options = IngestOptions()
-        return Contender(lambda data: ingest_alone(open_input(str(data), {None: pattern}, options), out))
+    def alone(kind: str, pattern: str = "*") -> Contender:
+        return Contender(
+            lambda data: ingest_alone(open_patterns(kind, str(data), {None: pattern}, IngestOptions(), {}), out)
+        )
 
-    tables: dict[str, Any] = {
-        "csv": (tfx_csv, CsvExampleGen, open_csv),
-        "parquet": (tfx_parquet, ParquetExampleGen, open_parquet),
-    }
+    tables: dict[str, Any] = {"csv": (tfx_csv, CsvExampleGen), "parquet": (tfx_parquet, ParquetExampleGen)}
     if form in tables:
-        theirs, ours, open_input = tables[form]
+        theirs, ours = tables[form]
         return {
             "tfx": component(theirs),
             "infeed": component(ours),
             "infeed zlib 6": component(ours, options=ZLIB_6),
-            "infeed without Beam": alone(open_input),
+            "infeed without Beam": alone(form),
         }
     if form == "sql":
         drivers = {"sqlite": "sqlalchemy", "sqlite+adbc": "adbc_driver_sqlite"}
@@ -172,7 +168,7 @@ def make_contenders(form: str, out: Path) -> dict[str, Contender]:
     return {
         "tfx": component(tfx_images),
         "infeed": component(ImageExampleGen),
-        "infeed without Beam": alone(open_images, "*/*"),
+        "infeed without Beam": alone("images", "*/*"),
     }
 
 

@@ -156,3 +156,9 @@ def test_every_script_with_options_is_run() -> None:
     with_options = {path.name for path in FOLDER.glob("*.py") if "click.command" in path.read_text()}
     assert {one.script for one in run.BENCHMARKS} == with_options - {"run.py"}
     assert len({one.name for one in run.BENCHMARKS}) == len(run.BENCHMARKS)
+
+
+def test_short_sizes_replace_the_others() -> None:
+    [whole] = [one for one in run.BENCHMARKS if one.name == "whole"]
+    assert whole.arguments(short=False) == ("--rows=100000",)
+    assert whole.arguments(short=True) == ("--rows=6000",)
