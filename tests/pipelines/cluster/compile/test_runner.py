@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def steps_are_forked(warm: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in warm.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
 def compiled(here: Path, s3: str, monkeypatch: pytest.MonkeyPatch) -> CompiledJob:
     monkeypatch.setenv("USERS_ROOT", s3)
     rows = "a,b\n" + "".join(f"{number},{number / 2}\n" for number in range(60))
@@ -66,6 +73,7 @@ def test_every_step_of_a_users_pipeline_runs_behind_our_entry_point_with_its_set
     assert compiled.parameters["data"].default == f"{s3}/data"
 
 
+@pytest.mark.usefixtures("steps_are_forked")
 def test_a_users_pipeline_is_rehearsed_on_s3_with_its_module_file_importer_and_empty_input(
     compiled: CompiledJob, here: Path
 ) -> None:
@@ -79,6 +87,7 @@ def test_a_users_pipeline_is_rehearsed_on_s3_with_its_module_file_importer_and_e
     assert files.list_folders(anomalies["uri"])
 
 
+@pytest.mark.usefixtures("steps_are_forked")
 def test_values_go_from_step_to_step(here: Path, s3: str) -> None:
     assert compile_("with_values", here / "job.yaml", "--root", f"{s3}/root").exit_code == 0
     bucket = ("--map", "s3://bucket=s3://bucket", "--project", FILE.parent, "--root", here / "out", "--json")
