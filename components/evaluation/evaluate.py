@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from numbers import Number
 from typing import Any
 
@@ -72,9 +73,22 @@ def completed(given: Any, *, has_baseline: bool) -> Any:
         raise InfeedError(
             str(error).strip().splitlines()[0], where=EVAL_CONFIG, do="correct the eval config"
         ) from error
+    _check_outputs(found)
     if reason := _beyond(found, has_baseline):
         raise BeyondError(reason)
     return found
+
+
+def _check_outputs(eval_config: Any) -> None:
+    """Raise InfeedError for metrics of no output or an unknown one if each output has its label. TFMA fails later."""
+    known = sorted({output for spec in eval_config.model_specs for output in spec.label_keys})
+    for place, spec in enumerate(eval_config.metrics_specs if known else ()):
+        names = [*spec.output_names] or [""]
+        wrong = next((name for name in names if name not in known), None)
+        if wrong is not None and any(one.class_name != "ExampleCount" for one in spec.metrics):
+            what = f"label_keys has no output {wrong!r}" if wrong else "the metrics name no output of label_keys"
+            where = f"{EVAL_CONFIG}.metrics_specs[{place}].output_names"
+            raise InfeedError(what, where=where, do=f"use one of {', '.join(known)}")
 
 
 def _beyond(eval_config: Any, has_baseline: bool) -> str:
@@ -89,7 +103,7 @@ def _beyond(eval_config: Any, has_baseline: bool) -> str:
         "slices are compared with one another (cross_slicing_specs)": eval_config.cross_slicing_specs,
         "slices are given in SQL": any(spec.slice_keys_sql for spec in eval_config.slicing_specs),
         "rows are grouped by a query_key": any(spec.query_key for spec in metrics),
-        "metrics are about one output of several": any(spec.output_names or spec.output_weights for spec in metrics),
+        "metrics are averaged over outputs (output_weights)": any(spec.output_weights for spec in metrics),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -150,7 +164,8 @@ def evaluate(
     if findings and report:
         blessed = bool(verdict.validation_ok) if thresholds else None
         lines = tuple(_metric_lines(sliced[0][1], thresholds, report))
-        slices = _slices(sliced, report, _candidate_first(eval_config)[0].label_key)
+        spec = _candidate_first(eval_config)[0]
+        slices = _slices(sliced, report, spec.label_key or dict(spec.label_keys).get(report.output, ""))
         ModelPage(findings, split, blessed, lines, slices, scores, doubt).write(output)
     return verdict if thresholds else None
 
@@ -190,7 +205,8 @@ def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Measur
     report, found = given
     assert found.collected, "a report requires collected data"
     model = models[0]
-    return ModelFindings.of(report, found.collected, model.spec.label_key, model.raw_features, model.predictions)
+    predict = partial(model.predictions, output=report.output)
+    return ModelFindings.of(report, found.collected, model.labels, model.raw_features, predict)
 
 
 def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: ModelReport) -> Iterator[MetricLine]:
@@ -204,8 +220,9 @@ def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: Model
     of_models = [key for key in of_models if not report.metrics or key.name in report.metrics]
     for key in sorted(of_models, key=lambda key: key not in thresholds and key.make_diff_key() not in thresholds):
         limits = [one for of in (key, key.make_diff_key()) for _, one in thresholds.get(of, ())]
-        name = key.name
-        if key.sub_key is not None and len([one for one in of_models if one.name == name]) > 1:
+        name = f"{key.output_name}: {key.name}" if key.output_name else key.name
+        alike = [one for one in of_models if (one.name, one.output_name) == (key.name, key.output_name)]
+        if key.sub_key is not None and len(alike) > 1:
             number = key.sub_key.class_id
             name += f" ({key.sub_key})" if number is None else f" of {report.name_of(number)}"
         baseline = numbers.get(key.make_baseline_key(tfma.BASELINE_KEY))

@@ -44,8 +44,10 @@ class Evaluation:
     report: ModelReport | None = None
 
     @property
-    def needs_pairs(self) -> bool:
-        return self.report is not None or plan_of(self.config).needs_pairs
+    def outputs(self) -> tuple[str, ...]:
+        """Outputs whose labels and predictions are read. The only output of a model has the name ""."""
+        shown = [self.report.output] if self.report else []
+        return tuple(dict.fromkeys([*shown, *plan_of(self.config).outputs]))
 
 
 class _Plans(threading.local):
@@ -140,14 +142,16 @@ def check_classes(evaluation: Evaluation, ranges: Sequence[ShardRange], engine: 
 def _check_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part: ShardRange) -> None:
     for batch in batches_of(part, evaluation.most_rows, evaluation.most_bytes):
         for model in models:
-            observed = model.observe(batch, model.answer(batch, predict=True), pairs=True)
-            assert observed.labels is not None, "pairs are required"
-            assert observed.predictions is not None, "pairs are required"
-            classes = observed.predictions.shape[1]
-            if (row := unknown_class(observed.labels, classes)) is not None:
-                what = is_unknown(observed.labels[row, 0], classes)
-                do = "remove such rows, correct the label, or train a model that knows the class"
-                raise InfeedError(what, where=f"{batch.where(row)}, {model.spec.label_key!r}", do=do)
+            outputs = [*model.spec.label_keys] or [""]
+            seen = model.observe(batch, model.answer(batch, predict=True), outputs)
+            for output, observed in ((one, seen.of(one)) for one in outputs):
+                assert observed.labels is not None, "labels of these outputs are observed"
+                assert observed.predictions is not None, "so are predictions"
+                classes = observed.predictions.shape[1]
+                if (row := unknown_class(observed.labels, classes)) is not None:
+                    what = is_unknown(observed.labels[row, 0], classes)
+                    do = "remove such rows, correct the label, or train a model that knows the class"
+                    raise InfeedError(what, where=f"{batch.where(row)}, {model.label_of(output)!r}", do=do)
 
 
 def metrics_of(evaluation: Evaluation, found: Measurement) -> list[tuple[SliceKey, Metrics]]:
@@ -159,23 +163,25 @@ def metrics_of(evaluation: Evaluation, found: Measurement) -> list[tuple[SliceKe
 
 def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part: ShardRange) -> Measurement:
     """Measure the models on a range of records, batch by batch. Raises the errors of `measure`."""
-    plan, specs, pairs = plan_of(evaluation.config), slices_of(evaluation.config), evaluation.needs_pairs
+    plan, specs, outputs = plan_of(evaluation.config), slices_of(evaluation.config), evaluation.outputs
     found = Measurement(collected=Collected() if evaluation.report else None)
     for batch in batches_of(part, evaluation.most_rows, evaluation.most_bytes):
-        answers = [model.answer(batch, predict=pairs) for model in models]
+        answers = [model.answer(batch, predict=bool(outputs)) for model in models]
         # Check the first batch only, because labels and outputs of a model have the same form in all batches.
         if not found.rows:
             _check_columns(specs, batch, answers, evaluation.known)
             _check_labels(models, batch, answers)
         observed = {
-            model.spec.name: model.observe(batch, answer, pairs=pairs)
+            model.spec.name: model.observe(batch, answer, outputs)
             for model, answer in zip(models, answers, strict=True)
         }
         if not found.rows:
-            _check_alike(models, list(observed.values()))
+            for output in outputs:
+                _check_alike(models, [one.of(output) for one in observed.values()])
         progress.count("examples evaluated", len(batch.records))
         if evaluation.report and found.collected:
-            found.collected.add(batch, observed, evaluation.report)
+            shown = {name: one.of(evaluation.report.output) for name, one in observed.items()}
+            found.collected.add(batch, shown, evaluation.report)
         try:
             terms = [leaf.terms(observed) for leaf in plan.leaves]
         except ValueError as error:
@@ -205,13 +211,15 @@ def _check_columns(
 
 def _check_labels(models: Sequence[EvaluatedModel], batch: Batch, answers: Sequence[ModelAnswer]) -> None:
     """Raise InfeedError unless all models take the label from the same source: the examples or transformed features."""
-    sources = [model.spec.label_key in answer.features for model, answer in zip(models, answers, strict=True)]
-    for model, is_own in zip(models, sources, strict=True):
+    for model in models:
         model.check_names(batch.columns)
-        if is_own != sources[0]:
-            who, other = ("model", "baseline") if is_own else ("baseline", "model")
-            what = f"the {who} does not compute {model.spec.label_key!r} from the examples, as the {other} does"
-            raise InfeedError(what, where=model.path, do=_DO)
+    for label in models[0].labels:
+        sources = [label in answer.features for answer in answers]
+        for model, is_own in zip(models, sources, strict=True):
+            if is_own != sources[0]:
+                who, other = ("model", "baseline") if is_own else ("baseline", "model")
+                what = f"the {who} does not compute {label!r} from the examples, as the {other} does"
+                raise InfeedError(what, where=model.path, do=_DO)
 
 
 def _check_alike(models: Sequence[EvaluatedModel], observed: Sequence[Observed]) -> None:

@@ -7,7 +7,7 @@ computations over rows, each by a `Leaf`. Keras metrics are one kind of leaf.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Number
 from typing import Any
 
@@ -41,17 +41,18 @@ class _Gathered:
 
 
 class KerasMetrics(Leaf):
-    """Keras metrics of one model and one selection of classes, such as SparseCategoricalAccuracy.
+    """Keras metrics of one output of a model and one selection of classes, such as SparseCategoricalAccuracy.
 
     It calls the metrics with whole batches, and sums the metrics' weights over batches in float64, because float32
-    counts only up to 16,777,216. TFMA's combiner creates the metrics and reads their results.
+    counts only up to 16,777,216. TFMA's combiner creates the metrics and reads their results. It may have metrics of
+    several outputs, each a leaf.
     """
 
-    def __init__(self, combiner: Any) -> None:
+    def __init__(self, combiner: Any, place: int = 0) -> None:
         super().__init__(combiner)
-        if self.settings.output_names != [""]:
-            raise BeyondError(f"metrics are about the outputs {', '.join(self.settings.output_names)}")
-        self._metrics = tfma_seam.keras_metrics(combiner)
+        self._place, output = place, self.settings.output_names[place]
+        self.subject = replace(self.subject, output=output)
+        self._metrics = tfma_seam.keras_metrics(combiner, output)
 
     def terms(self, batch: Batch) -> Terms:
         """Return labels, predictions and weights.
@@ -94,8 +95,9 @@ class KerasMetrics(Leaf):
         found = self.combiner.create_accumulator()
         for place, kept in enumerate(done.kept):
             if kept:
-                found.add_weights(0, place, kept)
-        return dict(self.combiner.extract_output(found))
+                found.add_weights(self._place, place, kept)
+        given = self.combiner.extract_output(found)
+        return {key: value for key, value in given.items() if (key.output_name or "") == self.subject.output}
 
 
 def _added(one: list[Any], other: list[Any]) -> list[Any]:
@@ -112,7 +114,6 @@ _LEAVES: Mapping[str, Callable[[Any], Leaf]] = {
     "CalibrationHistogram": leaves.BucketSums,
     "BinaryConfusionMatrix": leaves.ConfusionMatrices,
     "MultiClassConfusionMatrix": leaves.ClassMatrices,
-    "CompilableMetrics": KerasMetrics,
     "ErrorMoments": leaves.ErrorMoments,
 }
 
@@ -147,11 +148,14 @@ class MetricPlan:
             elif isinstance(one, metric_types.DerivedMetricComputation):
                 derived.append(one)
         baseline = model_util.get_baseline_model_spec(eval_config)
-        return cls([_leaf(one) for one in rows], derived, of_all, baseline.name if baseline else None)
+        return cls(
+            [leaf for one in rows for leaf in _leaves(one)], derived, of_all, baseline.name if baseline else None
+        )
 
     @property
-    def needs_pairs(self) -> bool:
-        return any(leaf.needs_pairs for leaf in self.leaves)
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs whose labels and predictions are needed. The only output of a model has the name ""."""
+        return tuple(sorted({leaf.subject.output for leaf in self.leaves if leaf.needs_pairs}))
 
     def metrics(self, totals: Sequence[Any]) -> Metrics:
         """Return TFMA's metrics of a slice from the totals of the leaves."""
@@ -178,10 +182,10 @@ class MetricPlan:
         return differences
 
 
-def _leaf(computation: Any) -> Leaf:
+def _leaves(computation: Any) -> list[Leaf]:
     combiner = computation.combiner
     kind = "ErrorMoments" if isinstance(combiner, ErrorMomentsCombiner) else tfma_seam.kind_of(combiner)
-    if kind not in _LEAVES:
+    if kind not in _LEAVES and kind != "CompilableMetrics":
         by = f"{type(combiner).__module__}.{type(combiner).__name__}"
         names = ", ".join(sorted({key.name for key in computation.keys})) or by
         raise BeyondError(f"only {by} can compute the metric {names}")
@@ -189,9 +193,14 @@ def _leaf(computation: Any) -> Leaf:
     if own:
         raise BeyondError(f"a metric uses the preprocessor {type(own[0]).__name__}")
     try:
-        leaf = _LEAVES[kind](combiner)
-        leaf.check()
-        return leaf
+        if kind == "CompilableMetrics":
+            outputs = tfma_seam.settings_of(combiner).output_names
+            found: list[Leaf] = [KerasMetrics(combiner, place) for place in range(len(outputs))]
+        else:
+            found = [_LEAVES[kind](combiner)]
+        for leaf in found:
+            leaf.check()
+        return found
     except (AttributeError, TypeError, ValueError) as error:
         raise BeyondError(f"TFMA's {kind} differs from the supported versions: {error}") from error
 

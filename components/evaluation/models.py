@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class EvaluatedModel:
     def __init__(self, spec: Any, path: str, *, default_metrics: bool = True) -> None:
         self.spec, self.path = spec, path
         given = {field.name for field, _ in spec.ListFields()}
-        for name in ("label_keys", "prediction_keys", "example_weight_keys", "padding_options"):
+        for name in ("prediction_keys", "example_weight_keys", "padding_options"):
             if name in given:
                 raise BeyondError(f"model_specs.{name} is set")
         if not tf.io.gfile.exists(f"{path}/saved_model.pb"):
@@ -105,9 +105,9 @@ class EvaluatedModel:
             features.update(self._call(transform, records))
         return ModelAnswer(features, self._call(self._predict, records) if predict else {})
 
-    def predictions(self, records: Sequence[bytes]) -> Array:
-        """Return the predictions for serialized tf.Examples, [records, classes]."""
-        return self._predictions(ModelAnswer({}, self._call(self._predict, tf.constant(records, tf.string))))
+    def predictions(self, records: Sequence[bytes], output: str = "") -> Array:
+        """Return the predictions of an output for serialized tf.Examples, [records, classes]."""
+        return self._predictions(ModelAnswer({}, self._call(self._predict, tf.constant(records, tf.string))), output)
 
     @property
     def raw_features(self) -> list[str]:
@@ -132,28 +132,43 @@ class EvaluatedModel:
                 raise BeyondError(f"output {name!r} does not have one row per example")
         return found
 
-    def observe(self, batch: Batch, answer: ModelAnswer, *, pairs: bool) -> Observed:
-        """Return the rows in the form that metrics take. Labels and predictions are included only if `pairs`."""
+    def observe(self, batch: Batch, answer: ModelAnswer, outputs: Sequence[str]) -> Observed:
+        """Return the rows in the form that metrics take, with labels and predictions of these outputs."""
         weights = self.spec.example_weight_key and self._column(batch, answer, "example_weight_key")
         if not isinstance(weights, str) and (weights.shape[1] != 1 or weights.dtype.kind not in "iuf"):
             raise BeyondError("a row has several weights, or none that is a number")
-        if pairs and not self.spec.label_key:
-            raise InfeedError(
-                "the eval config names no label", where="eval_config.model_specs.label_key", do="set its column"
-            )
-        labels = self._column(batch, answer, "label_key") if pairs else None
-        if labels is not None and labels.dtype.kind not in "iufb":
-            raise BeyondError(f"the labels in {self.spec.label_key!r} are text")
-        return Observed(
-            rows=len(batch.records),
-            labels=labels,
-            predictions=self._predictions(answer) if pairs else None,
-            weights=None if isinstance(weights, str) else weights[:, 0],
-        )
+        only = None if isinstance(weights, str) else weights[:, 0]
+        found = {
+            name: Observed(len(batch.records), self._labels(batch, answer, name), self._predictions(answer, name), only)
+            for name in outputs
+        }
+        return replace(found.pop("", Observed(len(batch.records), None, None, only)), outputs=found)
 
-    def _column(self, batch: Batch, answer: ModelAnswer, option: str) -> Array:
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Features that are labels."""
+        return tuple(dict.fromkeys([*filter(None, [self.spec.label_key]), *self.spec.label_keys.values()]))
+
+    def label_of(self, output: str) -> str:
+        """Return the feature that is the label of an output. Raise InfeedError if the eval config has none."""
+        name = self.spec.label_key or dict(self.spec.label_keys).get(output)
+        if name:
+            return str(name)
+        do, of = "set its column", f" of the output {output!r}" if output else ""
+        if output or self.spec.label_keys:
+            do = f"set it in label_keys, and name the outputs in metrics_specs.output_names: {', '.join(self.labels)}"
+        raise InfeedError(f"the eval config names no label{of}", where="eval_config.model_specs.label_key", do=do)
+
+    def _labels(self, batch: Batch, answer: ModelAnswer, output: str) -> Array:
+        name = self.label_of(output)
+        labels = self._column(batch, answer, "label_key", name)
+        if labels.dtype.kind not in "iufb":
+            raise BeyondError(f"the labels in {name!r} are text")
+        return labels
+
+    def _column(self, batch: Batch, answer: ModelAnswer, option: str, name: str = "") -> Array:
         """Return a column as [rows, n], from the transformed features or else from the examples."""
-        name = getattr(self.spec, option)
+        name = name or getattr(self.spec, option)
         if name in answer.features:
             return _two_dimensional(answer.features[name], name)
         if name not in batch.columns:
@@ -162,8 +177,11 @@ class EvaluatedModel:
             raise InfeedError(what, where=f"eval_config.model_specs.{option}", do=f"use one of {there}")
         return _dense_column(batch, name)
 
-    def _predictions(self, answer: ModelAnswer) -> Array:
-        outputs = answer.outputs
+    def _predictions(self, answer: ModelAnswer, output: str = "") -> Array:
+        outputs = _of_output(answer.outputs, output) if output else answer.outputs
+        if not outputs:
+            what = f"{self._called} has no output {output!r}, only {', '.join(sorted(answer.outputs))}"
+            raise InfeedError(what, where="eval_config.metrics_specs.output_names", do="use one of its outputs")
         asked = [self.spec.prediction_key] if self.spec.prediction_key else _PREDICTIONS
         name = next(iter(outputs)) if len(outputs) == 1 else next((one for one in asked if one in outputs), "")
         if not name:
@@ -173,6 +191,13 @@ class EvaluatedModel:
         if outputs[name].dtype.kind not in "iuf":
             raise BeyondError(f"the predictions in {name!r} are text")
         return _two_dimensional(outputs[name], name)
+
+
+def _of_output(outputs: Mapping[str, Array], name: str) -> dict[str, Array]:
+    """Return the tensors of one output, as TFMA finds them: under its name, or below `name/`."""
+    if name in outputs:
+        return {name: outputs[name]}
+    return {key.removeprefix(f"{name}/"): one for key, one in outputs.items() if key.startswith(f"{name}/")}
 
 
 def _dense(tensor: Any) -> Array:

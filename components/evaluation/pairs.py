@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,11 @@ class Observed:
     labels: Array | None  # [rows, 1 or classes]. None if no metric needs them
     predictions: Array | None  # [rows, classes]. None if no metric needs them
     weights: Array | None  # [rows]. None if the rows have no weights
+    outputs: Mapping[str, Observed] = field(default_factory=dict)  # values by output, for a model with several
+
+    def of(self, output: str) -> Observed:
+        """Return the values of an output of a model with several. The only output has the name ""."""
+        return self.outputs[output] if output else self
 
 
 @dataclass(frozen=True)
@@ -42,22 +47,21 @@ class Subject:
     model: str  # name of the model, or "" if there is only one
     sub_key: Any  # TFMA's SubKey: one class or the top classes. None for the whole output
     weighted: bool
+    output: str = ""  # name of the output, or "" if the model has only one
 
     @classmethod
     def of(cls, settings: Any) -> Subject:
-        """Return the subject of a combiner. Raise BeyondError for one output of several, or an average over classes."""
+        """Return the subject of a combiner. Raise BeyondError for an average over classes."""
         given = vars(settings)
         key = given.get("key") or given.get("metric_key") or settings
         name, output, sub_key = (getattr(key, one, None) for one in ("model_name", "output_name", "sub_key"))
-        if output:
-            raise BeyondError(f"metrics are about the output {output!r} of several")
         if given.get("aggregation_type") or given.get("class_weights"):
             raise BeyondError("metrics are averaged over classes (aggregate)")
-        return cls(name or "", sub_key, bool(settings.example_weighted))
+        return cls(name or "", sub_key, bool(settings.example_weighted), output or "")
 
     def pairs(self, observed: Mapping[str, Observed], *, whole: bool = False) -> Pairs:
         """Return the pairs of a batch, [rows, ...]. `whole` ignores the selection of classes."""
-        mine = observed[self.model]
+        mine = observed[self.model].of(self.output)
         assert mine.labels is not None, "the plan determines which metrics need labels"
         assert mine.predictions is not None, "and predictions"
         pairs = Pairs(mine.labels, mine.predictions, self.weights(observed)[:, None])

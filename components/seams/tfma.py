@@ -99,7 +99,7 @@ def settings_of(combiner: Any) -> SimpleNamespace:
     return found
 
 
-def keras_metrics(combiner: Any) -> list[Any]:
-    """Return the Keras metrics of a `CompilableMetrics` combiner with one output."""
+def keras_metrics(combiner: Any, output: str = "") -> list[Any]:
+    """Return the Keras metrics of an output of a `CompilableMetrics` combiner."""
     combiner.setup()
-    return list(combiner._metrics[""])
+    return list(combiner._metrics[output])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,9 +58,14 @@ class ModelFindings:
 
     @classmethod
     def of(
-        cls, report: ModelReport, collected: Collected, label: str, raw_features: Sequence[str], predict: Predict
+        cls,
+        report: ModelReport,
+        collected: Collected,
+        labels: Collection[str],
+        raw_features: Sequence[str],
+        predict: Predict,
     ) -> ModelFindings:
-        """Return the findings. This shuffles the columns of sampled rows, except the label, to measure importance.
+        """Return the findings. This shuffles the columns of sampled rows, except the labels, to measure importance.
 
         `raw_features` are the columns that the model reads. Empty if unknown.
         """
@@ -71,7 +76,8 @@ class ModelFindings:
         columns = {
             name: column
             for name, column in decode_columns(sample.records).items()
-            if name != label and not (raw_features and name not in raw_features and _is_label(column, scored.labels))
+            if name not in labels
+            and not (raw_features and name not in raw_features and _is_label(column, scored.labels))
         }
         read = [name for name in columns if not raw_features or name in raw_features]
         shuffled, rows = _shuffled(report, sample, read, predict)

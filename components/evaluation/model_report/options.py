@@ -23,6 +23,7 @@ class ModelReport:
       scored_class: class of recall, precision and F1. None if they are means over the classes.
       split_by: columns by whose values rows were kept in one split. Intervals resample these groups instead of rows.
       shown_classes: indices of the classes with curves, if there are more than two. Defaults to the first ten.
+      output: output of the report, if the model has several.
       beat_guess: withhold the blessing unless the 95 % interval of the first metric is better than a guess.
     """
 
@@ -35,6 +36,7 @@ class ModelReport:
     split_by: tuple[str, ...] = ()
     shown_classes: tuple[int, ...] = ()
     beat_guess: bool = False
+    output: str = ""
 
     def __post_init__(self) -> None:
         checks.as_tuples(self, "classes", "metrics", "split_by", "shown_classes")

@@ -62,7 +62,9 @@ def read_scores(record: Any, report: ModelReport, split: str, clusters: ClusterS
     values = {
         entry.key.name: entry.value
         for entry in record.metric_keys_and_values
-        if not entry.key.is_diff and entry.key.model_name != "baseline"
+        if not entry.key.is_diff
+        and entry.key.model_name != "baseline"
+        and (entry.key.output_name == report.output or entry.key.name == ROWS)
     }
     given = {key: value.double_value.value for key, value in values.items() if value.HasField("double_value")}
     metrics = {key: given[key] for key in report.metrics if key in given}

@@ -151,8 +151,7 @@ def test_reasons_to_leave_it_to_tfx(
     assert "fewer than 9 rows are hidden" in why(options={"min_slice_size": 9})
     assert "SQL" in why(slices=[{"slice_keys_sql": "SELECT 1"}])
     assert "query_key" in why({"metrics": [accuracy], "query_key": "age"})
-    assert "one output of several" in why({"metrics": [accuracy], "output_names": ["a"]})
-    assert "model_specs.label_keys is set" in why(label_key="", label_keys={"a": "kind"})
+    assert "averaged over outputs" in why({"metrics": [accuracy], "output_names": ["a"], "output_weights": {"a": 1.0}})
     assert "model_specs.model_type is 'tf_js'" in why(model_type="tf_js")
     assert "the labels in 'kind' are text" in why({"metrics": [accuracy]}, preprocessing_function_names=[])
     micro = {"micro_average": True, "class_weights": {"0": 1.0}}

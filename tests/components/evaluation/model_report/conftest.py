@@ -86,4 +86,4 @@ def findings(records: list[bytes], two_classes: tuple[Array, Array]) -> ModelFin
     labels, scores = two_classes
     report = ModelReport("classification", ("no", "yes"))
     found = _collected(report, records, labels, scores, 0.5 + 0.2 * (scores - 0.5))
-    return ModelFindings.of(report, found, "label", ["a", "b", "c", "city"], scores_of)
+    return ModelFindings.of(report, found, ["label"], ["a", "b", "c", "city"], scores_of)

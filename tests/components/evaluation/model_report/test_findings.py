@@ -39,7 +39,7 @@ def test_pictures_become_thumbnails(collect: Callable[..., Any]) -> None:
     records = encode_examples(pa.RecordBatch.from_pydict({"image": pictures})).to_pylist()
     report = ModelReport("classification", ("dog", "cat"))
     found = collect(report, records, np.array([0, 1]), np.array([[0.1], [0.7]]))
-    second, first = ModelFindings.of(report, found, "label", ["image"], lambda _: np.zeros((0, 1))).worst
+    second, first = ModelFindings.of(report, found, ["label"], ["image"], lambda _: np.zeros((0, 1))).worst
     kind, data = first.picture.split(";base64,")
     assert kind == "data:image/jpeg"
     assert Image.open(io.BytesIO(base64.b64decode(data))).size == (160, 120)
@@ -56,8 +56,8 @@ def test_a_column_that_is_the_label_in_other_words_is_left_out(
     scores = np.random.default_rng(0).dirichlet(np.ones(3), 3000)
     report = ModelReport("classification")
     collected = collect(report, records, labels, scores)
-    found = ModelFindings.of(report, collected, "number", ["a", "b"], lambda some: scores[: len(some)])
+    found = ModelFindings.of(report, collected, ["number"], ["a", "b"], lambda some: scores[: len(some)])
     assert "city" not in found.worst[0].cells
     assert not [group for group in found.groups.worst if group.column == "city"]
-    read = ModelFindings.of(report, collected, "number", ["a", "city"], lambda some: scores[: len(some)])
+    read = ModelFindings.of(report, collected, ["number"], ["a", "city"], lambda some: scores[: len(some)])
     assert "city" in read.worst[0].cells

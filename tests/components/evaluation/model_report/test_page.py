@@ -84,7 +84,7 @@ def test_a_regression_has_the_root_of_its_mean_square_in_one_notation_with_separ
     report = ModelReport("regression", metrics=("mse", "mae"))
     predictions = (labels + draw.normal(0, 20_000, 3000))[:, None]
     collected = collect(report, records, labels, predictions)
-    findings = ModelFindings.of(report, collected, "label", ["a"], lambda _: predictions)
+    findings = ModelFindings.of(report, collected, ["label"], ["a"], lambda _: predictions)
     scores = Scores("test", 3000, {"rmse": 20_000.0, "mse": 4e8}, {"rmse": (19_000.0, 21_000.0), "mse": (3.6e8, 4.4e8)})
     page = ModelPage(findings, "test", True, (MetricLine("mse", 4e8, 9e8, "at most 1,600,000,000"),), {}, scores)
     assert page.headline == "RMSE 20,000 ± 1,000 on 3,000 test rows."
@@ -105,7 +105,7 @@ def test_many_classes_come_by_their_frequency(collect: Callable[..., Any], recor
     scores = draw.dirichlet(np.ones(12), 3000)
     names = tuple(f"class with a long name {one}" for one in range(12))
     report = ModelReport("classification", names, shown_classes=(11, *range(9)))
-    findings = ModelFindings.of(report, collect(report, records, labels, scores), "label", ["a"], lambda _: scores)
+    findings = ModelFindings.of(report, collect(report, records, labels, scores), ["label"], ["a"], lambda _: scores)
     page = ModelPage(findings, "eval", None, (), {})
     matrix = page._matrix()
     assert matrix[0][0] == names[11]
@@ -121,7 +121,7 @@ def test_rows_that_are_all_right_are_the_least_certain_ones(collect: Callable[..
     labels = np.arange(3000) % 2
     scores = np.where(labels[:, None] == [0, 1], 0.9, 0.1)
     report = ModelReport("classification")
-    findings = ModelFindings.of(report, collect(report, records, labels, scores), "label", ["a"], lambda _: scores)
+    findings = ModelFindings.of(report, collect(report, records, labels, scores), ["label"], ["a"], lambda _: scores)
     html = ModelPage(findings, "eval", None, (), {}).to_html()
     assert "The 20 least certain rows" in html
     assert "Wrong labels" not in html
@@ -137,7 +137,7 @@ def test_every_kind_of_model_has_a_page(kind: str, collect: Callable[..., Any], 
         predictions = draw.dirichlet(np.ones(classes), 3000)
         labels = draw.integers(0, 1 if kind == "one label" else classes, 3000)
     collected = collect(report, records, labels, predictions)
-    findings = ModelFindings.of(report, collected, "label", ["a"], lambda _: predictions)
+    findings = ModelFindings.of(report, collected, ["label"], ["a"], lambda _: predictions)
     page = ModelPage(findings, "eval", None, (MetricLine("m", float("nan")),), {})
     html = page.to_html()
     check_page(html)
