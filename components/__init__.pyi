@@ -48,6 +48,8 @@ from .statistics.validator import ExampleValidator as ExampleValidator
 from .trainer.callbacks import CallbackSpec as CallbackSpec
 from .trainer.component import Trainer as Trainer
 from .trainer.model import ModelSpec as ModelSpec
+from .trainer.model import OutputSpec as OutputSpec
+from .trainer.options import Output as Output
 from .trainer.options import TrainOptions as TrainOptions
 from .trainer.tuner import SearchOptions as SearchOptions
 from .trainer.tuner import Tuner as Tuner

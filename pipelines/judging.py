@@ -61,7 +61,7 @@ def eval_config(config: PipelineConfig) -> EvalConfig:
     model = ModelSpec(
         signature_name="serving_default",
         preprocessing_function_names=["transform_features"],
-        label_key=config.train.label,
+        label_key=config.train.only_label,
         prediction_key="probabilities" if config.train.task == "classification" else "prediction",
     )
     first, *_ = names = measured(config)

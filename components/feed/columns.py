@@ -133,7 +133,7 @@ def pad_batch(batch: Batch, size: int) -> Batch:
         filled = tf.pad(tensor, [[0, missing], *([0, 0] for _ in tensor.shape[1:])])
         return tf.ensure_shape(filled, [size, *tensor.shape[1:]])
 
-    given = weight[0] if weight else tf.ones(tf.shape(label)[:1])
+    given = weight[0] if weight else tf.ones(tf.shape(tf.nest.flatten(label)[0])[:1])
     return tf.nest.map_structure(padded, (features, label, given))
 
 

@@ -38,7 +38,8 @@ class InputSpec:
       workers: this worker, and the number of workers. Workers should return distinct examples.
       seed: seed for random operations.
       hparams: the user's hyperparameters, as passed to the model function.
-      signature: TypeSpecs of the model's input: ({name: [batch, ...]}, label [batch]).
+      signature: TypeSpecs of the model's input: ({name: [batch, ...]}, label [batch]). With several outputs,
+          the label is {output: [batch, ...]}.
     """
 
     files: tuple[str, ...]

@@ -93,22 +93,23 @@ def rows_of_classes(options: TrainOptions, graph: Graph, patterns: Sequence[str]
     several columns, has too many values, or is not a class index.
     """
     is_index = options.examples_are == "transformed"
-    spec = {graph.label: graph.transformed_spec[graph.label]} if is_index else graph.raw_spec_of([graph.label])
+    [label] = graph.labels
+    spec = {label: graph.transformed_spec[label]} if is_index else graph.raw_spec_of([label])
     if len(spec) != 1:
         made = f"depends on the columns {', '.join(sorted(spec))}" if spec else "depends on no column"
-        what = f"the label {graph.label!r} {made}, so ingest has no counts of it"
+        what = f"the label {label!r} {made}, so ingest has no counts of it"
         raise InfeedError(what, where=_OPTION, do=_BY_NAME)
     [name] = spec
     counts = _counted(name, patterns).counts
     values = counts.values if isinstance(counts.values, pa.Array) else pa.array(counts.values)
     distinct = encode_examples(pa.RecordBatch.from_arrays([values], [name])).to_pylist()
     given: dict[str, Any] = tf.io.parse_example(distinct, spec)
-    index = label_of((given if is_index else graph.transform(given))[graph.label], options).numpy()
+    index = label_of((given if is_index else graph.transform(given))[label], options.task).numpy()
     most = len(graph.classes) or _MOST_CLASSES
     wrong = index[index >= most] if index.dtype.kind in "iu" else index
     if wrong.size:
         named = f" (it has {most} classes)" if graph.classes else ""
-        what = f"label {graph.label!r} is {wrong[0]}, which is not a class index{named}"
+        what = f"label {label!r} is {wrong[0]}, which is not a class index{named}"
         do = "number the classes in a Transform: Transform(..., features=[..., Label('...')])"
         raise InfeedError(what, where=_OPTION, do=do)
     usable = index >= 0  # -1 marks examples without a label

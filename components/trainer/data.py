@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -21,11 +22,13 @@ from infeed.components.feed.options import Augment, WorkerContext
 from infeed.components.feed.plan import FeedSpec
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.trainer.graph import Graph
-from infeed.components.trainer.options import TrainOptions
+from infeed.components.trainer.options import Task, TrainOptions
 from infeed.components.trainer.packing import Packing
 
 _SHOWN = 8  # maximum number of feature names in a message
-Labeled = tuple[Any, ...]  # ({name: [batch, ...]}, label [batch, ...]), and optionally weight float32 [batch]
+# ({name: [batch, ...]}, label [batch, ...]), and optionally weight float32 [batch]. With several outputs, the label is
+# {output: [batch, ...]}.
+Labeled = tuple[Any, ...]
 
 
 def make_feed(
@@ -52,6 +55,7 @@ def make_feed(
       InfeedError: there are no records, or too many are corrupt.
     """
     _check_objects(graph, options)
+    _check_sets(graph, options)
     images = image_names(graph.transformed_spec, options)
     normalization = options.normalise.describe() if images and options.normalise else ""
     changes = options.augment.describe() if images and training and options.augment else ""
@@ -103,20 +107,27 @@ def packing_of(graph: Graph, options: TrainOptions) -> Packing:
     return Packing.of(graph.transformed_spec, apart=(*graph.not_inputs, *images, *options.masks, *options.boxes))
 
 
-def label_of(feature: Any, options: TrainOptions) -> tf.Tensor:
+def labels_of(features: Mapping[str, Any], options: TrainOptions) -> dict[str, tf.Tensor]:
+    """Return the label of each output, [batch, ...]. The only output has the name ""."""
+    return {
+        name: features[one.feature] if one.feature in options.masks else label_of(features[one.feature], one.task)
+        for name, one in options.outputs.items()
+    }
+
+
+def label_of(feature: Any, task: Task) -> tf.Tensor:
     """Return the label as [batch], given [batch] or [batch, 1].
 
     A missing label of a raw example is marked as in Transform.
     A label of several numbers per row keeps its shape, [batch, ...].
     """
-    if options.label in options.masks:
-        return feature
-    if options.task == "regression":
+    if task != "classification":
         feature = tf.cast(feature, tf.float32)
     if isinstance(feature, tf.SparseTensor):
         missing = tf.constant(math.nan if feature.dtype.is_floating else -1, feature.dtype)
         feature = tf.sparse.to_dense(tf.sparse.reset_shape(feature, [feature.dense_shape[0], 1]), missing)
-    return feature if feature.shape[1:].num_elements() not in (None, 1) else tf.reshape(feature, [-1])
+    is_one = task != "multilabel" and feature.shape[1:].num_elements() in (None, 1)
+    return tf.reshape(feature, [-1]) if is_one else feature
 
 
 def mask_type(dtype: tf.DType) -> tf.DType:
@@ -149,24 +160,26 @@ def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: 
         features = dict(raw) if transformed else graph.transform(raw)
         for name in set(options.masks) & set(features):
             features[name] = _as_mask(features[name])
-        label = label_of(features.pop(graph.label), options)
+        labels = labels_of(features, options)
+        for name in graph.labels:
+            del features[name]
         weight = [_weight(features.pop(options.feed.weight))] if options.feed.weight else []
         for name in image_names(features, options):
             features[name] = tf.cast(features[name], tf.uint8)
         packed = packing.pack(features)
         if not training:
-            return _usable_rows(packed, label, *weight)
+            return _usable_rows(packed, labels.get("", labels), *weight)
         # Neither -1 nor NaN may reach the loss.
-        wrong = f"a training record has no label {graph.label}, or a class that Transform has not seen: remove it"
-        label = _asserted(label, tf.reduce_all(_is_usable(label)), wrong)
-        return packed, label, *weight
+        sound = {name: _asserted_usable(one, options.outputs[name].feature) for name, one in labels.items()}
+        return packed, sound.get("", sound), *weight
 
     def normalise_batch(batch: Labeled) -> Labeled:
         return normalise_images(batch[0], options), *batch[1:]
 
     # The key identifies the work of `parse` and `transform`: the graph, and the options that they use.
     pixels = [*options.images, *(("mask", name) for name in options.masks)]
-    looked_at = graph.not_inputs, pixels, options.examples_are, options.task, sorted(parsing_spec.items())
+    tasks = [(name, one.feature, one.task) for name, one in options.outputs.items()]
+    looked_at = graph.not_inputs, pixels, options.examples_are, tasks, sorted(parsing_spec.items())
     named = *looked_at, training, graph.fingerprint, sorted(packing.packs)
     key = hashlib.sha256(repr(named).encode()).hexdigest()
     functions = BatchFunctions(parse, transform, partial(_augment, options=options), normalise_batch, key)
@@ -199,15 +212,21 @@ def _weight(feature: tf.Tensor) -> tf.Tensor:
     return _asserted(weight, is_sound, complaint)
 
 
-def _usable_rows(features: dict[str, Any], label: tf.Tensor, *weight: tf.Tensor) -> Labeled:
-    """Drop evaluation records whose class is unknown to the loss. Evaluator counts them as wrong."""
-    rows = tf.where(_is_usable(label))[:, 0]
+def _asserted_usable(label: tf.Tensor, name: str) -> tf.Tensor:
+    wrong = f"a training record has no label {name}, or a class that Transform has not seen: remove it"
+    return _asserted(label, tf.reduce_all(_is_usable(label)), wrong)
+
+
+def _usable_rows(features: dict[str, Any], label: Any, *weight: tf.Tensor) -> Labeled:
+    """Drop evaluation records with a label that is unknown to its loss. Evaluator counts them as wrong."""
+    usable = [_is_usable(one) for one in tf.nest.flatten(label)]
+    rows = tf.where(functools.reduce(tf.logical_and, usable))[:, 0]
     for name, value in features.items():
         if isinstance(value, tf.SparseTensor):
             features[name] = tf.gather(tf.RaggedTensor.from_sparse(value), rows).to_sparse()
         else:
             features[name] = tf.gather(value, rows)
-    return features, *(tf.gather(one, rows) for one in (label, *weight))
+    return features, *tf.nest.map_structure(lambda one: tf.gather(one, rows), (label, *weight))
 
 
 def _is_usable(label: tf.Tensor) -> tf.Tensor:
@@ -228,8 +247,10 @@ def _augment(batch: Labeled, number: tf.Tensor, workers: WorkerContext, options:
     assert scale is not None, "TrainOptions requires normalise with augment"
     seed = tf.stack([tf.constant(options.feed.seed, tf.int64), number])
     features, label, *weight = batch
+    mask = options.labels[0]  # the only label may be a mask, which moves with the images
+    alone = not isinstance(label, dict)
     changed = augment_batch(
-        {**features, options.label: label},
+        {**features, mask: label} if alone else features,
         change,
         seed,
         images=image_names(features, options),
@@ -238,8 +259,16 @@ def _augment(batch: Labeled, number: tf.Tensor, workers: WorkerContext, options:
         normalise=scale,
         workers=workers,
     )
-    label = changed.pop(options.label)
-    return changed, label, *weight
+    return changed, changed.pop(mask) if alone else label, *weight
+
+
+def _check_sets(graph: Graph, options: TrainOptions) -> None:
+    """Raise InfeedError for a label of several classes that is not one number per class."""
+    for one in options.outputs.values():
+        spec = graph.transformed_spec[one.feature]
+        if one.task == "multilabel" and not (isinstance(spec, tf.io.FixedLenFeature) and len(spec.shape) == 1):
+            do = f"declare it in Transform: Label({one.feature!r}, task='multilabel')"
+            raise InfeedError(f"the label {one.feature!r} is not [classes]", where="task multilabel", do=do)
 
 
 def _check_objects(graph: Graph, options: TrainOptions) -> None:

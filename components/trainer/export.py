@@ -7,7 +7,9 @@
     transform graph
 
 A classification predicts `probabilities` float32 [batch, classes] and `class` string [batch, 1], or its index int64 if
-classes have no names. A regression predicts `prediction` float32 [batch]. For other cases, see `Head`.
+classes have no names. A regression predicts `prediction` float32 [batch]. For other cases, see `Head`. If the model has
+several outputs, the number of an output has its name, such as `price`, and its classes are `sold/probabilities` and
+`sold/class`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from infeed.components.base.unique_names import UniqueNames
 from infeed.components.dataset import files, names
 from infeed.components.trainer.data import normalise_images
 from infeed.components.trainer.graph import Graph
-from infeed.components.trainer.model import Head, takes_logits
+from infeed.components.trainer.model import Head, losses_of, outputs_of, takes_logits
 from infeed.components.trainer.model_inputs import ModelInputs
 from infeed.components.trainer.options import TrainOptions
 
@@ -42,7 +44,7 @@ class ServingModel:
 
     def __init__(self, model: keras.Model, inputs: ModelInputs, graph: Graph, options: TrainOptions) -> None:
         self._model, self._inputs, self._graph, self._options = model, inputs, graph, options
-        self._head = Head(options.task, takes_logits(model.loss), graph.classes, options.threshold)
+        self._heads = heads_of(model, graph, options)
         self._spec = graph.serving_spec(inputs.unused)
         self._arguments = argument_names(self._spec)
         self._examples = tf.TensorSpec([None], tf.string, name=examples_argument(graph.raw_spec))
@@ -69,7 +71,8 @@ class ServingModel:
         parsed = self._graph.raw_spec if self._graph.transforms else self._spec
         types = {name: _KINDS[spec.dtype] for name, spec in sorted(parsed.items())}
         columns = {"columns": sorted(self._spec), "types": types}
-        described = {**columns, "source_options": self._options.source_options}
+        tasks = {name: one.task for name, one in self._options.outputs.items()}
+        described = {**columns, "source_options": self._options.source_options, "outputs": tasks}
         files.write_bytes(files.join(path, names.RAW_COLUMNS), json.dumps(described).encode())
 
     def _held(self) -> tf.Module:
@@ -94,7 +97,12 @@ class ServingModel:
         for name in self._graph.not_inputs:
             features.pop(name, None)
         features = normalise_images(features, self._options)
-        return self._head.predictions(self._model(self._inputs(features), training=False))
+        outputs = outputs_of(self._model(self._inputs(features), training=False), self._model, [*self._heads])
+        return {
+            served_name(name, part): tensor
+            for name, head in self._heads.items()
+            for part, tensor in head.predictions(outputs[name]).items()
+        }
 
     def _raw(self) -> Any:
         spec, arguments = self._spec, self._arguments
@@ -111,6 +119,22 @@ class ServingModel:
             shape = [] if list(shape) in ([], [1], [None]) else shape
             taken[arguments[name]] = tf.TensorSpec([None, *shape], feature.dtype, name=arguments[name])
         return raw.get_concrete_function(**taken)
+
+
+def heads_of(model: keras.Model, graph: Graph, options: TrainOptions) -> dict[str, Head]:
+    """Return the meaning of each output of a compiled model."""
+    losses = losses_of(model, [*options.outputs])
+    return {
+        name: Head(one.task, takes_logits(losses[name]), graph.classes_of(one.feature), one.threshold)
+        for name, one in options.outputs.items()
+    }
+
+
+def served_name(output: str, part: str) -> str:
+    """Return the name of a prediction in the signatures, as TFMA finds it by the output: `price`, `sold/class`."""
+    if not output:
+        return part
+    return output if part == "prediction" else f"{output}/{part}"
 
 
 def argument_names(features: Iterable[str]) -> dict[str, str]:

@@ -21,39 +21,40 @@ from infeed.components.dataset import files, names
 from infeed.components.seams import tensorflow as tensorflow_seam
 from infeed.components.seams import tft as tft_seam
 
+Labels: TypeAlias = str | Sequence[str]  # transformed features that are labels
 Features = dict[str, Any]  # name -> tensor, sparse or ragged tensor, [batch, ...]
 
 
-def open_graph(transform_graph: str | None, schema: str | None, label: str, weight: str | None = None) -> Graph:
+def open_graph(transform_graph: str | None, schema: str | None, labels: Labels, weight: str | None = None) -> Graph:
     """Open the source of a Trainer's features: the transform graph if there is one, else the Examples' schema.
 
-    Raise InfeedError if both are missing, or the label or weight is not among the features.
+    Raise InfeedError if both are missing, or a label or the weight is not among the features.
     """
     if transform_graph:
-        return TransformGraph(transform_graph, label, weight)
+        return TransformGraph(transform_graph, labels, weight)
     if schema:
-        return RawExamples(schema, label, weight)
+        return RawExamples(schema, labels, weight)
     do = 'give transform_graph=transform.outputs["transform_graph"], or schema=schema_gen.outputs["schema"]'
     raise InfeedError("the features of the Examples are unknown", where="Trainer", do=do)
 
 
 class TransformGraph:
-    """TransformGraph artifact on disk, with the names of the label and of the optional weight feature.
+    """TransformGraph artifact on disk, with the names of the labels and of the optional weight feature.
 
     The SavedModel is loaded once, for training, evaluation and export.
     """
 
     transforms = True  # whether the features differ from the raw ones
 
-    def __init__(self, path: str, label: str, weight: str | None = None) -> None:
+    def __init__(self, path: str, labels: Labels, weight: str | None = None) -> None:
         self.path = path
         self.output = tft.TFTransformOutput(path)
-        self.label = label
-        self.not_inputs = [label] if weight is None else [label, weight]
+        self.labels = _as_tuple(labels)
+        self.not_inputs = [*self.labels] if weight is None else [*self.labels, weight]
         # tft's loader searches the graph for the inputs of each output, which takes minutes for wide tables.
         load = tf.saved_model.load if self._feature_inputs else SavedModelLoader
         self._loaded = _loaded(self.output.transform_savedmodel_dir, load)
-        _check_names(label, weight, self._names, "the transform graph has")
+        _check_names(self.labels, weight, self._names, "the transform graph has")
 
     @cached_property
     def raw_spec(self) -> dict[str, Any]:
@@ -66,8 +67,12 @@ class TransformGraph:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Classes of the label in index order, from the vocabulary with the label's name. Empty for a regression."""
-        return tuple(word.decode("utf-8", "replace") for word in self.words(self.label))
+        """Classes of the only label. Empty for a regression, and for several labels."""
+        return self.classes_of(self.labels[0]) if len(self.labels) == 1 else ()
+
+    def classes_of(self, label: str) -> tuple[str, ...]:
+        """Return the classes of a label in index order, from the vocabulary of its name. Empty for a regression."""
+        return tuple(word.decode("utf-8", "replace") for word in self.words(label))
 
     @cached_property
     def vocabulary_sizes(self) -> dict[str, int]:
@@ -182,21 +187,25 @@ class RawExamples:
     def unseen(self, name: str) -> int:
         return 0
 
-    def __init__(self, schema: str, label: str, weight: str | None = None) -> None:
+    def classes_of(self, label: str) -> tuple[str, ...]:
+        """Return no classes: they have no names."""
+        return ()
+
+    def __init__(self, schema: str, labels: Labels, weight: str | None = None) -> None:
         text = files.read_bytes(schema).decode()
         parsed = text_format.Parse(text, schema_pb2.Schema())
         self.raw_spec: dict[str, Any] = schema_utils.schema_as_feature_spec(parsed).feature_spec
         self.transformed_spec = self.raw_spec
-        self.label = label
-        self.not_inputs = [label] if weight is None else [label, weight]
+        self.labels = _as_tuple(labels)
+        self.not_inputs = [*self.labels] if weight is None else [*self.labels, weight]
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
-        _check_names(label, weight, self.raw_spec, "the schema has")
-        if self.raw_spec[label].dtype == tf.string:
+        _check_names(self.labels, weight, self.raw_spec, "the schema has")
+        for label in (one for one in self.labels if self.raw_spec[one].dtype == tf.string):
             do = 'number its classes in a Transform: Transform(..., features=[..., Label("...")])'
             raise InfeedError(f"the label {label!r} is text", where=schema, do=do)
 
     def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
-        """Return the parsing spec of a client's input: all features except label, weight and unused ones."""
+        """Return the parsing spec of a client's input: all features except labels, weight and unused ones."""
         return {name: spec for name, spec in self.raw_spec.items() if name not in (*self.not_inputs, *unused)}
 
     def raw_spec_of(self, features: Collection[str]) -> dict[str, Any]:
@@ -220,8 +229,12 @@ def _loaded(folder: str, load: Callable[[str], Any]) -> Any:
         return load(folder)
 
 
-def _check_names(label: str, weight: str | None, given: Iterable[str], gives: str) -> None:
-    for option, name in (("label", label), ("feed.weight", weight)):
+def _as_tuple(labels: Labels) -> tuple[str, ...]:
+    return (labels,) if isinstance(labels, str) else tuple(labels)
+
+
+def _check_names(labels: Sequence[str], weight: str | None, given: Iterable[str], gives: str) -> None:
+    for option, name in (*(("label", label) for label in labels), ("feed.weight", weight)):
         if name is not None and name not in given:
             do = f"use one of its features: {', '.join(sorted(given))}"
             raise InfeedError(f"{gives} no feature {name!r}", where=f"option {option} of the Trainer", do=do)

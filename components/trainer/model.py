@@ -8,8 +8,9 @@ two classes by a threshold. An output that is neither a known probability nor on
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import keras
@@ -32,16 +33,31 @@ _CROSSENTROPIES = (
 
 
 @dataclass(frozen=True)
+class OutputSpec:
+    """Properties of a label that an output of the model must fit.
+
+    Attributes:
+      task: "classification", "regression" or "multilabel".
+      classes: names of the classes in index order. Empty for a regression, or if they are unknown.
+    """
+
+    task: str
+    classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ModelSpec:
     """Properties of the data that a model must fit.
 
     Attributes:
       inputs: features that the model receives, without the batch dimension.
-      task: "classification" or "regression".
-      classes: names of the classes in index order. Empty for a regression.
+      task: "classification", "regression" or "multilabel". Empty if the model has several outputs.
+      classes: names of the classes in index order. Empty for a regression, or if the model has several outputs.
       vocabulary_sizes: vocabulary size of each feature that is a vocabulary index.
       hparams: hyperparameters of the options. A Tuner overrides them.
       steps: planned training steps, for a learning rate schedule. 0 if unknown.
+      outputs: output name -> its label, if TrainOptions.label names several outputs. The model must return a dict with
+          these names, or have them as `output_names`.
     """
 
     inputs: Mapping[str, tf.TensorSpec]
@@ -50,6 +66,21 @@ class ModelSpec:
     vocabulary_sizes: Mapping[str, int]
     hparams: Mapping[str, Any]
     steps: int = 0
+    outputs: Mapping[str, OutputSpec] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        inputs: Mapping[str, tf.TensorSpec],
+        outputs: Mapping[str, OutputSpec],
+        vocabulary_sizes: Mapping[str, int],
+        hparams: Mapping[str, Any],
+        steps: int = 0,
+    ) -> ModelSpec:
+        """Return the argument of a model function. The only output of a model has the name ""."""
+        only = outputs.get("", OutputSpec(""))
+        named = {} if "" in outputs else outputs
+        return cls(inputs, only.task, only.classes, vocabulary_sizes, hparams, steps, named)
 
 
 def make_model(
@@ -66,7 +97,12 @@ def make_model(
     """
     model = build_model(options, spec)
     inputs = inputs_of(model, features, options.model_fn)
-    check_output(symbolic_output(model, inputs, features), model.loss, spec.classes, options.model_fn)
+    labels = spec.outputs or {"": OutputSpec(spec.task, spec.classes)}
+    outputs = outputs_of(symbolic_output(model, inputs, features), model, [*labels], options.model_fn)
+    losses = losses_of(model, [*labels])
+    for name, label in labels.items():
+        with _about_output(name):
+            check_output(outputs[name], losses[name], label, options.model_fn)
     feed_by_name(model, inputs, packing or Packing())
     return model, inputs
 
@@ -93,6 +129,46 @@ def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
     return model
 
 
+def outputs_of(output: Any, model: keras.Model, names: Sequence[str], where: str = "the model") -> dict[str, Any]:
+    """Return the outputs of a model by name. The only output has the name "".
+
+    Raise InfeedError if the model has other outputs.
+    """
+    if [*names] == [""]:
+        return {"": _only(output, where)}
+    found = output
+    if not isinstance(output, dict):
+        flat = tf.nest.flatten(output)
+        found = dict(zip(getattr(model, "output_names", None) or range(len(flat)), flat, strict=True))
+    if set(found) != set(names):
+        do = f"return keras.Model(inputs, {{{', '.join(f'{name!r}: ...' for name in names)}}})"
+        what = f"the model has the outputs {', '.join(map(str, found))}, but the labels are {', '.join(names)}"
+        raise InfeedError(what, where=where, do=do)
+    return {name: _only(found[name], where) for name in names}
+
+
+def losses_of(model: keras.Model, names: Sequence[str]) -> dict[str, Any]:
+    """Return the compiled loss of each output: from a dict by name, a list in Keras' order, or one loss for all."""
+    loss = model.loss
+    if isinstance(loss, Mapping) and names != [""]:
+        return {name: loss.get(name) for name in names}
+    if isinstance(loss, list | tuple) and names != [""]:
+        # Keras flattens a dict of outputs by sorted key.
+        order = sorted(names) if isinstance(getattr(model, "output", {}), dict) else model.output_names
+        return dict(zip(order, loss, strict=False)) | dict.fromkeys(order[len(loss) :])
+    return dict.fromkeys(names, loss)
+
+
+@contextmanager
+def _about_output(name: str) -> Iterator[None]:
+    """Add the name of an output to the InfeedErrors of the body."""
+    try:
+        yield
+    except InfeedError as error:
+        what = f"output {name!r}: {error.what}" if name else error.what
+        raise InfeedError(what, where=error.where, do=error.do) from None
+
+
 @dataclass(frozen=True)
 class Head:
     """Meaning of a model's output."""
@@ -100,7 +176,8 @@ class Head:
     task: str
     logits: bool | None  # whether the loss treats the output as logits. None if unknown
     classes: tuple[str, ...] = ()  # class names in index order. Empty if unknown
-    threshold: float = 0.5  # probability above which a single output means the second class
+    # Probability above which a single output means the second class, and above which a row has a class of a multilabel.
+    threshold: float = 0.5
 
     def predictions(self, output: Any) -> dict[str, tf.Tensor]:
         """Return the named predictions of a batch.
@@ -112,13 +189,17 @@ class Head:
           For a regression, `prediction` float32 [batch], or [batch, n] for n outputs. For a classification,
           `probabilities` float32 [batch, classes], or `scores` if they may not be probabilities, and `class` [batch,
           1] or [batch, height, width]: string, or the index int64 if classes have no names. TFX's BulkInferrer fails
-          on text of shape [batch]. A single output that is no probability is a `prediction`.
+          on text of shape [batch]. A single output that is no probability is a `prediction`. For a multilabel,
+          `probabilities` and `class`, both [batch, classes]: `class` is the class if its probability is above the
+          threshold, otherwise "" or -1.
         """
         output = _only(output)
         logits = False if keras_seam.is_activated(output) else self.logits
         numbers = tf.cast(output, tf.float32)  # with mixed precision, the output may be float16
         if numbers.shape.rank == 1:
             numbers = numbers[:, tf.newaxis]
+        if self.task == "multilabel":
+            return self._several(numbers, logits)
         one = numbers.shape[-1] == 1
         if self.task == "regression" or (one and logits is None):
             return {"prediction": tf.squeeze(numbers, -1) if one else numbers}
@@ -130,6 +211,14 @@ class Head:
         name = "scores" if logits is None else "probabilities"
         best = tf.argmax(numbers, axis=-1)
         return {name: numbers, "class": self._named(best[:, tf.newaxis] if best.shape.rank == 1 else best)}
+
+    def _several(self, numbers: tf.Tensor, logits: bool | None) -> dict[str, tf.Tensor]:
+        if logits is None:
+            return {"scores": numbers}
+        probabilities = tf.sigmoid(numbers) if logits else numbers
+        all_classes = self._named(tf.range(numbers.shape[-1]))
+        absent = tf.constant("" if self.classes else -1, all_classes.dtype)
+        return {"probabilities": probabilities, "class": tf.where(probabilities > self.threshold, all_classes, absent)}
 
     def _named(self, index: tf.Tensor) -> tf.Tensor:
         index = tf.cast(index, tf.int64)
@@ -149,13 +238,13 @@ def takes_logits(loss: Any) -> bool | None:
     return False if getattr(loss, "__name__", "") in _CROSSENTROPIES else None
 
 
-def check_output(output: Any, loss: Any, classes: Sequence[str], where: str) -> None:
-    """Raise InfeedError if a model has several outputs, or if a classifier's output cannot separate the classes.
-
-    `output` is symbolic, [batch, n]. `classes` is empty for a regression, or if they are unknown.
-    """
-    shape = _only(output, where).shape
+def check_output(output: Any, loss: Any, label: OutputSpec, where: str) -> None:
+    """Raise InfeedError if a classifier's output, symbolic [batch, n], cannot separate the classes."""
+    shape, classes = _only(output, where).shape, label.classes
     size = shape[-1] if len(shape) > 1 else 1
+    if label.task == "multilabel":
+        _check_set(size, loss, classes, where)
+        return
     categorical = "categorical" in _name(loss)
     if not classes or size == len(classes) or (size == 1 and len(classes) == 2 and not categorical):
         return
@@ -168,6 +257,15 @@ def check_output(output: Any, loss: Any, classes: Sequence[str], where: str) -> 
     )
 
 
+def _check_set(size: int, loss: Any, classes: Sequence[str], where: str) -> None:
+    do = "end it in len(classes) sigmoids, with the loss binary_crossentropy"
+    if classes and size != len(classes):
+        what = f"the model has {size} output{'s' * (size != 1)} per example, but there are {len(classes)} classes"
+        raise InfeedError(what, where=where, do=do)
+    if "categorical" in _name(loss):
+        raise InfeedError(f"a row has several classes, but the loss is {_name(loss)}", where=where, do=do)
+
+
 def _name(loss: Any) -> str:
     loss = keras.losses.get(loss) if isinstance(loss, str) else loss
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", None) or type(loss).__name__)
@@ -177,6 +275,6 @@ def _only(output: Any, where: str = "the model") -> Any:
     """Return the only output of a model, without nesting."""
     outputs = tf.nest.flatten(output)
     if len(outputs) != 1:
-        do = "end the model in one output, or train it in your own run_fn, which controls the export"
+        do = "end it in one output, or name the outputs in TrainOptions: label={'a': Output(), 'b': Output()}"
         raise InfeedError(f"the model has {len(outputs)} outputs", where=where, do=do)
     return outputs[0]

@@ -15,12 +15,13 @@ from infeed.components.feed.options import Augment, FeedOptions, Normalise
 
 CUSTOM_CONFIG_KEY = "infeed"  # key of the options in the Trainer's custom_config
 
-Task = Literal["classification", "regression"]
+Task = Literal["classification", "regression", "multilabel"]
 ExamplesAre = Literal["raw", "transformed"]
 OtherBaseModel = Literal["error", "ignore"]
 Backend = Literal["tensorflow", "jax"]
 Strategy = Literal["auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
+_PROBABILITY = "use a probability between 0 and 1"
 OVERRIDES = ("epochs", "batch_size", "strategy")  # options that flags and runtime parameters may set for one run
 
 
@@ -33,14 +34,35 @@ def check_strategy(name: str) -> None:
 
 
 @dataclass(frozen=True)
+class Output:
+    """One of several outputs of a model, and its label.
+
+    Attributes:
+      task: kind of the label, as in TrainOptions.
+      feature: transformed feature that is the label. Empty if it has the name of the output.
+      threshold: as in TrainOptions, for this output.
+    """
+
+    task: Task = "classification"
+    feature: str = ""
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require(0 < self.threshold < 1, self, "threshold", _PROBABILITY)
+
+
+@dataclass(frozen=True)
 class TrainOptions:
     """Options of training.
 
     Attributes:
       model_fn: `package.module:function` or `path/file.py:function`, called as `function(spec: ModelSpec)`. It returns
           a compiled Keras model.
-      label: transformed feature that is the label: a class, a number, several numbers of a fixed shape, or a mask.
-      task: whether the label is a class (int64 index) or a number (float32).
+      label: transformed feature that is the label: a class, a number, several numbers of a fixed shape, or a mask. If
+        the model has several outputs, output name -> Output: {"price": Output("regression"), "sold": Output()}.
+      task: whether the label is a class (int64 index), a number (float32), or a set of classes (`multilabel`: float32
+          [classes], 1 for each class of the row).
       backend: Keras backend of the training. `jax` trains in a process of its own, data-parallel over all GPUs or TPUs.
         TensorFlow still reads the data and exports the model.
       strategy: distribution strategy: auto, one_device, mirrored, multi_worker_mirrored or tpu.
@@ -69,7 +91,8 @@ class TrainOptions:
       stage_seconds: seconds to measure the stages of the input pipeline after training, for InputReport; 0 for none.
         If training waited, each change that is tried takes as long. None measures for up to 4 seconds, and only after
         a training of at least 120 seconds.
-      threshold: probability above which serving returns the second class, for models with one output for two classes.
+      threshold: probability above which serving returns the second class, for models with one output for two classes,
+          and a class of a `multilabel`.
       input_fn: function like `model_fn`, called as `function(spec: InputSpec)` once for training and once for
         evaluation. Its batches replace those of the Examples. Then only the options `batch_size` and `seed` of `feed`
         apply.
@@ -90,7 +113,7 @@ class TrainOptions:
     """
 
     model_fn: str
-    label: str
+    label: Mapping[str, Output] | str
     task: Task = "classification"
     backend: Backend = "tensorflow"
     strategy: Annotated[str, Placeholder("NAME")] = "auto"
@@ -130,14 +153,18 @@ class TrainOptions:
                 self.checkpoint_seconds > 0, self, "checkpoint_seconds", "use a number above 0, or None to disable it"
             )
         require((self.stage_seconds or 0) >= 0, self, "stage_seconds", "use seconds, or 0 to disable the measurement")
-        require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
+        require(0 < self.threshold < 1, self, "threshold", _PROBABILITY)
+        if not isinstance(self.label, str):
+            self._check_outputs()
+        if not isinstance(self.label, str) or self.task == "multilabel":
+            self._check_one_class_per_row()
         if self.class_weight:
             self._check_class_weight()
         steps = self.profile_steps
         if steps is not None and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
             what = f"profile_steps is {list(steps)}"
             raise refused(self, "profile_steps", "give the first and the last step, such as [20, 40]", what)
-        if self.label in self.masks:
+        if set(self.labels) & set(self.masks):
             self._check_mask_as_label()
         if self.augment:
             do = "change images in input_fn: augment applies only to the feed's batches"
@@ -145,6 +172,41 @@ class TrainOptions:
             require(
                 self.normalise, self, "normalise", "set the normalization of augmented pixels: normalise=Normalise()"
             )
+
+    @property
+    def outputs(self) -> Mapping[str, Output]:
+        """Outputs of the model by name, with the feature of each label. The only output of a model has the name ""."""
+        if isinstance(self.label, str):
+            return {"": Output(self.task, self.label, self.threshold)}
+        return {name: dataclasses.replace(one, feature=one.feature or name) for name, one in self.label.items()}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Transformed features that are labels."""
+        return tuple(dict.fromkeys(one.feature for one in self.outputs.values()))
+
+    @property
+    def only_label(self) -> str:
+        """The transformed feature that is the label, for a model with one output."""
+        assert isinstance(self.label, str), "the model has several outputs"
+        return self.label
+
+    def _check_outputs(self) -> None:
+        assert not isinstance(self.label, str), "a single label is checked by its type"
+        do = "use output name -> Output, such as {'price': Output('regression')}"
+        is_of_outputs = isinstance(self.label, Mapping) and all(isinstance(one, Output) for one in self.label.values())
+        require(is_of_outputs and self.label and all(self.label), self, "label", do)
+        require(not any("/" in name for name in self.label), self, "label", "use names without '/'")
+        for name, default in (("task", "classification"), ("threshold", 0.5)):
+            require(getattr(self, name) == default, self, name, "set it in each output of label")
+        require(not set(self.labels) & set(self.masks), self, "masks", "train a mask as the only label")
+
+    def _check_one_class_per_row(self) -> None:
+        """Raise OptionError for weights and shares of classes if a row has several classes."""
+        do = "leave it out, or weight rows with the option weight of the feed: a row has several labels"
+        require(not self.class_weight, self, "class_weight", do)
+        with about(self, "feed"):
+            require(not self.feed.class_shares, self.feed, "class_shares", do)
 
     def _check_class_weight(self) -> None:
         require(self.task == "classification", self, "class_weight", "use it only with the task classification")

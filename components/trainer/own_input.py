@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -16,7 +16,7 @@ from infeed.components.feed.plan import InputPlan
 from infeed.components.feed.stages.batches import CallInputFunction, Prefetch
 from infeed.components.trainer.data import check_served, image_names, make_feed, mask_type, normalise_images
 from infeed.components.trainer.graph import Graph
-from infeed.components.trainer.options import TrainOptions
+from infeed.components.trainer.options import Output, TrainOptions
 
 _SHOWN = 8  # maximum number of workers in a message
 
@@ -70,9 +70,16 @@ def _signature(graph: Graph, options: TrainOptions, batch: int | None) -> tuple[
         for name in options.masks
         if name in given
     }
-    label = masks.pop(graph.label, tf.TensorSpec([batch], given[graph.label].dtype))
+    labels = {name: _label_spec(one, given[one.feature], masks, batch) for name, one in options.outputs.items()}
     images = {name: tf.TensorSpec(specs[name].shape, tf.uint8) for name in image_names(specs, options)}
-    return specs | masks | images, label
+    inputs = specs | {name: spec for name, spec in masks.items() if name not in graph.labels} | images
+    return inputs, labels.get("", labels)
+
+
+def _label_spec(output: Output, given: Any, masks: Mapping[str, tf.TensorSpec], batch: int | None) -> tf.TensorSpec:
+    if output.feature in masks:
+        return masks[output.feature]
+    return tf.TensorSpec([batch, *(given.shape if output.task == "multilabel" else ())], given.dtype)
 
 
 def _type_spec(spec: Any, batch: int | None) -> tf.TypeSpec:
@@ -137,9 +144,10 @@ def dataset_of(given: Input, spec: InputSpec, start_step: int) -> tf.data.Datase
         return given.batches
     complaint = f"the input function must return batches of {spec.batch_size} examples; drop or pad shorter batches"
 
-    def checked(features: Any, label: tf.Tensor, *weight: tf.Tensor) -> Any:
-        with tf.control_dependencies([tf.debugging.assert_equal(tf.shape(label)[0], spec.batch_size, complaint)]):
-            return (features, tf.identity(label), *weight)
+    def checked(features: Any, label: Any, *weight: tf.Tensor) -> Any:
+        sizes = [tf.shape(one)[0] for one in tf.nest.flatten(label)]
+        with tf.control_dependencies([tf.debugging.assert_equal(sizes, spec.batch_size, complaint)]):
+            return (features, tf.nest.map_structure(tf.identity, label), *weight)
 
     return given.dataset(start_step).map(checked, num_parallel_calls=tf.data.AUTOTUNE)
 
@@ -152,11 +160,21 @@ def _check_batches(element: Any, spec: InputSpec, function: str) -> None:
     check_served(element[0], features, function)
     for name, given, wanted in [
         *((n, given, features[n]) for n, given in element[0].items()),
-        ("label", element[1], label),
+        *_with_labels(element[1], label, function),
     ]:
         if given.dtype != wanted.dtype:
             do = f"convert it to {wanted.dtype.name}, the type that Transform returns"
             raise InfeedError(f"{name!r} is {given.dtype.name}", where=function, do=do)
+
+
+def _with_labels(given: Any, wanted: Any, function: str) -> list[tuple[str, Any, Any]]:
+    """Return name, given and wanted TypeSpec of each label. Raise InfeedError if labels of outputs are missing."""
+    if not isinstance(wanted, dict):
+        return [("label", given, wanted)]
+    if not isinstance(given, dict) or given.keys() != wanted.keys():
+        what = f"the label is {sorted(given) if isinstance(given, dict) else given}"
+        raise InfeedError(what, where=function, do=f"return a dict with the labels {', '.join(sorted(wanted))}")
+    return [(name, given[name], spec) for name, spec in wanted.items()]
 
 
 def _check_evaluation(given: Input, spec: InputSpec, function: str) -> None:

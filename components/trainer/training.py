@@ -22,7 +22,7 @@ from infeed.components.trainer.class_weights import class_weights
 from infeed.components.trainer.cluster import OutputDirs
 from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.graph import Graph, open_graph
-from infeed.components.trainer.model import ModelSpec
+from infeed.components.trainer.model import ModelSpec, OutputSpec
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, Backend, TrainOptions
 from infeed.components.trainer.own_input import check_same_length, make_input
 from infeed.components.trainer.packing import Packing
@@ -73,7 +73,7 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False, backend: Bac
         strategy = distribution.make_strategy(options.strategy, workers)
     distribution.check_batch_size(options.feed.batch_size, strategy)
     distribution.check_xla(options.xla, strategy)
-    graph = open_graph(fn_args.transform_graph_path, fn_args.schema_path, options.label, options.feed.weight)
+    graph = open_graph(fn_args.transform_graph_path, fn_args.schema_path, options.labels, options.feed.weight)
     max_steps = fn_args.train_steps
     devices = distribution.gathering_devices(strategy) if own_loop else ()
     make = partial(make_input, graph=graph, options=options, workers=workers, runs=runs)
@@ -134,7 +134,8 @@ def model_spec(dataset: Batches, graph: Graph, options: TrainOptions, steps: int
     # Sorted, because the order in the graph varies, and a model that joins features must match its saved weights.
     inputs = {name: tf.TensorSpec(features[name].shape[1:], features[name].dtype, name) for name in sorted(features)}
     sizes = {name: size for name, size in graph.vocabulary_sizes.items() if name in inputs}
-    return ModelSpec(inputs, options.task, graph.classes, sizes, options.hparams, steps)
+    outputs = {name: OutputSpec(one.task, graph.classes_of(one.feature)) for name, one in options.outputs.items()}
+    return ModelSpec.of(inputs, outputs, sizes, options.hparams, steps)
 
 
 def features_of(train: Batches, evaluation: tf.data.Dataset, packing: Packing) -> dict[str, tf.TypeSpec]:

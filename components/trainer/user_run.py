@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ from infeed.components.trainer.cluster import worker_context
 from infeed.components.trainer.data import make_feed
 from infeed.components.trainer.epochs import tapped_epochs
 from infeed.components.trainer.graph import open_graph
-from infeed.components.trainer.options import ExamplesAre, Task, TrainOptions
+from infeed.components.trainer.options import ExamplesAre, Output, Task, TrainOptions
 
 _log = logging.getLogger(__name__)
 _HANDED_OVER = 50  # batches per turn. The median of five turns excludes the start-up work of TensorFlow
@@ -44,11 +44,13 @@ _HANDED_OVER = 50  # batches per turn. The median of five turns excludes the sta
 class Datasets:
     """Data of a `run_fn`: (features {name: [batch, ...]}, label [batch, ...]), with the weight if there is one.
 
+    With several outputs, the label is {output: [batch, ...]}.
+
     Attributes:
       train: endless full batches, reshuffled in each epoch.
       evaluation: each record once, in order. The last batch may be short.
       steps_per_epoch: batches of `train` in an epoch.
-      classes: words of the label's vocabulary in index order. Empty without a vocabulary.
+      classes: words of the label's vocabulary in index order. Empty without a vocabulary, and for several labels.
     """
 
     train: tf.data.Dataset
@@ -61,7 +63,7 @@ def datasets(
     fn_args: Any,
     transform_output: tft.TFTransformOutput | None = None,
     *,
-    label: str,
+    label: str | Mapping[str, Output],
     feed: FeedOptions | None = None,
     task: Task = "classification",
     augment: Augment | None = None,
@@ -79,7 +81,7 @@ def datasets(
     Args:
       fn_args: argument of `run_fn`.
       transform_output: transform graph that the `run_fn` has already loaded. None loads that of `fn_args`.
-      feed, task, augment, normalise, images, masks, boxes, examples_are: as in TrainOptions.
+      label, feed, task, augment, normalise, images, masks, boxes, examples_are: as in TrainOptions.
 
     Raises:
       InfeedError: an option, the data or the schema is invalid.
@@ -99,7 +101,7 @@ def datasets(
     path = fn_args.transform_graph_path
     if transform_output:  # its SavedModel is a folder of the artifact, whose path is needed
         path = str(transform_output.transform_savedmodel_dir).rstrip("/").rpartition("/")[0]
-    graph = open_graph(path, fn_args.schema_path, label, options.feed.weight)
+    graph = open_graph(path, fn_args.schema_path, options.labels, options.feed.weight)
     train = make_feed(fn_args.train_files, graph, options, training=True, num_steps=fn_args.train_steps)
     evaluation = make_feed(fn_args.eval_files, graph, options, training=False)
     workers, run = worker_context(), UserRun.of(fn_args)

@@ -54,12 +54,12 @@ def starts_of(exported: str, graph: Graph, spec: ModelSpec, build: Build) -> lis
     """
     values = _weights(exported)
     changed = {}
-    for name in (graph.label, *spec.vocabulary_sizes):
+    for name in (*graph.labels, *spec.vocabulary_sizes):
         before, now = _words(os.path.join(exported, "assets"), graph, name), graph.words(name)
         if before is not None and before != now:
             changed[name] = before, now
-    if graph.label in changed:
-        raise _mismatch("the classes of the label differ from those of the base model", exported)
+    if other := [name for name in graph.labels if name in changed]:
+        raise _mismatch(f"the classes of the label {other[0]!r} differ from those of the base model", exported)
     if not changed:
         return [Start(value) for value in values]
     sizes = {name: len(before) for name, (before, _) in changed.items()}

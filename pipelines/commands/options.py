@@ -104,7 +104,7 @@ def project_options(command: Any) -> Any:
 def _single(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
     """Return the value of an option that may occur once. click itself silently uses the last of several."""
     if len(values) > 1:
-        do = "a model learns one column: run once per label, and exclude the other labels with --drop"
+        do = "a project learns one column: run once per label, and exclude the other labels with --drop"
         raise click.BadParameter(f"given {len(values)} times: {', '.join(values)}; {do}", context, parameter)
     return values[0] if values else None
 

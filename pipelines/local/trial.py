@@ -83,9 +83,9 @@ def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> No
     except InfeedError as error:
         raise with_sample(error, survey) from error
     given = {*graph.outputs, *(feature.output_name for feature in config.features)}
-    if config.train.label not in given:
+    if config.train.only_label not in given:
         raise InfeedError(
-            f"no feature is the label {config.train.label!r}",
+            f"no feature is the label {config.train.only_label!r}",
             where=named,
             do=f"return it under that name, set its name with train: {{label: NAME}}, or declare it:"
             f" features: [{{kind: label, column: {survey.label.name}}}]",

@@ -56,7 +56,7 @@ def single_values_needed(name: str, names: Sequence[str], path: str) -> InfeedEr
     """Return the error for a label with several values per row."""
     others = ",".join(one for one in names if one != name) if len(names) <= _SHOWN else "..."
     return InfeedError(
-        "the label is a list, but a model learns one value per row",
+        "the label is a list, but a project learns one value per row",
         where=f"{path}, column {name!r}",
         do="write each class as a column of 0 and 1, or each position as a separate column, instead of the list; "
         f"then run once for each such COLUMN: --label COLUMN --columns {quote(others)},COLUMN",
@@ -71,7 +71,7 @@ def label_needed(table: Table, path: str, label: str | None, numbers: Collection
     names = [column.name for column in table.columns]
     targets = [part.strip() for part in (label or "").split(",")]
     if len(targets) > 1 and set(targets) <= set(names):
-        what = f"{label!r} names {len(targets)} columns, and a model learns one"
+        what = f"{label!r} names {len(targets)} columns, and a project learns one"
         drop = " ".join(f"--drop {quote(name)}" for name in targets[1:])
         do = (
             f"run once for each of {', '.join(map(repr, targets))}, and drop the others: "

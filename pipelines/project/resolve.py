@@ -337,7 +337,7 @@ def _train_options(
     for function in ("callbacks_fn", "input_fn"):
         if train.get(function):
             train[function] = project.reference(train[function])
-    return schema.read(
+    options = schema.read(
         TrainOptions,
         {
             "model_fn": project.reference(settings.model),
@@ -353,6 +353,11 @@ def _train_options(
         },
         "train",
     )
+    if not isinstance(options.label, str) or options.task == "multilabel":
+        where = "train.task" if isinstance(options.label, str) else "train.label"
+        do = f"build the pipeline in Python, with Trainer(options=TrainOptions(...)), or remove {where}"
+        raise InfeedError("a config has one label, with one value per row", where=where, do=do)
+    return options
 
 
 def _read_part(kind: type[Part], given: Any, where: str) -> Part | None:

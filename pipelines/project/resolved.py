@@ -18,7 +18,7 @@ from infeed.components.kubeflow.packed import is_packed, unpack
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.features import features_from_json, features_to_json
 from infeed.pipelines.config import Blessing, PipelineConfig, Source
-from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
+from infeed.pipelines.surveys import ColumnSurvey, TableSurvey, Task
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class Resolved:
 
     def config(self) -> PipelineConfig:
         """Return a config for a step. Its survey has no columns."""
-        task, label = self.train.task, self.train.label
+        task: Task = "regression" if self.train.task == "regression" else "classification"
+        label = self.train.only_label
         column = ColumnSurvey(label, "bytes", self.rows, 0, None, self.label_mean, 0.0, max(self.class_rows, default=0))
         survey = TableSurvey((), column, task, self.rows, self.classes, self.class_rows)
         kept = {f.name: getattr(self, f.name) for f in dataclasses.fields(PipelineConfig) if hasattr(self, f.name)}

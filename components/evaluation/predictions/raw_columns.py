@@ -22,6 +22,7 @@ class RawColumns:
     columns: tuple[str, ...]  # columns of a prediction
     source_options: Mapping[str, Mapping[str, Any]]  # options of the training files, by format
     types: Mapping[str, ColumnType] = field(default_factory=dict)  # types of all columns that an evaluation parses
+    outputs: Mapping[str, str] = field(default_factory=dict)  # output -> task. The only output has the name ""
 
     @classmethod
     def of(cls, folder: str) -> RawColumns | None:
@@ -30,7 +31,8 @@ class RawColumns:
         if not files.exists(path):
             return None
         described = json.loads(files.read_bytes(path))
-        return cls(tuple(described["columns"]), described["source_options"], described.get("types", {}))
+        optional = described.get("types", {}), described.get("outputs", {})
+        return cls(tuple(described["columns"]), described["source_options"], *optional)
 
     def check_dataset(self, root: str, *, is_baseline: bool = False) -> None:
         """Raise InfeedError if a column of an ingested dataset has another type than in training."""

@@ -112,6 +112,19 @@ def number(spec):
     model.compile("sgd", "mse")
     return model
 
+def heads(spec):
+    x = keras.Input([1], name="x")
+    kinds = {"regression": (None, "mse"), "classification": ("softmax", "sparse_categorical_crossentropy")}
+    kinds["multilabel"] = ("sigmoid", "binary_crossentropy")
+    outputs = {
+        name: keras.layers.Dense(len(label.classes) or 1, kinds[label.task][0])(x)
+        for name, label in spec.outputs.items()
+    }
+    model = keras.Model({"x": x}, outputs)
+    losses = {name: kinds[label.task][1] for name, label in spec.outputs.items()}
+    model.compile(keras.optimizers.Adam(0.01), losses, metrics={"price": ["mae"], "sold": ["accuracy"]})
+    return model
+
 def picture(spec):
     image = keras.Input(spec.inputs["image"].shape, name="image")
     model = keras.Model({"image": image}, keras.layers.Dense(2, activation="softmax")(keras.layers.Flatten()(image)))
@@ -135,16 +148,17 @@ def locate(spec):
 """
 
 
-def serialize(values: Mapping[str, Any]) -> bytes:
+def serialize(row: Mapping[str, Any]) -> bytes:
     """A serialized tf.Example; None is a missing feature."""
     import tensorflow as tf
 
     kinds = {bytes: ("bytes_list", tf.train.BytesList), int: ("int64_list", tf.train.Int64List)}
     made = {}
-    for name, value in values.items():
+    for name, value in row.items():
         if value is not None:
-            key, kind = kinds.get(type(value), ("float_list", tf.train.FloatList))
-            made[name] = tf.train.Feature(**{key: kind(value=value if isinstance(value, list) else [value])})
+            values = value if isinstance(value, list) else [value]
+            key, kind = kinds.get(type(values[0]) if values else bytes, ("float_list", tf.train.FloatList))
+            made[name] = tf.train.Feature(**{key: kind(value=values)})
     return tf.train.Example(features=tf.train.Features(feature=made)).SerializeToString()
 
 
@@ -249,6 +263,38 @@ def table(once: Callable[..., Path]) -> tuple[Path, list[dict[str, Any]]]:
         write_graph(folder / "number", rows, spec, [ZScore("x"), ZScore("z"), Label("n", task="regression")])
 
     return once("table", write), rows
+
+
+@pytest.fixture(scope="session")
+def sales(once: Callable[..., Path]) -> tuple[Path, list[dict[str, Any]]]:
+    """x decides three labels: a price, whether it is sold, and colors. `offer` is the price, or missing if x > 1."""
+    import tensorflow as tf
+
+    from infeed.components.transform.kinds.clean import Fill
+    from infeed.components.transform.kinds.label import Label
+
+    rows = [
+        {
+            "x": float(x),
+            "euros": float(3 * x + 1),
+            "sold": b"yes" if x > 0 else b"no",
+            "colors": [b"red"] * bool(x > 0) + [b"blue"] * bool(x < 1) + [b"green"] * bool(x < -1),
+            "importance": float(1 + (x > 0)),
+            "offer": None if x > 1 else float(3 * x + 1),
+        }
+        for x in np.random.default_rng(0).normal(0, 1, ROWS)
+    ]
+    spec: dict[str, Any] = dict.fromkeys(("x", "euros", "importance"), tf.io.FixedLenFeature([1], tf.float32))
+    spec |= {"sold": tf.io.FixedLenFeature([1], tf.string), "colors": tf.io.VarLenFeature(tf.string)}
+    spec |= {"offer": tf.io.VarLenFeature(tf.float32)}
+    labels = [Label("euros", "regression"), Label("offer", "regression", "mark"), Label("sold")]
+    features = [Fill("x", 0.0), Fill("importance", 1.0), *labels, Label("colors", "multilabel")]
+
+    def write(folder: Path) -> None:
+        write_examples(folder, rows)
+        write_graph(folder / "all", rows, spec, features)
+
+    return once("sales", write), rows
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ def weighted(batches, weights):
 def weights_of(class_weight, graph, patterns=(), **options):
     from infeed.components.trainer.class_weights import class_weights
 
-    return class_weights(TrainOptions("m:f", graph.label, class_weight=class_weight, **options), graph, patterns)
+    return class_weights(TrainOptions("m:f", graph.labels[0], class_weight=class_weight, **options), graph, patterns)
 
 
 def balanced_weights(rows, classes):
@@ -39,7 +39,7 @@ def balanced_weights(rows, classes):
 def named(*classes):
     """A graph of which nothing is known but the classes."""
     return SimpleNamespace(
-        classes=classes, label="kind", transformed_spec={"kind": tf.io.FixedLenFeature([1], tf.int64)}
+        classes=classes, labels=("kind",), transformed_spec={"kind": tf.io.FixedLenFeature([1], tf.int64)}
     )
 
 
@@ -165,7 +165,7 @@ def test_what_is_no_number_of_a_class_is_refused(write_raw, labels, kind, messag
 def test_a_number_beyond_the_classes_is_refused(write_raw):
     _, pattern = write_raw([0, 1, 2])
     graph = named("a", "b")
-    graph.label, graph.transformed_spec = "y", {"y": graph.transformed_spec["kind"]}
+    graph.labels, graph.transformed_spec = ("y",), {"y": graph.transformed_spec["kind"]}
     with pytest.raises(InfeedError, match=r"label 'y' is 2\b.*2 classes"):
         weights_of("balanced", graph, [pattern], examples_are="transformed")
 

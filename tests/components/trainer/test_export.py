@@ -65,7 +65,7 @@ def test_the_answers_are_those_of_the_model(exported):
 
 def test_the_model_names_its_columns_and_the_options_of_the_files_that_it_learned_from(exported):
     assert RawColumns.of(str(exported[0])) == RawColumns(
-        ("word", "x"), {"csv": {"delimiter": ";"}}, {"word": "bytes", "x": "float"}
+        ("word", "x"), {"csv": {"delimiter": ";"}}, {"word": "bytes", "x": "float"}, {"": "classification"}
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.trainer.model import Head, check_output, takes_logits
+from infeed.components.trainer.model import Head, OutputSpec, check_output, takes_logits
 
 pytestmark = pytest.mark.slow  # TensorFlow and Keras take seconds to load
 
@@ -106,7 +106,7 @@ def output(*shape):
     ],
 )
 def test_outputs_that_fit(made, loss, classes):
-    check_output(made, loss, classes, "model.py:build")
+    check_output(made, loss, OutputSpec("classification", classes), "model.py:build")
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_outputs_that_fit(made, loss, classes):
             r"1 output per example(.|\n)* 3 classes",
         ),
         (output(None, 1), "sparse_categorical_crossentropy", TWO, r"its loss is sparse_cat(.|\n)*one sigmoid with"),
-        ([output(None, 2), output(None, 2)], "mse", TWO, r"the model has 2 outputs(.|\n)*your own run_fn"),
+        ([output(None, 2), output(None, 2)], "mse", TWO, r"the model has 2 outputs(.|\n)*label="),
     ],
 )
 def test_outputs_that_cannot_tell_the_classes(made, loss, classes, error):
     with pytest.raises(InfeedError, match=error):
-        check_output(made, loss, classes, "model.py:build")
+        check_output(made, loss, OutputSpec("classification", classes), "model.py:build")

@@ -3,9 +3,9 @@ import json
 import pytest
 
 from infeed.components.base import schema
-from infeed.components.base.errors import InfeedError
+from infeed.components.base.errors import InfeedError, OptionError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
-from infeed.components.trainer.options import TrainOptions, check_strategy
+from infeed.components.trainer.options import Output, TrainOptions, check_strategy
 
 
 def test_options_travel_as_json_and_come_back_equal():
@@ -68,3 +68,41 @@ def test_an_option_that_does_not_exist_is_refused_with_those_that_do():
 def test_an_unknown_strategy_is_refused_with_the_names_there_are():
     with pytest.raises(InfeedError, match=r"there is no strategy 'tpu_pod'(.|\n)*auto, one_device, mirrored"):
         check_strategy("tpu_pod")
+
+
+OUTPUTS = {"price": Output("regression", "euros"), "sold": Output()}
+
+
+def test_several_outputs_travel_as_json_and_each_has_the_label_of_its_name_unless_it_names_another():
+    options = TrainOptions("m:f", OUTPUTS)
+    assert schema.read(TrainOptions, json.loads(json.dumps(options.to_dict()))) == options
+    given = {"model_fn": "m:f", "label": {"price": {"task": "regression", "feature": "euros"}, "sold": {}}}
+    assert schema.read(TrainOptions, given) == options
+    assert options.labels == ("euros", "sold")
+    assert TrainOptions("m:f", "y", "multilabel").outputs == {"": Output("multilabel", "y")}
+
+
+@pytest.mark.parametrize(
+    ("options", "option", "value"),
+    [
+        ({"label": {}}, "label", "label is {}"),
+        ({"label": {"a/b": Output()}}, "label", "without '/'"),
+        ({"label": {"a": "regression"}}, "label", "Output"),
+        ({"task": "regression"}, "task", "each output"),
+        ({"threshold": 0.2}, "threshold", "each output"),
+        ({"class_weight": "balanced"}, "class_weight", "several labels"),
+        ({"feed": FeedOptions(class_shares="equal")}, "feed", "several labels"),
+        ({"masks": ["sold"]}, "masks", "only label"),
+        ({"label": "tags", "task": "multilabel", "class_weight": {"a": 2.0}}, "class_weight", "several labels"),
+    ],
+)
+def test_what_several_labels_rule_out_is_refused_when_built(options, option, value):
+    with pytest.raises(OptionError) as raised:
+        TrainOptions("m:f", **{"label": OUTPUTS, **options})
+    assert raised.value.option == option
+    assert value in f"{raised.value.what} {raised.value.do}"
+
+
+def test_the_threshold_of_an_output_is_a_probability():
+    with pytest.raises(InfeedError, match="threshold is 2"):
+        Output(threshold=2)

@@ -205,6 +205,13 @@ def test_each_data_set_gets_a_pipeline_of_its_own(project):
         ("label: {", "invalid YAML"),
         ("train: 5", r"train is 5\n  where: .*config\.yaml, train\n  do:    use a mapping"),
         ("train: {epochs: ten}", r"epochs is 'ten'\n  where: train\.epochs\n  do:    use an integer"),
+        ("train: {label: {y: {}, x: {task: regression}}}", r"a config has one label(.|\n)*where: train\.label\n"),
+        ("train: {task: multilabel}", r"a config has one label(.|\n)*where: train\.task\n"),
+        (
+            "train: {label: {y: {tas: regression}}}",
+            r"no setting 'tas'; did you mean 'task'\?\n  where: train\.label\.y\n",
+        ),
+        ("train: {label: {y: 5}}", r"5 is not a mapping of settings\n  where: train\.label\.y\n"),
         ("train: {batch_size: big}", r"batch_size is 'big'\n  where: train\.batch_size"),
         ("augment: {shft: 1}\nnormalise: {}", r"no setting 'shft'; did you mean 'shift'\?\n  where: augment\n"),
         ("normalise: {men: 1}", r"no setting 'men'; did you mean 'mean'\?\n  where: normalise\n"),

@@ -1,9 +1,11 @@
 """A training on JAX has the numbers of one on TensorFlow."""
 
+import numpy as np
 import pytest
 import trained
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.trainer.options import Output
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 
@@ -22,6 +24,18 @@ def test_class_weights_and_a_number_of_steps_are_those_of_tensorflow(table, trai
         train(table[0], "class", "table", place=tmp_path / backend, backend=backend, **settings)
     trained.check_alike(tmp_path / "jax", tmp_path / "tensorflow")
     assert [epoch["steps"] for epoch in trained.profile(tmp_path / "jax")["epochs"]] == [2, 2, 1]
+
+
+def test_several_outputs_are_trained_as_on_tensorflow(sales, train, options, tmp_path):
+    labels = {"price": Output("regression", "euros"), "sold": Output(), "colors": Output("multilabel")}
+    for backend in ("jax", "tensorflow"):
+        train(sales[0], "all", "heads", place=tmp_path / backend, backend=backend, **options | {"label": labels})
+    for one, two in zip(*(trained.weights(tmp_path / backend) for backend in ("jax", "tensorflow")), strict=True):
+        np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
+    found, expected = (trained.history(tmp_path / backend) for backend in ("jax", "tensorflow"))
+    assert found.keys() == expected.keys()
+    for name in ("loss", "val_loss", "val_price_mae", "val_sold_accuracy"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
 
 
 def test_text_is_refused_before_training(words, train):
