@@ -131,8 +131,7 @@ def command(
                 continue
             _remark(complaints, prediction)
             if prediction.error is None:
-                sure = "" if prediction.probability is None else f"  {prediction.probability:.1%}"
-                console.out(f"{prediction.input}  {_in_words(prediction.value)}{sure}", highlight=False)
+                console.out(f"{prediction.input}  {_answer(prediction.value, prediction.probability)}", highlight=False)
     sys.exit(EXIT_FAILED if refused else 0)
 
 
@@ -170,6 +169,15 @@ def _remark(complaints: Console, prediction: Prediction) -> None:
     for kind, words in (("error", prediction.error), ("note", prediction.note)):
         if words is not None:
             complaints.print(f"{kind}: {prediction.input}: {words}")
+
+
+def _answer(value: Any, probability: Any) -> str:
+    """Return a prediction with its probability, of several classes with those of each, and by output."""
+    if isinstance(value, dict):
+        return "  ".join(f"{name}: {_answer(one, probability[name])}" for name, one in value.items())
+    if isinstance(probability, list):
+        return f"[{', '.join(map(_answer, value, probability))}]"
+    return _in_words(value) + ("" if probability is None else f"  {probability:.1%}")
 
 
 def _in_words(value: Any) -> str:

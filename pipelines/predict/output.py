@@ -4,6 +4,9 @@
     probability         probability of the class, for a classification
     prediction_error    why there is no prediction; empty in most rows
 
+A row that may have several classes has lists of classes and of their probabilities. If the model has several outputs,
+their names come first, as in `price_prediction`.
+
 A line that cannot be parsed as a row is not written, only counted.
 """
 
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +30,8 @@ from infeed.pipelines.predict.tables import JSON
 
 PREDICTION, PROBABILITY, ERROR = "prediction", "probability", "prediction_error"
 PATH = "path"  # column with the paths of images
-Answer = tuple[Any, float | None, str | None]
+# Prediction, probability and error of a row. Predictions and probabilities of several outputs are dicts by output.
+Answer = tuple[Any, Any, str | None]
 Answered = Iterator[tuple[Batch, list[Answer]]]
 Write = Callable[[pa.Table], None]
 
@@ -39,8 +43,10 @@ class Columns:
     keys: tuple[str, ...] = ()  # first columns
     others: tuple[str, ...] | None = None  # following columns; None for all others of the table
 
-    def of(self, names: Sequence[str], where: str) -> list[str]:
-        """Return the columns to write. Raises InfeedError if one is missing, or has the name of a prediction column."""
+    def of(
+        self, names: Sequence[str], where: str, predicted: Collection[str] = (PREDICTION, PROBABILITY, ERROR)
+    ) -> list[str]:
+        """Return the columns to write. Raises InfeedError if one is missing, or has the name of a `predicted` one."""
         for name in (*self.keys, *(self.others or ())):
             if name not in names:
                 raise InfeedError(
@@ -48,7 +54,7 @@ class Columns:
                 )
         others = [name for name in names if name not in self.keys] if self.others is None else self.others
         chosen = list(dict.fromkeys([*self.keys, *others]))
-        taken = [name for name in chosen if name in (PREDICTION, PROBABILITY, ERROR)]
+        taken = [name for name in chosen if name in predicted]
         if taken:
             do = "rename the column, or name the columns to write with --keys and --columns"
             raise InfeedError(f"the table already has a column {taken[0]!r}", where=where, do=do)
@@ -81,18 +87,47 @@ def check_output(output: str, overwrite: bool) -> str:
     return suffix
 
 
-def prediction_types(outputs: Mapping[str, Any]) -> dict[str, pa.DataType]:
-    """Return the types of the prediction columns, from the TensorSpecs of the model's outputs."""
+def columns_of(output: str) -> tuple[str, str]:
+    """Return the names of the columns with the predictions and probabilities of an output. The only output is ""."""
+    return (f"{output}_{PREDICTION}", f"{output}_{PROBABILITY}") if output else (PREDICTION, PROBABILITY)
+
+
+def parts_of(outputs: Mapping[str, Any], output: str) -> Mapping[str, Any]:
+    """Return the predictions of one output as those of a model with a single output."""
+    if not output:
+        return outputs
+    found = {name.removeprefix(f"{output}/"): one for name, one in outputs.items() if name.startswith(f"{output}/")}
+    return found or {PREDICTION: outputs[output]}
+
+
+def prediction_types(outputs: Mapping[str, Any], tasks: Mapping[str, str] | None = None) -> dict[str, pa.DataType]:
+    """Return the types of the prediction columns.
+
+    Args:
+      outputs: TensorSpecs of the model's outputs.
+      tasks: task of each output. None if unknown.
+    """
+    found: dict[str, pa.DataType] = {}
+    for output, task in (tasks or {"": ""}).items():
+        prediction, probability = columns_of(output)
+        types = _types_of(parts_of(outputs, output), several=task == "multilabel")
+        found |= {prediction: types[0], **({probability: types[1]} if len(types) > 1 else {})}
+    return {**found, ERROR: pa.string()}
+
+
+def _types_of(outputs: Mapping[str, Any], *, several: bool) -> list[pa.DataType]:
+    """Return the types of the prediction, and of the probability if the output has one."""
     if "class" in outputs:
         spec = outputs["class"]
         kind = pa.string() if spec.dtype.name == "string" else pa.int64()
+        if several:
+            return [pa.list_(kind), pa.list_(pa.float64())]
         if has_parts(spec.shape):
-            return {PREDICTION: _nested(kind, spec.shape.rank - 1), ERROR: pa.string()}
-        sure = {PROBABILITY: pa.float64()} if "probabilities" in outputs else {}
-        return {PREDICTION: kind, **sure, ERROR: pa.string()}
+            return [_nested(kind, spec.shape.rank - 1)]
+        return [kind, pa.float64()] if "probabilities" in outputs else [kind]
     spec = outputs[next(name for name in ("prediction", "scores", *outputs) if name in outputs)]
     number = pa.int64() if spec.dtype.is_integer else pa.float64()
-    return {PREDICTION: _nested(number, (spec.shape.rank or 1) - 1), ERROR: pa.string()}
+    return [_nested(number, (spec.shape.rank or 1) - 1)]
 
 
 def has_parts(shape: Iterable[int | None]) -> bool:
@@ -138,8 +173,8 @@ class _Tables:
     def of(self, batch: Batch, answers: Sequence[Answer]) -> pa.Table:
         """Return the readable rows of a batch with their answers."""
         kept = [answer for place, answer in enumerate(answers) if place not in batch.unread]
-        said = dict(zip((PREDICTION, PROBABILITY, ERROR), zip(*kept, strict=True), strict=True)) if kept else {}
-        arrays = {name: pa.array(said.get(name, ()), kind) for name, kind in self._types.items()}
+        said = [_by_column(answer) for answer in kept]
+        arrays = {name: pa.array([row.get(name) for row in said], kind) for name, kind in self._types.items()}
         without = sum(error is not None for _, _, error in kept)
         total = self.written
         self.written = Written(
@@ -148,12 +183,22 @@ class _Tables:
         if batch.rows is None:
             return pa.table({PATH: pa.array(batch.names, pa.string()), **arrays})
         place = batch.names[0].rpartition(", row ")[0] if batch.names else "the table"
-        names = self._columns.of(batch.rows.schema.names, place)
+        names = self._columns.of(batch.rows.schema.names, place, self._types)
         places = [batch.rows.schema.get_field_index(name) for name in names]
         fields = [batch.rows.schema.field(place) for place in places]
         fields += [pa.field(name, kind) for name, kind in self._types.items()]
         columns = [batch.rows.column(place) for place in places]
         return pa.Table.from_arrays([*columns, *arrays.values()], schema=pa.schema(fields))
+
+
+def _by_column(answer: Answer) -> dict[str, Any]:
+    value, sure, error = answer
+    several = isinstance(value, dict)
+    values, probabilities = (value, sure) if several else ({"": value}, {"": sure})
+    found: dict[str, Any] = {ERROR: error}
+    for output, one in values.items():
+        found |= zip(columns_of(output), (one, probabilities[output]), strict=True)
+    return found
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,12 +28,15 @@ from infeed.pipelines.predict.inputs import (
     rows,
 )
 from infeed.pipelines.predict.output import (
+    ERROR,
     Answer,
     Answered,
     Columns,
     Written,
     check_output,
+    columns_of,
     has_parts,
+    parts_of,
     prediction_types,
     write_answers,
 )
@@ -43,9 +48,12 @@ class Prediction:
 
     input: str  # path of an image, or path of a table and the row number, from 1
     # A class, a number, or a list of numbers if the output is neither. If the model returns a class or a number for
-    # each part of an input, such as a pixel, nested lists.
+    # each part of an input, such as a pixel, nested lists. If an input may have several classes, a list of them, the
+    # most probable first. If the model has several outputs, a dict by output.
     value: Any
-    probability: float | None = None  # probability of the class, if the model returns one for the whole input
+    # Probability of the class, or of each of several classes, if the model returns one for the whole input. Of several
+    # outputs, a dict by output.
+    probability: Any = None
     error: str | None = None  # why there is no prediction; None if there is one
     note: str | None = None  # change made to the input
 
@@ -62,8 +70,8 @@ def predict(model_path: str, inputs: Sequence[str], settings: Mapping[str, Any] 
     Raises:
       InfeedError: the model or an input does not exist, a column is missing, or the inputs are of the wrong kind.
     """
-    call, batches = _question(model_path, inputs, settings or {})
-    for batch, answers in _answered(call, batches):
+    call, batches, tasks = _question(model_path, inputs, settings or {})
+    for batch, answers in _answered(call, batches, tasks):
         yield from _predictions(batch, answers)
 
 
@@ -81,17 +89,17 @@ def write_table(
     For the arguments and errors see `predict` and `write_answers`.
     """
     check_output(output, overwrite)
-    call, batches = _question(model_path, inputs, settings, columns)
+    call, batches, tasks = _question(model_path, inputs, settings, columns)
     outputs = (call if isinstance(call, Signature) else call.raw).outputs
 
     def watched() -> Answered:
-        for batch, answers in _answered(call, batches):
+        for batch, answers in _answered(call, batches, tasks):
             for prediction in _predictions(batch, answers):
                 if prediction.error is not None or prediction.note is not None:
                     on_remark(prediction)
             yield batch, answers
 
-    return write_answers(watched(), prediction_types(outputs), columns, output, overwrite)
+    return write_answers(watched(), prediction_types(outputs, tasks), columns, output, overwrite)
 
 
 def _predictions(batch: Batch, answers: Sequence[Answer]) -> Iterator[Prediction]:
@@ -99,9 +107,9 @@ def _predictions(batch: Batch, answers: Sequence[Answer]) -> Iterator[Prediction
         yield Prediction(name, *answer, note=batch.notes.get(place))
 
 
-def _answered(call: Call, batches: Iterator[Batch]) -> Answered:
+def _answered(call: Call, batches: Iterator[Batch], tasks: Tasks) -> Answered:
     for batch in batches:
-        answers = iter(ask(call, batch.cells))
+        answers = iter(ask(call, batch.cells, tasks))
         places = range(len(batch.names))
         yield batch, [(None, None, batch.wrong[place]) if place in batch.wrong else next(answers) for place in places]
 
@@ -123,14 +131,18 @@ def write(
 
 def _question(
     model_path: str, inputs: Sequence[str], settings: Mapping[str, Any], written: Columns | None = None
-) -> tuple[Call, Iterator[Batch]]:
-    """Return the signature to call and the batches of inputs. Check the `written` columns before loading the model."""
+) -> tuple[Call, Iterator[Batch], Tasks]:
+    """Return the signature to call, the batches of inputs, and the task of each output.
+
+    Check the `written` columns before loading the model.
+    """
     folder = model_folder(model_path)  # before TensorFlow, which takes seconds to load
     check_exist(inputs)
+    known = RawColumns.of(folder)
+    tasks = (known.outputs if known else {}) or {"": ""}
     if are_datasets(inputs):
         signature = SavedModel.load(folder).signature("serving_default")
-        return signature, examples(inputs, signature)
-    known = RawColumns.of(folder)
+        return signature, examples(inputs, signature), tasks
     tables = (
         open_tables(inputs, known.columns, settings, known.source_options)
         if known and set(known.columns) != {IMAGE}
@@ -138,12 +150,12 @@ def _question(
     )
     for table in tables or ():
         if written:
-            written.of(table.names, table.path)
+            written.of(table.names, table.path, [*chain.from_iterable(map(columns_of, tasks)), ERROR])
     both = RawSignature.of(SavedModel.load(folder))
     specs = both.raw.inputs
     if set(specs) == {IMAGE}:
-        return both, pictures(inputs)
-    return both, rows(tables or open_tables(inputs, specs, settings), specs)
+        return both, pictures(inputs), tasks
+    return both, rows(tables or open_tables(inputs, specs, settings), specs), tasks
 
 
 @dataclass(frozen=True)
@@ -189,20 +201,21 @@ def _as_list(cell: Any) -> list[Any] | None:
 
 
 Call = Signature | RawSignature
+Tasks = Mapping[str, str]  # output -> task. The only output of a model has the name ""
 
 
-def ask(call: Call, cells: Mapping[str, Any]) -> list[Answer]:
+def ask(call: Call, cells: Mapping[str, Any], tasks: Tasks = MappingProxyType({"": ""})) -> list[Answer]:
     """Return an answer for each row. If TensorFlow rejects a batch, bisect the batch to find the bad rows."""
     count = len(next(iter(cells.values()), []))
     if not count:
         return []
     try:
-        return _answers(call(cells))
+        return _answers(call(cells), tasks)
     except InfeedError as error:
         if count == 1:
             return [(None, None, error.what)]
         halves = range(count // 2), range(count // 2, count)
-        return [answer for half in halves for answer in ask(call, _part(cells, half))]
+        return [answer for half in halves for answer in ask(call, _part(cells, half), tasks)]
 
 
 def _part(cells: Mapping[str, Any], places: Iterable[int]) -> dict[str, list[Any]]:
@@ -211,8 +224,31 @@ def _part(cells: Mapping[str, Any], places: Iterable[int]) -> dict[str, list[Any
     return {name: [column[place] for place in chosen] for name, column in cells.items()}
 
 
-def _answers(output: Arrays) -> list[Answer]:
-    """Convert model outputs to answers: a class, with a probability if there is one, scores, or a number."""
+def _answers(outputs: Arrays, tasks: Tasks) -> list[Answer]:
+    """Convert model outputs to answers, of several outputs by name."""
+    found = {
+        name: (_sets if task == "multilabel" else _answers_of)(parts_of(outputs, name)) for name, task in tasks.items()
+    }
+    if "" in found:
+        return found[""]
+    rows = [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
+    return [
+        ({name: value for name, (value, _, _) in row.items()}, {name: sure for name, (_, sure, _) in row.items()}, None)
+        for row in rows
+    ]
+
+
+def _sets(output: Mapping[str, Any]) -> list[Answer]:
+    """Convert an output to the classes of each row, the most probable first, and their probabilities."""
+    if "class" not in output:
+        return _answers_of(output)
+    rows = zip(output["class"].tolist(), output["probabilities"].tolist(), strict=True)
+    sets = [sorted((-sure, word) for word, sure in zip(*row, strict=True) if word not in (b"", -1)) for row in rows]
+    return [([_plain(word) for _, word in found], [-sure for sure, _ in found], None) for found in sets]
+
+
+def _answers_of(output: Mapping[str, Any]) -> list[Answer]:
+    """Convert an output to answers: a class, with a probability if there is one, scores, or a number."""
     if "class" in output:
         classes = output["class"]
         if has_parts(classes.shape):

@@ -80,6 +80,25 @@ def test_the_types_follow_the_outputs_of_the_model(outputs: dict[str, Any], expe
     assert prediction_types(outputs) == {**expected, "prediction_error": pa.string()}
 
 
+def test_each_output_has_columns_of_its_name_and_several_classes_are_lists() -> None:
+    outputs = {
+        "price": spec("float32"),
+        "sold/class": spec("string", 1),
+        "sold/probabilities": spec("float32", 2),
+        "tags/class": spec("string", 3),
+        "tags/probabilities": spec("float32", 3),
+    }
+    tasks = {"price": "regression", "sold": "classification", "tags": "multilabel"}
+    assert prediction_types(outputs, tasks) == {
+        "price_prediction": pa.float64(),
+        "sold_prediction": pa.string(),
+        "sold_probability": pa.float64(),
+        "tags_prediction": pa.list_(pa.string()),
+        "tags_probability": pa.list_(pa.float64()),
+        "prediction_error": pa.string(),
+    }
+
+
 def test_the_suffix_names_the_format() -> None:
     assert [suffix_of(name) for name in ("a.CSV", "gs://b/a.parquet", "a.jsonl", "folder", "a.txt")] == [
         ".csv",

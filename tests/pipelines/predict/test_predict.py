@@ -363,3 +363,67 @@ def test_rows_that_raw_cannot_take_do_not_change_the_way_of_the_others() -> None
     [record] = examples.given[0]["examples"]
     assert record == encode_examples(pa.RecordBatch.from_pydict({"x": [None], "n": [None]}))[0].as_py()
     assert output["prediction"].tolist() == [[3], [len(str(record))], [5]]
+
+
+@pytest.fixture(scope="module")
+def of_three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A number, a class, and a set of classes."""
+    import tensorflow as tf
+
+    def answer(features: Any) -> Any:
+        x = features["x"]
+        sure, tags = tf.stack([1 - x, x], 1), tf.stack([x, 0.9 * tf.ones_like(x), 0.75 * x], 1)
+        return {
+            "price": 2 * x,
+            "sold/probabilities": sure,
+            "sold/class": tf.gather(["no", "yes"], tf.argmax(sure, 1))[:, tf.newaxis],
+            "tags/probabilities": tags,
+            "tags/class": tf.where(tags > 0.5, ["blue", "green", "red"], ""),
+        }
+
+    folder = save(tmp_path_factory.mktemp("three"), {"x": tf.float32}, answer)
+    (folder / "1" / "assets.extra").mkdir(exist_ok=True)
+    tasks = {"price": "regression", "sold": "classification", "tags": "multilabel"}
+    described = {"columns": ["x"], "types": {"x": "float"}, "source_options": {}, "outputs": tasks}
+    (folder / "1" / "assets.extra" / "raw_columns.json").write_text(json.dumps(described))
+    return folder
+
+
+@pytest.fixture
+def of_halves(tmp_path: Path) -> Path:
+    (tmp_path / "t.csv").write_text("x,price\n1,7\n0.25,8\nabc,9\n")
+    return tmp_path / "t.csv"
+
+
+def test_every_output_is_predicted_and_a_set_is_a_list_with_the_most_probable_first(
+    of_three: Path, of_halves: Path
+) -> None:
+    first, second, third = predict(str(of_three), [str(of_halves)])
+    assert first.value == {"price": 2.0, "sold": "yes", "tags": ["blue", "green", "red"]}
+    assert first.probability == {"price": None, "sold": 1.0, "tags": pytest.approx([1.0, 0.9, 0.75])}
+    assert second.value == {"price": 0.5, "sold": "no", "tags": ["green"]}
+    assert (third.value, third.error) == (None, "column 'x': 'abc' is not a number")
+
+
+def test_each_output_has_columns_in_the_file(of_three: Path, of_halves: Path, tmp_path: Path) -> None:
+    output = str(tmp_path / "out.parquet")
+    write_table(str(of_three), [str(of_halves)], {}, Columns(), output, False, lambda _: None)
+    rows = pq.read_table(output).to_pylist()
+    assert rows[1] == {
+        "x": "0.25",
+        "price": "8",
+        "price_prediction": 0.5,
+        "sold_prediction": "no",
+        "sold_probability": 0.75,
+        "tags_prediction": ["green"],
+        "tags_probability": pytest.approx([0.9]),
+        "prediction_error": None,
+    } | {name: rows[1][name] for name in ("x", "price")}
+    assert rows[2]["tags_prediction"] is None
+    with pytest.raises(InfeedError, match="'sold_prediction'"):
+        Columns().of(["sold_prediction"], "t.csv", ["sold_prediction"])
+
+
+def test_the_command_prints_each_output(of_three: Path, of_halves: Path, command: Command) -> None:
+    told = command("predict", of_three, of_halves).stdout.splitlines()
+    assert told[1].endswith("price: 0.5  sold: no  75.0%  tags: [green  90.0%]")
