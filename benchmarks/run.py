@@ -65,6 +65,7 @@ BENCHMARKS = (
     Benchmark("causes", "causes.py", (), ("--cause=a Python generator", "--turns=1", "--seconds=2")),
     Benchmark("overlap", "overlap.py", (), ("--records=1000", "--epochs=2")),
     Benchmark("load", "load.py", ("--no-install",), ("--rows=20000", "--batch=1024", "--turns=3", "--seconds=0.3")),
+    Benchmark("jpeg", "jpeg.py", ("--no-install",), ("--pictures=200", "--kind=cut", "--turns=3", "--seconds=0.3")),
     Benchmark("images", "images.py", ("--no-install",), ("--images=2000", "--kind=png", "--turns=3", "--seconds=1")),
 )
 
