@@ -11,6 +11,7 @@ import click
 
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.cluster.image.build import BASE, ImageOptions, build_image
+from infeed.pipelines.cluster.image.context import check_has_jax
 from infeed.pipelines.console.exit_codes import Command, interruptible
 from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
@@ -52,6 +53,8 @@ def command(project: str, tag: str | None, as_json: bool, **given: Any) -> None:
     if "@" in name:
         what = f"{name!r} names an image by its digest, which is known only once the image is built"
         raise InfeedError(what, do="name the new image by a tag: --tag registry.example/taxi:1")
+    if read.settings.train.get("backend") == "jax" and not read.package:
+        check_has_jax(Path(read.folder))
     given["exclude"] = (*given["exclude"], *deploy.exclude)
     runner = cluster_runner(deploy.beam_pipeline_args)
     options = ImageOptions(name, runner=runner, with_project=deploy.project == "image", **given)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.trainer.distribution import check_batch_size, check_xla, make_strategy
+from infeed.components.trainer.distribution import check_batch_size, check_xla, make_strategy, without_accelerators
 from infeed.components.trainer.model import Head, ModelSpec, make_model, takes_logits
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.feature import Feature
@@ -41,7 +41,9 @@ def try_out(config: PipelineConfig) -> None:
     Raises InfeedError for an error that would stop Transform or the Trainer.
     """
     options = config.train
-    if options.strategy in _OF_ONE_PROCESS and options.backend == "tensorflow":
+    if options.backend == "jax":
+        without_accelerators()
+    elif options.strategy in _OF_ONE_PROCESS:
         strategy = make_strategy(options.strategy)
         check_batch_size(options.feed.batch_size, strategy)
         check_xla(options.xla, strategy)

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import WorkerContext, share_of_batch
 from infeed.components.trainer import cluster
 from infeed.components.trainer.options import TrainOptions
@@ -30,11 +31,14 @@ class Devices:
     def start(cls, options: TrainOptions) -> Devices:
         """Join the cluster, if there is one, and choose the devices. Must run before any computation of JAX.
 
-        Raise InfeedError if the devices cannot share a batch equally.
+        Raise InfeedError if the devices cannot share a batch equally, or `one_device` would leave processes unused.
         """
         import jax
 
         workers = cluster.jax_workers()
+        if workers.count > 1 and options.strategy == "one_device":
+            what = f"strategy is 'one_device', but there are {workers.count} processes"
+            raise InfeedError(what, where="option strategy", do="use auto, or start one process")
         if workers.count > 1:
             jax.config.update("jax_cpu_collectives_implementation", "gloo")  # none by default before JAX 0.5
             keras.distribution.initialize(_coordinator(), workers.count, workers.index)

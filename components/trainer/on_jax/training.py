@@ -27,6 +27,7 @@ from infeed.components.trainer.model_inputs import ModelInputs, inputs_of, symbo
 from infeed.components.trainer.on_jax.checkpoint import JaxCheckpoints
 from infeed.components.trainer.on_jax.devices import Devices
 from infeed.components.trainer.on_jax.loop import Loop
+from infeed.components.trainer.own_input import check_same_length
 from infeed.components.trainer.pace import ReportPace
 from infeed.components.trainer.steps import Progress
 from infeed.components.trainer.training import Training, features_of, model_spec
@@ -78,6 +79,8 @@ def fit(training: Training, places: OutputDirs, devices: Devices, weights: Weigh
         folders = training.places.checkpoints, places.checkpoints
         checkpoints = JaxCheckpoints(*folders, seconds, training.strategy, upload)
     start = checkpoints.start_step if checkpoints else 0
+    if options.input_fn and workers.count > 1:
+        check_same_length([int(one) for one in devices.gather([plan.steps_per_epoch])], "training", options.input_fn)
     batches = endless(training.train.dataset(workers=workers, start_step=start))
     dataset = with_class_weights(batches, training.class_weights)
     evaluation = training.evaluation.dataset(workers=workers).take(training.eval_steps or -1)

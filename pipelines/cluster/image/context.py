@@ -35,6 +35,8 @@ _BUILT_AT = 315_532_800  # seconds since 1970: the start of 1980, the first year
 # These files describe the installation on this machine, not the package.
 _LOCAL = ("INSTALLER", "REQUESTED", "direct_url.json", "RECORD")
 
+_JAX = re.compile(r"^\s*(jax(?![\w-])|tfx-infeed\[.*\bjax\b)", re.MULTILINE)
+
 
 def make_context(
     folder: Path,
@@ -70,6 +72,15 @@ def make_context(
         (folder / "project").mkdir()
     wanted = project / "requirements.txt" if project else None
     (folder / "project-requirements.txt").write_bytes(wanted.read_bytes() if wanted and wanted.is_file() else b"")
+
+
+def check_has_jax(project: Path) -> None:
+    """Raise InfeedError if the image of a project that trains on JAX would not contain JAX."""
+    wanted = project / "requirements.txt"
+    text = wanted.read_text("utf-8") if wanted.is_file() else ""
+    if not _JAX.search(text) and not (project / "Dockerfile").is_file():
+        do = "add jax[tpu] for TPUs, jax[cuda12] for GPUs, or jax for CPUs"
+        raise InfeedError("train.backend is 'jax', but the image would have no JAX", where=str(wanted), do=do)
 
 
 def beam_sdk() -> str:

@@ -74,6 +74,20 @@ def test_a_runner_in_the_config_makes_an_image_of_workers_too(engines, project, 
     assert {f"--build-arg=BEAM_SDK={beam_sdk()}", f"--build-arg=WORKER_USER={user}"} <= set(worker)
 
 
+def test_a_project_that_trains_on_jax_names_it_in_its_requirements(engines, project):
+    engines.add("docker")
+    with (project / "config.yaml").open("a") as config:
+        config.write("  backend: jax\n")
+    result = infeed("build", project, "--tag", "taxi:1")
+    assert result.exit_code == 2
+    assert "jax[tpu]" in result.output
+    for wanted in ("numpy\njax[tpu]>=0.10\n", "tfx-infeed[jax]\n"):
+        (project / "requirements.txt").write_text(wanted)
+        assert infeed("build", project, "--tag", "taxi:1").exit_code == 0
+    (project / "requirements.txt").write_text("jax-metal\n")
+    assert infeed("build", project, "--tag", "taxi:1").exit_code == 2
+
+
 def test_an_image_without_the_project_has_what_it_needs(engines, project):
     script = 'for last; do :; done; read -r needs <"$last"/project-requirements.txt; echo "$last"/project/* "$needs"'
     engines.add("docker", f'[ "$1" != build ] || {{ {script}; }}')

@@ -53,3 +53,13 @@ def test_a_batch_that_the_devices_cannot_share_is_refused(table, train, on_jax, 
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=5")
     with pytest.raises(InfeedError, match=r"24(.|\n)*5 devices"):
         train(table[0], "class", "table", **on_jax)
+
+
+def test_one_device_of_several_processes_is_refused(monkeypatch):
+    from infeed.components.trainer.on_jax.devices import Devices
+    from infeed.components.trainer.options import TrainOptions
+
+    monkeypatch.setenv("TF_CONFIG", of_tf_config(0, 1)["TF_CONFIG"])
+    with pytest.raises(InfeedError, match="2 processes") as raised:
+        Devices.start(TrainOptions("m:f", "y", backend="jax", strategy="one_device"))
+    assert raised.value.where == "option strategy"
