@@ -76,10 +76,10 @@ def feed_by_name(model: keras.Model, inputs: ModelInputs, packing: Packing = Pac
     """Make Keras' training, evaluation and prediction steps of this model unpack and select the features."""
 
     def build(batch: Any, by_keras: Callable[[Any], None]) -> None:
-        if _has_ragged(picked := _picked(batch, inputs, packing)):
-            _build_by_tracing(model, picked)
+        if _has_ragged(data := picked(batch, inputs, packing)):
+            _build_by_tracing(model, data)
         else:
-            by_keras(picked)
+            by_keras(data)
 
     if not keras_seam.STEPS.available():  # without these names, Keras builds the model in the first step
         keras_seam.build_by(model, build)
@@ -87,7 +87,7 @@ def feed_by_name(model: keras.Model, inputs: ModelInputs, packing: Packing = Pac
         return
 
     def picking(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        return lambda data: step(_picked(data, inputs, packing))
+        return lambda data: step(picked(data, inputs, packing))
 
     for name in ("train_step", "test_step", "predict_step"):
         setattr(model, name, picking(getattr(model, name)))
@@ -148,7 +148,7 @@ def _called(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str)
     raise InfeedError(what, where=where, do=do) from errors[0]
 
 
-def _picked(data: Any, inputs: ModelInputs, packing: Packing) -> Any:
+def picked(data: Any, inputs: ModelInputs, packing: Packing) -> Any:
     """Map (features, ...) to (the model's argument, ...). Other data, which a callback passes, is unchanged."""
     if not isinstance(data, tuple) or not data or not isinstance(data[0], dict):
         return data

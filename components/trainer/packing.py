@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 FEWEST = 32  # smaller groups of features stay unpacked
@@ -46,5 +47,5 @@ class Packing:
                 spec = tf.TensorSpec([tensor.shape[0], *tensor.shape[2:]], tensor.dtype)
                 features |= dict.fromkeys(self.packs[name], spec)
             else:
-                features |= zip(self.packs[name], tf.unstack(tensor, axis=1), strict=True)
+                features |= zip(self.packs[name], keras.ops.unstack(tensor, axis=1), strict=True)
         return features

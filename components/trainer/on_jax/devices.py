@@ -41,6 +41,8 @@ class Devices:
             raise InfeedError(what, where="option strategy", do="use auto, or start one process")
         if workers.count > 1:
             jax.config.update("jax_cpu_collectives_implementation", "gloo")  # none by default before JAX 0.5
+            # Processes on CPUs could otherwise start the collectives of several steps in different orders, and hang.
+            jax.config.update("jax_cpu_enable_async_dispatch", False)
             keras.distribution.initialize(_coordinator(), workers.count, workers.index)
         found = jax.local_devices()[:1] if options.strategy == "one_device" else jax.devices()
         share_of_batch(options.feed.batch_size, len(found), "devices")

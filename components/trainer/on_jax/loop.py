@@ -62,12 +62,19 @@ class Steps:
     test: Callable[[Any, Any], Any]
 
     @classmethod
-    def of(cls, model: keras.Model, state: State) -> Steps:
+    def of(cls, model: keras.Model, state: State, pick: Callable[[Any], Any]) -> Steps:
         import jax
 
+        def train_step(state: Any, batch: Any) -> Any:
+            return model.train_step(state, pick(batch))
+
+        def test_step(state: Any, batch: Any) -> Any:
+            return model.test_step(state, pick(batch))
+
         weights, others, optimizer, metrics = jax.tree.map(lambda one: one.sharding, state.take())
-        train = jax.jit(model.train_step, donate_argnums=0, out_shardings=(None, (weights, others, optimizer, metrics)))
-        test = jax.jit(model.test_step, out_shardings=(None, (weights, others, metrics)))
+        shardings = None, (weights, others, optimizer, metrics)
+        train = jax.jit(train_step, donate_argnums=0, out_shardings=shardings)
+        test = jax.jit(test_step, out_shardings=(None, (weights, others, metrics)))
         return cls(train, test)
 
 
@@ -76,8 +83,9 @@ class Loop:
 
     Args:
       model: compiled model whose variables are on the devices.
-      train, evaluation: batches of this worker, (the model's argument, label, ...) as the model takes them.
+      train, evaluation: batches of this worker, (features, label, ...).
       progress: steps that are done. `train` starts with the next one.
+      pick: batch -> (the model's argument, label, ...). Runs in the compiled step.
     """
 
     def __init__(
@@ -88,12 +96,13 @@ class Loop:
         evaluation: tf.data.Dataset,
         schedule: Schedule,
         progress: Progress,
+        pick: Callable[[Any], Any],
     ) -> None:
         self.model, self.progress, self.meter = model, progress, Meter()
         self._devices, self._train, self._evaluation, self._schedule = devices, train, evaluation, schedule
         self.record = RecordEpochs(self.meter, progress, schedule.batch_size, devices.gather)
         self.state = State(model)
-        self._steps = Steps.of(model, self.state)
+        self._steps, self._running = Steps.of(model, self.state, pick), deque[Any]()  # logs of the steps in flight
         model.jax_state_sync = self.state.sync  # Keras' name for the callbacks of a user
 
     def fit(self, callbacks: Sequence[keras.callbacks.Callback], epochs: int) -> None:
@@ -125,20 +134,13 @@ class Loop:
             batches.close()
 
     def _epoch(self, batches: Ahead, hooks: keras.callbacks.CallbackList) -> dict[str, float]:
-        import jax
-
-        logs, running, progress = dict[str, Any](), deque[Any](), self.progress
+        logs, progress = dict[str, Any](), self.progress
         for step in range(progress.done % progress.per_epoch, progress.per_epoch):
             # Not by the list itself, which would wait for the logs of every step.
             for callback in hooks.callbacks:
                 callback.on_train_batch_begin(step)
             self.record.starts_call()
-            if len(running) == _IN_FLIGHT:
-                jax.block_until_ready(running.popleft())
-            batch = batches.next(logs)
-            logs, arrays = self._steps.train(self.state.take(), batch)
-            self.state.keep(arrays)
-            running.append(logs)
+            logs = self._step(batches.next(logs))
             progress.take()
             for callback in hooks.callbacks:
                 callback.on_train_batch_end(step, logs)
@@ -149,6 +151,17 @@ class Loop:
         logs = _as_numbers(logs)  # waits for the devices
         self.state.sync()
         return logs
+
+    def _step(self, batch: Any) -> dict[str, Any]:
+        """Start a step, and return its logs before they are computed."""
+        import jax
+
+        if len(self._running) == _IN_FLIGHT:
+            jax.block_until_ready(self._running.popleft())
+        logs, arrays = self._steps.train(self.state.take(), batch)
+        self.state.keep(arrays)
+        self._running.append(logs)
+        return logs  # type: ignore[no-any-return]
 
     def _evaluate(self, hooks: keras.callbacks.CallbackList) -> dict[str, float]:
         hooks.on_test_begin()
@@ -186,8 +199,7 @@ class Loop:
 
         started = time.perf_counter()
         for _ in range(count):
-            logs, arrays = self._steps.train(self.state.take(), batch)
-            self.state.keep(arrays)
+            logs = self._step(batch)
         jax.block_until_ready(logs)
         return time.perf_counter() - started
 

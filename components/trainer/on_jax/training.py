@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -23,7 +24,7 @@ from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.finite import check_trained
 from infeed.components.trainer.loop import Schedule
 from infeed.components.trainer.model import build_model
-from infeed.components.trainer.model_inputs import ModelInputs, inputs_of, symbolic_output
+from infeed.components.trainer.model_inputs import ModelInputs, inputs_of, picked, symbolic_output
 from infeed.components.trainer.on_jax.checkpoint import JaxCheckpoints
 from infeed.components.trainer.on_jax.devices import Devices
 from infeed.components.trainer.on_jax.loop import Loop
@@ -87,7 +88,8 @@ def fit(training: Training, places: OutputDirs, devices: Devices, weights: Weigh
     progress.report("building the model and compiling its steps")
     _log.info("input pipeline of training:\n%s", plan.describe())
     model, inputs = _built(training, dataset, evaluation, devices, weights, bool(start))
-    dataset, evaluation = (_for_model(one, training, inputs) for one in (dataset, evaluation))
+    dataset, evaluation = (_used(one, inputs) for one in (dataset, evaluation))
+    pick = partial(picked, inputs=inputs, packing=packing_of(training.graph, options))
     if start:
         _log.info("training resumes after step %s, from the checkpoint in %s", start, training.places.checkpoints)
     schedule = Schedule(
@@ -98,9 +100,9 @@ def fit(training: Training, places: OutputDirs, devices: Devices, weights: Weigh
         max_steps=training.max_steps,
     )
     with devices.distribution.scope():
-        _build_variables(model, dataset.element_spec)
+        _build_variables(model, dataset.element_spec, pick)
         state = Progress(plan.steps_per_epoch, 1, training.max_steps or float("inf"), start)
-        loop = Loop(model, devices, dataset, evaluation, schedule, state)
+        loop = Loop(model, devices, dataset, evaluation, schedule, state, pick)
         callbacks = make_callbacks(options, CallbackSpec(places.run, workers.index == 0, options.hparams))
         _run(loop, callbacks, training, checkpoints)
     check_trained(training, model, callbacks)
@@ -160,12 +162,12 @@ def _check_features(inputs: ModelInputs, features: Mapping[str, tf.TypeSpec]) ->
             raise InfeedError(what, where="option backend", do=do)
 
 
-def _build_variables(model: keras.Model, element_spec: Any) -> None:
+def _build_variables(model: keras.Model, element_spec: Any, pick: Callable[[Any], Any]) -> None:
     """Create the variables of metrics, loss and optimizer from the spec of a batch, without computing anything."""
     import jax
 
     def step(batch: Any) -> None:
-        x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(pick(batch))
         output = model(x, training=False)
         model.compute_metrics(x, y, output, weight)
         model.compute_loss(x, y, output, weight)
@@ -178,7 +180,12 @@ def _build_variables(model: keras.Model, element_spec: Any) -> None:
     model.optimizer.build(model.trainable_variables)
 
 
-def _for_model(dataset: tf.data.Dataset, training: Training, inputs: ModelInputs) -> tf.data.Dataset:
-    """Map (features, label, ...) to (the model's argument, label, ...)."""
-    packing = packing_of(training.graph, training.options)
-    return dataset.map(lambda features, *rest: (inputs(packing.unpack(features)), *rest)).prefetch(tf.data.AUTOTUNE)
+def _used(dataset: tf.data.Dataset, inputs: ModelInputs) -> tf.data.Dataset:
+    """Return the batches without the features that the model ignores, which may be text."""
+    if not inputs.unused:
+        return dataset
+
+    def used(features: Mapping[str, Any], *rest: Any) -> tuple[Any, ...]:
+        return {name: value for name, value in features.items() if name not in inputs.unused}, *rest
+
+    return dataset.map(used).prefetch(tf.data.AUTOTUNE)

@@ -18,10 +18,12 @@ def test_jax_trains_the_weights_and_metrics_of_tensorflow_and_its_model_is_serve
     answers_alike(on_one_device, table[1])
 
 
-def test_class_weights_and_a_number_of_steps_are_those_of_tensorflow(table, train, options, tmp_path):
+def test_class_weights_a_number_of_steps_and_a_model_with_a_list_of_inputs_are_those_of_tensorflow(
+    table, train, options, tmp_path
+):
     settings = options | {"class_weight": {"small": 3.0}, "steps": 5}
     for backend in ("jax", "tensorflow"):
-        train(table[0], "class", "table", place=tmp_path / backend, backend=backend, **settings)
+        train(table[0], "class", "only_x", place=tmp_path / backend, backend=backend, **settings)
     trained.check_alike(tmp_path / "jax", tmp_path / "tensorflow")
     assert [epoch["steps"] for epoch in trained.profile(tmp_path / "jax")["epochs"]] == [2, 2, 1]
 
