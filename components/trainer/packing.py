@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 FEWEST = 32  # smaller groups of features stay unpacked
@@ -47,5 +46,11 @@ class Packing:
                 spec = tf.TensorSpec([tensor.shape[0], *tensor.shape[2:]], tensor.dtype)
                 features |= dict.fromkeys(self.packs[name], spec)
             else:
-                features |= zip(self.packs[name], keras.ops.unstack(tensor, axis=1), strict=True)
+                parts = tf.unstack(tensor, axis=1) if tf.is_tensor(tensor) else _columns(tensor)
+                features |= zip(self.packs[name], parts, strict=True)
         return features
+
+
+def _columns(array: Any) -> list[Any]:
+    """Split an array of NumPy or JAX, [batch, features, ...]."""
+    return [array[:, number] for number in range(array.shape[1])]

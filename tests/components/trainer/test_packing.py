@@ -28,6 +28,8 @@ def test_features_come_back_as_they_were() -> None:
     assert found.keys() == features.keys()
     for name, tensor in features.items():
         np.testing.assert_array_equal(found[name], tensor, name)
+    for name, array in packing.unpack({name: tensor.numpy() for name, tensor in packed.items()}).items():
+        np.testing.assert_array_equal(array, features[name], name)  # arrays of NumPy and JAX too
     unpacked = packing.unpack({name: tf.TensorSpec.from_tensor(tensor) for name, tensor in packed.items()})
     assert unpacked == {name: tf.TensorSpec.from_tensor(tensor) for name, tensor in features.items()}
 
