@@ -28,6 +28,7 @@ _SHARES_OF_MANY = (18, 1, 1)
 _FEW = 500  # rows. With fewer, split sizes by hash vary: 3 to 13 rows instead of 8, and 82 to 118 instead of 100
 _SURELY_SEEN = 7  # expected rows of a class in a split at which the hash misses the class only once in 1,000 times
 _ROWS_OF_A_CLASS = 8  # average rows per class. With fewer, exact shares would round to 0 in the last split
+_MOST_LABELS = 1_000  # with more, a stratified split of a large table needs much memory
 _FEW_SCORED = 100  # rows with which an accuracy is known to about 10 %
 
 Note = tuple[str, str]
@@ -125,10 +126,13 @@ def stratified(survey: Survey, label: str, shares: Mapping[str, int], options: I
 
 
 def _hash_is_uneven(survey: Survey) -> bool:
-    """Return whether many rows are equal by chance, as those of a few categories, so that splits by hash vary."""
-    if not isinstance(survey, TableSurvey) or survey.label.distinct is None:
+    """Return whether most rows equal others by chance, as those of a few categories.
+
+    Splits by their hash vary in size, and a row is scored only if no equal row, with the same label, is in train.
+    """
+    if not isinstance(survey, TableSurvey) or not 0 < (survey.label.distinct or 0) <= _MOST_LABELS:
         return False
-    return survey.repeats.effective < min(_FEW, survey.rows / 2)
+    return survey.repeats.effective < survey.repeats.rows / 2
 
 
 def with_seed(options: IngestOptions, seed: int, shares: Mapping[str, int]) -> IngestOptions:
