@@ -190,7 +190,8 @@ class Loop:
         batch = next(training_batches(self._train.take(1), self._devices))
         took = self._timed(batch, 8)  # the first call may compile
         took = max(self._devices.gather([self._timed(batch, 8)]))
-        steps = max(8, int(8 * seconds / took))
+        # All processes must take the same number of steps, but each has its own clock.
+        steps = max(8, int(8 * min(self._devices.gather([seconds])) / took))
         took = self._timed(batch, steps)
         return Ceiling(steps, took, steps * self._schedule.batch_size / took)
 
