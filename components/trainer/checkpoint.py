@@ -140,7 +140,7 @@ class Checkpoints(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         # Weights, random states, and variables of optimizer and metrics, each once.
         found = [*self.model.variables, *self.model.optimizer.variables, *self.model.metrics_variables]
-        variables = self._variables(list({id(variable): variable for variable in found}.values()))
+        variables = self.tf_variables(list({id(variable): variable for variable in found}.values()))
         with tf.device("cpu:0"):  # accelerators cannot hold strings
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
             self._memory = tf.Variable(b"", dtype=tf.string, trainable=False)
@@ -148,15 +148,15 @@ class Checkpoints(keras.callbacks.Callback):
         self._manager = tf.train.CheckpointManager(self._saved, self._write_to, _KEPT, checkpoint_name=_NAME)
         self._from_here()
         if self.finished:  # no further step follows, so restore now
-            self._restore()
+            self.restore()
 
-    def _variables(self, found: Sequence[keras.Variable]) -> list[tf.Variable]:
+    def tf_variables(self, found: Sequence[keras.Variable]) -> list[tf.Variable]:
         """Return the TensorFlow variables to save."""
         return [variable.value for variable in found]
 
     def on_train_end(self, logs: Any = None) -> None:
         if not self.finished:
-            self._save(finished=True)
+            self.save(finished=True)
         if self._failed and not self._written:
             _log.error("none of %d checkpoints could be written to %s", self._failed, self._write_to)
 
@@ -164,7 +164,7 @@ class Checkpoints(keras.callbacks.Callback):
         if self._progress.to_skip:  # Keras repeats the calls of an interrupted epoch that are already done
             return
         if self._newest:
-            self._restore()
+            self.restore()
         elif self._progress.done >= self._due:
             self._save_if_time()
 
@@ -180,7 +180,7 @@ class Checkpoints(keras.callbacks.Callback):
         rate, left = (self._progress.done - step) / passed, self._pause - passed
         if left <= 0:
             started = time.perf_counter()
-            self._save()
+            self.save()
             left = self._pause = max(self._seconds, _PAUSE * self._agreed_since(started))
             self._last = (self._progress.done, time.perf_counter())
         self._due = self._progress.done + max(1, int(rate * left))
@@ -188,7 +188,7 @@ class Checkpoints(keras.callbacks.Callback):
     def _agreed_since(self, moment: float) -> float:
         return all_reduce_mean(time.perf_counter() - moment, self._strategy)
 
-    def _save(self, finished: bool = False) -> None:
+    def save(self, finished: bool = False) -> None:
         self._step.assign(self._progress.done)
         remembered: dict[str, Any] = {}
         for i, one in enumerate(self._remembering()):
@@ -216,7 +216,7 @@ class Checkpoints(keras.callbacks.Callback):
                 if name.startswith((f"{_NAME}-{number}.", f"{_NAME}-{number}_temp")):
                     remove(os.path.join(self._write_to, name))
 
-    def _restore(self) -> None:
+    def restore(self) -> None:
         assert self._newest, "cannot find the checkpoint to resume from"
         try:
             self._saved.restore(self._newest).assert_consumed()

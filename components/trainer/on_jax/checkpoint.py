@@ -19,18 +19,18 @@ class JaxCheckpoints(Checkpoints):
 
     sync: Callable[[], None]
 
-    def _variables(self, found: Sequence[keras.Variable]) -> list[tf.Variable]:
+    def tf_variables(self, found: Sequence[keras.Variable]) -> list[tf.Variable]:
         self._found = found
         self._copies = [tf.Variable(np.asarray(one.value), trainable=False) for one in found]
         return self._copies
 
-    def _save(self, finished: bool = False) -> None:
+    def save(self, finished: bool = False) -> None:
         self.sync()
         for copy, variable in zip(self._copies, self._found, strict=True):
             copy.assign(np.asarray(variable.value))
-        super()._save(finished)
+        super().save(finished)
 
-    def _restore(self) -> None:
-        super()._restore()
+    def restore(self) -> None:
+        super().restore()
         for copy, variable in zip(self._copies, self._found, strict=True):
             variable.assign(copy.numpy())
