@@ -9,11 +9,17 @@ from infeed.components.feed.options import Augment
 
 
 def make(job: Job) -> Batches:
-    cut = {"resize": "none", "augment": Augment(shift=16, flip="horizontal")}
-    resized = {"augment": Augment(crop=LEAST, stretch=RATIO, flip="horizontal")}
-    options = {"batch_size": job.batch, "threads": job.workers, "cache_dir": str(job.folder / "cache")}
-    kind = cut if job.kind == "cut" else resized
-    data = infeed.load(str(job.folder / "records"), decode="image", size=SIDE, **options, **kind)
+    cut = job.kind == "cut"
+    data = infeed.load(
+        str(job.folder / "records"),
+        batch_size=job.batch,
+        cache_dir=str(job.folder / "cache"),
+        decode="image",
+        size=SIDE,
+        resize="none" if cut else "stretch",
+        augment=Augment(shift=16, flip="horizontal") if cut else Augment(crop=LEAST, stretch=RATIO, flip="horizontal"),
+        threads=job.workers,
+    )
     return ((features["image"], label) for features, label in data.numpy(label="label"))
 
 

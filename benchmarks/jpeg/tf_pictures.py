@@ -23,7 +23,7 @@ def make(job: Job) -> Batches:
     paths = tf.data.Dataset.list_files(str(job.folder / "records" / "*"))
     records = tf.data.TFRecordDataset(paths, num_parallel_reads=tf.data.AUTOTUNE).cache().shuffle(1000).repeat()
     images = records.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
-    return images.batch(job.batch).prefetch(tf.data.AUTOTUNE).with_options(options).as_numpy_iterator()
+    return iter(images.batch(job.batch).prefetch(tf.data.AUTOTUNE).with_options(options).as_numpy_iterator())
 
 
 def _cut(encoded: Any) -> Any:
