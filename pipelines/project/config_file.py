@@ -76,7 +76,7 @@ class Settings:
     source: Source
     data: str
     model: str
-    label: str | tuple[str, ...] | None = None  # several labels are an error with advice
+    label: str | tuple[str, ...] | Mapping[str, Any] | None = None  # several labels are an error with advice
     features: Any = None
     preprocessing_fn: str | None = None
     name: str | None = None
@@ -103,6 +103,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_wait_fraction(self)
+        one = "name one column. A pipeline of your own may have several outputs: docs/training.md"
+        require(not isinstance(self.label, Mapping), self, "label", one)
         given = self.features is not None or self.preprocessing_fn is not None
         require(given, self, "features", "list features, or set a preprocessing_fn")
         require(self.spans is None or has_spans(self.data), self, "spans", "write {SPAN} or dates in data")

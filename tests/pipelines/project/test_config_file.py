@@ -146,3 +146,9 @@ def test_a_file_of_data_is_refused_before_it_is_read(path: Path) -> None:
 def test_a_few_aliases_and_merged_mappings_are_no_bomb(path: Path) -> None:
     path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\nc: *a\n")
     assert read_yaml(path) == {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}, "c": {"x": 1, "y": 2}}
+
+
+def test_labels_of_several_outputs_are_for_pipelines_in_python(path: Path) -> None:
+    path.write_text("{source: csv, data: a, label: {price: {task: regression}}, model: 'm:f', features: []}")
+    with pytest.raises(InfeedError, match=r"label is (.|\n)*config\.yaml, label\n(.|\n)*training\.md"):
+        read_project(str(path))
