@@ -184,7 +184,7 @@ def private_key() -> str:
 @pytest.fixture
 def google_account(private_key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Google's default credentials: a service account of nobody, with a server that gives it tokens."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "submit"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "cluster" / "submit"))
     from stand_in import Answer, StandIn
 
     tokens = StandIn()

@@ -18,6 +18,7 @@ from importlib import resources
 from importlib.metadata import PackagePath, distribution
 from pathlib import Path
 
+import infeed
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.project.own_files import check_size, ignoring
 
@@ -96,7 +97,7 @@ def package_wheel(folder: Path) -> Path:
 
     Raises InfeedError if building the source tree fails.
     """
-    source = Path(__file__).resolve().parents[2]
+    source = Path(infeed.__file__).resolve().parents[1]
     return _from_source(source, folder) if (source / "setup.py").is_file() else _from_installed(folder)
 
 

@@ -27,7 +27,7 @@ from infeed.components.example_gen.sources.parquet import ParquetOptions
 from infeed.components.example_gen.sources.sql.reader import SqlOptions
 from infeed.components.feed.options import Augment, FeedOptions, MapFunction, Normalise
 from infeed.components.kubeflow.training_job import TrainingJob
-from infeed.components.trainer.options import TrainOptions
+from infeed.components.trainer.options import Output, TrainOptions
 from infeed.components.transform.features import AnyFeature, features_from_json, features_to_json
 from infeed.components.transform.kinds.clean import (
     AnyClean,
@@ -65,7 +65,7 @@ SMALLEST = [
         SqlOptions("URL"),
         TextOptions(),
     ),
-    *(Augment(), MapFunction("m:f"), FeedOptions(), Normalise(), TrainOptions("model:build", "y")),
+    *(Augment(), MapFunction("m:f"), FeedOptions(), Normalise(), Output(), TrainOptions("model:build", "y")),
     *(Blessing("mse", 0.5), Deploy(), Resources(), Toleration(operator="Exists")),
     *(EphemeralVolume("/c", "1Gi"), KeySource("s", {"key": "KEY"}), Volume("c", "/m")),
     *(Endpoint("e", "m", "i"), Training("m"), TrainingJob(2), VertexOptions("p", "r")),

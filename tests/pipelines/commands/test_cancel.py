@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow  # imports kfp
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "submit"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "cluster" / "submit"))
     kfp_server, stand_in = importlib.import_module("kfp_server"), importlib.import_module("stand_in")
     with stand_in.serving(kfp_server.KfpServer) as started:
         yield started({"state": "RUNNING"})

@@ -37,7 +37,7 @@ def to_file_descriptors() -> Iterator[None]:
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "submit"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "cluster" / "submit"))
     return importlib.import_module("jobs")
 
 

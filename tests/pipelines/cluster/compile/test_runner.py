@@ -19,7 +19,7 @@ from infeed.pipelines.cluster.job.compiled import STEP, CompiledJob, leaves
 
 pytestmark = pytest.mark.tfx
 
-FILE = Path(__file__).parents[1] / "users_pipeline.py"
+FILE = Path(__file__).parents[2] / "users_pipeline.py"
 IMAGE = "registry.example/users:1"
 
 
