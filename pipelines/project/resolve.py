@@ -109,7 +109,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         data = files.join(folder, Spans(pattern, settings.spans).pattern_of_window(folder))
     # The label of a template applies only to the template's own data.
     own = settings.label if not project.package or given.data in (None, settings.data) else None
-    named = given.label or (",".join(own) if isinstance(own, tuple) else own)
+    named = given.label or (own if isinstance(own, str) else ",".join(own or ())) or None
     source_options = _source_options(settings, given, source)
     asked = _ingest_settings(project, given)
     ingest, keep = asked.options, (*settings.keep, *given.keep)
