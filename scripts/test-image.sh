@@ -163,7 +163,8 @@ build_suite() {
 in_suite() {
     if [ "$engine" = buildah ]; then
         container=$(buildah from --quiet "$suite")
-        buildah run --isolation chroot "$container" -- "$@" 9>&-
+        # A name that resolves, as a pod's does: processes on JAX find each other by it.
+        buildah run --isolation chroot --hostname localhost "$container" -- "$@" 9>&-
     else
         "$engine" run --rm --network host "$suite" "$@" 9>&-
     fi
