@@ -98,7 +98,7 @@ def test_a_python_generator_is_named():
 def test_a_function_of_batches_is_named_though_the_loop_takes_longer_for_a_row_than_the_function():
     def multiply(x):
         product = tf.random.uniform([300, 300])
-        for _ in range(6):
+        for _ in range(12):
             product = tf.linalg.matmul(product, product) / 300
         with tf.control_dependencies([product]):
             return tf.identity(x)
