@@ -1,7 +1,7 @@
 """Encoded pictures of a batch as pixels of one size: a stage before the maps of `infeed.load`.
 
 simplejpeg decodes ordinary JPEGs, to exactly the pixels of Pillow, and large ones at a half or a smaller scale. Pillow
-decodes all other files, and those that simplejpeg rejects. Both release the GIL, so threads suffice.
+decodes all other files, and those that simplejpeg rejects. Both release the GIL, so threads run in parallel.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class TrainOptions:
         the model has several outputs, output name -> Output: {"price": Output("regression"), "sold": Output()}.
       task: whether the label is a class (int64 index), a number (float32), or a set of classes (`multilabel`: float32
           [classes], 1 for each class of the row).
-      backend: Keras backend of the training. `jax` trains in a process of its own, data-parallel over all GPUs or TPUs.
+      backend: Keras backend of the training. `jax` trains in a separate process, data-parallel over all GPUs or TPUs.
         TensorFlow still reads the data and exports the model.
       strategy: distribution strategy: auto, one_device, mirrored, multi_worker_mirrored or tpu.
         `distribution.make_strategy` describes each. The backend `jax` takes auto and one_device.

@@ -1,4 +1,4 @@
-"""Archive of the user's project. Steps that use its files unpack it.
+"""Archive of the user's project, which steps unpack to use its files.
 
 Only these steps name the archive, so a changed file does not invalidate the cache of the others.
 """
