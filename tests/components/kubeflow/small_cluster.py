@@ -134,17 +134,17 @@ class Cluster:
             return self._log(found[1], query)
         if path.endswith("/pods"):
             name = query["labelSelector"].partition("=")[2]
-            machines = self.jobs[name].machines if name in self.jobs and not self.refuses_pods else []
-            pods = [machine.pod(name) for machine in machines]
+            job = None if self.refuses_pods else self.jobs.get(name)
+            pods = [machine.pod(name) for machine in job.machines] if job else []
             return 200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods}
         found = _JOB.fullmatch(path)
         name = (found and found[1]) or (body or {"metadata": {"name": ""}})["metadata"]["name"]
         if method == "POST":
             self._check(body)
             self.jobs[name] = Job(body)
-        if name not in self.jobs:
+        job = self.jobs.pop(name, None) if method == "DELETE" else self.jobs.get(name)
+        if job is None:
             return 404, {"message": f"{name} not found"}
-        job = self.jobs.pop(name) if method == "DELETE" else self.jobs[name]
         if method == "DELETE":
             job.stop()
         if self.suspended and job.body["kind"] == "JobSet":
@@ -164,7 +164,9 @@ class Cluster:
         return 200, {"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": items}
 
     def _log(self, pod: str, query: Mapping[str, str]) -> Answer:
-        [machine] = [one for job in self.jobs.values() for one in job.machines if one.name == pod]
+        machine = next((one for job in [*self.jobs.values()] for one in job.machines if one.name == pod), None)
+        if machine is None:  # somebody has deleted the job since the step listed its pods
+            return 404, {"message": f'pods "{pod}" not found'}
         since = time.time() - float(query.get("sinceSeconds", "inf"))
         lines = [(when, line) for when, line in [*machine.lines] if when >= since]
         return 200, "".join(
