@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
@@ -15,6 +14,8 @@ from infeed.components.example_gen.ingest import ProgressListener
 from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.planning import SpilledTask
 from infeed.pipelines.console.terminal import Terminal
+
+_MANY_ROWS = 1000  # by chance, a hash leaves no split of 1 % or more empty
 
 
 @contextlib.contextmanager
@@ -100,14 +101,14 @@ def summary(manifest: Manifest, output: str, seconds: float) -> str:
         lines.append(f"  balanced: {manifest.balanced.repeated:,} repeated, {manifest.balanced.dropped:,} dropped")
     empty = [name for name, split in manifest.splits.items() if not split.records]
     if empty and manifest.rows_read:
-        lines.append(f"  warning: {' and '.join(empty)} is empty: {_why_empty(manifest.options)}")
+        lines.append(f"  warning: {' and '.join(empty)} is empty: {_why_empty(manifest)}")
     lines += [f"  warning: {warning}" for warning in manifest.warnings]
     return "\n".join(lines)
 
 
-def _why_empty(options: Mapping[str, Any]) -> str:
+def _why_empty(manifest: Manifest) -> str:
     """Return why a split may be empty, by its split rule."""
-    rule = options.get("split_by") or {}
+    rule = manifest.options.get("split_by") or {}
     match rule.get("how"):
         case "time":
             return f"no {rule['column']} is in its period, divided at {', '.join(rule['cuts'])}"
@@ -115,4 +116,8 @@ def _why_empty(options: Mapping[str, Any]) -> str:
             return f"no {rule['column']} has its name"
         case "label":
             return f"every {rule['column']} has too few rows for it"
-    return "with so few rows, a split by hash may be empty"
+        case "columns":
+            return f"no hash of {', '.join(rule['columns'])} leads to it. With few different values, this may happen"
+    if manifest.rows_read <= _MANY_ROWS:
+        return "with so few rows, a split by hash may be empty"
+    return "all rows hash into other splits, as the rows of one split of an earlier ingest do. Use another --split-salt"

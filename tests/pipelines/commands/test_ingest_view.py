@@ -45,6 +45,7 @@ def test_a_summary_has_a_line_for_each_split_and_nothing_is_lost_in_silence(gold
     [
         (None, "hash"),
         ({"how": "record", "salt": "b"}, "hash"),
+        ({"how": "columns", "columns": ["user", "shop"]}, "hash of user, shop"),
         ({"how": "time", "column": "day", "cuts": ["2031"]}, "no day is in its period, divided at 2031"),
         ({"how": "name", "column": "usage"}, "no usage has its name"),
         ({"how": "label", "column": "y"}, "every y has too few rows"),
@@ -55,7 +56,13 @@ def test_an_empty_split_is_explained_by_the_rule(rule: Any, reason: str) -> None
     told = summary(manifest(splits={"eval": empty}, options={"split_by": rule}), "out", 1.5)
     assert "eval is empty" in told
     assert reason in told
-    assert ("hash" in told) == (reason == "hash")
+    assert ("hash" in told) == ("hash" in reason)
+
+
+@pytest.mark.parametrize(("rows", "word"), [(20, "few rows"), (16_749, "--split-salt")])
+def test_an_empty_split_of_many_rows_has_another_reason_than_their_number(rows: int, word: str) -> None:
+    empty = SimpleNamespace(records=0, bytes=0, shards=[1], reason="by size")
+    assert word in summary(manifest(splits={"eval": empty}, rows_read=rows), "out", 1.5)
 
 
 def test_nothing_is_drawn_where_nobody_looks() -> None:
