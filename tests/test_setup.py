@@ -68,8 +68,8 @@ def metadata_in(wheel: Path, name: str) -> str:
 def test_the_wheel_is_pure_python_and_holds_nothing_outside_infeed(wheel: Path) -> None:
     assert wheel.name == "tfx_infeed-0.1.0-py3-none-any.whl"
     assert {name.split("/")[0] for name in files_in(wheel)} == {"infeed"}
-    at_the_top = {"__init__.py", "__init__.pyi", "__main__.py", "py.typed", "components", "pipelines", "templates"}
-    assert {name.split("/")[1] for name in files_in(wheel)} == at_the_top
+    modules = {"__init__.py", "__init__.pyi", "__main__.py", "names.py", "py.typed"}
+    assert {name.split("/")[1] for name in files_in(wheel)} == {*modules, "components", "pipelines", "templates"}
 
 
 def test_what_is_built_would_be_taken_by_an_index(built: Path) -> None:

@@ -87,6 +87,16 @@ def errors(as_json: bool, debug: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _raising_interrupts() -> Iterator[None]:
+    """Raise KeyboardInterrupt on Ctrl-C in the body of a command, which cleans up; outside, the process just ends."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
 def _no_tracebacks_of_pools(debug: bool) -> Iterator[None]:
     """Hide the traceback of a pool's thread that may start no other thread: the command's own error says it."""
     before = threading.excepthook
@@ -139,7 +149,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         debug = ctx.meta[_DEBUG]
-        with errors(ctx.params.get("as_json", False), debug), _no_tracebacks_of_pools(debug):
+        with errors(ctx.params.get("as_json", False), debug), _raising_interrupts(), _no_tracebacks_of_pools(debug):
             check_paths(self.params, ctx)
             return super().invoke(ctx)
 

@@ -304,6 +304,47 @@ def test_ctrl_c_while_modules_are_imported_ends_the_command(tmp_path: Path, modu
     assert run.returncode == 130
 
 
+# Python runs it at its start. The import with the given number after that of `infeed` gets Ctrl-C.
+INTERRUPTS = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+left = -1
+def count(event, what):
+    global left
+    if event == "import":
+        left = {number} if what[0] == "infeed" else left - 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.addaudithook(count)
+"""
+
+
+@pytest.mark.parametrize("number", [1, 2, 5, 20, 100, 300])
+def test_ctrl_c_at_any_import_is_no_traceback(tmp_path: Path, number: int) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS.replace("{number}", str(number)))
+    paths = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-c", "from infeed.__main__ import main\nmain()", "inspect", "x"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_the_package_itself_imports_nothing_before_ctrl_c_is_handled() -> None:
+    program = "import sys; before = set(sys.modules); import infeed; print(set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "{'infeed'}\n"
+
+
+def test_ctrl_c_while_arguments_are_parsed_ends_with_130() -> None:
+    program = (
+        "import click, os, signal\n"
+        "from infeed.__main__ import main\n"
+        "click.Group.resolve_command = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "inspect", "x"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 def test_commands_work_without_docstrings(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n1,2\n")
     program = (
