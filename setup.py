@@ -40,7 +40,10 @@ CORE = [
     "pyyaml>=5.4",  # options and configs
     "rich>=12",  # tables and progress
 ]
-IMAGES = ["simplejpeg>=1.8"]  # `infeed.load(decode=)`; its wheels bring libjpeg-turbo
+IMAGES = [  # `infeed.load(decode=)`
+    "simplejpeg>=1.8",  # its wheels bring libjpeg-turbo
+    'cykooz-resizer>=4; platform_machine == "x86_64"',  # no wheel for Linux on ARM, where Pillow resizes
+]
 SQL = ["sqlalchemy>=2.0,<3"]  # SqlExampleGen, for any database that has a driver
 PIPELINES = [
     *SQL,

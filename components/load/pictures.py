@@ -1,7 +1,9 @@
 """Encoded pictures of a batch as pixels of one size: a stage before the maps of `infeed.load`.
 
 simplejpeg decodes ordinary JPEGs, to exactly the pixels of Pillow, and large ones at a half or a smaller scale. Pillow
-decodes all other files, and those that simplejpeg rejects. Both release the GIL, so threads run in parallel.
+decodes all other files, and those that simplejpeg rejects. Both release the GIL, so threads run in parallel. No package
+of PyPI with its own libjpeg-turbo decodes a window alone: simplejpeg 1.9, imagecodecs 2026.3, OpenCV 5.0, kornia-rs 0.2
+and imgread 0.3 do not, nor does PyTurboJPEG 2.6. It would save little, because every bit of the file must be read.
 """
 
 from __future__ import annotations
@@ -11,10 +13,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from infeed.components.base.checks import check_fields, require
 from infeed.components.base.errors import InfeedError, required
@@ -22,12 +23,11 @@ from infeed.components.feed.capacity import Machine
 from infeed.components.feed.options import Augment
 from infeed.components.load.columns import FeatureSpec, PlacedFeature
 from infeed.components.load.order import BatchOrder, Ints
+from infeed.components.load.resize import Pixels, show
 from infeed.components.load.windows import Box, PictureWindow, Resize, Size, part_of, windows
 
-Pixels = npt.NDArray[np.uint8]  # [height, width, 3]
-_JPEG, _EXIF = b"\xff\xd8\xff", b"Exif\x00\x00"
+_JPEG, _APP1, _SCAN = b"\xff\xd8\xff", b"\xff\xe1", b"\xff\xda"  # of a JPEG: start, Exif or XMP, compressed pixels
 _ORIENTATION = 0x0112  # tag of Exif
-_EXIF_BYTES = 4096  # bytes at the start of a file that are searched for an orientation
 _TURBO = ("YCbCr", "Gray")  # color spaces that simplejpeg decodes like Pillow
 _HALF = 2  # simplejpeg scales by powers of two and their sums; less than a half costs more than it saves
 _WHOLE = PictureWindow()
@@ -171,57 +171,6 @@ class Pictures:
         return framed
 
 
-def show(
-    picture: Pixels,
-    box: Box,
-    out: Pixels,
-    *,
-    mirrored: bool = False,
-    edges: Literal["symmetric", "constant"] = "symmetric",
-) -> None:
-    """Resize the box of a picture to `out`, bilinear and antialiased. A box of the size of `out` is copied.
-
-    Beyond the edges, the picture is reflected, edge pixels included, or black.
-    """
-    is_copy = box.size == out.shape[:2] and all(side == int(side) for side in box)
-    # A bilinear filter reads so many pixels around the box.
-    reach = [0 if is_copy else math.ceil(max(1.0, side / to)) for side, to in zip(box.size, out.shape, strict=False)]
-    missing = [
-        [_missing(-first, more), _missing(last - side, more)]
-        for first, last, side, more in zip(box[1::-1], box[:1:-1], picture.shape, reach, strict=False)
-    ]
-    if any(map(any, missing)):
-        picture = np.pad(picture, (*missing, (0, 0)), edges)
-        box = box.moved(missing[1][0], missing[0][0])
-    left, top = max(0, math.floor(box.left) - reach[1]), max(0, math.floor(box.top) - reach[0])
-    region = picture[top : math.ceil(box.bottom) + reach[0], left : math.ceil(box.right) + reach[1]]
-    if is_copy:
-        _copy(region, out, mirrored)
-    else:
-        _resample(region, box.moved(-left, -top), out, mirrored)
-
-
-def _missing(beyond: float, reach: int) -> int:
-    """Return the number of pixels to add at an edge, if a box ends `beyond` it."""
-    return math.ceil(beyond) + reach if beyond > 0 else 0
-
-
-def _copy(region: Pixels, out: Pixels, mirrored: bool) -> None:
-    if mirrored:  # whole pixels, because copying single bytes backwards takes twice the time
-        out.view("V3")[..., 0][:] = region.view("V3")[:, ::-1, 0]
-    else:
-        out[:] = region
-
-
-def _resample(region: Pixels, box: Box, out: Pixels, mirrored: bool) -> None:
-    from PIL import Image
-
-    height, width = out.shape[:2]
-    image = Image.fromarray(np.ascontiguousarray(region))  # converting a slice takes eight times as long
-    image = image.resize((width, height), Image.Resampling.BILINEAR, box)
-    out[:] = np.asarray(image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else image)
-
-
 def _reduction(box: tuple[float, float], size: Size) -> float:
     """Return how many times larger a box is than its result."""
     return min(side / to for side, to in zip(box, size, strict=True))
@@ -234,13 +183,23 @@ def _turbo() -> Any:
 
 def _turbo_size(data: bytes) -> Size | None:
     """Return the height and width of a JPEG that simplejpeg decodes like Pillow, or None for other files."""
-    if not data.startswith(_JPEG) or (_EXIF in data[:_EXIF_BYTES] and _orientation(data) > 1):
+    if not data.startswith(_JPEG) or (_may_be_turned(data) and _orientation(data) > 1):
         return None
     try:
         height, width, space, _ = _turbo().decode_jpeg_header(data)
     except ValueError:
         return None
     return (height, width) if space in _TURBO else None
+
+
+def _may_be_turned(data: bytes) -> bool:
+    """Return whether a JPEG has Exif or XMP before its pixels, or an unusual structure."""
+    place = 2
+    while (marker := data[place : place + 2]) != _SCAN:
+        if marker == _APP1 or marker[:1] != b"\xff" or marker == b"\xff\xff":
+            return True
+        place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+    return False
 
 
 def _by_turbo(data: bytes, size: Size, reduction: float) -> Pixels:

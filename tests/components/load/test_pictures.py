@@ -42,22 +42,55 @@ def pictures(write, cache):
     return loaded
 
 
-TURNED = Image.Exif()
-TURNED[0x0112] = 6  # orientation
+def exif(orientation):
+    tags = Image.Exif()
+    tags[0x0112] = orientation
+    return tags
+
+
+def before_all(data, marker, content):
+    """Return a JPEG with a segment before all others."""
+    return data[:2] + b"\xff" + bytes([marker]) + (len(content) + 2).to_bytes(2, "big") + content + data[2:]
+
+
+def animated(kind):
+    return encoded(image(), kind, save_all=True, append_images=[image(seed=1)])
+
+
+XMP = b'http://ns.adobe.com/xap/1.0/\0<rdf:RDF><rdf:Description tiff:Orientation="6"/></rdf:RDF>'
+TURNED = encoded(image(), exif=exif(6))
 ODD = {
     "jpeg": encoded(image()),
+    "odd sides": encoded(image(41, 59)),
+    "one pixel": encoded(image(1, 1)),
+    **{f"subsampling {number}": encoded(image(41, 59), subsampling=number) for number in range(3)},
     "progressive": encoded(image(), progressive=True),
+    "restarts": encoded(image(), restart_marker_blocks=1),
     "gray": encoded(image().convert("L")),
+    "rgb": encoded(image(), keep_rgb=True),
     "cmyk": encoded(image().convert("CMYK")),
-    "turned": encoded(image(), exif=TURNED),
+    "turned cmyk": encoded(image().convert("CMYK"), exif=exif(8)),
+    **{f"orientation {number}": encoded(image(), exif=exif(number)) for number in range(1, 9)},
+    "turned after a long profile": before_all(TURNED, 0xE2, bytes(60_000)),
+    "turned by XMP": before_all(encoded(image()), 0xE1, XMP),
+    "several pictures": animated("MPO"),
     "bytes after the end": encoded(image()) + b"more",
     "bytes before a marker": encoded(image())[:2] + b"\xff\xff" + encoded(image())[3:],
     "png": encoded(image(), "PNG"),
+    "turned png": encoded(image(), "PNG", exif=exif(6)),
+    "black and white": encoded(image().convert("1"), "PNG"),
     "palette": encoded(image().convert("P"), "PNG"),
+    "palette with transparency": encoded(image().convert("P"), "PNG", transparency=3),
     "alpha": encoded(image().convert("RGBA"), "PNG"),
+    "gray and alpha": encoded(image().convert("LA"), "PNG"),
+    "animated png": animated("PNG"),
     "gif": encoded(image(), "GIF"),
+    "animated gif": animated("GIF"),
     "bmp": encoded(image(), "BMP"),
     "webp": encoded(image(), "WEBP"),
+    "animated webp": animated("WEBP"),
+    "tiff": encoded(image(), "TIFF", compression="tiff_lzw"),
+    "cmyk tiff": encoded(image().convert("CMYK"), "TIFF"),
 }
 
 
@@ -70,9 +103,10 @@ def test_pixels_are_those_of_pillow(pictures, name):
 
 
 @frameworks
-def test_a_gray_picture_of_16_bits_keeps_its_upper_bits(pictures):
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+def test_a_gray_picture_of_16_bits_keeps_its_upper_bits(pictures, kind):
     wide = np.random.default_rng(0).integers(0, 1 << 16, (20, 30), np.uint16)
-    data = pictures([encoded(Image.fromarray(wide), "PNG")], size=(20, 30))
+    data = pictures([encoded(Image.fromarray(wide), kind)], size=(20, 30))
     np.testing.assert_array_equal(data[0]["image"][..., 1], (wide >> 8).astype(np.uint8))
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from infeed.components.feed.options import Augment, GlobalBatch, Normalise, WorkerContext
 from infeed.components.load.order import BatchOrder
-from infeed.components.load.pictures import show
+from infeed.components.load.resize import show
 from infeed.components.load.windows import Box, part_of, windows
 
 ALL = Augment(shift=3, flip="horizontal", crop=0.3, stretch=4 / 3)
@@ -58,23 +58,3 @@ def test_pictures_of_the_size_get_the_pixels_of_the_trainer(options):
     for image, window, out in zip(images, windows(options, order_of(), 5, 16), found, strict=True):
         show(image, window.on(Box(0, 0, 20, 24), (24, 20)), out, mirrored=window.mirrored)
     np.testing.assert_allclose(found, expected, atol=1.51 if options.resamples else 0)
-
-
-@pytest.mark.parametrize("mirrored", [False, True])
-def test_a_box_beyond_the_edges_shows_a_reflection_or_black(mirrored):
-    picture = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3) + 1
-    for edges in ("symmetric", "constant"):
-        out = np.empty((4, 5, 3), np.uint8)
-        show(picture, Box(-2, 1, 3, 5), out, mirrored=mirrored, edges=edges)
-        padded = np.pad(picture, ((0, 1), (2, 0), (0, 0)), edges)[1:, :5]
-        np.testing.assert_array_equal(out, padded[:, ::-1] if mirrored else padded)
-
-
-def test_resizing_is_that_of_pillow():
-    from PIL import Image
-
-    picture = np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8)
-    out, box = np.empty((16, 24, 3), np.uint8), (4.5, 3.25, 50.0, 39.0)
-    show(picture, Box(*box), out)
-    expected = Image.fromarray(picture).resize((24, 16), Image.Resampling.BILINEAR, box)
-    np.testing.assert_allclose(out, np.asarray(expected), atol=1)
