@@ -161,12 +161,7 @@ def device_steps(strategy: tf.distribute.Strategy) -> tuple[PrefetchToDevice, ..
 
 def all_reduce_mean(value: float, strategy: tf.distribute.Strategy) -> float:
     """Return the mean of all replicas' values, the same on every worker, computed in float32."""
-
-    @tf.function
-    def mean(value: tf.Tensor) -> tf.Tensor:
-        return strategy.reduce("MEAN", strategy.run(lambda: tf.identity(value)), axis=None)
-
-    return float(mean(tf.constant(value, tf.float32)))
+    return float(_averaging(strategy)(tf.constant(value, tf.float32)))
 
 
 def all_gather(value: int, strategy: tf.distribute.Strategy) -> list[int]:
@@ -184,6 +179,15 @@ def gather_seconds(measured: Sequence[float], strategy: tf.distribute.Strategy) 
         return list(measured)
     (own,) = measured
     return [one / 1e6 for one in all_gather(round(1e6 * own), strategy)[::here]]
+
+
+@functools.cache  # traced once, because it is called at every checkpoint
+def _averaging(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
+    @tf.function
+    def mean(value: tf.Tensor) -> tf.Tensor:
+        return strategy.reduce("MEAN", strategy.run(lambda: tf.identity(value)), axis=None)
+
+    return mean  # type: ignore[no-any-return]
 
 
 @functools.cache  # traced once, because it is called in every epoch
