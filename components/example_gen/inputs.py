@@ -51,9 +51,15 @@ class BadRow:
     column: str | None  # column with the error. None if the whole row is bad
     reason: str
     text: str  # the raw row, possibly shortened
+    do: str = ""  # how to correct it, if its reader knows. Not in the reject file
 
     @property
     def remedy(self) -> str:
+        """Return how to correct the row, with the option that helps, if any."""
+        return self.do or f"correct the row{self.option}"
+
+    @property
+    def option(self) -> str:
         """Return the option that helps, as a continuation of an error's remedy. Empty if there is none."""
         if _NO_TEXT.fullmatch(self.reason):
             return ", set its encoding, such as --set encoding=latin-1"
@@ -113,8 +119,7 @@ class BadRows:
             raise InfeedError(
                 row.reason,
                 where=row.where,
-                do=f"correct the row{row.remedy}, or reject bad rows: --on-bad-row reject, "
-                "IngestOptions(on_bad_row='reject')",
+                do=f"{row.remedy}, or reject bad rows: --on-bad-row reject, IngestOptions(on_bad_row='reject')",
             )
         check_limit(self._reported, self._limit, row.where)
         self._kept.append(row)
@@ -144,12 +149,14 @@ def check_limit(rows: int, limit: int, where: str) -> None:
 def check_any_good(bad: Sequence[BadRow]) -> None:
     """Raise InfeedError if there are bad rows. Call it for an input without good rows."""
     if bad:
-        do = f"correct the input{bad[0].remedy}, or change the format's options"
+        do = f"correct the input{bad[0].option}, or change the format's options"
         raise InfeedError(f"every row is rejected, the first because: {bad[0].reason}", where=bad[0].where, do=do)
 
 
 def to_jsonl(rows: Iterable[BadRow]) -> bytes:
-    return "".join(json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n" for row in rows).encode()
+    """Return the lines of the reject file."""
+    found = ({name: value for name, value in vars(row).items() if name != "do"} for row in rows)
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found).encode()
 
 
 def conform(

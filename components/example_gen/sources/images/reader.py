@@ -118,7 +118,7 @@ def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows:
         except ReadFailedError:  # a failed read does not mean that the image is bad
             raise
         except InfeedError as error:
-            bad_rows.report(BadRow(ref.path, None, None, error.what, ""))
+            bad_rows.report(BadRow(ref.path, None, None, error.what, "", error.do))
             continue
         size += len(rows[-1].content)
         if size >= form.ingest.block_bytes:  # before decoding the next image, to free memory

@@ -199,6 +199,22 @@ def test_what_is_no_whole_image_is_set_aside(pets: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "do"), [("old.gif", "convert the image to PNG or JPEG"), ("x.png", "replace it by a PNG")]
+)
+def test_the_error_of_a_bad_file_says_what_to_do_with_it_beside_rejecting_it(
+    tmp_path: Path, name: str, do: str
+) -> None:
+    (tmp_path / "x.png").write_bytes(b"meow")
+    if name.endswith("gif"):
+        save(tmp_path / name)
+    with pytest.raises(InfeedError) as error:
+        rows(str(tmp_path), name)
+    assert error.value.where == str(tmp_path / name)
+    assert do in error.value.do
+    assert "on_bad_row" in error.value.do
+
+
 def test_more_bits_than_raw_pixels_hold(tmp_path: Path) -> None:
     save(tmp_path / "a.png", mode="I;16")
     with pytest.raises(InfeedError, match="more than 8 bits per channel"):
