@@ -110,10 +110,8 @@ class Pictures:
 
     @property
     def name(self) -> str:
-        changes = self.augment.describe() if self.augment else ""
-        return (
-            f"picture decodes {self.column!r} to {self.size[0]} x {self.size[1]} pixels, {changes and f'{changes}, '}"
-        )
+        changes = f", {self.augment.describe()}" if self.augment else ""
+        return f"picture decodes {self.column!r} to {self.size[0]} x {self.size[1]} pixels{changes},"
 
     def __call__(self, batch: dict[str, Any], rows: Ints, order: BatchOrder | None = None, step: int = 0) -> Any:
         """Return the batch with its pictures decoded. Without an order, they are not augmented.
