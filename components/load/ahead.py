@@ -7,6 +7,7 @@ loop, so threads end when the loop abandons the iterator.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,11 +24,12 @@ def in_order(items: Iterable[T], make: Callable[[T], R], threads: int, ahead: in
     Up to `ahead` results are prepared in advance. The loop's thread reads `items`. The error of an item is raised in
     its place.
     """
-    pool = ThreadPoolExecutor(threads, "infeed-ahead")
+    pool, is_exiting = ThreadPoolExecutor(threads, "infeed-ahead"), sys.is_finalizing
     try:
         yield from results(items, lambda item: pool.submit(make, item), ahead)
     finally:
-        pool.shutdown(cancel_futures=True)
+        if not is_exiting():  # at exit, the threads have ended, and modules that `shutdown` calls may be gone
+            pool.shutdown(cancel_futures=True)
 
 
 def results(items: Iterable[T], submit: Callable[[T], Future[R]], ahead: int) -> Iterator[R]:

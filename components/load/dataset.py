@@ -386,9 +386,9 @@ class LoadedDataset:
     def _gathered(self, order: BatchOrder, recipe: Recipe, orders_ahead: int) -> Iterator[Any]:
         step = order.start_step
         for rows, batches in order.chunks(self._features.batches_a_call(order.batch.part), orders_ahead):
-            taken = self._features.take(rows, batches)
-            for some, columns in zip(rows.reshape(batches, -1), taken, strict=True):
-                yield self._finished(columns, some, order, step, recipe)
+            part = len(rows) // batches
+            for number, columns in enumerate(self._features.take(rows, batches)):
+                yield self._finished(columns, rows[number * part : (number + 1) * part], order, step, recipe)
                 step += 1
 
     def _batch(self, order: BatchOrder, step: int, rows: Ints, recipe: Recipe) -> Any:

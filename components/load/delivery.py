@@ -207,10 +207,17 @@ class Recipe:
     targets: Targets
     lengths: Mapping[str, tuple[int, ...]]
     _picks: tuple[tuple[str, int, tuple[Any, ...]], ...] = field(init=False)
+    _joins: Mapping[str, tuple[str | PlaceRange, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        picks = tuple((name, one.column, one.pick) for name, one in self.alone.items())
-        object.__setattr__(self, "_picks", picks)
+        picks = [(name, one.column, one.pick) for name, one in self.alone.items()]
+        joins = dict(self.packed)
+        for kind, [part, *more] in self.packed.items():
+            if isinstance(part, PlaceRange) and not more and kind not in self.alone:  # a single slice needs no join
+                picks.append((kind, part.column, (slice(None), slice(part.start, part.stop))))
+                del joins[kind]
+        object.__setattr__(self, "_picks", tuple(picks))
+        object.__setattr__(self, "_joins", joins)
 
     @property
     def is_dense(self) -> bool:
@@ -225,7 +232,7 @@ class Recipe:
         for name, lengths in self.lengths.items():
             found[name] = arrays.pad(found[name], self.alone[name].spec.type, lengths)
         joined = {}
-        for kind, parts in self.packed.items():
+        for kind, parts in self._joins.items():
             joined[kind] = arrays.join(
                 [
                     found.pop(part) if isinstance(part, str) else columns[part.column][:, part.start : part.stop]

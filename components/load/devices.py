@@ -19,6 +19,7 @@ from infeed.components.feed.user_maps import Ragged
 
 _WIDE = 8  # bytes of a number that JAX truncates to 32 bits unless 64 are enabled
 _MANY = 4  # number of arrays from which a stack is cheaper for JAX than separate copies
+_SMALL = 1 << 20  # bytes up to which a call of `device_put` costs more than the copy itself
 _ALIGNED = 256  # alignment of stacks in bytes, because kernels read aligned blocks
 
 
@@ -137,6 +138,9 @@ class JaxCopies:
         self._default, self._narrow = jax.config.jax_default_device, not jax.config.jax_enable_x64
         sharding = device if isinstance(device, jax.sharding.Sharding) else None
         self._is_single = sharding is None or len(sharding.device_set) == 1
+        self._before = dict[str, tuple[Any, ...]]()  # type and shape of each feature in the batch before
+        on = jax.sharding.SingleDeviceSharding(device) if isinstance(device, jax.Device) else sharding
+        self._copy, self._split = _compiled(jax, on)
         # With several processes, a copy compares their arrays. That must not interleave with the collectives of a step.
         self.is_local = sharding is None or sharding.is_fully_addressable
 
@@ -153,14 +157,23 @@ class JaxCopies:
         if self._is_single and len(stack.arrays) >= _MANY:
             arrays = self._fitted(np.stack(stack.arrays), stack.names)
             with self._all_bits(arrays):
-                split: Sequence[Any] = _split(self._jax)(self._jax.device_put(arrays, self._device))
-                return split
+                return self._split(arrays)
         return [self._sent_alone(array, name) for array, name in zip(stack.arrays, stack.names, strict=True)]
 
     def _sent_alone(self, array: Any, name: str) -> Any:
         array = self._fitted(array[np.newaxis], [name])[0]
         with self._all_bits(array):
+            if self._is_repeated(array, name):
+                return self._copy(array)
             return self._jax.device_put(array, _fitting(self._jax, self._device, array.shape))
+
+    def _is_repeated(self, array: Any, name: str) -> bool:
+        """Return whether the array of this name in the batch before has the same type and shape.
+
+        A compiled function copies small arrays in a third of the time of `device_put`, but compiles for each shape.
+        """
+        before, self._before[name] = self._before.get(name), (array.dtype, array.shape)
+        return self._is_single and array.nbytes <= _SMALL and before == self._before[name]
 
     def _fitted(self, arrays: Any, names: Sequence[str]) -> Any:
         return _as_int32(arrays, names) if self._narrow and arrays.dtype == np.int64 else arrays
@@ -170,10 +183,9 @@ class JaxCopies:
 
 
 @functools.cache
-def _split(jax: Any) -> Callable[[Any], Sequence[Any]]:
-    """Return a function that splits stacked arrays on their device."""
-    compiled: Callable[[Any], Sequence[Any]] = jax.jit(lambda stacked: tuple(stacked))
-    return compiled
+def _compiled(jax: Any, on: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Sequence[Any]]]:
+    """Return two compiled functions: copy an array to a sharding or the default device; copy and split a stack."""
+    return jax.jit(lambda array: array, out_shardings=on), jax.jit(tuple, out_shardings=on)
 
 
 def _fitting(jax: Any, device: Any, shape: tuple[int, ...]) -> Any:
@@ -190,9 +202,9 @@ def _fitting(jax: Any, device: Any, shape: tuple[int, ...]) -> Any:
 def _as_int32(arrays: Any, names: Sequence[str]) -> Any:
     """Narrow int64 [names, ...], the only integers of tf.Examples. JAX itself would truncate them silently."""
     narrow = arrays.astype(np.int32)
-    wrong = np.argwhere(narrow != arrays)[:1]
-    if len(wrong):
-        value, name = arrays[tuple(wrong[0])], names[wrong[0][0]]
+    if (is_wrong := narrow != arrays).any():
+        wrong = np.argwhere(is_wrong)[0]
+        value, name = arrays[tuple(wrong)], names[wrong[0]]
         what = f"{value} of {name!r} does not fit into 32 bits, and JAX has no larger integers"
         do = "set jax_enable_x64, or exclude the column with columns=[...]"
         raise InfeedError(what, where=f"infeed.load(...).jax(), {name}", do=do)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from itertools import count, islice
@@ -96,3 +98,11 @@ def test_an_iterator_that_is_left_leaves_no_thread():
         assert threads()
         del made
     assert threads() == []
+
+
+@pytest.mark.frameworks
+def test_an_iterator_that_lives_until_the_exit_ends_without_a_message():
+    program = "import torch; from infeed.components.load.ahead import in_background as read; "
+    program += "items = read(iter(range(9)), 2); next(items)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -154,6 +154,33 @@ def test_jax_has_the_batch_with_integers_of_32_bits():
 
 
 @pytest.mark.frameworks
+@pytest.mark.parametrize("place", ["default", "device", "sharding"])
+def test_later_batches_of_one_shape_are_copies_on_the_same_device(place):
+    import jax
+
+    [device, *_] = jax.devices()
+    on = {"default": None, "device": device, "sharding": jax.sharding.SingleDeviceSharding(device)}[place]
+    copies, given = JaxCopies(jax, on), [{"x": np.full((64, 16), step, np.float32)} for step in range(4)]
+    made = [copies.send(batch)["x"] for batch in given[:2]] + [copies.send(batch)["x"] for batch in given[2:]]
+    jax.block_until_ready(made)
+    given[3]["x"][:] = -1
+    assert [float(array[0, 0]) for array in made] == [0, 1, 2, 3]
+    assert {array.committed for array in made} == {on is not None}
+    assert {array.device for array in made} == {device}
+
+
+@pytest.mark.frameworks
+def test_arrays_whose_shape_varies_are_not_compiled():
+    import jax
+
+    copies = JaxCopies(jax, None)
+    compiled = copies._copy._cache_size()
+    for rows in (3, 4, 3, 5, 3):
+        copies.send({"x": np.zeros((rows, 7), np.float32)})
+    assert copies._copy._cache_size() == compiled
+
+
+@pytest.mark.frameworks
 @pytest.mark.parametrize("columns", [1, 8])
 def test_an_integer_that_jax_would_cut_is_an_error_about_its_column(columns):
     import jax
