@@ -4,6 +4,8 @@ BIN = .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 # The tests of a file share what they set up, so they stay together. One that hangs fails after ten minutes.
 PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --timeout 600 --timeout-method signal
+# A test of threads or of time may fail beside others on a busy machine. What failed runs again, alone, and both runs show.
+AGAIN = $(PYTEST) -n 0 --last-failed --last-failed-no-failures none
 QUICK = "not tfx and not slow and not frameworks"
 FRAMEWORKS = "frameworks or not (tfx or slow)"
 LONG = "(tfx or slow) and not (frameworks or alone)"
@@ -23,10 +25,11 @@ run: setup  ## digits to a pushed model: the image pipeline on real data
 test: quick long  ## all tests
 
 quick: setup
-	$(PYTEST) -n 2 -m $(QUICK)
+	$(PYTEST) -n 2 -m $(QUICK) || { [ $$? -eq 1 ] && $(AGAIN) -m $(QUICK); }
 
 long: setup
-	$(PYTEST) -n 4 -m $(LONG) # on two cores: the long tests wait for processes that they start
+	@# Four processes on two cores, because the long tests wait for processes that they start.
+	$(PYTEST) -n 4 -m $(LONG) || { [ $$? -eq 1 ] && $(AGAIN) -m $(LONG); }
 	$(PYTEST) -n 0 -m alone
 
 test-frameworks:  ## infeed.load with PyTorch, JAX, Keras, Grain, Lightning and Accelerate; ingest of polars, DuckDB and others
