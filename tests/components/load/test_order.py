@@ -81,6 +81,7 @@ def test_what_cannot_be_is_refused(order, said):
         BatchOrder(**{"rows": 10, "batch": GlobalBatch(2), **order})
 
 
+@pytest.mark.stack
 @pytest.mark.slow
 @pytest.mark.parametrize(("rows", "batch", "workers", "start"), [(1, 4, 2, 3), (1000, 8, 1, 130), (5003, 64, 4, 77)])
 def test_it_is_the_feeds_own(rows, batch, workers, start):
@@ -121,6 +122,7 @@ def test_each_epoch_has_another_order():
     assert len({tuple(shuffled(100, fold_in((5, epoch), 2))) for epoch in range(50)}) == 50
 
 
+@pytest.mark.stack
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS, ids=str)
 def test_it_is_tensorflows(seed):
