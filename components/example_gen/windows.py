@@ -104,6 +104,7 @@ def merge(roots: Sequence[str], target: str) -> Manifest:
     clear(target)
     splits = {name: _merge_shards(name, parts, target) for name in manifests[0].splits}
     for name, split in splits.items():
+        # Statistics of some spans alone would look like those of all. Without the file, later steps count the records.
         if all(files.exists(names.statistics_file(root, name)) for root in roots):
             tables = tables_of([(root, name) for root in roots])
             add(tables).write(names.statistics_file(target, name), key_of(split))
@@ -125,7 +126,7 @@ def merge(roots: Sequence[str], target: str) -> Manifest:
         warnings=tuple(dict.fromkeys(warning for one in manifests for warning in one.warnings)),
         rows_read=sum(one.rows_read for one in manifests),
     )
-    merged.write(target)
+    merged.write(target)  # last, because a folder with a manifest is complete
     return merged
 
 

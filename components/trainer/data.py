@@ -65,6 +65,7 @@ def make_feed(
     static_shapes = options.feed.static_shapes
 
     def spec(records: int, sample: RecordSizes, left_out: tuple[str, ...]) -> FeedSpec:
+        # The choice of a tier weighs decoding once against decoding in every epoch.
         epochs = -(-num_steps * options.feed.batch_size // records) if num_steps else options.epochs
         return FeedSpec(
             training,

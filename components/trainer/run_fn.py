@@ -91,13 +91,16 @@ def fit(training: Training, places: OutputDirs) -> tuple[loop.Fitted, ModelInput
         checkpoints = Checkpoints(training.places.checkpoints, places.checkpoints, seconds, strategy, upload)
     start = checkpoints.start_step if checkpoints else 0
 
+    # A resumed training reads from its step on, so it sees the batches that the killed one would have seen.
     batches = training.train.batches(workers=training.workers, start_step=start)
     dataset = with_class_weights(batches, training.class_weights)
     evaluation = training.evaluation.dataset(workers=training.workers).take(training.eval_steps or -1)
     if distribution.strategy_name(strategy) == "tpu":
+        # XLA would refuse them minutes later, when it compiles the step, without the name of the feature.
         distribution.check_for_tpu(dataset.element_spec[0])
     progress.report("building the model and tracing its steps")
     _log.info("input pipeline of training:\n%s", plan.describe())
+    # The model is built after the feed, because its inputs have the shapes and types of the batches.
     spec = model_spec(dataset, training.graph, options, training.steps)
     features = features_of(dataset, evaluation, packing_of(training.graph, options))
     model, inputs = _build(training, spec, features, resumes=bool(start))

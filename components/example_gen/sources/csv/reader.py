@@ -220,6 +220,7 @@ def open_sampled_csv(
     rules = rules_of(csv_options, len(names))
     reader = PartReader(rules, csv_options.encoding, options.block_bytes, options.max_row_mb)
     if known is None:
+        # Bad rows of the sample are not counted here: the pass over all rows meets them again.
         sampled = {name: CellKind.EMPTY for name in names if name not in csv_options.given_types}
         for block in reader.sample([part for _, _, some in parts for part in some]):
             _widen(sampled, block, names, csv_options, BadRows("reject", sys.maxsize))
@@ -229,6 +230,7 @@ def open_sampled_csv(
     read = partial(read_part, schema=schema, kinds=kinds, options=csv_options, reader=reader)
     opened = inputs.of_parts("csv", root, schema, parts, read, decimals=True)
 
+    # A row outside of the sample may need a wider type. Ingest then starts again, with the kinds that it has found.
     def reopen(kinds: Mapping[str, int] | None) -> OpenedSource:
         if kinds is None:
             return open_csv(root, patterns, options, csv_options)
