@@ -96,7 +96,7 @@ def _imported(text: str, option: str) -> Any:
     return found
 
 
-def name_of(function: Any) -> str:
+def name_of(function: Any, where: str = "a user's function") -> str:
     """Return the name of a function or class, by which another process can import it: `module:name` or `file:name`.
 
     Raise InfeedError if another process cannot import it: a local function, a method, or one in the main script.
@@ -106,7 +106,7 @@ def name_of(function: Any) -> str:
         module = sys.modules[module].__file__
     if not callable(function) or not name.isidentifier() or module in (None, "__main__"):
         do = 'define it at the top level of a module or file, and name it "path/to/file.py:function"'
-        raise InfeedError(f"{function!r} cannot be imported by name", where="a user's function", do=do)
+        raise InfeedError(f"{function!r} cannot be imported by name", where=where, do=do)
     return f"{module}:{name}"
 
 

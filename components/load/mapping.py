@@ -46,7 +46,7 @@ class BatchMap:
 
     def importable(self) -> BatchMap:
         """Return this map with the name of its function. Raises InfeedError if other processes cannot import it."""
-        return replace(self, imported=self.imported or user_code.name_of(self.function))
+        return replace(self, imported=self.imported or user_code.name_of(self.function, _WHERE))
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.imported:
