@@ -232,7 +232,7 @@ def test_an_error_in_a_process_comes_after_the_batches_before_it_and_names_its_s
 def test_processes_call_a_function_that_they_can_import(data, options, word):
     with pytest.raises(InfeedError, match=word) as error:
         data().map(lambda batch: batch, **options)
-    assert error.value.where == "infeed.load(...).map"
+    assert error.value.where.startswith("infeed.load(...).map")
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, None])
