@@ -4,9 +4,10 @@
     python benchmarks/gpu.py --tiny --only table
 
 The benchmark runs on one GPU, or with `--tiny` on a CPU. It uses PyTorch, JAX, torchvision, OpenCV and Grain if they
-are installed, and only the core of this package. The tasks are a table of 20 numbers, clicks with 26 embeddings, and a
-ResNet-50 on JPEGs. The share is the time of the step alone over the time of the step with a feed, so 1.00 is a device
-that never waits. `nvidia-smi` samples the utilization. No feed starts after `--budget` seconds.
+are installed, and only the core of this package. Keras runs on JAX by the Trainer's code, which needs TensorFlow. The
+tasks are a table of 20 numbers, clicks with 26 embeddings, and, without Keras, a ResNet-50 on JPEGs. The share is the
+time of the step alone over the time of the step with a feed, so 1.00 is a device that never waits. `nvidia-smi` samples
+the utilization. No feed starts after `--budget` seconds.
 """
 
 from __future__ import annotations
@@ -47,7 +48,11 @@ def _tasks(options: argparse.Namespace, folder: Path) -> Iterator[Task]:
         if not importlib.util.find_spec(framework):
             print(f"{framework} is not installed")
             continue
-        module = importlib.import_module(f"gpu_{framework}")
+        try:
+            module = importlib.import_module(f"gpu_{framework}")
+        except ImportError as error:
+            print(f"{framework} cannot run: {error}")
+            continue
         print(f"{module.about()}, {CORES} cores, Python {sys.version.split()[0]}", flush=True)
         yield from module.tasks(options.only.split(","), folder, TINY if options.tiny else Sizes())
 
@@ -56,7 +61,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--tiny", action="store_true", help="Use small data and models.")
     parser.add_argument("--only", default=",".join(TASKS), help="Tasks to run.")
-    parser.add_argument("--frameworks", default="torch,jax", help="Frameworks to run.")
+    parser.add_argument("--frameworks", default="torch,jax,keras", help="Frameworks to run.")
     parser.add_argument("--seconds", type=float, default=3.0, help="Length of a measurement.")
     parser.add_argument(
         "--budget", type=float, default=float("inf"), help="Begin no measurement after this many seconds."

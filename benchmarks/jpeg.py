@@ -4,8 +4,9 @@
     python benchmarks/jpeg.py --kind cut --workers 8
 
 Each contender is one process with as many threads or workers, in a separate environment that is first installed from
-PyPI (about 5 GB, most of it torch with its CUDA libraries). Contenders take turns. The benchmark compares the CPU time
-of a picture, including worker processes, and the wall time. `jpeg/jpegs.py` defines the task.
+PyPI (about 5 GB, most of it torch with its CUDA libraries). SPDL decodes by Pillow, because the wheel of spdl-io 0.8
+needs FFmpeg from the system. Contenders take turns. The benchmark compares the CPU time of a picture, including worker
+processes, and the wall time. `jpeg/jpegs.py` defines the task.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SCRIPTS = Path(__file__).parent / "jpeg"
 SHARDS = 4
 CORE = ("click", "google-crc32c", "isal", "jinja2", "lazy-loader", "protobuf", "pyarrow", "pyarrow-hotfix", "pydantic")
 # An environment with the extra `images` runs ours itself. In another, this tree is on the path.
-OURS = () if find_spec("simplejpeg") else (*CORE, "pillow", "pyyaml", "rich", "simplejpeg")
+OURS = () if find_spec("simplejpeg") else (*CORE, "pillow", "pyyaml", "rich", "simplejpeg", "cykooz-resizer")
 
 CONTENDERS = (
     Contender("ours", "infeed_pictures.py", OURS),
@@ -38,6 +39,7 @@ CONTENDERS = (
     Contender("torch DataLoader, torchvision", "torch_pictures.py", ("torch", "torchvision")),
     Contender("Grain, Pillow", "grain_pictures.py", ("grain", "pillow")),
     Contender("WebDataset, Pillow", "webdataset_pictures.py", ("webdataset", "torch", "pillow")),
+    Contender("SPDL, Pillow", "spdl_pictures.py", ("spdl-core", "pillow")),
     Contender("LitData, Pillow", "litdata_pictures.py", ("litdata", "pillow")),
 )
 

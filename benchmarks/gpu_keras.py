@@ -1,0 +1,121 @@
+"""Keras on JAX as our Trainer runs it, for `gpu.py`: its compiled step, its feed and its thread, without a transform.
+
+The data are transformed before: numbers and ids in TFRecords, which the Trainer's feed reads. Needs TensorFlow, which
+leaves the GPU to JAX.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ["KERAS_BACKEND"] = "jax"
+
+import gpu_data
+import jax
+import keras
+import tensorflow as tf
+from gpu_data import Data, Sizes
+from gpu_measure import Task
+
+from infeed.components.feed.build import build, measure_records
+from infeed.components.feed.capacity import Machine
+from infeed.components.feed.meter import Meter
+from infeed.components.feed.options import SINGLE_WORKER, FeedOptions, Tier
+from infeed.components.feed.plan import FeedSpec, plan
+from infeed.components.feed.shards import shard_files
+from infeed.components.feed.stages.base import BatchFunctions
+from infeed.components.trainer.distribution import without_accelerators
+from infeed.components.trainer.on_jax.batches import Ahead, training_batches
+from infeed.components.trainer.on_jax.devices import Devices
+from infeed.components.trainer.on_jax.loop import State, Steps
+
+_RATE = 1e-4
+_LABEL = tf.io.FixedLenFeature([], tf.float32)
+
+
+def tasks(names: Sequence[str], folder: Path, sizes: Sizes) -> Iterator[Task]:
+    without_accelerators()
+    makers = {"table": _table, "clicks": _clicks}
+    for name in names:
+        if name in makers:
+            data = gpu_data.made(name, folder, sizes)
+            keras.utils.set_random_seed(0)
+            yield _task(name, data, folder / name, makers[name](data))
+
+
+def about() -> str:
+    return f"Keras {keras.__version__} on JAX {jax.__version__} on {jax.devices()[0].device_kind}"
+
+
+def _table(data: Data) -> keras.Model:
+    inputs = {f"x{column:02}": keras.Input([1], name=f"x{column:02}") for column in range(20)}
+    model = keras.Model(inputs, _layers(keras.layers.Concatenate()(list(inputs.values())), 512, 512))
+    model.compile(keras.optimizers.SGD(_RATE), "mse")
+    return model
+
+
+def _clicks(data: Data) -> keras.Model:
+    numbers = {f"i{column:02}": keras.Input([1], name=f"i{column:02}") for column in range(13)}
+    ids = {f"c{column:02}": keras.Input([1], name=f"c{column:02}", dtype="int32") for column in range(26)}
+    embedded = [
+        keras.layers.Flatten()(keras.layers.Embedding(gpu_data.IDS, data.sizes.embedding)(one)) for one in ids.values()
+    ]
+    joined = keras.layers.Concatenate()([*numbers.values(), *embedded])
+    model = keras.Model(numbers | ids, _layers(joined, 512, 256))
+    model.compile(keras.optimizers.SGD(_RATE), keras.losses.BinaryCrossentropy(from_logits=True))
+    return model
+
+
+def _layers(values: Any, *widths: int) -> Any:
+    for width in widths:
+        values = keras.layers.Dense(width, activation="relu")(values)
+    return keras.layers.Dense(1)(values)
+
+
+def _task(name: str, data: Data, folder: Path, model: keras.Model) -> Task:
+    device = keras.distribution.list_devices()[:1]
+    devices = Devices(keras.distribution.DataParallel(devices=device, auto_shard_dataset=False), SINGLE_WORKER)
+    model.optimizer.build(model.trainable_variables)
+    state, running = State(model), list[Any]()
+    steps = Steps.of(model, state, lambda batch: batch)
+
+    def step(batch: Any) -> None:
+        logs, arrays = steps.train(state.take(), batch)
+        running[:] = logs.values()
+        state.keep(arrays)
+
+    def wait() -> None:
+        jax.block_until_ready(state.take())
+
+    def fed(tier: Tier) -> Iterator[Any]:
+        ahead = Ahead(training_batches(_dataset(folder, model, data.sizes.batch, tier), devices), Meter())
+        try:
+            while True:
+                yield ahead.next(running)
+        finally:
+            ahead.close()
+
+    feeds: dict[str, Callable[[], Iterable[Any]]] = {
+        "the Trainer's feed, columns": lambda: fed("columns"),
+        "the Trainer's feed, stream": lambda: fed("stream"),
+    }
+    resident = next(fed("columns"))
+    return Task(name, "keras", data.sizes.batch, step, wait, resident, feeds)
+
+
+def _dataset(folder: Path, model: keras.Model, batch: int, tier: Tier) -> tf.data.Dataset:
+    """Return the endless batches of the Trainer's feed: ({name: [batch, 1]}, y [batch])."""
+    kinds = {"int32": tf.int64, "float32": tf.float32}  # of tf.Examples
+    spec = {name: tf.io.FixedLenFeature([1], kinds[one.dtype]) for name, one in model.input.items()} | {"y": _LABEL}
+
+    def split(parsed: dict[str, Any]) -> Any:
+        return {name: values for name, values in parsed.items() if name != "y"}, parsed["y"]
+
+    functions = BatchFunctions(lambda records: tf.io.parse_example(records, spec), split)
+    shards = shard_files([str(folder / "Split-train" / "*")])
+    sizes = FeedSpec(training=True, sizes=measure_records(shards, functions))
+    made = build(plan(shards, sizes, FeedOptions(batch_size=batch, tier=tier), Machine.here()), functions)
+    return made if isinstance(made, tf.data.Dataset) else made.dataset()
