@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -50,3 +53,18 @@ def test_both_hand_written_and_own_feeds_decode_the_same_pictures(tmp_path):
     assert features["image"].shape == mapped[0]["image"].shape == (batch, side, side, 3)
     assert features["image"].dtype == np.uint8
     np.testing.assert_array_equal(label, mapped[1])
+
+
+@pytest.mark.tfx
+@pytest.mark.slow
+def test_keras_on_jax_trains_by_the_steps_of_the_trainer_on_each_feed(tmp_path):
+    options = ["--tiny", "--only=table", "--frameworks=keras", "--seconds=0.1", f"--out={tmp_path}/gpu.json"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, str(FOLDER / "gpu.py"), *options], check=True, env=environment, cwd=tmp_path)
+    rows = json.loads((tmp_path / "gpu.json").read_text())
+    assert [row["feed"] for row in rows] == [
+        "the step alone",
+        "the Trainer's feed, columns",
+        "the Trainer's feed, stream",
+    ]
+    assert all(row["steps"] and row["batch"] == gpu_data.TINY.batch for row in rows)
