@@ -24,7 +24,9 @@ class Change(grain.transforms.RandomMap):
 def make(job: Job) -> Batches:
     rows = grain.MapDataset.range(len(job.labels)).shuffle(seed=1).repeat()
     batches = rows.random_map(Change(job), seed=1).batch(job.batch, drop_remainder=True)
-    return iter(batches.to_iter_dataset(grain.ReadOptions(num_threads=job.workers)))
+    # The default of 500 batches in advance would fill during the turns of others.
+    options = grain.ReadOptions(num_threads=job.workers, prefetch_buffer_size=2 * job.workers)
+    return iter(batches.to_iter_dataset(options))
 
 
 if __name__ == "__main__":

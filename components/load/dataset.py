@@ -28,6 +28,7 @@ from infeed.components.feed.processes import naming_broken_pool, submit
 from infeed.components.load.ahead import in_background, in_order, results
 from infeed.components.load.batches import Batches, BatchSampler
 from infeed.components.load.columns import Features, FeatureSpec
+from infeed.components.load.costs import StageCosts
 from infeed.components.load.delivery import Delivery, Lengths, NumpyArrays, Recipe, Rule
 from infeed.components.load.entries import features_of, no_column
 from infeed.components.load.find import SplitFiles, find_split
@@ -109,6 +110,7 @@ class LoadedDataset:
         self._delivery = Delivery.of(features.placed, options.on_missing, found.place).padded(options.length)
         self._recipe = self._delivery.recipe()
         self._pictures = options.pictures.stage(features.placed, found.place)
+        self._costs = StageCosts()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LoadedDataset, (self._found, self._features, self._options, self._maps)
@@ -170,7 +172,10 @@ class LoadedDataset:
 
     @property
     def plan(self) -> LoadPlan:
-        """Plan of the batches. `print(data.plan)` shows each decision and its reason."""
+        """Plan of the batches. `print(data.plan)` shows each decision and its reason.
+
+        After the first batches, it also names the stage that decodes or maps at the highest cost.
+        """
         found, features, options = self._found, self._features, self._options
         return LoadPlan(
             place=found.place,
@@ -190,6 +195,7 @@ class LoadedDataset:
             remainder=self._order().remainder,
             threads=self._threads,
             processes=self._processes,
+            limit=self._costs.limit(self._order().batch.part, self._threads),
         )
 
     @property
@@ -397,9 +403,9 @@ class LoadedDataset:
     def _finished(self, columns: tuple[Any, ...], rows: Ints, order: BatchOrder, step: int, recipe: Recipe) -> Any:
         batch = recipe.batch(columns, _NUMPY)
         if self._pictures:
-            batch = self._pictures(batch, rows, order, step)
+            batch = self._costs.timed("picture", self._pictures, batch, rows, order, step)
         for function in self._maps:
-            batch = function(batch, order, step)
+            batch = self._costs.timed(function.name, function, batch, order, step)
         return recipe.targets.split(batch, _NUMPY.weight, order.present(step))
 
     def _targets(self, label: Label, weight: str | None) -> Targets:

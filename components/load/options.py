@@ -132,6 +132,8 @@ class LoadPlan:
       pictures: what decodes the pictures of each batch, or an empty text.
       maps, threads: names of the functions on each batch, and the number of threads that decode and call them.
       processes: number of processes that do so instead of threads, or 0.
+      limit: the stage that takes most of the CPU time, and the rate that it allows. Empty before the first batch, and
+        with processes.
     """
 
     place: str
@@ -151,6 +153,7 @@ class LoadPlan:
     maps: tuple[str, ...] = ()
     threads: int = 1
     processes: int = 0
+    limit: str = ""
 
     def describe(self) -> str:
         order = (
@@ -179,8 +182,9 @@ class LoadPlan:
         is_ahead = self.processes or self.threads > 1
         where = f"on {workers}, in advance and in order" if is_ahead else "between steps"
         stages = [self.pictures, f"map     calls {', '.join(self.maps)}" if self.maps else ""]
-        for number, stage in enumerate(filter(None, stages), 5):
-            yield f"{number}. {stage} {where}"
+        lines = [f"{stage} {where}" for stage in stages if stage]
+        for number, line in enumerate([*lines, *([f"limit   {self.limit}"] if self.limit else [])], 5):
+            yield f"{number}. {line}"
 
     def __str__(self) -> str:
         return self.describe()
