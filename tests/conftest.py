@@ -252,19 +252,32 @@ def warm(once: Callable[..., Path]) -> dict[str, str]:
 
     All test processes share the server, which ends with the one that has started them.
     """
+    path = os.pathsep.join([str(_WARM), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {"WARM_PYTHON": _server(once, "tfx"), "PYTHONPATH": path}
+
+
+@pytest.fixture(scope="session")
+def warm_jax(once: Callable[..., Path]) -> dict[str, str]:
+    """What the environment of `infeed.components.trainer.on_jax` says, so that it finds JAX and Keras imported."""
+    return {"WARM_JAX": _server(once, "jax", KERAS_BACKEND="jax", JAX_PLATFORMS="cpu")}
+
+
+_WARM = Path(__file__).with_name("warm")
+
+
+def _server(once: Callable[..., Path], name: str, **env: str) -> str:
+    """The address of `warm/server.py` with the modules of that name."""
     tests = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
-    folder = Path(__file__).with_name("warm")
 
     def start(made: Path) -> None:
-        command = [sys.executable, folder / "server.py", made / "socket", str(tests)]
-        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, _WARM / "server.py", made / "socket", str(tests), name]
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        server = subprocess.Popen(command, env={**os.environ, **env}, text=True, **streams)  # type: ignore[call-overload]
         assert server.stdout
         with server.stdout as said:
             assert said.readline() == "ready\n"
 
-    address = str(once("warm", start) / "socket")
-    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {"WARM_PYTHON": address, "PYTHONPATH": path}
+    return str(once(f"warm-{name}", start) / "socket")
 
 
 @pytest.fixture(scope="session")

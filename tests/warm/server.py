@@ -1,13 +1,14 @@
-"""A Python that has imported TensorFlow and TFX once, and forks for each command line: `server.py SOCKET PROCESS`.
+"""A Python that has imported large modules once, and forks for each command line: `server.py SOCKET PROCESS NAME`.
 
-Tests that start many processes would import them in each, for six to ten seconds. Where it forks nothing has run yet,
-and so TensorFlow and gRPC have started no thread. `sitecustomize.py` says what is to be run, and `serve` returns in the
-process that is to do it. What TensorFlow reads from the environment while it is imported is the server's. It ends with
-the process whose number it was given.
+Tests that start many processes would import TensorFlow, TFX and JAX in each, for six to ten seconds. Where it forks
+nothing has run yet, and so TensorFlow, JAX and gRPC have started no thread. `sitecustomize.py` says what is to be run,
+and `serve` returns in the process that is to do it. What TensorFlow and JAX read from the environment while they are
+imported is the server's. It ends with the process whose number it was given.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
 import json
@@ -21,25 +22,37 @@ import types
 import warnings
 from typing import Any
 
-MODULES = (
-    "tensorflow",
-    "tfx.components",
-    "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor",
-    "tfx.orchestration.kubeflow.v2.file_based_example_gen.driver",
-    "tfx.orchestration.local.local_dag_runner",
-    "infeed.components",
-    "infeed.components.trainer.run_fn",
-    "infeed.pipelines.cli",
-)
+MODULES = {
+    "tfx": (
+        "tensorflow",
+        "tfx.components",
+        "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor",
+        "tfx.orchestration.kubeflow.v2.file_based_example_gen.driver",
+        "tfx.orchestration.local.local_dag_runner",
+        "infeed.components",
+        "infeed.components.trainer.run_fn",
+        "infeed.pipelines.cli",
+    ),
+    "jax": (
+        "infeed.components.trainer.on_jax.devices",
+        "infeed.components.trainer.on_jax.training",
+        "keras.src.export",
+    ),
+}
+_FILES_MOST = 16  # open files that a process is handed
 
 
-def warm_up() -> None:
+def warm_up(name: str) -> None:
     """Imports, and keeps the garbage collector away from what was imported."""
-    for name in MODULES:
-        importlib.import_module(name)
+    for module in MODULES[name]:
+        importlib.import_module(module)
     from tensorflow.python.eager import context
 
     assert context.context()._context_handle is None, "TensorFlow has started: a fork would be without its threads"
+    if name == "jax":
+        from jax._src import xla_bridge
+
+        assert not xla_bridge.backends_are_initialized(), "JAX has started: a fork would be without its threads"
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
@@ -66,17 +79,15 @@ def serve(address: str, owner: int) -> dict[str, Any]:
 def watch(connection: socket.socket) -> dict[str, Any]:
     """Watches over a process until it ends, or the one that asked for it; returns the command line in that process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+    _, files, _, _ = socket.recv_fds(connection, 1, _FILES_MOST)
     order: dict[str, Any] = json.loads(connection.makefile().readline())
     if not (process := os.fork()):
         connection.close()
         os.setsid()
-        for number, stream in enumerate(streams):
-            os.dup2(stream, number)
-            os.close(stream)
+        place(files, order["files"])
         return order
-    for stream in streams:
-        os.close(stream)
+    for file in files:
+        os.close(file)
     connection.sendall(b"%d\n" % process)
     ended = os.pidfd_open(process)
     ready, _, _ = select.select([ended, connection], [], [])
@@ -85,6 +96,17 @@ def watch(connection: socket.socket) -> dict[str, Any]:
     else:  # the one that asked for it has been killed
         os.killpg(process, signal.SIGKILL)
     os._exit(0)
+
+
+def place(files: list[int], numbers: list[int]) -> None:
+    """Gives open files the numbers that they had in the process that was started."""
+    above = max(*files, *numbers) + 1
+    moved = [fcntl.fcntl(file, fcntl.F_DUPFD, above) for file in files]
+    for file in files:
+        os.close(file)
+    for file, number in zip(moved, numbers, strict=True):
+        os.dup2(file, number)
+        os.close(file)
 
 
 def run(order: dict[str, Any]) -> None:
@@ -107,6 +129,6 @@ def run(order: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    warm_up()
+    warm_up(sys.argv[3])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who watch
     run(serve(sys.argv[1], os.pidfd_open(int(sys.argv[2]))))

@@ -3,6 +3,8 @@
 A signal to this process goes on to that one, and as that one ends, so does this one. That one does not outlive it.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import signal
@@ -12,16 +14,29 @@ import sys
 
 def run_elsewhere(address: str) -> int:
     """The exit code of the process that has done what this one was started for, negative for a signal."""
-    order = {"argv": sys.orig_argv[1:], "env": dict(os.environ), "cwd": os.getcwd(), "path": sys.path}
+    files = [0, 1, 2, *handed_files()]
+    order = {"argv": sys.orig_argv[1:], "env": dict(os.environ), "cwd": os.getcwd(), "path": sys.path, "files": files}
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(address)
-        socket.send_fds(server, [b"."], [0, 1, 2])
+        socket.send_fds(server, [b"."], files)
         server.sendall(json.dumps(order).encode() + b"\n")
         answers = server.makefile()
         group = int(answers.readline())
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda number, _: os.killpg(group, number))
         return os.waitstatus_to_exitcode(int(answers.readline()))
+
+
+def handed_files() -> list[int]:
+    """Numbers of the open files that this process was handed, beside the streams. Python's own are not inheritable."""
+    return [number for number in map(int, os.listdir("/proc/self/fd")) if number > 2 and is_inherited(number)]
+
+
+def is_inherited(number: int) -> bool:
+    try:
+        return os.get_inheritable(number)
+    except OSError:  # the folder that has just been listed
+        return False
 
 
 def end(code: int) -> None:
@@ -33,12 +48,13 @@ def end(code: int) -> None:
     os._exit(code)
 
 
-def can_run_elsewhere(command: list[str]) -> bool:
-    """Python's own options are its own; children of `multiprocessing` and `on_jax` are handed open files by number."""
+def server_for(command: list[str]) -> str | None:
+    """The address of the server that has imported what the command needs. Python's own options are its own."""
     first, begins = command[0] if command else "-", " ".join(command[:2])
-    is_handed_files = "multiprocessing" in begins or "on_jax" in begins
-    return (first in ("-c", "-m") or not first.startswith("-")) and not is_handed_files
+    if "multiprocessing" in begins or (first.startswith("-") and first not in ("-c", "-m")):
+        return None
+    return os.environ.get("WARM_JAX" if "on_jax" in begins else "WARM_PYTHON")
 
 
-if "WARM_PYTHON" in os.environ and can_run_elsewhere(sys.orig_argv[1:]):
-    end(run_elsewhere(os.environ["WARM_PYTHON"]))
+if address := server_for(sys.orig_argv[1:]):
+    end(run_elsewhere(address))
