@@ -10,9 +10,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from ports import held_ports
 
 COUNTING = "beam_clusters.CountingRunner"  # `--runner` of pipelines that are to be counted
 # The service tells workers its host's full name, which in a container may lead nowhere.
@@ -35,18 +37,19 @@ def portable(folder: Path, *prefix: str, environment: Mapping[str, str] = os.env
       prefix: words before the pool's command, such as `strace` and its options.
       environment: variables of the service, the pool and the workers.
     """
-    job, pool = _free_port(), _free_port()
     service = "apache_beam.runners.portability.local_job_service_main"
     workers = "apache_beam.runners.worker.worker_pool_main"
     functions = str(Path(__file__).parent / "components" / "engine")  # of tests that may come later
     paths = [environment.get("PYTHONPATH"), functions, *sys.path]
     environment = {**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    commands = [
-        [sys.executable, "-c", _SERVICE.format(service), "--port", str(job)],
-        [*prefix, sys.executable, "-m", workers, "--service_port", str(pool)],
-    ]
     started = []
-    try:
+    with ExitStack() as held:
+        job, pool = held.enter_context(held_ports(2))
+        held.callback(lambda: [_kill_session(process) for process in started])
+        commands = [
+            [sys.executable, "-c", _SERVICE.format(service), "--port", str(job)],
+            [*prefix, sys.executable, "-m", workers, "--service_port", str(pool)],
+        ]
         for number, command in enumerate(commands):
             with (folder / f"beam-{number}.log").open("wb") as log:
                 started.append(
@@ -60,9 +63,6 @@ def portable(folder: Path, *prefix: str, environment: Mapping[str, str] = os.env
             "--environment_type=EXTERNAL",
             f"--environment_config=localhost:{pool}",
         ]
-    finally:
-        for process in started:
-            _kill_session(process)
 
 
 @contextmanager
@@ -161,12 +161,6 @@ def weigh(element: Any, step: str) -> None:
     values = list(element[-1]) if grouped and hasattr(element[-1], "__iter__") else element
     size = len(pickle.dumps(values))
     assert size <= MOST_BYTES, f"an element of {step} takes {size:,} bytes"
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        return int(listener.getsockname()[1])
 
 
 def _wait_for(port: int) -> None:

@@ -304,6 +304,15 @@ def saved_models() -> Iterator[ModuleType]:
 
 
 @pytest.fixture(scope="session")
+def hold_ports() -> Iterator[Callable[[int], list[int]]]:
+    """hold_ports(2) -> as many ports, which no other process gets by chance."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as held:
+        patch.syspath_prepend(str(Path(__file__).parent))
+        ports = importlib.import_module("ports")
+        yield lambda count: held.enter_context(ports.held_ports(count))
+
+
+@pytest.fixture(scope="session")
 def beam_clusters() -> Iterator[ModuleType]:
     """`beam_clusters.py`: real runners; its folder is on the path of what is started meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
@@ -482,14 +491,12 @@ _EMULATOR = (
 
 
 @pytest.fixture(scope="session")
-def gs_endpoint() -> Iterator[str]:
+def gs_endpoint(hold_ports: Callable[[int], list[int]]) -> Iterator[str]:
     """A server that speaks Google Cloud Storage's protocol, with one bucket.
 
     In a process of its own: Arrow 18 holds the interpreter's lock while it waits for an answer.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = hold_ports(1)
     options = ["start", "--quiet", "--host=127.0.0.1", f"--port={port}", "--in-memory", f"--default-bucket={BUCKET}"]
     with subprocess.Popen([sys.executable, "-c", _EMULATOR, *options]) as server:
         _wait_for(port)

@@ -6,11 +6,9 @@ The machines are processes of the real entry point, with `TF_CONFIG`. Artifacts 
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -65,12 +63,9 @@ def weights(file):
         return [found[name] for name in found.files]
 
 
-def run_machines(arguments, environment, disks, kill_when=lambda: False):
+def run_machines(ports, arguments, environment, disks, kill_when=lambda: False):
     """Run two machines until both have ended, or one is killed and the others with it; return their outputs."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("localhost", 0))) for _ in range(2)]
-        addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
-    running = []
+    addresses, running = [f"localhost:{port}" for port in ports], []
     for number in range(2):
         (disks / str(number)).mkdir(parents=True, exist_ok=True)
         config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": number}}
@@ -91,7 +86,7 @@ def run_machines(arguments, environment, disks, kill_when=lambda: False):
     return [one.wait() for one in running], (disks / "0.log").read_text()
 
 
-def test_a_killed_machine_changes_no_weight(table, arguments, train, warm, s3, tmp_path):
+def test_a_killed_machine_changes_no_weight(table, arguments, train, warm, s3, hold_ports, tmp_path):
     folder = table[0]
     for split in ("train", "eval"):
         files.copy(str(folder / f"Split-{split}"), f"{s3}/examples/Split-{split}")
@@ -105,9 +100,9 @@ def test_a_killed_machine_changes_no_weight(table, arguments, train, warm, s3, t
     def is_checkpointed():
         return any(file.path.endswith(".index") for file in files.list_files(f"{s3}/checkpoints", depth=1))
 
-    codes, first = run_machines(step, environment, tmp_path / "first", is_checkpointed)
+    codes, first = run_machines(hold_ports(2), step, environment, tmp_path / "first", is_checkpointed)
     assert codes[1] == -9, first
-    codes, output = run_machines(step, environment, tmp_path / "again")
+    codes, output = run_machines(hold_ports(2), step, environment, tmp_path / "again")
     assert codes == [0, 0], output
     assert "Epoch 5/5" in output
     resumed = re.findall(r"training resumes after step (\d+)", output)

@@ -6,7 +6,6 @@ on disk and is given batches: the batches are the same.
 
 import json
 import signal
-import socket
 
 import numpy as np
 import pytest
@@ -17,16 +16,6 @@ pytestmark = pytest.mark.tfx
 
 OPTIONS = {"label": "kind", "epochs": 3, "steps_per_call": 1, "checkpoint_seconds": 1e-6, "callbacks_fn": "callbacks"}
 KILLED_AFTER = 6  # steps: in the middle of the second epoch
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("localhost", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def tf_config(task, index, ports):
@@ -48,12 +37,12 @@ def saved(place):
     return weights, json.loads((place / "run" / "history.json").read_text())
 
 
-def test_two_workers_killed_and_started_again_train_to_the_weights_of_one(table, train, start, tmp_path):
+def test_two_workers_killed_and_started_again_train_to_the_weights_of_one(table, train, start, hold_ports, tmp_path):
     together, given = tmp_path / "together", (table[0], "class", "table")
     on_disk = FeedOptions(batch_size=16, tier="disk", cache_dir=str(tmp_path / "cache"))
 
     def start_both(describe, **env):
-        ports = free_ports(2)
+        ports = hold_ports(2)
         places = [describe(*task, ports) | env for task in (("chief", 0), ("worker", 0))]
         return [start(together, *given, env=place, **OPTIONS) for place in places]
 
@@ -100,11 +89,11 @@ def batches(spec):
 
 
 def test_two_workers_with_an_input_of_their_own_train_to_the_weights_of_one(
-    table, train, start, answers_alike, tmp_path
+    table, train, start, hold_ports, answers_alike, tmp_path
 ):
     (tmp_path / "inputs.py").write_text(INPUT)
     options = {**OPTIONS, "epochs": 2, "input_fn": f"{tmp_path}/inputs.py:batches"}
-    together, given, ports = tmp_path / "together", (table[0], "class", "table"), free_ports(2)
+    together, given, ports = tmp_path / "together", (table[0], "class", "table"), hold_ports(2)
     waited = {"chief": 2e-5, "worker": 1e-4}  # seconds that their meters say, fewer than any epoch takes
     workers = [
         start(together, *given, env=tf_config(task, 0, ports) | {"WAITED": str(seconds)}, **options)

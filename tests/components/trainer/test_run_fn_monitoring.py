@@ -18,7 +18,7 @@ def with_scrape(spec):
     from urllib.request import urlopen
 
     def scrape(epoch, logs):
-        with urlopen("http://127.0.0.1:PORT/metrics", timeout=10) as answer:
+        with urlopen("http://127.0.0.1:PORT/metrics", timeout=60) as answer:
             (HERE / "scraped.txt").write_bytes(answer.read())
 
     return [*callbacks(spec), keras.callbacks.LambdaCallback(on_epoch_end=scrape)]
@@ -26,14 +26,16 @@ def with_scrape(spec):
 
 
 def test_a_training_reports_its_epochs_to_mlflow_and_prometheus(
-    table: Any, train: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table: Any,
+    train: Callable[..., Path],
+    hold_ports: Callable[[int], list[int]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # the one store of mlflow-skinny without a server
     from mlflow.tracking import MlflowClient
 
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = str(one.getsockname()[1])
+    port = str(*hold_ports(1))
     found = re.search(r"```python\n(.*?)```", PAGE.read_text().partition("## Monitor with")[2], re.DOTALL)
     assert found
     store = str(tmp_path / "store")

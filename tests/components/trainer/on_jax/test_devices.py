@@ -1,7 +1,6 @@
 """Trainings on several devices of one process, and of two."""
 
 import json
-import socket
 
 import pytest
 import trained
@@ -34,10 +33,10 @@ def of_jax(index, port):
 
 
 @pytest.mark.parametrize("cluster", [of_tf_config, of_jax])
-def test_two_processes_train_to_the_weights_of_one_device(table, start, on_one_device, on_jax, tmp_path, cluster):
-    with socket.socket() as one:
-        one.bind(("localhost", 0))
-        port = one.getsockname()[1]
+def test_two_processes_train_to_the_weights_of_one_device(
+    table, start, hold_ports, on_one_device, on_jax, tmp_path, cluster
+):
+    [port] = hold_ports(1)
     env = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     workers = [start(tmp_path, table[0], "class", "table", env=env | cluster(i, port), **on_jax) for i in range(2)]
     for worker in workers:
