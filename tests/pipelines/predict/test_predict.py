@@ -159,9 +159,8 @@ def test_the_command_tells_pictures_that_cannot_be_answered_by_name_and_ends_wit
     assert webp == f"error: {pictures}/d.webp: it is a WEBP image; convert it to PNG or JPEG"
 
 
-def test_as_json_every_input_has_its_line(of_pictures: Path, pictures: Path) -> None:
-    words = [INFEED, "predict", of_pictures, pictures / "c.png", pictures / "a.png", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+def test_as_json_every_input_has_its_line(of_pictures: Path, pictures: Path, command: Command) -> None:
+    done = command("predict", of_pictures, pictures / "c.png", pictures / "a.png", "--json")
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         {
             "input": f"{pictures}/c.png",
