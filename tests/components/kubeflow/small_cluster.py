@@ -114,7 +114,7 @@ class Cluster:
 
     def __init__(self, check: Callable[[Any], None]) -> None:
         self.jobs: dict[str, Job] = {}
-        self._check = check
+        self._check, self._lock = check, threading.Lock()
         self.asked: list[str] = []
         self.failing: dict[str, list[Answer]] = {}
         self.warnings: Mapping[str, list[str]] | None = None  # of the objects; None refuses to list events
@@ -123,8 +123,9 @@ class Cluster:
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
         self.asked.append(f"{method} {path}")
-        if self.failing.get(method):
-            return self.failing[method].pop(0)
+        with self._lock:  # each request is answered in a thread of its own
+            if self.failing.get(method):
+                return self.failing[method].pop(0)
         if path.endswith("/events"):
             return self._events(query["fieldSelector"])
         if path.endswith("/pods/the-step"):
@@ -141,9 +142,8 @@ class Cluster:
         name = (found and found[1]) or (body or {"metadata": {"name": ""}})["metadata"]["name"]
         if method == "POST":
             self._check(body)
-            self.jobs[name] = Job(body)
-        job = self.jobs.pop(name, None) if method == "DELETE" else self.jobs.get(name)
-        if job is None:
+            job = self.jobs[name] = Job(body)  # a test may delete it before this is answered
+        elif (job := self.jobs.pop(name, None) if method == "DELETE" else self.jobs.get(name)) is None:
             return 404, {"message": f"{name} not found"}
         if method == "DELETE":
             job.stop()
@@ -218,5 +218,5 @@ def serving(cluster: Cluster, folder: Path) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
-        for job in cluster.jobs.values():
+        for job in [*cluster.jobs.values()]:
             job.stop()

@@ -48,6 +48,7 @@ class StandIn:
         self.asked: list[Asked] = []
         self._failures: list[_Planned] = []
         self._losses: list[_Planned] = []
+        self._lock = threading.Lock()  # each request is answered in a thread of its own
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -75,14 +76,16 @@ class StandIn:
         raise NotImplementedError
 
     def _answer(self, asked: Asked) -> Answer:
-        self.asked.append(asked)
-        if failure := _next(self._failures, asked):
-            return failure
+        with self._lock:
+            self.asked.append(asked)
+            if failure := _next(self._failures, asked):
+                return failure
         try:
             answer = self.route(asked)
         except Exception as error:  # what does not fit the client's own messages: it is told, and a test sees it
             return Answer({"message": f"stand-in: {error!r}"}, 400)
-        return _next(self._losses, asked) or answer
+        with self._lock:
+            return _next(self._losses, asked) or answer
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         answer: Callable[[Asked], Answer] = self._answer
