@@ -82,9 +82,10 @@ for _name in ("set_model", "on_train_begin", "on_train_end", "on_epoch_begin", "
 
 
 class ProfileSteps(keras.callbacks.Callback):
-    """Callback that writes a TensorFlow profiler trace of steps `first` to `last`, counted from 1, for TensorBoard.
+    """Callback that writes a profiler trace of steps `first` to `last`, counted from 1, for TensorBoard.
 
-    Whole calls are traced. If a call of 16 steps includes a chosen step, the trace has all 16 steps.
+    The profiler is that of Keras' backend: TensorFlow's, or JAX's, which knows the work on TPUs and GPUs. Whole calls
+    are traced. If a call of 16 steps includes a chosen step, the trace has all 16 steps.
     """
 
     def __init__(self, folder: str, first: int, last: int) -> None:
@@ -99,7 +100,7 @@ class ProfileSteps(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         first = self._steps_before_epoch + batch + 1  # steps of this call
         if not self._running and first + int(self.model.steps_per_execution) > self._first and first <= self._last:
-            tf.profiler.experimental.start(self._folder)
+            _profiler().start(self._folder)
             self._running = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -111,5 +112,35 @@ class ProfileSteps(keras.callbacks.Callback):
             self._stop()
 
     def _stop(self) -> None:
-        tf.profiler.experimental.stop()
+        _profiler().stop()
         self._running = False
+
+
+class _JaxProfiler:
+    """JAX's profiler with the interface of TensorFlow's."""
+
+    @staticmethod
+    def start(folder: str) -> None:
+        import jax
+
+        _JaxProfiler._finish()  # earlier steps are not part of the trace
+        jax.profiler.start_trace(folder)
+
+    @staticmethod
+    def stop() -> None:
+        import jax
+
+        _JaxProfiler._finish()
+        jax.profiler.stop_trace()
+
+    @staticmethod
+    def _finish() -> None:
+        """Wait for the dispatched steps of this process: a device computes in order."""
+        import jax
+
+        for device in jax.local_devices():
+            (jax.device_put(0, device) + 0).block_until_ready()
+
+
+def _profiler() -> Any:
+    return _JaxProfiler if keras.backend.backend() == "jax" else tf.profiler.experimental

@@ -7,6 +7,7 @@ import pytest
 import trained
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.trainer.options import Output
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 
@@ -14,9 +15,17 @@ pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 KILLED_AFTER = 3  # steps: in the middle of the second epoch
 
 
-def test_a_killed_training_resumes_to_the_same_weights_bit_for_bit(table, train, on_jax, monkeypatch, tmp_path, capfd):
-    given = table[0], "class", "dropping"
-    settings = on_jax | {"checkpoint_seconds": 1e-6, "patience": 2}
+LABELS = {"price": Output("regression", "euros"), "sold": Output(), "colors": Output("multilabel")}
+
+
+@pytest.mark.parametrize(
+    ("data", "graph", "model", "label"), [("table", "class", "dropping", "kind"), ("sales", "all", "heads", LABELS)]
+)
+def test_a_killed_training_resumes_to_the_same_weights_bit_for_bit(
+    request, train, on_jax, monkeypatch, tmp_path, capfd, data, graph, model, label
+):
+    given = request.getfixturevalue(data)[0], graph, model
+    settings = on_jax | {"checkpoint_seconds": 1e-6, "patience": 2, "label": label}
     whole = train(*given, place=tmp_path / "whole", **settings)
     broken = tmp_path / "broken"
     with monkeypatch.context() as killing:

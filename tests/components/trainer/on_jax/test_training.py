@@ -40,6 +40,42 @@ def test_several_outputs_are_trained_as_on_tensorflow(sales, train, options, tmp
         np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
 
 
+def test_a_warm_start_half_precision_and_a_trace_of_steps_go_together(table, train, on_jax, tmp_path):
+    given = table[0], "class", "table"
+    first = train(*given, place=tmp_path / "first", **on_jax | {"epochs": 2})
+    settings = {"mixed_precision": "bfloat16", "profile_steps": [2, 3], "base_model": str(first / "model")}
+    warm = train(*given, place=tmp_path / "warm", **on_jax | {"epochs": 2}, **settings)
+    cold = train(*given, place=tmp_path / "cold", **on_jax | {"epochs": 2, "mixed_precision": "bfloat16"})
+    assert trained.history(warm)["loss"][0] < trained.history(cold)["loss"][0]
+    assert all(one.dtype == np.float32 for one in trained.weights(warm))
+    assert list((warm / "run").glob("plugins/profile/*/*.xplane.pb"))
+
+
+def test_a_warm_start_is_that_of_tensorflow(table, train, on_one_device, on_jax, options, tmp_path):
+    given, base = (table[0], "class", "table"), str(on_one_device / "model")
+    for name, settings in {"jax": on_jax, "tensorflow": options}.items():
+        train(*given, place=tmp_path / name, base_model=base, **settings)
+    trained.check_alike(tmp_path / "jax", tmp_path / "tensorflow")
+
+
+INPUTS = """
+import tensorflow as tf
+
+def inputs(spec):
+    x = tf.random.stateless_normal([96, 1], [1, 2])
+    rows = tf.data.Dataset.from_tensor_slices(({"x": x, "z": -x}, tf.cast(x[:, 0] > 0, tf.int64)))
+    return rows.batch(spec.batch_size, drop_remainder=True)
+"""
+
+
+def test_batches_of_the_users_input_fn_train_as_on_tensorflow(table, train, on_jax, options, tmp_path):
+    (tmp_path / "own.py").write_text(INPUTS)
+    for name, settings in {"jax": on_jax, "tensorflow": options}.items():
+        own = settings | {"input_fn": f"{tmp_path}/own.py:inputs"}
+        train(table[0], "class", "table", place=tmp_path / name, **own)
+    trained.check_alike(tmp_path / "jax", tmp_path / "tensorflow")
+
+
 def test_text_is_refused_before_training(words, train):
     with pytest.raises(InfeedError, match="'word'") as raised:
         train(words[0], "class", "looking_up", label="kind", backend="jax")
