@@ -42,13 +42,14 @@ class Blessing:
 
     Attributes:
       metric: "accuracy", "auc" (two classes), "recall", "precision" or "f1", for which `bound` is a minimum; or "mse",
-        for which it is a maximum.
+        for which it is a maximum. Sets of classes have "recall", "precision" and "f1", over all classes of all rows.
       bound: required score. Defaults to the score of guessing, for example the share of the commonest class.
       beat_guess: also require that the 95 % interval of the score is better than guessing on the scored rows. Defaults
         to true without a `bound`, and to false with one.
       slack: allowed loss against the last blessed model: absolute, or relative for mse.
       positive: class for recall, precision, F1 and AUC. Defaults to the rarer of two classes, or to the mean over all
         classes if there are more.
+      output: label that the metric is about, if there are several. Defaults to the first.
     """
 
     metric: Metric
@@ -56,6 +57,7 @@ class Blessing:
     slack: float = 0.01
     positive: str | None = None
     beat_guess: bool = False
+    output: str = ""
 
     @property
     def higher_is_better(self) -> bool:
@@ -138,6 +140,12 @@ class PipelineConfig:
             own["reader"] = self.data
         own |= {f"features: {kind}": kind for kind in own_kinds(self.features)}
         return {**own, **self.train.user_functions}
+
+    @property
+    def matrix_classes(self) -> tuple[str, ...]:
+        """Classes of the confusion matrix. Empty unless the model has one output, for one class of each row."""
+        is_one = isinstance(self.train.label, str) and self.survey.task == "classification"
+        return tuple(self.survey.classes) if is_one else ()
 
     @property
     def judged_on(self) -> str:

@@ -26,7 +26,7 @@ from infeed.pipelines.config import EVAL, EXAMPLE_GENS, PipelineConfig, split_da
 from infeed.pipelines.deploy import vertex
 from infeed.pipelines.deploy.options import BASE_MODEL
 from infeed.pipelines.deploy.vertex import VertexOptions
-from infeed.pipelines.judging import eval_config, model_report
+from infeed.pipelines.judging import eval_config, model_reports
 
 _NAME = "latest_blessed_model"
 _CANDIDATE = "candidate"
@@ -131,7 +131,7 @@ def create_pipeline(
         baseline_model=blessed[0].outputs["model"] if blessed else None,
         eval_config=eval_config(config),
         example_splits=None if config.judged_on == EVAL else [config.judged_on],
-        model_report=model_report(config),
+        model_report=model_reports(config),
     )
     pusher = _pusher(config, trainer.outputs["model"], evaluator.outputs["blessing"], on_vertex)
     report = InputReport(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, islice
 from typing import Literal
 
 from infeed.components.base.errors import InfeedError
@@ -15,7 +15,7 @@ from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.image import Resize
 
-Task = Literal["classification", "regression"]
+Task = Literal["classification", "regression", "multilabel"]
 _SHOWN = 3  # values of a column in an error
 _LONGEST = 40  # characters of a value
 
@@ -27,10 +27,16 @@ class Leak:
     why: str  # reason, for people
     score: float  # share of each class that the column alone predicts, or R squared of a quantity
     sure: bool = True  # whether the kind of the prediction proves a leak; if not, the column may be a valid measurement
+    label: str = ""  # the label that is given away. Empty if there is only one
 
     @property
     def reason(self) -> str:
-        return f"it gives the label away: {self.why}"
+        return f"it gives {self.subject} away: {self.why}"
+
+    @property
+    def subject(self) -> str:
+        """The label, as messages name it."""
+        return f"the label {self.label!r}" if self.label else "the label"
 
 
 @dataclass(frozen=True)
@@ -118,15 +124,26 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class LabelSurvey:
+    """Survey of a label of a table."""
+
+    column: ColumnSurvey
+    task: Task
+    classes: tuple[str, ...] = ()  # names of the classes in order of their index; empty for a regression
+    class_rows: tuple[int, ...] = ()  # rows of each class
+
+
+@dataclass(frozen=True)
 class TableSurvey:
     """Survey of a table."""
 
-    columns: tuple[ColumnSurvey, ...]  # columns without the label
-    label: ColumnSurvey
+    columns: tuple[ColumnSurvey, ...]  # columns without the labels
+    label: ColumnSurvey  # label, task, classes, class_rows: the label whose metric decides about the blessing
     task: Task
     rows: int  # number of good rows
-    classes: tuple[str, ...] = ()  # names of the classes in order of their index; empty for a regression
-    class_rows: tuple[int, ...] = ()  # rows of each class
+    classes: tuple[str, ...] = ()
+    class_rows: tuple[int, ...] = ()
+    others: tuple[LabelSurvey, ...] = ()  # the other labels. Empty if there is only one
     rejected: int = 0  # bad rows; no other count includes them
     unlabeled: int = 0  # rows that are dropped because they have no label; no other count includes them
     words: tuple[str, ...] = ()  # boolean columns that keep their words, true and false
@@ -147,6 +164,29 @@ class TableSurvey:
     beside: tuple[str, ...] = ()  # files and folders that belong to no split
 
     @property
+    def labels(self) -> tuple[LabelSurvey, ...]:
+        """All labels."""
+        return LabelSurvey(self.label, self.task, self.classes, self.class_rows), *self.others
+
+    @property
+    def all_columns(self) -> tuple[ColumnSurvey, ...]:
+        """Columns with the labels."""
+        return *self.columns, *(one.column for one in self.labels)
+
+    def about(self, label: str) -> TableSurvey:
+        """Return the survey with another label as the one that decides about the blessing."""
+        [first] = (one for one in self.labels if one.column.name == label)
+        others = tuple(one for one in self.labels if one.column.name != label)
+        return replace(
+            self,
+            label=first.column,
+            task=first.task,
+            classes=first.classes,
+            class_rows=first.class_rows,
+            others=others,
+        )
+
+    @property
     def undivided(self) -> int:
         """Approximate number of rows in files that the shares divide."""
         return self.rows_of.get("train", self.rows)
@@ -158,8 +198,16 @@ class TableSurvey:
 
     @property
     def guess(self) -> float:
-        """Score of guessing: the share of the commonest class, or the variance of the quantity."""
-        return self.label.commonest / self.rows if self.task == "classification" else self.label.std**2
+        """Score of guessing: the share of the commonest class, the variance of the quantity, or F1 of sets of classes.
+
+        F1 is over all classes of all rows. The best guess gives the commonest classes to every row.
+        """
+        if self.task == "classification":
+            return self.label.commonest / self.rows
+        if self.task == "regression":
+            return self.label.std**2
+        right = accumulate(sorted(self.class_rows, reverse=True))
+        return max(2 * rows / (count * self.rows + sum(self.class_rows)) for count, rows in enumerate(right, start=1))
 
 
 @dataclass(frozen=True)
@@ -221,7 +269,7 @@ Survey = TableSurvey | ImageSurvey
 
 def with_sample(error: InfeedError, survey: Survey) -> InfeedError:
     """Return the error with sample values of the columns that its `where` quotes."""
-    columns = (*survey.columns, survey.label) if isinstance(survey, TableSurvey) else ()
+    columns = survey.all_columns if isinstance(survey, TableSurvey) else ()
     named = [column for column in columns if f"'{column.name}'" in error.where or f'"{column.name}"' in error.where]
     told = [f"column {column.name!r} holds {column.sample}" for column in named if column.sample]
     return InfeedError(error.what, where="; ".join([error.where, *told]), do=error.do)

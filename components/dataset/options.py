@@ -57,7 +57,8 @@ class IngestOptions:
       fractions: integer columns to write as floats.
       words: boolean columns to write as the texts true and false. Other boolean columns are written as 1 and 0.
       required: column that must have a value. A row with a null, NaN, infinity or empty list there is a bad row.
-      labeled: label column. Rows without a label are dropped and counted as filtered. Empty text counts as missing.
+      labeled: label columns. Rows without a label are dropped and counted as filtered. Empty text counts as missing, an
+        empty list does not.
       columns: columns to write. None writes all. The filter, the splits and the balance may use other columns.
       drop: column not to write. The filter, the splits and the balance may use the column.
       filter: rows to keep, for example `fare > 0 and company in ["A", "B"]`. An expression, or

@@ -84,8 +84,8 @@ def evaluate(
         models[spec.is_baseline] = files.join(path)
     output = artifact_utils.get_single_uri(output_dict[constants.EVALUATION_KEY])
     given = exec_properties.get(MODEL_REPORT)
-    report = read(ModelReport, json.loads(given), MODEL_REPORT) if given else None
-    return plain.evaluate(eval_config, roots, folders, models, output, cluster, report)
+    reports = [read(ModelReport, one, MODEL_REPORT) for one in json.loads(given)] if given else []
+    return plain.evaluate(eval_config, roots, folders, models, output, cluster, reports)
 
 
 def _folders(examples: Sequence[types.Artifact], exec_properties: Mapping[str, Any]) -> list[str]:
@@ -117,7 +117,7 @@ def _bless(blessing: types.Artifact, is_good: bool, input_dict: Artifacts, exec_
 
 
 class EvaluatorSpec(TfxEvaluatorSpec):
-    """Inputs, outputs and parameters of TFX's Evaluator, and the options of the model report as JSON."""
+    """Inputs, outputs and parameters of TFX's Evaluator, and the options of model reports as a JSON list."""
 
     PARAMETERS = {**TfxEvaluatorSpec.PARAMETERS, MODEL_REPORT: ExecutionParameter(type=str, optional=True)}
 
@@ -155,9 +155,12 @@ class Evaluator(tfx.components.Evaluator):
         module_file: str | None = None,
         module_path: str | None = None,
         *,
-        model_report: ModelReport | None = None,
+        model_report: ModelReport | Sequence[ModelReport] | None = None,
     ) -> None:
-        """Create the component with the arguments of TFX's Evaluator, and optionally the options of a model report."""
+        """Create the component with the arguments of TFX's Evaluator, and optionally the options of a model report.
+
+        A model with several outputs has a report for each. The first one decides about `beat_guess`.
+        """
         super().__init__(
             examples,
             model,
@@ -173,5 +176,6 @@ class Evaluator(tfx.components.Evaluator):
         if model_report:
             made: Any = self.spec  # type: ignore[has-type]
             given = {**made.inputs, **made.outputs, **made.exec_properties}
-            given[MODEL_REPORT] = json.dumps(to_plain(model_report), sort_keys=True)
+            reports = [model_report] if isinstance(model_report, ModelReport) else model_report
+            given[MODEL_REPORT] = json.dumps([to_plain(one) for one in reports], sort_keys=True)
             self.spec = EvaluatorSpec(**given)

@@ -35,7 +35,6 @@ from infeed.components.engine.choice import Cluster, Work, choose, counting
 from infeed.components.engine.engine import Engine
 from infeed.components.evaluation.measuring import (
     Evaluation,
-    Measurement,
     check_classes,
     measure,
     measuring,
@@ -43,9 +42,11 @@ from infeed.components.evaluation.measuring import (
     plan_of,
 )
 from infeed.components.evaluation.metric_plan import Metrics
+from infeed.components.evaluation.model_report.clusters import ClusterSums
+from infeed.components.evaluation.model_report.collected import Collected
 from infeed.components.evaluation.model_report.findings import ModelFindings
 from infeed.components.evaluation.model_report.options import ModelReport
-from infeed.components.evaluation.model_report.page import MetricLine, ModelPage
+from infeed.components.evaluation.model_report.page import MetricLine, ModelPage, write_scores
 from infeed.components.evaluation.model_report.scores import Scores, read_scores, unproven
 from infeed.components.evaluation.models import EvaluatedModel
 from infeed.components.evaluation.pairs import BeyondError
@@ -115,9 +116,9 @@ def evaluate(
     models: Mapping[bool, str],
     output: str,
     cluster: Cluster | None = None,
-    report: ModelReport | None = None,
+    reports: Sequence[ModelReport] = (),
 ) -> Any:
-    """Evaluate models. Write TFMA's files to `output`, and a model report if there are options for one.
+    """Evaluate models. Write TFMA's files to `output`, and the model reports. The first one may withhold the blessing.
 
     Args:
       eval_config: EvalConfig that `completed` returned.
@@ -137,7 +138,7 @@ def evaluate(
     for is_baseline, model in models.items():
         for root in roots:
             check_dataset(model, root, is_baseline=is_baseline)
-    evaluation = _evaluation(eval_config, roots, models, report)
+    evaluation = _evaluation(eval_config, roots, models, [one for one in reports if one.task != "multilabel"])
     # Plan before reading: an unsupported config must go to TFX's executor before any output exists.
     try:
         plan_of(evaluation.config)
@@ -152,21 +153,27 @@ def evaluate(
         call = measuring(evaluation)
         found = measure(evaluation, call, ranges, engine)
         # Call the function here and not on the engine, because this process may have loaded the models already.
-        report = _with_names(report, found) if report else None
-        findings = call.after(_findings)((report, found)) if report else None
+        collected = zip(evaluation.pages, found.collected, strict=True)
+        findings = {page.output: call.after(_findings)((_with_names(page, one), one)) for page, one in collected}
+    reports = [findings[one.output].report if one.output in findings else one for one in reports]
     sliced = metrics_of(evaluation, found)
     locations = {spec.name: models[spec.is_baseline] for spec in _candidate_first(eval_config)}
     split = " and ".join(dict.fromkeys(folder.rsplit("Split-", 1)[-1] for folder in folders))
-    scores = _scores(sliced[0][1], report, split, found) if report else None
-    doubt = unproven(scores, report) if scores and report and report.beat_guess else ""
+    clusters = {page.output: one.clusters for page, one in zip(evaluation.pages, found.collected, strict=True)}
+    scores = [_scores(sliced[0][1], report, split, clusters.get(report.output)) for report in reports]
+    doubt = unproven(scores[0], reports[0]) if reports and scores[0] and reports[0].beat_guess else ""
     verdict = write_results(output, eval_config, locations, sliced, doubt)
     thresholds = tfma.metrics.metric_thresholds_from_metrics_specs(eval_config.metrics_specs, eval_config=eval_config)
-    if findings and report:
-        blessed = bool(verdict.validation_ok) if thresholds else None
+    blessed = bool(verdict.validation_ok) if thresholds else None
+    for report, of_report in zip(reports, scores, strict=True):
+        if report.output not in findings:
+            write_scores(of_report, output, report)
+            continue
         lines = tuple(_metric_lines(sliced[0][1], thresholds, report))
         spec = _candidate_first(eval_config)[0]
         slices = _slices(sliced, report, spec.label_key or dict(spec.label_keys).get(report.output, ""))
-        ModelPage(findings, split, blessed, lines, slices, scores, doubt).write(output)
+        verdict_on = (blessed, doubt) if report is reports[0] else (None, "")
+        ModelPage(findings[report.output], split, verdict_on[0], lines, slices, of_report, verdict_on[1]).write(output)
     return verdict if thresholds else None
 
 
@@ -187,26 +194,22 @@ def _check_before_tfx(
             check_classes(evaluation, ranges, engine)
 
 
-def _with_names(report: ModelReport, found: Measurement) -> ModelReport:
+def _with_names(report: ModelReport, found: Collected) -> ModelReport:
     """Return the options. If the model knows fewer classes, omit the class names, because indices then differ."""
-    assert found.collected, "a report requires collected data"
-    assert found.collected.sample, "a report requires rows"
-    classes = found.collected.sample.scores.shape[1]
+    assert found.sample, "a report requires rows"
+    classes = found.sample.scores.shape[1]
     return report if len(report.classes) == classes else replace(report, classes=())
 
 
-def _scores(metrics: Metrics, report: ModelReport, split: str, found: Measurement) -> Scores | None:
+def _scores(metrics: Metrics, report: ModelReport, split: str, clusters: ClusterSums | None) -> Scores | None:
     record = tfma_writer.convert_slice_metrics_to_proto(((), _of_kind(metrics, plots=False)), [])
-    assert found.collected, "a report requires collected data"
-    return read_scores(record, report, split, found.collected.clusters)
+    return read_scores(record, report, split, clusters)
 
 
-def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Measurement]) -> ModelFindings:
-    report, found = given
-    assert found.collected, "a report requires collected data"
-    model = models[0]
+def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Collected]) -> ModelFindings:
+    (report, found), model = given, models[0]
     predict = partial(model.predictions, output=report.output)
-    return ModelFindings.of(report, found.collected, model.labels, model.raw_features, predict)
+    return ModelFindings.of(report, found, model.labels, model.raw_features, predict)
 
 
 def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: ModelReport) -> Iterator[MetricLine]:
@@ -217,16 +220,20 @@ def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: Model
         if is_number:
             numbers[key] = float(value)
     of_models = [key for key in numbers if not key.is_diff and key.model_name != tfma.BASELINE_KEY]
-    of_models = [key for key in of_models if not report.metrics or key.name in report.metrics]
+    of_models = [key for key in of_models if not report.metrics or _is_shown(key, report)]
     for key in sorted(of_models, key=lambda key: key not in thresholds and key.make_diff_key() not in thresholds):
         limits = [one for of in (key, key.make_diff_key()) for _, one in thresholds.get(of, ())]
-        name = f"{key.output_name}: {key.name}" if key.output_name else key.name
+        name = f"{key.output_name}: {key.name}" if key.output_name not in ("", report.output) else key.name
         alike = [one for one in of_models if (one.name, one.output_name) == (key.name, key.output_name)]
         if key.sub_key is not None and len(alike) > 1:
             number = key.sub_key.class_id
             name += f" ({key.sub_key})" if number is None else f" of {report.name_of(number)}"
         baseline = numbers.get(key.make_baseline_key(tfma.BASELINE_KEY))
         yield MetricLine(name, numbers[key], baseline, "; ".join(filter(None, map(_limit, limits))))
+
+
+def _is_shown(key: Any, report: ModelReport) -> bool:
+    return key.name in report.metrics and key.output_name in ("", report.output)
 
 
 def _limit(threshold: Any) -> str:
@@ -257,7 +264,7 @@ def _slices(sliced: Sliced, report: ModelReport, label: str) -> dict[str, dict[s
 
 
 def _evaluation(
-    eval_config: Any, roots: Sequence[str], models: Mapping[bool, str], report: ModelReport | None
+    eval_config: Any, roots: Sequence[str], models: Mapping[bool, str], pages: Sequence[ModelReport]
 ) -> Evaluation:
     known = frozenset[str]().union(*(known_columns(root) for root in roots))
     options = eval_config.options
@@ -271,7 +278,7 @@ def _evaluation(
         known=known,
         most_rows=ROWS,
         most_bytes=WIDE_BYTES if len(known) > WIDE else BYTES,
-        report=report,
+        pages=tuple(pages),
     )
 
 

@@ -41,12 +41,12 @@ class Evaluation:
     known: frozenset[str]  # columns that the examples are known to have, even if few rows have them. Empty if unknown
     most_rows: int  # maximum rows of a batch
     most_bytes: int
-    report: ModelReport | None = None
+    pages: tuple[ModelReport, ...] = ()  # options of each page
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """Outputs whose labels and predictions are read. The only output of a model has the name ""."""
-        shown = [self.report.output] if self.report else []
+        shown = (one.output for one in self.pages)
         return tuple(dict.fromkeys([*shown, *plan_of(self.config).outputs]))
 
 
@@ -87,7 +87,7 @@ class Measurement:
     rows: int = 0
     totals: dict[SliceKey, list[Any]] = field(default_factory=dict)
     filled: set[SliceSpec] = field(default_factory=set)  # specs that have had rows
-    collected: Collected | None = None  # data of the rows for the model report. None without a report
+    collected: tuple[Collected, ...] = ()  # data of the rows for each page
 
     def add(self, key: SliceKey, totals: Sequence[Any], plan: MetricPlan) -> None:
         before = self.totals.get(key)
@@ -103,7 +103,7 @@ def merge(config: bytes, one: Measurement, other: Measurement) -> Measurement:
     plan = plan_of(config)
     for key, totals in other.totals.items():
         one.add(key, totals, plan)
-    collected = one.collected.merge(other.collected) if one.collected and other.collected else None
+    collected = tuple(mine.merge(its) for mine, its in zip(one.collected, other.collected, strict=True))
     return Measurement(one.rows + other.rows, one.totals, one.filled | other.filled, collected)
 
 
@@ -164,7 +164,7 @@ def metrics_of(evaluation: Evaluation, found: Measurement) -> list[tuple[SliceKe
 def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part: ShardRange) -> Measurement:
     """Measure the models on a range of records, batch by batch. Raises the errors of `measure`."""
     plan, specs, outputs = plan_of(evaluation.config), slices_of(evaluation.config), evaluation.outputs
-    found = Measurement(collected=Collected() if evaluation.report else None)
+    found = Measurement(collected=tuple(Collected() for _ in evaluation.pages))
     for batch in batches_of(part, evaluation.most_rows, evaluation.most_bytes):
         answers = [model.answer(batch, predict=bool(outputs)) for model in models]
         # Check the first batch only, because labels and outputs of a model have the same form in all batches.
@@ -179,9 +179,8 @@ def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part
             for output in outputs:
                 _check_alike(models, [one.of(output) for one in observed.values()])
         progress.count("examples evaluated", len(batch.records))
-        if evaluation.report and found.collected:
-            shown = {name: one.of(evaluation.report.output) for name, one in observed.items()}
-            found.collected.add(batch, shown, evaluation.report)
+        for page, collected in zip(evaluation.pages, found.collected, strict=True):
+            collected.add(batch, {name: one.of(page.output) for name, one in observed.items()}, page)
         try:
             terms = [leaf.terms(observed) for leaf in plan.leaves]
         except ValueError as error:

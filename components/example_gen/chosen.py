@@ -37,11 +37,12 @@ def passing(batch: pa.RecordBatch, options: IngestOptions) -> pa.RecordBatch:
 
 
 def with_label(batch: pa.RecordBatch, options: IngestOptions) -> pa.RecordBatch:
-    """Return the rows that have a value in each column of `options.labeled`."""
+    """Return the rows that have a value in each column of `options.labeled`. An empty list is a set without classes."""
     for name in options.labeled:
         column = column_of(batch, name, "label")
-        missing = _are_missing(column)
-        if example_types.kind_of(column.type) == "bytes" and not example_types.is_list(column.type):
+        is_list = example_types.is_list(column.type)
+        missing = column.is_null() if is_list else _are_missing(column)
+        if example_types.kind_of(column.type) == "bytes" and not is_list:
             decoded = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
             missing = pc.or_(missing, pc.fill_null(pc.equal(pc.binary_length(decoded), 0), True))
         batch = batch.filter(pc.invert(missing)) if missing.true_count else batch

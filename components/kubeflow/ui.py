@@ -157,7 +157,8 @@ def _values(evaluation: str) -> Iterator[tuple[str, Any]]:
             continue
         for entry in record.metric_keys_and_values:
             if not entry.key.is_diff and entry.key.model_name != tfma.BASELINE_KEY:
-                yield entry.key.name, entry.value
+                output = f"{entry.key.output_name}: " if entry.key.output_name else ""
+                yield f"{output}{entry.key.name}", entry.value
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

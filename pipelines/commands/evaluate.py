@@ -21,7 +21,7 @@ from infeed.components.evaluation.predictions.raw_columns import check_dataset
 from infeed.components.evaluation.predictions.saved_model import model_folder
 from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
-from infeed.pipelines.commands.run_summary import blessing_lines, score_lines
+from infeed.pipelines.commands.run_summary import blessing_lines, other_lines, score_lines
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.exit_codes import EXIT_NOT_BLESSED, Command, importing
 from infeed.pipelines.console.nodes import show_step
@@ -98,14 +98,17 @@ def command(
             blessed = evaluate(config, dataset, model, output, baseline, overwrite)
             if rows and rows.rejected.file:
                 shutil.copy(os.path.join(dataset, rows.rejected.file), output)
-        scores, why = read_scores(output, config), reasons(output, config.blessing)
+        (scores, others), why = read_scores(output, config), reasons(output, config.blessing)
         counts = {} if rows is None else {"rejected": rows.rejected.rows, "left_out": rows.filtered}
         if as_json:
             found = {"blessed": blessed, "reasons": why, "evaluation": output, **counts, **dataclasses.asdict(scores)}
+            found |= {"others": [dataclasses.asdict(one) for one in others]} if others else {}
             console.out(json.dumps(found), highlight=False)
         else:
-            files = [("evaluation", output), ("how good it is", os.path.join(output, HTML))]
-            lines = [*score_lines(scores), *_rows_lines(rows, config), *blessing_lines(blessed, why), *files]
+            page = os.path.join(output, HTML)
+            files = [("evaluation", output), *([("how good it is", page)] if os.path.exists(page) else [])]
+            told = [*score_lines(scores, config.blessing.output), *other_lines(others)]
+            lines = [*told, *_rows_lines(rows, config), *blessing_lines(blessed, why), *files]
             console.print(in_lines(lines), soft_wrap=True)
     sys.exit(0 if blessed or allow_unblessed else EXIT_NOT_BLESSED)
 

@@ -16,18 +16,19 @@ from infeed.pipelines.console.paths import InputPath, OutputFolder
 from infeed.pipelines.console.terminal import command_line, echo
 from infeed.pipelines.project.config_file import TEMPLATES
 from infeed.pipelines.project.config_schema import COMMENT, FILE, config_schema
+from infeed.pipelines.project.sources import source_of
 
 _FILES = ("README.md", "config.yaml", "features.py", "model.py")
 
 
 def create_project(
-    template: str, folder: str, data: str | None = None, label: str | None = None, drop: Sequence[str] = ()
+    template: str, folder: str, data: str | None = None, label: Sequence[str] = (), drop: Sequence[str] = ()
 ) -> list[Path]:
     """Copy the files of a template into a new or empty folder. Return their paths.
 
     Args:
       data: data of the project. Defaults to the example data of the template.
-      label: label column, for a table of your own.
+      label: label columns, for a table of your own.
       drop: columns of the table to exclude.
 
     Raises:
@@ -42,7 +43,7 @@ def create_project(
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InfeedError("the path exists and is not an empty folder", where=folder, do="use a new or empty folder")
-    for value in (data, label, *drop):
+    for value in (data, *label, *drop):
         _check_text(value or "")
     target.mkdir(parents=True, exist_ok=True)
     source = resources.files(f"infeed.templates.{template}")
@@ -62,14 +63,16 @@ def _check_text(value: str) -> None:
         raise InfeedError("the name is not UTF-8 text", where=value, do="rename it to UTF-8") from error
 
 
-def _with_settings(config: str, data: str | None, label: str | None, drop: Sequence[str], images: bool) -> str:
+def _with_settings(config: str, data: str | None, label: Sequence[str], drop: Sequence[str], images: bool) -> str:
     """Return the text of a config with other settings. The label of a table's template belongs to its example data."""
-    given = {"data": data, "label": label}
+    given = {"data": data, "label": [*label] if len(label) > 1 else "".join(label)}
+    if data and not images:
+        given["source"] = source_of(data, "csv")
     lines = []
     for line in config.splitlines():
         name = line.partition(":")[0]
         if value := given.get(name):
-            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
+            lines.append(f"{name}: {value if name == 'source' else json.dumps(value, ensure_ascii=False)}")
         elif images or not (data and name == "label"):
             lines.append(line)
     if drop:
@@ -80,14 +83,18 @@ def _with_settings(config: str, data: str | None, label: str | None, drop: Seque
 @click.command(
     name="new",
     cls=Command,
-    examples=("infeed new tabular taxi", "infeed new tabular taxi --data trips.csv --label tip --drop trip_id"),
+    examples=(
+        "infeed new tabular taxi",
+        "infeed new tabular taxi --data trips.csv --label tip --drop trip_id",
+        "infeed new tabular homes --data homes.jsonl --label price --label sold",
+    ),
 )
 @click.argument("template", metavar=f"{{{'|'.join(TEMPLATES)}}}")
 @click.argument("folder", type=OutputFolder(), metavar="FOLDER")
 @click.option("--data", type=InputPath(), help="Training data.  [default: the template's example data]", metavar="PATH")
-@click.option("--label", help="Label column (tables only).", metavar="COLUMN")
+@click.option("--label", multiple=True, help="Label column (tables only).  [repeatable]", metavar="COLUMN")
 @click.option("--drop", multiple=True, help="Column to exclude (tables only).  [repeatable]", metavar="COLUMN")
-def command(template: str, folder: str, data: str | None, label: str | None, drop: tuple[str, ...]) -> None:
+def command(template: str, folder: str, data: str | None, label: tuple[str, ...], drop: tuple[str, ...]) -> None:
     """Create a project in FOLDER from a template.
 
     config.yaml sets the data and the training options. Edit features.py and model.py to change the features and the

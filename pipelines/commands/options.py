@@ -79,8 +79,7 @@ def project_options(command: Any) -> Any:
         click.option(
             "--label",
             multiple=True,
-            callback=_single,
-            help="Label column (tables only).  [asked for on a terminal]",
+            help="Label column (tables only).  [repeatable; asked for on a terminal]",
             metavar="COLUMN",
         ),
         *(flag(Settings, name) for name in ("task", "keep", "strict", "resize")),
@@ -99,14 +98,6 @@ def project_options(command: Any) -> Any:
     for option in reversed(options):
         command = option(command)
     return command
-
-
-def _single(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """Return the value of an option that may occur once. click itself silently uses the last of several."""
-    if len(values) > 1:
-        do = "a project learns one column: run once per label, and exclude the other labels with --drop"
-        raise click.BadParameter(f"given {len(values)} times: {', '.join(values)}; {do}", context, parameter)
-    return values[0] if values else None
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -20,6 +20,7 @@ from infeed.pipelines.surveys import TableSurvey
 if TYPE_CHECKING:
     from infeed.components.evaluation.model_report.scores import Scores
     from infeed.pipelines.local.outcome import RunOutcome
+    from infeed.pipelines.local.scores import LabelScores
 
 
 # Advice for a better model, by the kind of its data.
@@ -30,7 +31,7 @@ _COLUMNS = "add rows, or columns beyond those listed above"
 
 def summary(outcome: RunOutcome, config: PipelineConfig) -> Text:
     """Summarize the outcome, one fact per line. Unlike in a table, long paths stay whole for copying."""
-    lines: list[tuple[str, ...]] = list(score_lines(outcome))
+    lines: list[tuple[str, ...]] = [*score_lines(outcome, config.blessing.output), *other_lines(outcome.others)]
     lines += blessing_lines(outcome.blessed, outcome.reasons)
     if outcome.pushed:
         lines.append(("pushed to", short_path(outcome.pushed)))
@@ -56,16 +57,25 @@ def blessing_lines(blessed: bool, reasons: tuple[str, ...]) -> Iterator[tuple[st
     yield from (("", reason) for reason in reasons)
 
 
-def score_lines(scores: Scores) -> Iterator[tuple[str, ...]]:
+def other_lines(others: Sequence[LabelScores]) -> Iterator[tuple[str, ...]]:
+    """Yield the metrics of the labels that do not decide, and their pages."""
+    for one in others:
+        yield from score_lines(one.scores, one.label)
+        if one.page:
+            yield f"{one.label}: how good it is", short_path(one.page)
+
+
+def score_lines(scores: Scores, label: str = "") -> Iterator[tuple[str, ...]]:
     """Yield each metric with its interval and the score of a guess. The first line also has the number of rows."""
+    of = f"{label}: " if label else ""
     rows = f", {scores.rows:,} {scores.split} row{'s' * (scores.rows != 1)}"
     for name, value in scores.metrics.items():
         guess = scores.guesses.get(name)
         than = f"; {guess.by} scores {significant(guess.value)}" if guess else ""
-        yield LABELS.get(name, name), f"{with_interval(name, value, scores.intervals.get(name))}{rows}{than}"
+        yield of + LABELS.get(name, name), f"{with_interval(name, value, scores.intervals.get(name))}{rows}{than}"
         rows = ""
     if scores.caution:
-        yield "caution", scores.caution, "yellow"
+        yield f"{of}caution", scores.caution, "yellow"
 
 
 def _advice(outcome: RunOutcome, config: PipelineConfig) -> str:

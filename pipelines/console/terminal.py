@@ -77,7 +77,7 @@ def command_line(*words: object, program: str = "") -> str:
 def in_lines(facts: Iterable[tuple[str, ...]], width: int = 20) -> Text:
     """Format (name, words) or (name, words, style) as lines. Unlike tables, lines keep long paths whole."""
     return Text("\n").join(
-        Text.assemble(f"{name:<{width}}", (words, style[0] if style else "")) for name, words, *style in facts
+        Text.assemble(f"{name:<{width - 1}} ", (words, style[0] if style else "")) for name, words, *style in facts
     )
 
 

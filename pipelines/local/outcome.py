@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from infeed.components.evaluation.model_report.options import HTML
 from infeed.components.evaluation.model_report.scores import Scores
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.local.scores import read_scores, reasons
+from infeed.pipelines.local.scores import LabelScores, read_scores, reasons
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class RunOutcome(Scores):
     report: str = field(kw_only=True)  # path of the HTML report
     # Path of the HTML report on the model; empty if TFX's own executor has evaluated.
     model_report: str = field(kw_only=True, default="")
+    others: tuple[LabelScores, ...] = field(kw_only=True, default=())  # scores of the other labels, if any
 
 
 def read_outcome(config: PipelineConfig) -> RunOutcome:
@@ -51,8 +52,10 @@ def read_outcome(config: PipelineConfig) -> RunOutcome:
     evaluation = outputs["Evaluator", "evaluation"].uri
     blessed = bool(blessing.properties.get("blessed"))
     model_report = os.path.join(evaluation, HTML)
+    scores, others = read_scores(evaluation, config)
     return RunOutcome(
-        **vars(read_scores(evaluation, config)),
+        **vars(scores),
+        others=others,
         blessed=blessed,
         reasons=reasons(evaluation, config.blessing),
         model=path_utils.serving_model_path(outputs["Trainer", "model"].uri),

@@ -4,34 +4,59 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import dataclass
 
 from infeed.components.base import schema
 from infeed.components.base.units import significant
 from infeed.components.dataset import files
 from infeed.components.evaluation.model_report import scores
-from infeed.components.evaluation.model_report.options import JSON
+from infeed.components.evaluation.model_report.options import STEM, ModelReport
 from infeed.components.evaluation.model_report.scores import Scores
 from infeed.pipelines.config import Blessing, PipelineConfig
 
 
-def read_scores(folder: str, config: PipelineConfig) -> Scores:
-    """Read the scores of all rows from the model report, or else from the metrics that TFX's own executor wrote."""
-    if stored := stored_scores(folder):
+@dataclass(frozen=True)
+class LabelScores:
+    """Scores of an output of a model with several."""
+
+    label: str
+    scores: Scores
+    page: str  # path of its model report. Empty if it has none
+
+
+def read_scores(folder: str, config: PipelineConfig) -> tuple[Scores, tuple[LabelScores, ...]]:
+    """Read the scores of all rows: those of the output that decides, and those of the others."""
+    if len(config.train.outputs) == 1 and (stored := stored_scores(folder)):
+        return stored, ()
+    from infeed.pipelines.judging import model_reports  # takes seconds
+
+    first, *others = model_reports(config)
+    return _read(folder, first, config), tuple(
+        LabelScores(one.output, _read(folder, one, config), _page(folder, one)) for one in others
+    )
+
+
+def _page(folder: str, report: ModelReport) -> str:
+    page = files.join(folder, f"{report.file}.html")
+    return page if files.exists(page) else ""
+
+
+def _read(folder: str, report: ModelReport, config: PipelineConfig) -> Scores:
+    """Read scores from the model report, or else from the metrics that TFX's own executor wrote."""
+    if stored := stored_scores(folder, report.file):
         return stored
     import tensorflow_model_analysis as tfma
 
-    from infeed.pipelines.judging import model_report  # takes seconds
-
     [whole] = [record for record in tfma.load_metrics(folder) if not record.slice_key.single_slice_keys]
-    report = dataclasses.replace(model_report(config), classes=())  # training may know fewer classes
-    read = scores.read_scores(whole, report, config.judged_on)
+    # Training may know fewer classes.
+    read = scores.read_scores(whole, dataclasses.replace(report, classes=()), config.judged_on)
     assert read, "the eval config has the inputs of the intervals"
     return read
 
 
-def stored_scores(folder: str) -> Scores | None:
-    """Read the scores of all rows from the model report. None if there is no report."""
-    place = files.join(folder, JSON)
+def stored_scores(folder: str, file: str = STEM) -> Scores | None:
+    """Read the scores of all rows from a model report. None if there is no report."""
+    place = files.join(folder, f"{file}.json")
     found = json.loads(files.read_bytes(place)).get("scores") if files.exists(place) else None
     return schema.read(Scores, found, place) if found else None
 

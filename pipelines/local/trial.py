@@ -13,7 +13,7 @@ from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.trainer.distribution import check_batch_size, check_xla, make_strategy, without_accelerators
-from infeed.components.trainer.model import Head, ModelSpec, make_model, takes_logits
+from infeed.components.trainer.model import Head, ModelSpec, OutputSpec, losses_of, make_model, outputs_of, takes_logits
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.in_process.graphs import Graph
@@ -69,7 +69,7 @@ def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> No
     A column with missing cells is sparse. If only few cells are missing, they may all be in one split, and
     SchemaGen may decide otherwise.
     """
-    columns = [*survey.columns, survey.label]
+    columns = survey.all_columns
     if any(column.is_list or 0 < column.missing < _SURELY_MISSING for column in columns):
         return
     specs = {
@@ -85,13 +85,15 @@ def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> No
     except InfeedError as error:
         raise with_sample(error, survey) from error
     given = {*graph.outputs, *(feature.output_name for feature in config.features)}
-    if config.train.only_label not in given:
-        raise InfeedError(
-            f"no feature is the label {config.train.only_label!r}",
-            where=named,
-            do=f"return it under that name, set its name with train: {{label: NAME}}, or declare it:"
-            f" features: [{{kind: label, column: {survey.label.name}}}]",
-        )
+    for name in config.train.labels:
+        if name not in given:
+            column = survey.label.name if isinstance(config.train.label, str) else name
+            rename = ", set its name with train: {label: NAME}" if isinstance(config.train.label, str) else ""
+            raise InfeedError(
+                f"no feature is the label {name!r}",
+                where=named,
+                do=f"return it under that name{rename}, or declare it: features: [{{kind: label, column: {column}}}]",
+            )
 
 
 def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature]) -> None:
@@ -100,29 +102,48 @@ def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature
     taken = [one for one in features if not isinstance(one, Label) and one.output_name != options.feed.weight]
     taken.sort(key=lambda feature: feature.output_name)
     inputs = {feature.output_name: _spec(feature, options, survey) for feature in taken}
-    classes = survey.classes if options.task == "classification" else ()
+    labels = _labels(options, survey)
+    zeros = {name: _zeros(one) for name, one in labels.items()}
     model_inputs = {name: tf.TensorSpec(spec.shape[1:], spec.dtype, name) for name, spec in inputs.items()}
-    spec = ModelSpec(model_inputs, options.task, classes, _vocabulary_sizes(features, survey), options.hparams)
+    spec = ModelSpec.of(model_inputs, labels, _vocabulary_sizes(features, survey), options.hparams)
     try:
         model, pick = make_model(options, spec, inputs)
         given = pick({name: tf.zeros([_ROWS, *one.shape[1:]], one.dtype) for name, one in inputs.items()})
-        label = tf.zeros([_ROWS], tf.int64 if classes else tf.float32)
         output = model(given, training=False)
-        model.compute_loss(given, label, output)
-        model.compute_metrics(given, label, output)
+        model.compute_loss(given, zeros.get("", zeros), output)
+        model.compute_metrics(given, zeros.get("", zeros), output)
     except InfeedError:
         raise
     except Exception as error:  # the user's layers, loss and metrics may raise anything
         reason = str(error).strip().partition("\n")[0]
         what = f"the model cannot be trained: {type(error).__name__}: {reason}"
-        do = f"check its layers, loss and metrics; labels are {'int64, a class each' if classes else 'float32'}"
+        forms = {name: "int64, a class each" if zeros[name].dtype == tf.int64 else "float32" for name in labels}
+        told = ", ".join(f"{name}: {form}" if name else form for name, form in forms.items())
+        do = f"check its layers, loss and metrics; labels are {told}"
         raise InfeedError(what, where=options.model_fn, do=do) from error
-    # The Evaluator needs probabilities for a classification, and a number for a regression.
-    wanted = "probabilities" if classes else "prediction"
-    if wanted not in Head(options.task, takes_logits(model.loss), tuple(classes)).predictions(output):
-        what = "it is unknown whether the model's output is probabilities, which Evaluator measures"
-        do = "end it in a softmax, or compile it with a cross-entropy with from_logits=True"
-        raise InfeedError(what, where=options.model_fn, do=do)
+    outputs, losses = outputs_of(output, model, [*labels]), losses_of(model, [*labels])
+    for name, one in labels.items():
+        # The Evaluator needs probabilities for a classification, and a number for a regression.
+        wanted = "prediction" if one.task == "regression" else "probabilities"
+        if wanted not in Head(one.task, takes_logits(losses[name]), one.classes).predictions(outputs[name]):
+            what = f"it is unknown whether the model's output{f' {name!r}' if name else ''} is probabilities, which"
+            do = "end it in a softmax, or compile it with a cross-entropy with from_logits=True"
+            raise InfeedError(f"{what} Evaluator measures", where=options.model_fn, do=do)
+
+
+def _labels(options: TrainOptions, survey: Survey) -> dict[str, OutputSpec]:
+    """Return the label of each output. The only output has the name ""."""
+    if isinstance(options.label, str):
+        classes = () if options.task == "regression" else survey.classes
+        return {"": OutputSpec(options.task, tuple(classes))}
+    assert isinstance(survey, TableSurvey), "images have one label"
+    return {one.column.name: OutputSpec(one.task, one.classes) for one in survey.labels}
+
+
+def _zeros(label: OutputSpec) -> tf.Tensor:
+    if label.task == "multilabel":
+        return tf.zeros([_ROWS, len(label.classes)], tf.float32)
+    return tf.zeros([_ROWS], tf.int64 if label.classes else tf.float32)
 
 
 def _spec(feature: Feature, options: TrainOptions, survey: Survey) -> tf.TensorSpec:

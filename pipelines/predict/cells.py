@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -46,16 +46,16 @@ class _Digits(str):
 
 
 def fit_cells(
-    columns: Mapping[str, Column], rows: int, specs: Mapping[str, Any], texts: CsvOptions, exact: str | None = None
+    columns: Mapping[str, Column], rows: int, specs: Mapping[str, Any], texts: CsvOptions, exact: Collection[str] = ()
 ) -> Cells:
     """Convert the columns to the TensorSpecs in `specs`. `texts` has the formats of numbers and of missing cells.
 
-    In the column `exact`, a fraction is an error if the model takes an integer. In other columns, it is rounded.
+    In the columns `exact`, a fraction is an error if the model takes an integer. In other columns, it is rounded.
     """
     wrong: dict[int, str] = {}
     notes: dict[int, str] = {}
     fitted = {
-        name: _fitted(name, columns[name], spec, texts, wrong, notes, exact=name == exact)
+        name: _fitted(name, columns[name], spec, texts, wrong, notes, exact=name in exact)
         for name, spec in specs.items()
     }
     right = [place for place in range(rows) if place not in wrong]

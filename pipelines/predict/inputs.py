@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -162,7 +162,7 @@ def open_tables(
     return tables
 
 
-def rows(tables: Iterable[InputTable], specs: Mapping[str, Any], exact: str | None = None) -> Iterator[Batch]:
+def rows(tables: Iterable[InputTable], specs: Mapping[str, Any], exact: Collection[str] = ()) -> Iterator[Batch]:
     """Yield batches of the columns of `specs`, which are TensorSpecs, converted as `fit_cells` does.
 
     Raises InfeedError if a table has no rows.
@@ -178,7 +178,7 @@ def rows(tables: Iterable[InputTable], specs: Mapping[str, Any], exact: str | No
 
 
 def _batches(
-    table: InputTable, block: RowBlock, numbers: range, specs: Mapping[str, Any], exact: str | None
+    table: InputTable, block: RowBlock, numbers: range, specs: Mapping[str, Any], exact: Collection[str]
 ) -> Iterator[Batch]:
     good = 0
     for start in range(0, len(numbers), _BATCH):

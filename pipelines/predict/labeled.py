@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -40,9 +40,9 @@ def write_labeled(model: str, path: str, config: PipelineConfig, output: str) ->
     if not isinstance(survey, TableSurvey) or (known and set(known.columns) == {IMAGE}):
         do = "write the images as a dataset: infeed ingest IMAGES DATASET, and give --dataset DATASET"
         raise InfeedError("the model takes images, and this is not a dataset of images", where=path, do=do)
-    label, trained = survey.label.name, known.source_options if known else {}
+    labels, trained = [one.column.name for one in survey.labels], known.source_options if known else {}
     features = known.columns if known else ()
-    tables = open_tables([path], {*features, label}, {}, trained)
+    tables = open_tables([path], {*features, *labels}, {}, trained)
     specs = {**RawSignature.of(SavedModel.load(folder)).raw.inputs, **_parsed(known, tables, survey)}
     options = IngestOptions(
         shuffle_seed=None,
@@ -52,32 +52,35 @@ def write_labeled(model: str, path: str, config: PipelineConfig, output: str) ->
         on_bad_row=config.ingest.on_bad_row,
         bad_row_limit=config.ingest.bad_row_limit,
     )
-    opened = _opened(path, tables, specs, label, config.ingest.words)
+    opened = _opened(path, tables, specs, labels, config.ingest.words)
     buckets = Buckets(((config.judged_on, 1),))
     return ingest.ingest(opened.tasks, ingest.Job.of(opened, output, buckets.names, buckets, options))
 
 
 def _parsed(known: RawColumns | None, tables: list[InputTable], survey: TableSurvey) -> dict[str, Any]:
-    """Return TensorSpecs of the label, and of columns with a type in training that a prediction does not need."""
+    """Return TensorSpecs of the labels, and of columns with a type in training that a prediction does not need."""
     import tensorflow as tf
 
     kinds = {"bytes": tf.string, "int": tf.int64, "float": tf.float32}
-    label = survey.label
-    types = {label.name: label.type, **(known.types if known else {})}
+    labels = {one.column.name: one for one in survey.labels}
+    types = {**{name: one.column.type for name, one in labels.items()}, **(known.types if known else {})}
+    shapes = {name: [None, None] for name, one in labels.items() if one.task == "multilabel"}
     there = {name for table in tables for name in table.names}
     but = set(known.columns) if known else set()
-    return {name: tf.TensorSpec([None], kinds[one]) for name, one in types.items() if name in there - but}
+    return {
+        name: tf.TensorSpec(shapes.get(name, [None]), kinds[one]) for name, one in types.items() if name in there - but
+    }
 
 
 def _opened(
-    path: str, tables: list[InputTable], specs: Mapping[str, Any], label: str, words: tuple[str, ...]
+    path: str, tables: list[InputTable], specs: Mapping[str, Any], labels: Sequence[str], words: tuple[str, ...]
 ) -> OpenedSource:
     """Return a source with the columns of `specs` in the model's types, and all other columns as read."""
     first = next(tables[0].blocks()).rows.schema
     fields = [pa.field(name, _type_of(spec)) for name, spec in specs.items()]
     schema = pa.schema([*fields, *(field for field in first if field.name not in specs)])
     tasks = tuple(Task(order, table) for order, table in enumerate(tables))
-    read = partial(_read, specs=specs, label=label, words=words, schema=schema)
+    read = partial(_read, specs=specs, labels=labels, words=words, schema=schema)
     return OpenedSource(Source.of("table", path, []), schema, tasks, read, decimals=True, place=path)
 
 
@@ -90,12 +93,12 @@ def _read(
     table: InputTable,
     *,
     specs: Mapping[str, Any],
-    label: str,
+    labels: Sequence[str],
     words: tuple[str, ...],
     schema: pa.Schema,
     bad_rows: BadRows,
 ) -> Iterator[pa.RecordBatch]:
-    for batch in rows([table], specs, exact=label):
+    for batch in rows([table], specs, exact=labels):
         for place, reason in sorted(batch.wrong.items()):
             bad_rows.report(BadRow(batch.names[place], None, None, reason, ""))
         fitted = {name: _as_column(batch.cells[name], _type_of(spec)) for name, spec in specs.items()}

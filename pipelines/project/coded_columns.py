@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -11,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infeed.components.dataset.statistics.cells import Cells
+from infeed.pipelines.surveys import Task
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _NO_NUMBER = r"[^0-9.eE+-]"
 _LONGEST = 40  # maximum characters of a value in a message
+_SETS = 10  # maximum classes of a set that are looked at
 
 
 class CodedColumn:
@@ -102,8 +105,8 @@ class CodedColumn:
             return None
 
     def lists(self) -> tuple[Ints, CodedColumn]:
-        """For a column of lists, return the row of each value, and the values as a flat column."""
-        rows = np.repeat(np.arange(len(self.present)), np.maximum(self._cells.lengths, 0))
+        """Return the row of each value, and the values as a flat column."""
+        rows = np.repeat(np.arange(len(self.present)), np.where(self.present, self._cells.lengths, 0))
         return _items(self.name, rows, self.values)
 
     def words(self) -> tuple[Ints, CodedColumn] | None:
@@ -113,6 +116,24 @@ class CodedColumn:
         words = pc.split_pattern_regex(pc.utf8_lower(texts), r"[^\p{L}\p{N}]+")
         rows = np.repeat(np.flatnonzero(self.present), pc.list_value_length(words).to_numpy())
         return _items(self.name, rows, words.flatten().cast(pa.large_binary()))
+
+
+def targets_of(label: str, cells: Cells, task: Task) -> Iterator[CodedColumn]:
+    """Yield the label. For sets of classes, yield for each of the commonest classes whether a row has the class."""
+    column = CodedColumn(label, cells)
+    if task != "multilabel":
+        yield column
+        return
+    rows, items = column.lists()
+    common = np.argsort(-np.bincount(items.numbers, minlength=items.different), kind="stable")
+    for value in common[:_SETS]:
+        has = np.zeros(len(column.present), np.int64)
+        has[rows[items.numbers == value]] = 1
+        name = items.shown(value).strip("'\"")
+        words = [f"not {name}", name]
+        texts = pa.array(words, pa.large_string()).cast(pa.large_binary()).take(pa.array(has))
+        _, target = _items(label, np.arange(len(has)), texts)
+        yield target
 
 
 def _items(name: str, rows: Ints, values: Any) -> tuple[Ints, CodedColumn]:

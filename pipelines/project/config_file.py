@@ -34,6 +34,22 @@ _OF_YAML_1_1 = re.compile(r"\d{4}-|[-+]?(\d[\d_]*:|0[\d_]+$)")  # dates, and num
 
 
 @dataclass(frozen=True)
+class LabelSettings:
+    """Settings of one of several labels.
+
+    Attributes:
+      task: kind of prediction. Defaults to the kind of the column.
+      threshold: probability above which a prediction is the second of two classes, or a class of a set.
+    """
+
+    task: Task | None = None
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
+
+
+@dataclass(frozen=True)
 class Settings:
     """Settings of a config file; see docs/config.md.
 
@@ -43,9 +59,10 @@ class Settings:
       data: a file, a folder of files, or a pattern. For `images`, a folder of class folders. Relative paths start at
           the current folder, as in `--data`. `{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`, are spans.
       spans: number of latest spans to read. Defaults to all.
-      label: label column; `label/text` for images. If neither the config nor `--label` sets it, commands on a terminal
-          ask for it. Otherwise, the error lists the likely columns. The label of a template applies only to its own
-          data.
+      label: label column; `label/text` for images. A list names several labels of a table, and a mapping gives
+          each its `task` and `threshold`: `{price: {task: regression}, sold: {}}`. If neither the config nor `--label`
+          sets it, commands on a terminal ask for it. Otherwise, the error lists the likely columns. The label of a
+          template applies only to its own data.
       features: features of the columns: a list, or a function that returns one.
       preprocessing_fn: your own tft preprocessing function, instead of `features` or in addition to them.
       model: function that builds the Keras model, as `file.py:function` or `package.module:function`.
@@ -58,14 +75,14 @@ class Settings:
           off the margins.
       keep: column to use even if it gives the label away, or is text that differs in nearly every row.
       strict: stop if a column gives the label away, or if other splits repeat rows of train.
-      task: kind of prediction. Defaults to the kind of the label column.
+      task: kind of prediction. Defaults to the kind of the label column: a list is a set of classes (`multilabel`).
       root: folder for all outputs. Defaults to `runs/NAME`.
       train: options of training and of the feed, by name. The defaults of `epochs`, `batch_size` and `patience` depend
         on the number of rows.
       hparams: hyperparameters, which the model function receives as `spec.hparams`.
       augment, normalise: augmentation and normalization of images.
-      blessing: score that a model must reach to be pushed: `metric`, `bound`, `slack` and `positive`. Defaults to a
-          better score than guessing.
+      blessing: score that a model must reach to be pushed: `metric`, `bound`, `slack`, `positive` and `output`.
+          Defaults to a better score than guessing.
       warm_start: start training from the weights of the latest blessed model. On Kubeflow, the latest pushed model.
       max_wait_fraction: withhold the blessing of InputReport if training waited for a larger share of its time.
       beam_pipeline_args: Beam options of local runs. `--runner=NAME` replaces the local runner. A compiled pipeline
@@ -76,7 +93,7 @@ class Settings:
     source: Source
     data: str
     model: str
-    label: str | tuple[str, ...] | Mapping[str, Any] | None = None  # several labels are an error with advice
+    label: Mapping[str, LabelSettings] | tuple[str, ...] | str | None = None
     features: Any = None
     preprocessing_fn: str | None = None
     name: str | None = None
@@ -103,13 +120,21 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_wait_fraction(self)
-        one = "name one column. A pipeline of your own may have several outputs: docs/training.md"
-        require(not isinstance(self.label, Mapping), self, "label", one)
+        one = "set the task of each label: label: {price: {task: regression}, sold: {}}"
+        require(self.task is None or len(self.labels) < 2, self, "task", one)
         given = self.features is not None or self.preprocessing_fn is not None
         require(given, self, "features", "list features, or set a preprocessing_fn")
         require(self.spans is None or has_spans(self.data), self, "spans", "write {SPAN} or dates in data")
         with about(self, "beam_pipeline_args"):
             Named.of(self.beam_pipeline_args)
+
+    @property
+    def labels(self) -> dict[str, LabelSettings]:
+        """Label columns with their settings. Empty if no label is set."""
+        if isinstance(self.label, Mapping):
+            return dict(self.label)
+        names = (self.label,) if isinstance(self.label, str) else self.label or ()
+        return dict.fromkeys(names, LabelSettings(self.task))
 
     @property
     def at_top(self) -> dict[str, Any]:

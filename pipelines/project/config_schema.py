@@ -63,8 +63,6 @@ def config_schema() -> str:
         one["description"] = HELP[name]
         if one.get("type") == "array":  # a single value may replace a list, and shares by split
             one["type"] = ["array", "string", "number", "object"]
-    properties["label"]["type"] = "string"
-    properties["label"].pop("anyOf")
     made = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "config.yaml of tfx-infeed"}
     return json.dumps(_numbers_as_text(made | schemas["settings"] | {"$defs": definitions}))
 

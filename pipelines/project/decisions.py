@@ -21,6 +21,11 @@ from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Survey, TableSur
 # Share of the majority class at which accuracy no longer distinguishes a good model from a constant one.
 _IMBALANCED = 2 / 3
 _SEE_CLASSES = ("auc", "recall", "precision", "f1")
+_METRICS = {
+    "classification": ("accuracy", "recall", "precision", "f1"),
+    "regression": ("mse",),
+    "multilabel": ("recall", "precision", "f1"),
+}
 _MAX_QUANTITY_CLASSES = 20
 _FEW_ROWS = 20  # average number of rows per class
 _RARE = 5  # maximum rows of a class that is too rare to evaluate
@@ -58,34 +63,54 @@ def choose_blessing(survey: Survey, given: Any) -> Blessing:
     if not isinstance(given, Mapping):
         return schema.read(Blessing, given, "blessing")
     chosen = {name: value for name, value in given.items() if value is not None}
-    two = len(survey.classes) == 2
+    survey = _about_output(survey, chosen)
+    two = survey.task == "classification" and len(survey.classes) == 2
     if "metric" not in chosen:
         of_classes = ("auc" if two else "f1") if is_imbalanced(survey) else "accuracy"
-        chosen["metric"] = "mse" if survey.task == "regression" else of_classes
+        chosen["metric"] = {"regression": "mse", "multilabel": "f1"}.get(survey.task, of_classes)
     metric = chosen["metric"]
     if metric not in get_args(Metric):
         chosen.setdefault("bound", 0)  # schema.read reports the error
         return schema.read(Blessing, chosen, "blessing")
-    if (metric == "mse") != (survey.task == "regression") or (metric == "auc" and not two):
-        kind = f"a classification of {len(survey.classes)} classes" if survey.classes else "a regression"
-        what = f"metric is {metric!r}, but this is {kind}"
-        do = f"use one of {'accuracy, recall, precision, f1' if survey.classes else 'mse'}{', auc' if two else ''}"
-        raise InfeedError(what, where="blessing.metric", do=do)
+    if metric not in (fitting := [*_METRICS[survey.task], *(["auc"] if two else [])]):
+        kind = {"regression": "a regression", "multilabel": f"sets of {len(survey.classes)} classes"}
+        what = f"metric is {metric!r}, but this is " + kind.get(
+            survey.task, f"a classification of {len(survey.classes)} classes"
+        )
+        raise InfeedError(what, where="blessing.metric", do=f"use one of {', '.join(fitting)}")
     if metric in _SEE_CLASSES and two:
         chosen.setdefault("positive", survey.classes[survey.class_rows.index(min(survey.class_rows))])
     positive = chosen.get("positive")
+    if positive is not None and survey.task == "multilabel":
+        what = f"positive is {positive!r}, but {metric} is over all classes of a set"
+        raise InfeedError(what, where="blessing.positive", do="leave it out")
     if positive is not None and positive not in survey.classes:
         do = f"use one of {', '.join(map(repr, survey.classes[:20]))}"
         raise InfeedError(f"there is no class {positive!r}", where="blessing.positive", do=do)
     if "bound" not in chosen:
         chosen["bound"] = _guess(metric, positive, survey)
-        chosen.setdefault("beat_guess", True)
+        # The scores of sets of classes have no interval.
+        chosen.setdefault("beat_guess", survey.task != "multilabel")
     return schema.read(Blessing, chosen, "blessing")
+
+
+def _about_output(survey: Survey, chosen: dict[str, Any]) -> Survey:
+    """Return the survey about the label that decides. Complete or remove the `output` of a blessing."""
+    names = [one.column.name for one in survey.labels] if isinstance(survey, TableSurvey) else []
+    output = str(chosen.pop("output", "")) or (names[0] if names else "")
+    if output not in (names or [""]):
+        do = f"use one of {', '.join(map(repr, names))}" if names else "leave it out: it is for tables"
+        raise InfeedError(f"there is no label {output!r}", where="blessing.output", do=do)
+    if not isinstance(survey, TableSurvey) or len(names) < 2:
+        return survey
+    chosen["output"] = output
+    return survey.about(output)
 
 
 def why(survey: Survey, blessing: Blessing) -> str:
     """Describe the criterion of the blessing, with the reason for the metric."""
     of = f" of {blessing.positive!r}" if blessing.positive else ""
+    of += f" for {blessing.output}" if blessing.output else ""
     words = (
         f"{blessing.metric}{of}, {'at least' if blessing.higher_is_better else 'at most'} {significant(blessing.bound)}"
     )
@@ -105,6 +130,8 @@ def _guess(metric: str, positive: str | None, survey: Survey) -> float:
     share = survey.class_rows[survey.classes.index(positive)] / survey.rows if positive else survey.guess
     if metric == "auc":
         return 0.5
+    if metric == "f1" and survey.task == "multilabel":
+        return survey.guess
     if metric == "f1":  # predict `positive`, or the majority class, for every row
         return 2 * share / (1 + share) / (1 if positive else len(survey.classes))
     if metric in ("recall", "precision"):
@@ -166,12 +193,13 @@ def notes(
 
 def _of_table(survey: TableSurvey, data: str, features: Sequence[Feature], function: str | None) -> Iterator[Note]:
     yield "data", f"{data}: {survey.rows:,} rows"
+    labels = [one.column.name for one in survey.labels]
     for pattern in survey.unlabeled_files:
-        yield "left out", f"{pattern}: no {survey.label.name} to score a model by; use it with `infeed predict`"
+        yield "left out", f"{pattern}: no {' and '.join(labels)} to score a model by; use it with `infeed predict`"
     if survey.beside:
         yield "left out", f"{_listed(survey.beside)}: the name contains no split"
-    yield from _unlabeled(survey.unlabeled, "row", survey.label.name)
-    yield "label", _label(survey)
+    yield from _unlabeled(survey.unlabeled, "row", labels)
+    yield from (("label", _label(survey.about(name))) for name in labels)
     if survey.nulls_remark:
         yield "missing", survey.nulls_remark
     if survey.numbers_remark:
@@ -196,7 +224,8 @@ def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:
     shown = ", ".join(reasons[:_SHOWN]) or "there is no other column"
     do = ["add numeric or categorical columns", *advice[:_SHOWN]]
     do += ["your own function can create features of any column: preprocessing_fn: file.py:function"]
-    return InfeedError(f"no column is left to learn {survey.label.name!r} from: {shown}", where=data, do="; ".join(do))
+    labels = " and ".join(repr(one.column.name) for one in survey.labels)
+    return InfeedError(f"no column is left to learn {labels} from: {shown}", where=data, do="; ".join(do))
 
 
 def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) -> Iterator[Note]:
@@ -213,19 +242,21 @@ def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) ->
             )
     if survey.layout.unused:
         yield "left out", f"{survey.layout.unused}: not used to train or score; use it with `infeed predict`"
-    yield from _unlabeled(survey.unlabeled, "image", "label")
+    yield from _unlabeled(survey.unlabeled, "image", ["label"])
     yield "label", _classes(survey)
 
 
-def _unlabeled(rows: int, unit: str, label: str) -> Iterator[Note]:
+def _unlabeled(rows: int, unit: str, labels: Sequence[str]) -> Iterator[Note]:
     if rows:
-        yield "left out", f"{counted(rows, unit)} without a label: --required {quote(label)} makes them an error"
+        flags = " ".join(f"--required {quote(label)}" for label in labels)
+        yield "left out", f"{counted(rows, unit)} without a label: {flags} makes them an error"
 
 
 def _label(survey: TableSurvey) -> str:
     label = survey.label
-    if survey.task == "classification":
-        return "; ".join(words for words in (f"{label.name}: {_classes(survey)}", label.advice) if words)
+    if survey.task != "regression":
+        of = "sets of " if survey.task == "multilabel" else ""
+        return "; ".join(words for words in (f"{label.name}: {of}{_classes(survey)}", label.advice) if words)
     words = f"{label.name}: a quantity, {significant(label.mean)} on average, deviation {significant(label.std)}"
     if label.distinct is not None and label.distinct <= _MAX_QUANTITY_CLASSES:
         whole = label.statistics is not None and are_whole(label.statistics)

@@ -6,14 +6,14 @@ A group in both train and test inflates the score.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.pipelines.project.coded_columns import CodedColumn
+from infeed.pipelines.project.coded_columns import CodedColumn, targets_of
 from infeed.pipelines.project.nearness import near_rows
 from infeed.pipelines.surveys import Group, Task
 
@@ -41,24 +41,39 @@ Ints = npt.NDArray[np.int64]
 
 def find_groups(
     rows: Mapping[str, Cells],
-    label: str,
-    task: Task,
+    labels: Mapping[str, Task],
     columns: Mapping[str, ColumnStatistics],
     learned: Collection[str] = (),
     splits: Ints | None = None,
 ) -> tuple[Group, ...]:
-    """Return the columns that identify groups, in descending order of agreement in the label.
+    """Return the columns that identify groups, in descending order of agreement in a label.
 
     Args:
       rows: sample of the rows.
+      labels: the task of each label.
       columns: columns that may identify groups.
       learned: input columns of the model, which measure how near rows are.
       splits: int64 [rows], the split number of each row, 0 for train. None if files do not name splits.
     """
-    target = CodedColumn(label, rows[label])
+    found = dict[str, Group]()
+    for label, task in labels.items():
+        for target in targets_of(label, rows[label], task):
+            for group in _groups_in(target, task, rows, columns, learned, splits):
+                if group.column not in found or found[group.column].agreement < group.agreement:
+                    found[group.column] = group
+    return tuple(sorted(found.values(), key=lambda group: -group.agreement))
+
+
+def _groups_in(
+    target: CodedColumn,
+    task: Task,
+    rows: Mapping[str, Cells],
+    columns: Mapping[str, ColumnStatistics],
+    learned: Collection[str],
+    splits: Ints | None,
+) -> Iterator[Group]:
     if target.is_list:
-        return ()
-    found = []
+        return
     for name, column in columns.items():
         many = _LEAST_VALUES <= column.counts.distinct <= column.present / _LEAST_ROWS
         if name not in rows or not many or column.type == "float" or column.lengths.maximum != 1:
@@ -80,8 +95,7 @@ def find_groups(
                 of_row = splits[coded.present]
                 in_train, in_others = (np.unique(coded.numbers[mine]) for mine in (of_row == 0, of_row > 0))
                 shared = float(np.isin(in_others, in_train).mean()) if len(in_others) else 0.0
-            found.append(Group(name, agreement, is_near, shared))
-    return tuple(sorted(found, key=lambda group: -group.agreement))
+            yield Group(name, agreement, is_near, shared)
 
 
 def _may_be_group(column: ColumnStatistics) -> bool:
@@ -103,7 +117,7 @@ def _are_near(
     groups, label = np.full(len(group.present), -1), np.zeros(len(group.present))
     groups[group.present] = group.numbers
     groups[~target.present] = -1
-    is_class = task == "classification"
+    is_class = task != "regression"
     label[target.present] = target.numbers if is_class else np.asarray(target.values, np.float64)
     columns = [CodedColumn(name, rows[name]) for name in learned if name in rows and name != group.name]
     near = near_rows(

@@ -1,6 +1,6 @@
-"""Likely label columns of a table, for an error or a question.
+"""Labels of a table: the task and the classes of a chosen column, and likely columns for an error or a question.
 
-Names, positions and values of columns determine the likelihood. Only the user chooses the label.
+Names, positions and values of columns determine the likelihood. Only the user chooses the labels.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from typing import NamedTuple
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.example_gen.sources.csv.reader import without_header
-from infeed.components.transform.infer import MAX_INTEGER_CLASSES, are_whole, infer_features, is_number
+from infeed.components.transform.analyses import as_word
+from infeed.components.transform.infer import MAX_INTEGER_CLASSES, are_whole, infer_features, infer_task, is_number
+from infeed.pipelines.project.sources import set_aside
 from infeed.pipelines.project.tables import Column, Table
-from infeed.pipelines.surveys import sample_of
+from infeed.pipelines.surveys import ColumnSurvey, LabelSurvey, Task, sample_of
 
 # Usual names of labels, alone or as the last word of a name such as `loan_status`.
 _NAMES = re.compile(
@@ -27,6 +30,8 @@ _NAMES = re.compile(
 _BY_NAME, _BY_PLACE, _BY_VALUES = 4, 2, 1  # weights of the signs of a label
 _LIKELY = 5  # maximum columns that an error lists as likely
 _SHOWN = 20  # maximum columns that an error lists
+# Average rows per class. With fewer, most classes are missing in training or evaluation.
+_MIN_ROWS_OF_A_CLASS = 2
 
 
 class Candidate(NamedTuple):
@@ -52,31 +57,74 @@ class LabelNeededError(InfeedError):
         self.candidates = tuple(candidates)
 
 
-def single_values_needed(name: str, names: Sequence[str], path: str) -> InfeedError:
-    """Return the error for a label with several values per row."""
-    others = ",".join(one for one in names if one != name) if len(names) <= _SHOWN else "..."
-    return InfeedError(
-        "the label is a list, but a project learns one value per row",
-        where=f"{path}, column {name!r}",
-        do="write each class as a column of 0 and 1, or each position as a separate column, instead of the list; "
-        f"then run once for each such COLUMN: --label COLUMN --columns {quote(others)},COLUMN",
-    )
+def survey_of_label(column: ColumnSurvey, asked: Task | None, names: Sequence[str], path: str) -> LabelSurvey:
+    """Return the survey of a label column. Without a task, lists are sets of classes.
+
+    `names` are the columns of the table at `path`. Raises InfeedError if the rows do not fit the task.
+    """
+    assert column.statistics is not None, "the survey has counted the column"
+    task = asked or ("multilabel" if column.is_list else infer_task(column.statistics))
+    _check(column, task, names, f"{path}, column {column.name!r}")
+    if task == "regression":
+        return LabelSurvey(column, task)
+    counts = sorted((value, rows) for value, rows in column.statistics.counts.items() if value != b"")
+    classes = tuple(as_word(value).decode("utf-8", "replace") for value, _ in counts)
+    return LabelSurvey(column, task, classes, tuple(rows for _, rows in counts))
 
 
-def label_needed(table: Table, path: str, label: str | None, numbers: Collection[str] = ()) -> LabelNeededError:
-    """Return the error for a missing label, or a label that is not a column.
+def _check(column: ColumnSurvey, task: Task, names: Sequence[str], where: str) -> None:
+    if column.is_list and task != "multilabel":
+        others = ",".join(one for one in names if one != column.name) if len(names) <= _SHOWN else "..."
+        raise InfeedError(
+            f"the label is a list, but a {task} has one value per row",
+            where=where,
+            do="leave out the task, which learns a set of classes. Of a list of numbers, write each position as a "
+            f"separate column: --label COLUMN --columns {quote(others)},COLUMN",
+        )
+    if column.missing and not column.is_list:
+        what = f"{column.missing:,} of {column.rows:,} rows have no label"
+        do = f"exclude them: without --required {quote(column.name)}; or {set_aside(column.missing)}"
+        raise InfeedError(what, where=where, do=do)
+    if column.distinct == 1 and column.rows > 1 and not (column.is_list and column.commonest < column.rows):
+        raise InfeedError("every row has the same label", where=where, do="choose a column with different values")
+    if task == "regression" and column.type == "bytes":
+        raise InfeedError("a text cannot be a quantity", where=where, do=column.advice or "use --task classification")
+    is_fraction = column.type != "bytes" and column.statistics is not None and not are_whole(column.statistics)
+    if task != "regression" and is_fraction:
+        do = "write the classes as integers or words, or use --task regression"
+        raise InfeedError("a class cannot be a fraction", where=where, do=do)
+    if task != "regression":
+        _check_classes(column, where)
+
+
+def _check_classes(label: ColumnSurvey, where: str) -> None:
+    """Raise InfeedError for too many classes."""
+    distinct = label.distinct or 0  # None is more than are counted
+    are_names = distinct > MAX_INTEGER_CLASSES and label.rows < _MIN_ROWS_OF_A_CLASS * distinct
+    if label.distinct is not None and not are_names:
+        return
+    classes = f"{distinct:,}" if distinct else f"more than {MAX_DISTINCT:,}"
+    what = f"there are {classes} classes in {label.rows:,} rows: too few rows per class"
+    do = "choose another label, join rare classes"
+    if label.advice:
+        do = f"{label.advice}; or {do}"
+    elif label.type != "bytes" and not label.is_list:
+        do += ", or learn it as a quantity: --task regression"
+    raise InfeedError(what, where=where, do=do)
+
+
+def label_needed(table: Table, path: str, labels: Sequence[str], numbers: Collection[str] = ()) -> LabelNeededError:
+    """Return the error for missing labels, or labels that are not columns.
 
     `numbers` are text columns read as numbers.
     """
     names = [column.name for column in table.columns]
+    label = next((name for name in labels if name not in names), None)
     targets = [part.strip() for part in (label or "").split(",")]
     if len(targets) > 1 and set(targets) <= set(names):
-        what = f"{label!r} names {len(targets)} columns, and a project learns one"
-        drop = " ".join(f"--drop {quote(name)}" for name in targets[1:])
-        do = (
-            f"run once for each of {', '.join(map(repr, targets))}, and drop the others: "
-            f"--label {quote(targets[0])} {drop}"
-        )
+        what = f"{label!r} is not a column, but names {len(targets)} columns"
+        do = " ".join(f"--label {quote(name)}" for name in targets)
+        do = f"name each column: {do}; in a config: label: [{', '.join(targets)}]"
         return LabelNeededError(what, where=path, do=do, candidates=())
     found = candidates(table.columns, table.statistics()[0], table.sampled_values(), numbers)
     likely = [one for one in found if one.reasons][:_LIKELY]

@@ -62,7 +62,7 @@ class LeaksInUse:
                 f"is excluded: {leak.reason}. If it is known at prediction time, keep it with --keep "
                 f"{quote(column.name)}"
             )
-        gives = leak.reason.removeprefix("it ") if leak.sure else f"may give the label away: {leak.why}"
+        gives = leak.reason.removeprefix("it ") if leak.sure else f"may give {leak.subject} away: {leak.why}"
         if leak.sure and column.features and self.by_survey:
             return f"{gives}; it stays because no other column is left to learn from"
         place = f"do not use it in {self.function}" if self.function else "remove it from the features"

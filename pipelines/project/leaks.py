@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
 from infeed.components.dataset.statistics.cells import Cells
-from infeed.pipelines.project.coded_columns import CodedColumn
+from infeed.pipelines.project.coded_columns import CodedColumn, targets_of
 from infeed.pipelines.project.separation import CrossTable, gains, smooth
 from infeed.pipelines.surveys import Leak, Task
 
@@ -44,19 +45,34 @@ _ITEM_BYTES = 4 << 20  # maximum bytes of texts and lists to examine
 _SHOWN = 3
 
 
-def find_leaks(rows: Mapping[str, Cells], label: str, task: Task, times: Collection[str] = ()) -> dict[str, Leak]:
-    """Return the columns that give the label away, by name. Rows without a label are ignored.
+def find_leaks(rows: Mapping[str, Cells], labels: Mapping[str, Task], times: Collection[str] = ()) -> dict[str, Leak]:
+    """Return the columns that give a label away, by name. Rows without the label are ignored.
 
-    The cells of each column are in row order. `times` are columns of dates and timestamps.
+    Args:
+      rows: the cells of each column, in row order.
+      labels: the task of each label.
+      times: columns of dates and timestamps.
     """
-    target = CodedColumn(label, rows[label])
+    found: dict[str, list[Leak]] = {}
+    others = {name: cells for name, cells in rows.items() if name not in labels}
+    for label, task in labels.items():
+        for target in targets_of(label, rows[label], task):
+            for name, leak in _leaks_of(target, others, task, times):
+                found.setdefault(name, []).append(replace(leak, label=label) if len(labels) > 1 else leak)
+    return {name: surest for name, leaks in found.items() if (surest := _surest(leaks))}
+
+
+def _leaks_of(
+    target: CodedColumn, rows: Mapping[str, Cells], task: Task, times: Collection[str]
+) -> Iterator[tuple[str, Leak]]:
     labeled = np.flatnonzero(target.present)
     if target.is_list or len(labeled) < _LEAST_ROWS:
-        return {}
-    judge = (_Classes if task == "classification" else _Quantity)(CodedColumn(label, rows[label].take(labeled)))
-    columns = (CodedColumn(name, cells.take(labeled), name in times) for name, cells in rows.items() if name != label)
-    found = ((column.name, judge.leak_of(column)) for column in columns if column.present.any())
-    return {name: leak for name, leak in found if leak}
+        return
+    judge = (_Quantity if task == "regression" else _Classes)(target.take(labeled))
+    for name, cells in rows.items():
+        column = CodedColumn(name, cells.take(labeled), name in times)
+        if column.present.any() and (leak := judge.leak_of(column)):
+            yield name, leak
 
 
 class _Classes:

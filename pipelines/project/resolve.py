@@ -31,7 +31,7 @@ from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.image import DecodeImage, Resize
 from infeed.components.transform.kinds.label import Label
 from infeed.pipelines.config import Blessing, PipelineConfig, Source, local_root
-from infeed.pipelines.project.config_file import Project, Settings
+from infeed.pipelines.project.config_file import LabelSettings, Project, Settings
 from infeed.pipelines.project.decisions import choose_blessing, choose_schedule, notes, nothing_to_learn_from
 from infeed.pipelines.project.ingest_settings import IngestSettings, over, read_ingest
 from infeed.pipelines.project.leak_notes import LeaksInUse, check_spread, spread_notes
@@ -75,7 +75,7 @@ class Overrides:
 
     data: str | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict)
-    label: str | None = None
+    label: str | Sequence[str] | None = None
     task: Task | None = None
     keep: tuple[str, ...] = ()
     strict: bool | None = None
@@ -108,16 +108,16 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         folder, pattern = split_path(data)
         data = files.join(folder, Spans(pattern, settings.spans).pattern_of_window(folder))
     # The label of a template applies only to the template's own data.
-    own = settings.label if not project.package or given.data in (None, settings.data) else None
-    named = given.label or (own if isinstance(own, str) else ",".join(own or ())) or None
+    own = settings.labels if not project.package or given.data in (None, settings.data) else {}
+    named = _labels(own, given)
     source_options = _source_options(settings, given, source)
     asked = _ingest_settings(project, given)
     ingest, keep = asked.options, (*settings.keep, *given.keep)
     by_survey = isinstance(settings.features, str)
     survey = _survey(source, data, named, given, settings, source_options, ingest)
     if isinstance(survey, TableSurvey):
-        label = survey.label.name
-        ingest = dataclasses.replace(with_label(ingest, label), words=survey.words)
+        labels = [one.column.name for one in survey.labels]
+        ingest = dataclasses.replace(with_label(ingest, labels), words=survey.words)
         if numbers := {**source_options.get("numbers", {}), **survey.numbers}:
             source_options = {**source_options, "numbers": numbers}
         if survey.nulls:
@@ -126,20 +126,22 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
             types = {**dict.fromkeys(survey.codes, "bytes"), **source_options.get("types", {})}
             source_options = {**source_options, "types": types}
     else:
-        label = named or LABEL_OF_PICTURES
-        ingest = with_label(ingest, LABEL_OF_PICTURES, "label")
+        labels = [*named] or [LABEL_OF_PICTURES]
+        ingest = with_label(ingest, [LABEL_OF_PICTURES], "label")
     function = settings.preprocessing_fn
     if function is not None:
         function = project.reference(f"{function}:preprocessing_fn" if function.endswith(".py") else function)
         user_code.resolve(function, "preprocessing_fn")
-    features = _features(project, survey, label, data) if settings.features is not None else ()
+    features = _features(project, survey, labels, data) if settings.features is not None else ()
     if isinstance(survey, TableSurvey) and function is None and source != "tfrecord":  # records are written unchanged
         ingest = dataclasses.replace(ingest, fractions=_fractions(survey, features, of_spans=bool(span_data)))
     blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
-    _check_label(features, label, blessing, own=function is not None)
+    if isinstance(survey, TableSurvey) and blessing.output:
+        survey = survey.about(blessing.output)
+    _check_labels(features, labels, blessing, own=function is not None)
     schema.check_known(settings.train, [*_names(TrainOptions), *_names(FeedOptions)], "train")
     shares = shares_of(survey, asked, ingest)
-    ingest = with_seed(stratified(survey, label, shares, ingest), given.seed or 0, shares)
+    ingest = with_seed(stratified(survey, blessing.output or labels[0], shares, ingest), given.seed or 0, shares)
     leaks = LeaksInUse(survey, features, function, by_survey, keep)
     if settings.strict if given.strict is None else given.strict:
         leaks.check(data)
@@ -149,7 +151,8 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     formats = {source: source_options} if source_options else {}
     said = {"source_options": formats, **settings.train, **seed, **given.train}
     train, schedule = choose_schedule(survey, trained_on(survey, shares), said)
-    options = _train_options(project, train, survey, label, features)
+    thresholds = {name: one.threshold for name, one in named.items()}
+    options = _train_options(project, train, survey, labels, thresholds, features)
     check_train_names(options, survey, features, own=function is not None)
     return PipelineConfig(
         name=name,
@@ -175,6 +178,22 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         ),
         **{name: getattr(settings, name) for name in _AS_GIVEN},
     )
+
+
+def _labels(own: Mapping[str, LabelSettings], given: Overrides) -> dict[str, LabelSettings]:
+    """Return the labels with their settings. Empty if none is set.
+
+    The command line replaces those of the file, and sets the task of the only one.
+    """
+    given_names = (given.label,) if isinstance(given.label, str) else given.label or ()
+    named = {name: own.get(name, LabelSettings()) for name in given_names} or dict(own)
+    if given.task is None:
+        return named
+    if len(named) > 1:
+        what = f"task is {given.task!r}, but there are {len(named)} labels"
+        do = "set the task of each label in a config: label: {price: {task: regression}, sold: {}}"
+        raise InfeedError(what, where="--task", do=do)
+    return {name: dataclasses.replace(one, task=given.task) for name, one in named.items()}
 
 
 def _source_options(settings: Settings, given: Overrides, source: Source) -> dict[str, Any]:
@@ -222,7 +241,7 @@ def _ingest_settings(project: Project, given: Overrides) -> IngestSettings:
 def _survey(
     source: Source,
     data: str,
-    label: str | None,
+    labels: Mapping[str, LabelSettings],
     given: Overrides,
     settings: Settings,
     source_options: Mapping[str, Any],
@@ -232,13 +251,16 @@ def _survey(
     if source == "images":
         if keep:
             raise InfeedError(f"images have no column {keep[0]!r}", where="keep", do="leave it out: it is for tables")
+        if len(labels) > 1:
+            do = "leave it out: the class folders are the labels"
+            raise InfeedError(f"images have no {len(labels)} labels", where="label", do=do)
         survey: Survey = survey_images(data, ingest, resize or "stretch")
     else:
         if resize:
             what = f"a table has no images to {resize}"
             raise InfeedError(what, where="resize", do="leave it out: it is for images")
-        task, by_survey = given.task or settings.task, isinstance(settings.features, str)
-        survey = survey_table(data, label, task, source, source_options, ingest, keep, withhold=by_survey)
+        tasks, by_survey = {name: one.task for name, one in labels.items()}, isinstance(settings.features, str)
+        survey = survey_table(data, [*labels], tasks, source, source_options, ingest, keep, withhold=by_survey)
     if survey.rows < _MIN_ROWS:
         there = "is only 1 row" if survey.rows == 1 else f"are only {survey.rows} rows"
         what = f"there {there}: too few for training and evaluation"
@@ -246,20 +268,20 @@ def _survey(
     return survey
 
 
-def _features(project: Project, survey: Survey, label: str, data: str) -> tuple[Feature, ...]:
+def _features(project: Project, survey: Survey, labels: Sequence[str], data: str) -> tuple[Feature, ...]:
     """Return the features, checked against the survey, so that Transform does not fail after ingesting all rows."""
     features = project.value(project.settings.features, survey, "features")
     if not isinstance(features, list | tuple) or not all(
         isinstance(feature, Mapping | Feature) for feature in features
     ):
-        do = f"write a list of features there, such as [{{kind: label, column: {label}}}], or file.py:function"
+        do = f"write a list of features there, such as [{{kind: label, column: {labels[0]}}}], or file.py:function"
         raise InfeedError(f"features is {features!r}", where="setting features", do=do)
     if all(isinstance(feature, Mapping) for feature in features):
         kinds = [str(one.get("kind")) for one in features]
         own = [{"kind": project.reference(kind)} if ":" in kind else {} for kind in kinds]
         features = features_from_json([{**one, **of_file} for one, of_file in zip(features, own, strict=True)])
     if isinstance(survey, TableSurvey):
-        types: Mapping[str, str] = {column.name: column.type for column in (*survey.columns, survey.label)}
+        types: Mapping[str, str] = {column.name: column.type for column in survey.all_columns}
     else:
         types = {name: IMAGE_COLUMNS[name] for name in survey.written}
     check_features(features, types)
@@ -282,14 +304,16 @@ def _features(project: Project, survey: Survey, label: str, data: str) -> tuple[
     return tuple(features)
 
 
-def _check_label(features: Sequence[Feature], label: str, blessing: Blessing, *, own: bool) -> None:
-    """Check that a declared label orders the classes like the survey. A user's function cannot be checked."""
-    if any(isinstance(feature, Label) and feature.column == label for feature in features):
+def _check_labels(features: Sequence[Feature], labels: Sequence[str], blessing: Blessing, *, own: bool) -> None:
+    """Check that declared labels order the classes like the survey. A user's function cannot be checked."""
+    declared = {feature.column for feature in features if isinstance(feature, Label)}
+    label = next((name for name in labels if name not in declared), None)
+    if label is None:
         return
     add = f"add {{kind: label, column: {label}}}, which is Label({label!r}), to the features"
     if not own:
         raise InfeedError(f"no feature is a label of {label!r}", where="setting features", do=add)
-    if blessing.positive is not None:
+    if blessing.positive is not None and (blessing.output or label) not in declared:
         what = f"{blessing.metric} is of the class {blessing.positive!r}, but only preprocessing_fn knows its number"
         do = f"{add}, and remove it from the function. Or judge by accuracy: blessing: {{metric: accuracy}}"
         raise InfeedError(what, where="setting blessing", do=do)
@@ -325,7 +349,12 @@ def _check_dates(features: Sequence[Feature], columns: Mapping[str, ColumnSurvey
 
 
 def _train_options(
-    project: Project, train: dict[str, Any], survey: Survey, label: str, features: Sequence[Feature]
+    project: Project,
+    train: dict[str, Any],
+    survey: Survey,
+    labels: Sequence[str],
+    thresholds: Mapping[str, float],
+    features: Sequence[Feature],
 ) -> TrainOptions:
     settings = project.settings
     feed = {name: train.pop(name) for name in _names(FeedOptions) if name in train}
@@ -341,8 +370,7 @@ def _train_options(
         TrainOptions,
         {
             "model_fn": project.reference(settings.model),
-            "label": label,
-            "task": survey.task,
+            **_targets(survey, labels, thresholds),
             "hparams": project.value(settings.hparams, survey, "hparams"),
             "feed": schema.read(FeedOptions, feed, "train"),
             "augment": _read_part(Augment, project.value(settings.augment, survey, "augment"), "augment"),
@@ -353,11 +381,22 @@ def _train_options(
         },
         "train",
     )
-    if not isinstance(options.label, str) or options.task == "multilabel":
-        where = "train.task" if isinstance(options.label, str) else "train.label"
-        do = f"build the pipeline in Python, with Trainer(options=TrainOptions(...)), or remove {where}"
-        raise InfeedError("a config has one label, with one value per row", where=where, do=do)
+    if "label" in train and (len(labels) > 1 or not isinstance(options.label, str)):
+        do = "name the labels at the top of the file: label: [price, sold]"
+        raise InfeedError("train names the label of a config with several", where="train.label", do=do)
+    if options.task == "multilabel" and survey.task != "multilabel":
+        what = f"train.task is {options.task!r}, but the label {labels[0]!r} is a {survey.task}"
+        raise InfeedError(what, where="train.task", do="set task: multilabel at the top of the file, or remove it")
     return options
+
+
+def _targets(survey: Survey, labels: Sequence[str], thresholds: Mapping[str, float]) -> dict[str, Any]:
+    """Return label, task and threshold of the options: of the only label, or an output for each."""
+    if not isinstance(survey, TableSurvey) or len(labels) == 1:
+        own = {"threshold": thresholds[labels[0]]} if labels[0] in thresholds else {}
+        return {"label": labels[0], "task": survey.task, **own}
+    tasks = {one.column.name: one.task for one in survey.labels}
+    return {"label": {name: {"task": tasks[name], "threshold": thresholds[name]} for name in labels}}
 
 
 def _read_part(kind: type[Part], given: Any, where: str) -> Part | None:

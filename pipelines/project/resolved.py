@@ -18,7 +18,23 @@ from infeed.components.kubeflow.packed import is_packed, unpack
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.features import features_from_json, features_to_json
 from infeed.pipelines.config import Blessing, PipelineConfig, Source
-from infeed.pipelines.surveys import ColumnSurvey, TableSurvey, Task
+from infeed.pipelines.surveys import ColumnSurvey, LabelSurvey, TableSurvey, Task
+
+
+@dataclass(frozen=True)
+class LabelFacts:
+    """What evaluation needs of the survey of a label."""
+
+    name: str
+    task: Task
+    classes: tuple[str, ...] = ()
+    class_rows: tuple[int, ...] = ()
+    mean: float = 0.0
+
+    def survey(self, rows: int) -> LabelSurvey:
+        most = max(self.class_rows, default=0)
+        column = ColumnSurvey(self.name, "bytes", rows, 0, None, self.mean, 0.0, most)
+        return LabelSurvey(column, self.task, self.classes, self.class_rows)
 
 
 @dataclass(frozen=True)
@@ -35,10 +51,8 @@ class Resolved:
     patterns: Mapping[str, str]
     splits: Mapping[str, int]
     preprocessing_fn: str | None
-    rows: int  # rows, classes, class_rows: as in the survey
-    classes: tuple[str, ...]
-    class_rows: tuple[int, ...]
-    label_mean: float = 0.0  # mean of the label of a regression
+    rows: int  # as in the survey
+    labels: tuple[LabelFacts, ...]  # the label that decides about the blessing is the first
     # Digests of the user's functions by option, so that an edited function misses the cache.
     code: Mapping[str, str] = field(default_factory=dict)
     data: str = field(default="", kw_only=True)
@@ -47,14 +61,21 @@ class Resolved:
     def of(cls, config: PipelineConfig) -> Resolved:
         """Return the resolved part of `config`, without its root and files, which a platform determines."""
         survey = config.survey
-        mean = survey.label.mean if isinstance(survey, TableSurvey) else 0.0
+        labels: tuple[LabelFacts, ...] = (
+            (LabelFacts(config.train.only_label, survey.task, survey.classes, survey.class_rows),)
+            if not isinstance(survey, TableSurvey)
+            else tuple(
+                LabelFacts(one.column.name, one.task, one.classes, one.class_rows, one.column.mean)
+                for one in survey.labels
+            )
+        )
         own = {f.name: getattr(config, f.name) for f in dataclasses.fields(cls) if hasattr(config, f.name)}
         own |= {
             "train": dataclasses.replace(config.train, checkpoint_dir=None),
             "data": "" if config.place else config.data,
         }
         own |= {"features": tuple(features_to_json(config.features))}
-        return cls(**own, rows=survey.rows, classes=survey.classes, class_rows=survey.class_rows, label_mean=mean)
+        return cls(**own, rows=survey.rows, labels=labels)
 
     def to_json(self) -> str:
         """Return the config as JSON. `read_resolved` restores an equal one. The order of the splits matters."""
@@ -62,10 +83,9 @@ class Resolved:
 
     def config(self) -> PipelineConfig:
         """Return a config for a step. Its survey has no columns."""
-        task: Task = "regression" if self.train.task == "regression" else "classification"
-        label = self.train.only_label
-        column = ColumnSurvey(label, "bytes", self.rows, 0, None, self.label_mean, 0.0, max(self.class_rows, default=0))
-        survey = TableSurvey((), column, task, self.rows, self.classes, self.class_rows)
+        first, *others = (one.survey(self.rows) for one in self.labels)
+        facts = first.column, first.task, self.rows, first.classes, first.class_rows
+        survey = TableSurvey((), *facts, others=tuple(others))
         kept = {f.name: getattr(self, f.name) for f in dataclasses.fields(PipelineConfig) if hasattr(self, f.name)}
         kept["features"] = tuple(features_from_json(self.features))
         return PipelineConfig(**kept, root="", survey=survey)

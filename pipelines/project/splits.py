@@ -115,6 +115,8 @@ def stratified(survey: Survey, label: str, shares: Mapping[str, int], options: I
     exact = options
     if survey.undivided < _FEW:
         exact = replace(options, split_by=replace(rule or ByRecord(""), exact=True))
+    if survey.task == "multilabel":  # a row has several classes
+        return exact
     if not rule and _hash_is_uneven(survey):
         return replace(options, split_by=ByLabel(label))
     if rule or not survey.classes:

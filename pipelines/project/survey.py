@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from shlex import quote
 from types import MappingProxyType
 from typing import Any
 
@@ -22,20 +21,19 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function, passes
 from infeed.components.dataset.splits import ByColumns, ByName, SplitBy
-from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.example_gen.codes import Codes, note_on, note_on_words
 from infeed.components.example_gen.formats import default_settings
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, check_any_good
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec
-from infeed.components.transform.analyses import as_word
-from infeed.components.transform.infer import MAX_INTEGER_CLASSES, are_whole, infer_features, infer_task
+from infeed.components.transform.infer import MAX_INTEGER_CLASSES, infer_features
 from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.image import Resize
 from infeed.pipelines.config import EVAL, TEST, Source
+from infeed.pipelines.project.cell_shapes import CellShapes
 from infeed.pipelines.project.groups import find_groups
-from infeed.pipelines.project.labels import label_needed, single_values_needed
+from infeed.pipelines.project.labels import label_needed, survey_of_label
 from infeed.pipelines.project.leaks import find_leaks
 from infeed.pipelines.project.number_columns import (
     NumberColumn,
@@ -46,21 +44,19 @@ from infeed.pipelines.project.number_columns import (
     remark,
 )
 from infeed.pipelines.project.repeats import find_repeated_pictures, find_repeats
-from infeed.pipelines.project.sources import find_layout, open_splits, set_aside
+from infeed.pipelines.project.sources import find_layout, open_splits
 from infeed.pipelines.project.split_files import SplitFiles, find_split_files
 from infeed.pipelines.project.tables import Column, Table, check_named
 from infeed.pipelines.surveys import IMAGE_COLUMNS, LABEL_OF_PICTURES, ColumnSurvey, ImageSurvey, TableSurvey, Task
 
-# Average rows per class. With fewer, most classes are missing in training or evaluation.
-_MIN_ROWS_OF_A_CLASS = 2
 _STRICT = IngestOptions()
 Sized = tuple[FileRef, tuple[int, int, int]]  # an image with its height, width and channels
 
 
 def survey_table(
     path: str,
-    label: str | None,
-    task: Task | None = None,
+    label: str | Sequence[str] | None,
+    task: Task | Mapping[str, Task | None] | None = None,
     source: Source = "csv",
     settings: Mapping[str, Any] = MappingProxyType({}),
     options: IngestOptions = _STRICT,
@@ -70,8 +66,9 @@ def survey_table(
     """Survey a table, a file or a folder of files, in one pass.
 
     Args:
-      label: None if it is not yet chosen.
-      task: task of the label. None infers it: text and up to 20 distinct integers are classes.
+      label: label column, or several. None if it is not yet chosen.
+      task: task of the label, or of labels by name. None infers it: text and up to 20 distinct integers are classes,
+          lists are sets of classes.
       keep: columns to keep even if they give the label away.
       withhold: whether to propose no feature of other columns that certainly give the label away.
 
@@ -79,72 +76,68 @@ def survey_table(
       InfeedError: there are no files or rows, the column does not exist, rows have no label, or the label has only one
           value. A missing label is a `LabelNeededError` with the candidates.
     """
+    labels = (label,) if isinstance(label, str) else tuple(dict.fromkeys(label or ()))
+    asked = dict(task) if isinstance(task, Mapping) else dict.fromkeys(labels, task) if task else {}
     # Files of a test set often have no label. They must not stop the run, and are read neither here nor in training.
     by_name = find_split_files(path, source)
-    bare = _without_label(path, label, source, settings, options, by_name) if label else [EVAL, TEST]
+    bare = _without_label(path, labels, source, settings, options, by_name) if labels else [EVAL, TEST]
     patterns = by_name.without(bare).patterns
-    opened = partial(Table, path, source, options=_counting(options, label), patterns=patterns)
+    opened = partial(Table, path, source, options=_counting(options, labels), patterns=patterns)
     table = opened(settings)
     names = [column.name for column in table.columns]
-    if label is not None and label in table.names and label not in names:
-        where, do = ("--drop", "remove it from drop") if label in options.drop else ("columns", "add it to the columns")
-        raise InfeedError(f"the label {label!r} is not among the columns", where=where, do=do)
-    if label is None or label not in names:
-        raise label_needed(table, path, label, read_as(number_columns(table.shapes(), source, settings)))
-    if unknown := [name for name in keep if name not in names]:
-        what = f"there is no column {unknown[0]!r} to keep{schema.nearest(unknown[0], names)}"
-        raise InfeedError(what, where=path, do="use a column of the table in --keep, or keep in the config")
-    if any(column.name == label and column.type == "bool" for column in table.columns):
-        options = replace(options, words=(label,))  # names the classes true and false instead of 1 and 0
-        opened = partial(Table, path, source, options=_counting(options, label), patterns=patterns)
+    _check_columns(table, path, labels, options, keep, partial(number_columns, source=source, settings=settings))
+    if words := tuple(column.name for column in table.columns if column.name in labels and column.type == "bool"):
+        options = replace(options, words=words)  # names the classes true and false instead of 1 and 0
+        opened = partial(Table, path, source, options=_counting(options, labels), patterns=patterns)
         table = opened(settings)
     # Each finding below changes how cells are read, so the table is opened again with it before the next one.
     written = number_columns(table.shapes(), source, settings)
-    nulls = _nulls(table, label, written) if source == "csv" and "nulls" not in settings else []
+    nulls = _nulls(table, labels, written) if source == "csv" and "nulls" not in settings else []
     of_nulls = missing_remark(written, nulls)
     if nulls:
         settings = {**settings, "nulls": ["", *nulls]}
         table = opened(settings)
-    codes, coded = table.codes(), _codes_as_words(table, label, task)
+    codes, coded = table.codes(), _codes_as_words(table, [name for name in labels if asked.get(name) == "regression"])
     if coded:
         settings = {**settings, "types": {**settings.get("types", {}), **dict.fromkeys(coded, "bytes")}}
         table = opened(settings)
     written = number_columns(table.shapes(), source, settings)
     numbers = read_as(written)
-    few = table.statistics()[0][label].counts.distinct <= MAX_INTEGER_CLASSES
-    # A label with few values, such as 10% and 20%, stays a class.
-    if task == "classification" or (task is None and few):
-        numbers.pop(label, None)
+    for name in labels:
+        few = table.statistics()[0][name].counts.distinct <= MAX_INTEGER_CLASSES
+        # A label with few values, such as 10% and 20%, stays a class.
+        if asked.get(name, "classification" if few else "regression") != "regression":
+            numbers.pop(name, None)
     table, numbers = _with_numbers(table, numbers, opened, settings)
     found, rejected = table.statistics()
     others = {name: one for name, one in written.items() if name not in numbers}
-    advice = {name: one.advice(source, settings, may_miss=name != label) for name, one in others.items()}
-    surveyed, of_label = _surveys(table, label, advice, keep), found[label]
-    target = surveyed.pop(label)
-    learned = task or infer_task(of_label)
-    if table.unlabeled and not target.rows:
+    advice = {name: one.advice(source, settings, may_miss=name not in labels) for name, one in others.items()}
+    surveyed = _surveys(table, labels, advice, keep)
+    if table.unlabeled and not table.rows:
         what = f"none of the {table.unlabeled:,} rows has a label"
-        raise InfeedError(what, where=f"{path}, column {label!r}", do="choose a column with values: --label COLUMN")
-    _check_task(target, learned, names, path)
+        where = f"{path}, column{'s' * (len(labels) > 1)} {', '.join(map(repr, labels))}"
+        raise InfeedError(what, where=where, do="choose a column with values: --label COLUMN")
+    first, *more = (survey_of_label(surveyed.pop(name), asked.get(name), names, path) for name in labels)
     # Leaks, groups and repeats compare rows with one another, so they use a sample of bounded size.
     sample, splits, times = table.sample().cells, table.sampled_splits(), _times(table.columns, surveyed)
-    leaks = find_leaks(sample, label, learned, times)
+    tasks = {one.column.name: one.task for one in (first, *more)}
+    leaks = find_leaks(sample, tasks, times)
     divided = {name: _divided_by(column, options.split_by) for name, column in surveyed.items()}
     surveyed = {name: replace(column, leak=leaks.get(name)) for name, column in divided.items()}
     surveyed |= _withheld(surveyed, keep) if withhold else {}
     used = [name for name, column in surveyed.items() if column.features]
-    counts = sorted(of_label.counts.items()) if learned == "classification" else []
     return TableSurvey(
         tuple(surveyed.values()),
-        target,
-        learned,
-        target.rows,
-        classes=tuple(as_word(value).decode("utf-8", "replace") for value, _ in counts),
-        class_rows=tuple(rows for _, rows in counts),
+        first.column,
+        first.task,
+        first.column.rows,
+        classes=first.classes,
+        class_rows=first.class_rows,
+        others=tuple(more),
         rejected=rejected,
         unlabeled=table.unlabeled,
         words=options.words,
-        groups=find_groups(sample, label, learned, {n: found[n] for n in surveyed if n not in times}, used, splits),
+        groups=find_groups(sample, tasks, {n: found[n] for n in surveyed if n not in times}, used, splits),
         repeats=find_repeats(sample, {name: found[name] for name in used}, splits),
         numbers=numbers,
         numbers_remark=remark(written, list(numbers)),
@@ -160,35 +153,67 @@ def survey_table(
     )
 
 
+def _check_columns(
+    table: Table,
+    path: str,
+    labels: Sequence[str],
+    options: IngestOptions,
+    keep: Collection[str],
+    numbers_of: Callable[[Mapping[str, CellShapes]], Mapping[str, NumberColumn]],
+) -> None:
+    """Raise InfeedError if a label, or a column to keep, is not a column of the table."""
+    names = [column.name for column in table.columns]
+    for label in labels:
+        if label in table.names and label not in names:
+            where, do = (
+                ("--drop", "remove it from drop") if label in options.drop else ("columns", "add it to the columns")
+            )
+            raise InfeedError(f"the label {label!r} is not among the columns", where=where, do=do)
+    if not labels or not set(labels) <= set(names):
+        raise label_needed(table, path, labels, read_as(numbers_of(table.shapes())))
+    if unknown := [name for name in keep if name not in names]:
+        what = f"there is no column {unknown[0]!r} to keep{schema.nearest(unknown[0], names)}"
+        raise InfeedError(what, where=path, do="use a column of the table in --keep, or keep in the config")
+
+
 def _without_label(
-    path: str, label: str, source: Source, settings: Mapping[str, Any], options: IngestOptions, by_name: SplitFiles
+    path: str,
+    labels: Sequence[str],
+    source: Source,
+    settings: Mapping[str, Any],
+    options: IngestOptions,
+    by_name: SplitFiles,
 ) -> list[str]:
-    """Return the splits other than train whose files have no label column or no label."""
+    """Return the splits other than train whose files lack a label column, or have no label in it."""
     if not by_name.patterns:
         return []
     settings = {**default_settings(path, source), **settings}
     bare = []
     for split in (name for name in (EVAL, TEST) if name in by_name.patterns):
         opened = open_splits(path, source, settings, options, {split: by_name.patterns[split]}, sampled=True)
-        if _lacks(opened, label) and (opened.reopen is None or _lacks(opened.reopen(None), label)):
+        if _lacks(opened, labels) and (opened.reopen is None or _lacks(opened.reopen(None), labels)):
             bare.append(split)
     return bare
 
 
-def _lacks(opened: OpenedSource, label: str) -> bool:
-    return label not in opened.schema.names or pa.types.is_null(opened.schema.field(label).type)
+def _lacks(opened: OpenedSource, labels: Sequence[str]) -> bool:
+    found = opened.schema
+    return any(name not in found.names or pa.types.is_null(found.field(name).type) for name in labels)
 
 
-def with_label(options: IngestOptions, label: str, *others: str) -> IngestOptions:
+def with_label(options: IngestOptions, labels: Sequence[str], *others: str) -> IngestOptions:
     """Exclude rows without a label, unless the label, or one of `others` that hold it, is required."""
-    return options if {label, *others} & set(options.required) else replace(options, labeled=(label,))
+    if {*others} & {*options.required}:
+        return options
+    return replace(options, labeled=tuple(name for name in labels if name not in options.required))
 
 
-def _counting(options: IngestOptions, label: str | None) -> IngestOptions:
+def _counting(options: IngestOptions, labels: Sequence[str]) -> IngestOptions:
     """Exclude rows without a label. If the label is required and no bad row is allowed, count them for the error."""
-    if label in options.required and options.on_bad_row == "fail":
-        return replace(options, required=tuple(name for name in options.required if name != label))
-    return options if label is None else with_label(options, label)
+    excluding = with_label(options, labels)
+    if options.on_bad_row != "fail":
+        return excluding
+    return replace(excluding, required=tuple(name for name in options.required if name not in labels))
 
 
 def _divided_by(column: ColumnSurvey, rule: SplitBy | None) -> ColumnSurvey:
@@ -216,18 +241,17 @@ def _with_numbers(
     return (read, numbers) if as_good else (table, {})
 
 
-def _nulls(table: Table, label: str, columns: Mapping[str, NumberColumn]) -> list[str]:
-    """Return the words that mean a missing value and are not classes of the label."""
-    is_number = label in columns and columns[label].missing
-    values = () if is_number else {value for value, _ in table.statistics()[0][label].counts.items()}
+def _nulls(table: Table, labels: Sequence[str], columns: Mapping[str, NumberColumn]) -> list[str]:
+    """Return the words that mean a missing value and are not classes of a label."""
+    of_classes = (name for name in labels if name not in columns or not columns[name].missing)
+    values = {value for name in of_classes for value, _ in table.statistics()[0][name].counts.items()}
     return missing_words(columns, values)
 
 
-def _codes_as_words(table: Table, label: str, task: Task | None) -> dict[str, Codes]:
-    """Return the integer columns with leading zeros in cells, except the label of a regression."""
-    whole = {column.name for column in table.columns if column.type == "int64"}
-    but = label if task == "regression" else None
-    return {name: one for name, one in table.codes().items() if one.zeros and name in whole and name != but}
+def _codes_as_words(table: Table, but: Collection[str]) -> dict[str, Codes]:
+    """Return the integer columns with leading zeros in cells, except the labels of regressions."""
+    whole = {column.name for column in table.columns if column.type == "int64" and column.name not in but}
+    return {name: one for name, one in table.codes().items() if one.zeros and name in whole}
 
 
 def _times(columns: Sequence[Column], surveyed: Mapping[str, ColumnSurvey]) -> set[str]:
@@ -255,7 +279,7 @@ def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = 
     class folder is empty, a file is not an image, or there is a single class.
     """
     check_named(IMAGE_COLUMNS, options)
-    options = with_label(options, LABEL_OF_PICTURES, "label")
+    options = with_label(options, [LABEL_OF_PICTURES], "label")
     layout = find_layout(path, options)
     readable = _sized(layout.images, options)
     rejected = layout.rejected + len(layout.images) - len(readable)
@@ -331,40 +355,14 @@ def _size_or_none(path: str, options: IngestOptions, bad_rows: BadRows) -> tuple
         return None
 
 
-def _check_task(label: ColumnSurvey, learned: Task, names: Sequence[str], path: str) -> None:
-    where = f"{path}, column {label.name!r}"
-    if label.is_list:
-        raise single_values_needed(label.name, names, path)
-    if label.missing:
-        what = f"{label.missing:,} of {label.rows:,} rows have no label"
-        do = f"exclude them: without --required {quote(label.name)}; or {set_aside(label.missing)}"
-        raise InfeedError(what, where=where, do=do)
-    if label.distinct == 1 and label.rows > 1:
-        raise InfeedError("every row has the same label", where=where, do="choose a column with different values")
-    if learned == "regression" and label.type == "bytes":
-        raise InfeedError("a text cannot be a quantity", where=where, do=label.advice or "use --task classification")
-    if learned == "classification" and label.statistics and label.type != "bytes" and not are_whole(label.statistics):
-        do = "write the classes as integers or words, or use --task regression"
-        raise InfeedError("a class cannot be a fraction", where=where, do=do)
-    distinct = label.distinct or 0  # None is more than are counted
-    are_names = distinct > MAX_INTEGER_CLASSES and label.rows < _MIN_ROWS_OF_A_CLASS * distinct
-    if learned == "classification" and (label.distinct is None or are_names):
-        classes = f"{distinct:,}" if distinct else f"more than {MAX_DISTINCT:,}"
-        what = f"there are {classes} classes in {label.rows:,} rows: too few rows per class"
-        do = "choose another label, join rare classes"
-        if label.advice:
-            do = f"{label.advice}; or {do}"
-        elif label.type != "bytes":
-            do += ", or learn it as a quantity: --task regression"
-        raise InfeedError(what, where=where, do=do)
-
-
-def _surveys(table: Table, label: str, advice: Mapping[str, str], keep: Collection[str]) -> dict[str, ColumnSurvey]:
-    """Describe each column, and propose features for all but the label. `advice` replaces the proposal's advice."""
+def _surveys(
+    table: Table, labels: Sequence[str], advice: Mapping[str, str], keep: Collection[str]
+) -> dict[str, ColumnSurvey]:
+    """Describe each column, and propose features for all but the labels. `advice` replaces the proposal's advice."""
     lists = {column.name: column.is_list for column in table.columns}
     found, surveyed = table.statistics()[0], {}
     types, values = {name: column.type for name, column in found.items()}, table.sampled_values()
-    for proposal in infer_features(types, found, label, values=values, keep=keep):
+    for proposal in infer_features(types, found, labels[0], values=values, keep=keep):
         name, of = proposal.column, found[proposal.column]
         surveyed[name] = ColumnSurvey(
             name=of.name,

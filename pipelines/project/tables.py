@@ -257,6 +257,11 @@ class Table:
         return {**none, **found.columns}, self._found.rejected
 
     @property
+    def rows(self) -> int:
+        """Number of rows that are left."""
+        return self._found.statistics.rows
+
+    @property
     def unlabeled(self) -> int:
         """Number of rows excluded because they have no label."""
         return self._found.unlabeled

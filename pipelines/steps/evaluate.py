@@ -9,7 +9,7 @@ from infeed.components.evaluation import evaluate as plain
 from infeed.components.evaluation.pairs import BeyondError
 from infeed.components.evaluation.predictions.saved_model import model_folder
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.judging import eval_config, model_report
+from infeed.pipelines.judging import eval_config, model_reports
 from infeed.pipelines.steps.folders import new_folder
 from infeed.pipelines.steps.push import BLESSED, NOT_BLESSED
 
@@ -27,7 +27,7 @@ def evaluate(
     with user_code.translate_errors(), new_folder(output, overwrite) as evaluation:
         try:
             completed = plain.completed(eval_config(config), has_baseline=bool(baseline))
-            verdict = plain.evaluate(completed, [dataset], folders, models, evaluation, report=model_report(config))
+            verdict = plain.evaluate(completed, [dataset], folders, models, evaluation, reports=model_reports(config))
         except BeyondError as error:
             do = "use infeed run, which leaves this to TFX"
             raise InfeedError(f"only TFX can evaluate this: {error}", where=model, do=do) from error

@@ -31,9 +31,10 @@ SHARED, MOST_WORDS = 8, 2_000
 
 
 def features(survey: TableSurvey) -> list[Feature]:
-    """Return the features of each useful column, and the label.
+    """Return the features of each useful column, and the labels.
 
-    The survey has the `rows`, the `task`, the `label` with its `classes`, and `columns`. Each column has:
+    The survey has the `rows`, the `labels`, each with its `column`, `task` and `classes`, and the other `columns`. Each
+    column has:
 
       name, type   "int", "float" or "bytes"
       missing      number of empty cells and of non-finite numbers
@@ -49,7 +50,7 @@ def features(survey: TableSurvey) -> list[Feature]:
     proposed = [feature for column in columns for feature in column.features]
     words = [Vocabulary(column.name, output=f"{column.name}_word") for column in columns if _are_words(column, survey)]
     own = [feature for of_column in OWN.values() for feature in of_column]
-    return [*proposed, *words, *own, Label(survey.label.name, task=survey.task)]
+    return [*proposed, *words, *own, *(Label(label.column.name, task=label.task) for label in survey.labels)]
 
 
 def _are_words(column: ColumnSurvey, survey: TableSurvey) -> bool:
@@ -59,12 +60,13 @@ def _are_words(column: ColumnSurvey, survey: TableSurvey) -> bool:
 
 
 def hparams(survey: TableSurvey) -> dict[str, Any]:
-    """Return the boundaries of encoded numbers, and for a regression the scale of the label.
+    """Return the boundaries of encoded numbers, and mean and deviation of the labels of regressions.
 
     `build_model` reads these values from `spec.hparams`, as well as `units`, `embedding_width` and `learning_rate`.
     """
-    label = {"label_mean": survey.label.mean, "label_std": survey.label.std} if survey.task == "regression" else {}
-    return {"boundaries": boundaries(survey), "places": PLACES, **label}
+    numbers = [label.column for label in survey.labels if label.task == "regression"]
+    scales = {column.name: [column.mean, column.std] for column in numbers}
+    return {"boundaries": boundaries(survey), "places": PLACES, **({"scales": scales} if scales else {})}
 
 
 def boundaries(survey: TableSurvey) -> dict[str, list[float]]:

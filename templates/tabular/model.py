@@ -5,21 +5,29 @@ have the names in `spec.inputs`, which are the features of `features.py`.
 
 `spec` describes the data: `inputs` (shapes and dtypes without the batch dimension), `vocabulary_sizes` (number of words
 of each vocabulary feature), `task`, `classes` in the order of their indices, `hparams`, and `steps` (the planned
-number).
+number). With several labels, `outputs` has the task and the classes of each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
 from infeed.components import ModelSpec
 
+LOSSES = {
+    "classification": "sparse_categorical_crossentropy",
+    "regression": "mse",
+    "multilabel": "binary_crossentropy",
+}
+METRICS = {"classification": "accuracy", "regression": "mae", "multilabel": "binary_accuracy"}
+
 
 def build_model(spec: ModelSpec) -> keras.Model:
-    """Return a compiled model: inputs [n], float32 or int64 -> probabilities [classes] or a number [1]."""
+    """Return a compiled model: inputs [n], float32 or int64 -> a label's probabilities [classes] or number [1]."""
     # The keys name the inputs, because Keras rejects an input named like a layer or operation, such as `dense`.
     inputs = {name: keras.Input(tensor.shape, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()}
     words = {name: size for name, size in spec.vocabulary_sizes.items() if spec.inputs[name].dtype.is_integer}
@@ -34,16 +42,12 @@ def build_model(spec: ModelSpec) -> keras.Model:
     for units in spec.hparams.get("units", (256, 128)):
         x = keras.layers.Dense(units, activation="relu")(x)
         x = keras.layers.Dropout(0.1)(x)
-    # In a list, because Keras expects the inputs of a dict to be named like its keys.
-    model = keras.Model([inputs], _head(x, spec))
     rate = spec.hparams.get("learning_rate", 2e-3)
-    model.compile(
-        optimizer=keras.optimizers.Adam(
-            keras.optimizers.schedules.CosineDecay(rate, spec.steps) if spec.steps else rate
-        ),
-        loss="sparse_categorical_crossentropy" if spec.task == "classification" else "mse",
-        metrics=["accuracy"] if spec.task == "classification" else ["mae"],
-    )
+    adam = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(rate, spec.steps) if spec.steps else rate)
+    scales = spec.hparams.get("scales", {})
+    # In a list, because Keras expects the inputs of a dict to be named like its keys.
+    model = keras.Model([inputs], _heads(x, spec, scales))
+    model.compile(optimizer=adam, **_losses(spec, scales))
     return model
 
 
@@ -96,9 +100,30 @@ def _embed(
     return embedded
 
 
-def _head(x: keras.KerasTensor, spec: ModelSpec) -> keras.KerasTensor:
-    if spec.task == "classification":
-        return keras.layers.Dense(len(spec.classes), activation="softmax")(x)
+def _losses(spec: ModelSpec, scales: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Return the losses and metrics. Each loss is about 1 at first, so that no label outweighs the others."""
+    if not spec.outputs:
+        return {"loss": LOSSES[spec.task], "metrics": [METRICS[spec.task]]}
+    tasks = {name: label.task for name, label in spec.outputs.items()}
+    return {
+        "loss": {name: LOSSES[task] for name, task in tasks.items()},
+        "metrics": {name: [METRICS[task]] for name, task in tasks.items()},
+        "loss_weights": {name: 1 / (scales[name][1] or 1) ** 2 if name in scales else 1.0 for name in tasks},
+    }
+
+
+def _heads(x: keras.KerasTensor, spec: ModelSpec, scales: Mapping[str, Sequence[float]]) -> Any:
+    """Return the output, or with several labels an output for each."""
+    if not spec.outputs:
+        return _head(x, spec.task, spec.classes, next(iter(scales.values()), None))
+    return {name: _head(x, label.task, label.classes, scales.get(name)) for name, label in spec.outputs.items()}
+
+
+def _head(x: keras.KerasTensor, task: str, classes: Sequence[str], scale: Sequence[float] | None) -> keras.KerasTensor:
+    if task == "classification":
+        return keras.layers.Dense(len(classes), activation="softmax")(x)
+    if task == "multilabel":
+        return keras.layers.Dense(len(classes), activation="sigmoid")(x)
     # The output has the scale of the label, so that training starts from its mean.
-    scale = spec.hparams.get("label_std") or 1.0
-    return keras.layers.Rescaling(scale, spec.hparams.get("label_mean", 0.0))(keras.layers.Dense(1)(x))
+    mean, deviation = scale or (0.0, 1.0)
+    return keras.layers.Rescaling(deviation or 1.0, mean)(keras.layers.Dense(1)(x))

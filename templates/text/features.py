@@ -28,10 +28,10 @@ SIZE, MIN_COUNT = 20_000, 2
 
 
 def features(survey: TableSurvey) -> list[Feature]:
-    """Return word indices of each text, and the label. Add features of other columns, such as `ZScore("age")`.
+    """Return word indices of each text, and the labels. Add features of other columns, such as `ZScore("age")`.
 
-    The survey has the `rows`, the `task`, the `label` with its `classes`, and `columns`. Each column has a `name`, a
-    `type`, and the `features` that `infer_features` proposes.
+    The survey has the `rows`, the `labels`, each with its `column`, `task` and `classes`, and the other `columns`. Each
+    column has a `name`, a `type`, and the `features` that `infer_features` proposes.
     """
     texts = TEXTS or [column.name for column in survey.columns if _holds_sentences(column)]
     if not texts:
@@ -42,7 +42,7 @@ def features(survey: TableSurvey) -> list[Feature]:
             do="keep an excluded text column with --keep COLUMN, list columns in TEXTS in features.py of your "
             "own project (infeed new text), or use the template tabular",
         )
-    return [*map(sentence, texts), Label(survey.label.name, task=survey.task)]
+    return [*map(sentence, texts), *(Label(label.column.name, task=label.task) for label in survey.labels)]
 
 
 def sentence(column: str) -> Feature:
@@ -55,8 +55,9 @@ def _holds_sentences(column: ColumnSurvey) -> bool:
 
 
 def hparams(survey: TableSurvey) -> dict[str, Any]:
-    """Return the scale of the label for a regression, so that training starts from its mean.
+    """Return mean and deviation of the labels of regressions, so that training starts from the mean.
 
     `build_model` reads these values from `spec.hparams`, as well as `width` and `learning_rate`.
     """
-    return {"label_mean": survey.label.mean, "label_std": survey.label.std} if survey.task == "regression" else {}
+    numbers = [label.column for label in survey.labels if label.task == "regression"]
+    return {"scales": {column.name: [column.mean, column.std] for column in numbers}} if numbers else {}

@@ -99,14 +99,16 @@ def test_metadata_is_kept_here_and_on_a_cluster_by_the_platform(config: Pipeline
 def test_the_metric_that_decides_comes_first(
     config: PipelineConfig, metric: Any, classes: tuple[str, ...], expected: list[str]
 ) -> None:
-    from infeed.pipelines.judging import measured
+    from infeed.pipelines.judging import model_reports
 
     survey = dataclasses.replace(config.survey, classes=classes, class_rows=(1,) * len(classes))
-    assert measured(dataclasses.replace(config, blessing=Blessing(metric, 0.5), survey=survey)) == expected
+    [report] = model_reports(dataclasses.replace(config, blessing=Blessing(metric, 0.5), survey=survey))
+    assert [*report.metrics] == expected
 
 
 def test_a_regression_is_measured_by_its_errors(config: PipelineConfig) -> None:
-    from infeed.pipelines.judging import measured
+    from infeed.pipelines.judging import model_reports
 
     train = dataclasses.replace(config.train, task="regression")
-    assert measured(dataclasses.replace(config, train=train)) == ["mse", "mae", "r2"]
+    [report] = model_reports(dataclasses.replace(config, train=train))
+    assert report.metrics == ("mse", "mae", "r2")

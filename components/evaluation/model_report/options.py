@@ -7,7 +7,8 @@ from typing import Literal
 
 from infeed.components.base import checks
 
-HTML, JSON = "model_report.html", "model_report.json"  # file names in the folder of the evaluation
+STEM = "model_report"
+HTML, JSON = f"{STEM}.html", f"{STEM}.json"  # file names in the folder of the evaluation
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class ModelReport:
 
     Attributes:
       task: task of the model. "classification" expects the probability of each class, or of the second of two classes.
+        "multilabel" has scores, but no page.
       classes: class names in index order. Without names, the report shows indices.
       positive: index of the class whose curves the report shows, if there are two.
       threshold: probability of the second of two classes above which the model predicts this class.
@@ -24,10 +26,11 @@ class ModelReport:
       split_by: columns by whose values rows were kept in one split. Intervals resample these groups instead of rows.
       shown_classes: indices of the classes with curves, if there are more than two. Defaults to the first ten.
       output: output of the report, if the model has several.
+      file: name of its files, without suffix.
       beat_guess: withhold the blessing unless the 95 % interval of the first metric is better than a guess.
     """
 
-    task: Literal["classification", "regression"]
+    task: Literal["classification", "regression", "multilabel"]
     classes: tuple[str, ...] = ()
     positive: int = 1
     threshold: float = 0.5
@@ -37,6 +40,7 @@ class ModelReport:
     shown_classes: tuple[int, ...] = ()
     beat_guess: bool = False
     output: str = ""
+    file: str = STEM
 
     def __post_init__(self) -> None:
         checks.as_tuples(self, "classes", "metrics", "split_by", "shown_classes")

@@ -19,7 +19,7 @@ from infeed.components.evaluation.model_report.collected import BINS, SAMPLE
 from infeed.components.evaluation.model_report.curves import calibration_error
 from infeed.components.evaluation.model_report.findings import ModelFindings, likely_confusions
 from infeed.components.evaluation.model_report.importance import REPEATS
-from infeed.components.evaluation.model_report.options import HTML, JSON
+from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.model_report.scores import (
     LABELS,
     Scores,
@@ -92,8 +92,9 @@ class ModelPage:
 
     def write(self, folder: str) -> None:
         """Write both files into a folder, each atomically."""
-        files.write_bytes(files.join(folder, JSON), self.to_json().encode())
-        files.write_bytes(files.join(folder, HTML), self.to_html().encode())
+        stem = files.join(folder, self.findings.report.file)
+        files.write_bytes(f"{stem}.json", self.to_json().encode())
+        files.write_bytes(f"{stem}.html", self.to_html().encode())
 
     def to_json(self) -> str:
         """Return JSON; see docs/evaluation.md."""
@@ -153,7 +154,12 @@ class ModelPage:
 
     @property
     def headline(self) -> str:
-        """Return the decisive metric, its interval, and the score of a guess."""
+        """Return the decisive metric, its interval, and the score of a guess, after the output if there are several."""
+        output = self.findings.report.output
+        return f"{output}: {self._score}" if output else self._score
+
+    @property
+    def _score(self) -> str:
         scores, name = self.scores, judged(self.findings.report)
         if scores is None or name not in scores.metrics:
             return self.in_words
@@ -221,6 +227,12 @@ class ModelPage:
         if found.importances:
             drawn["importance"] = plots.importance(found.importances)
         return drawn
+
+
+def write_scores(scores: Scores | None, folder: str, report: ModelReport) -> None:
+    """Write the scores of an output that has no page, in the format of the pages' JSON."""
+    content = {"format": FORMAT, "scores": asdict(scores) if scores else None}
+    files.write_bytes(files.join(folder, f"{report.file}.json"), json.dumps(_finite(content), indent=1).encode())
 
 
 def _finite(value: Any) -> Any:

@@ -71,6 +71,8 @@ def read_scores(record: Any, report: ModelReport, split: str, clusters: ClusterS
     if ROWS not in given:
         return None
     rows = int(given[ROWS])
+    if report.task == "multilabel":
+        return Scores(split, rows, metrics) if metrics.keys() == set(report.metrics) else None
     if report.task == "regression":
         if not {"mse", "mae", "r2", "label_variance"} <= given.keys():
             return None

@@ -39,7 +39,7 @@ def compile_config(config: PipelineConfig, options: CompileOptions) -> str:
     # The image must not hold the data, which may lie in the project's folder.
     is_inside = folder is not None and data.is_relative_to(folder) and data.exists()
     exclude = (*options.exclude, *([data.name] if is_inside else []))
-    options = dataclasses.replace(options, classes=tuple(config.survey.classes), exclude=exclude)
+    options = dataclasses.replace(options, classes=config.matrix_classes, exclude=exclude)
     return compile_kubeflow(pipeline, options, image=there.deploy.image, deploy=there.deploy, parameters=parameters)
 
 

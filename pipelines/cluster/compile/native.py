@@ -154,7 +154,7 @@ def _model_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str,
     """Return the steps from the transform graph to the pushed model, by node."""
     dataset, model = (EXAMPLE_GENS[config.source], "dataset"), ("Trainer", "model")
     flags = [word for name in OVERRIDES for word in (f"--{name.replace('_', '-')}", _parameter(name))]
-    classes = tuple(config.survey.classes)
+    classes = config.matrix_classes
     start = CommandStep(
         ("--serving", config.serving, f"--{VERSION}", _file(VERSION)),
         {},
@@ -202,7 +202,9 @@ def _model_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str,
 def _packed(config: PipelineConfig, project: str | None) -> dict[str, str]:
     """Return the packed config of each command. It holds only needed settings, so that other changes hit the cache."""
     whole = Resolved.of(config)
-    options = TrainOptions(config.train.model_fn, config.train.label, config.train.task)
+    options = TrainOptions(
+        config.train.model_fn, config.train.label, config.train.task, threshold=config.train.threshold
+    )
     data = dataclasses.replace(whole, train=options, blessing=Blessing("accuracy", 0.0))
     of_training = config.train.user_functions
     code = {option: user_code.digest(text, option) for option, text in config.user_functions.items()}

@@ -151,6 +151,6 @@ def test_the_model_report_is_about_the_output_that_it_names(
     made = completed(config(AT_LEAST), has_baseline=False)
     report = ModelReport("classification", ("oak", "elm", "ash"), metrics=("accuracy",), output="sort")
     folders, models = [f"{examples.uri}/Split-eval"], {False: f"{outputs.uri}/Format-Serving"}
-    evaluate(made, [examples.uri], folders, models, str(tmp_path), report=report)
+    evaluate(made, [examples.uri], folders, models, str(tmp_path), reports=[report])
     told = json.loads((tmp_path / "model_report.json").read_text())
-    assert [one["name"] for one in told["metrics"]] == ["sort: accuracy"]
+    assert [one["name"] for one in told["metrics"]] == ["accuracy"]

@@ -75,7 +75,7 @@ def test_columns_are_written_in_the_order_that_they_are_named_in() -> None:
 
 @pytest.mark.parametrize(
     ("labeled", "rows"),
-    [(("text",), [1, 4]), (("number",), [1]), (("list",), [1, 4]), (("nothing",), []), (("x", "list"), [1, 4])],
+    [(("text",), [1, 4]), (("number",), [1]), (("list",), [1, 2, 4]), (("nothing",), []), (("x", "list"), [1, 2, 4])],
 )
 def test_rows_without_a_label_are_left_out_and_are_no_bad_rows(labeled: tuple[str, ...], rows: list[int]) -> None:
     assert chosen(BadRows("fail"), labeled=labeled) == rows

@@ -26,19 +26,27 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize("template", ["tabular", "text"])
 def test_own_data_a_label_and_columns_to_drop_become_settings(tmp_path, template):
-    own = {"data": "trips: 1.csv", "label": "#tip, é", "drop": ["trip 'id'", "no"]}
+    own = {"data": "trips: 1.csv", "label": ["#tip, é"], "drop": ["trip 'id'", "no"]}
     create_project(template, str(tmp_path / "mine"), **own)
     settings = read_project(str(tmp_path / "mine")).settings
-    assert (settings.data, settings.label, list(settings.ingest["drop"])) == tuple(own.values())
+    assert (settings.data, [settings.label], list(settings.ingest["drop"])) == tuple(own.values())
     create_project(template, str(tmp_path / "unlabeled"), data="trips.csv")
     assert read_project(str(tmp_path / "unlabeled")).settings.label is None
+
+
+def test_several_labels_of_a_file_in_another_format_become_settings(tmp_path):
+    (tmp_path / "homes.jsonl").write_text('{"price": 1, "sold": "no"}\n')
+    data = str(tmp_path / "homes.jsonl")
+    create_project("tabular", str(tmp_path / "mine"), data=data, label=["price", "sold"])
+    settings = read_project(str(tmp_path / "mine")).settings
+    assert (settings.source, settings.label) == ("jsonl", ("price", "sold"))
 
 
 def test_images_have_data_and_no_columns(tmp_path):
     create_project("image", str(tmp_path / "mine"), data="flowers")
     settings = read_project(str(tmp_path / "mine")).settings
     assert (settings.data, settings.label) == ("flowers", "label/text")
-    for option in ({"label": "y"}, {"drop": ["y"]}):
+    for option in ({"label": ["y"]}, {"drop": ["y"]}):
         with pytest.raises(InfeedError, match="images have no columns"):
             create_project("image", str(tmp_path / "other"), **option)
 

@@ -8,16 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from infeed.components.base.annotations import Placeholder, Positive
-from infeed.pipelines.cli import main
 from infeed.pipelines.commands.options import as_flags, flag
-
-
-def test_a_second_label_is_refused() -> None:
-    given = CliRunner().invoke(main, ["run", "tabular", "--data", "t.csv", "--label", "a", "--label", "b"])
-    assert given.exit_code == 2
-    assert "--label" in given.output
-    assert "a, b" in given.output
-    assert "--drop" in given.output
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     from infeed.pipelines.local import outcome
 
     scores = Scores("test", 33, {"accuracy": 0.9}, {"accuracy": (0.8, 0.95)})
-    monkeypatch.setattr(outcome, "read_scores", lambda uri, config: scores)
+    monkeypatch.setattr(outcome, "read_scores", lambda uri, config: (scores, ()))
     monkeypatch.setattr(outcome, "reasons", lambda uri, blessing: ())
     return outcome
 

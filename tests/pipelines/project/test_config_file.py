@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.deploy.options import Deploy
-from infeed.pipelines.project.config_file import read_project, read_yaml
+from infeed.pipelines.project.config_file import LabelSettings, read_project, read_yaml
 
 
 def test_a_dotted_module_of_the_project_is_named_by_its_file(tmp_path: Path) -> None:
@@ -148,7 +148,32 @@ def test_a_few_aliases_and_merged_mappings_are_no_bomb(path: Path) -> None:
     assert read_yaml(path) == {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}, "c": {"x": 1, "y": 2}}
 
 
-def test_labels_of_several_outputs_are_for_pipelines_in_python(path: Path) -> None:
-    path.write_text("{source: csv, data: a, label: {price: {task: regression}}, model: 'm:f', features: []}")
-    with pytest.raises(InfeedError, match=r"label is (.|\n)*config\.yaml, label\n(.|\n)*training\.md"):
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("y", {"y": LabelSettings()}),
+        ("[price, sold]", {"price": LabelSettings(), "sold": LabelSettings()}),
+        (
+            "{price: {task: regression}, sold: {threshold: 0.3}, tags: {}}",
+            {"price": LabelSettings("regression"), "sold": LabelSettings(threshold=0.3), "tags": LabelSettings()},
+        ),
+    ],
+)
+def test_one_label_several_and_their_settings(path: Path, label: str, expected: dict[str, LabelSettings]) -> None:
+    path.write_text(f"{{source: csv, data: a, label: {label}, model: 'm:f', features: []}}")
+    assert read_project(str(path)).settings.labels == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ("label: {price: {tak: regression}}", "label.price"),
+        ("label: {price: {threshold: 2}}", "label.price.threshold"),
+        ("label: [price, sold], task: regression", "task"),
+    ],
+)
+def test_settings_of_labels_that_do_not_fit(path: Path, given: str, where: str) -> None:
+    path.write_text(f"{{source: csv, data: a, {given}, model: 'm:f', features: []}}")
+    with pytest.raises(InfeedError) as raised:
         read_project(str(path))
+    assert raised.value.where.endswith(f"config.yaml, {where}")

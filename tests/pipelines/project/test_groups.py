@@ -25,7 +25,7 @@ def groups(columns: Mapping[str, Any], task: Task = "classification", splits: An
     cells = {name: Cells.of(pa.array(values)) for name, values in columns.items()}
     known = {name: one for name, one in cells.items() if one}
     statistics = {name: ColumnStatistics.of_cells(name, one) for name, one in known.items() if name != "y"}
-    return {group.column: group for group in find_groups(known, "y", task, statistics, list(statistics), splits)}
+    return {group.column: group for group in find_groups(known, {"y": task}, statistics, list(statistics), splits)}
 
 
 @pytest.mark.parametrize("name", ["user_id", "customer", "PatientID", "member-no", "session.key", "user_hash"])

@@ -51,7 +51,7 @@ def test_a_text_column_that_is_read_as_numbers_may_be_the_label(tmp_path: Path) 
 
 
 def test_an_error_names_the_likely_columns_and_a_flag_that_works(tmp_path: Path) -> None:
-    error = label_needed(table(tmp_path, "id,my word", IDS, FEW), "t.csv", None)
+    error = label_needed(table(tmp_path, "id,my word", IDS, FEW), "t.csv", [])
     assert isinstance(error, LabelNeededError)
     assert error.where == "t.csv"
     assert "--label 'my word'" in error.do
@@ -59,11 +59,11 @@ def test_an_error_names_the_likely_columns_and_a_flag_that_works(tmp_path: Path)
 
 def test_a_label_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match=r"there is no column 'wrd'(.|\n)*did you mean 'word'"):
-        raise label_needed(table(tmp_path, "id,word", IDS, FEW), "t.csv", "wrd")
+        raise label_needed(table(tmp_path, "id,word", IDS, FEW), "t.csv", ["wrd"])
 
 
-def test_several_targets_are_a_run_each_without_the_others(tmp_path: Path) -> None:
-    error = label_needed(table(tmp_path, "x,a,b c,z", MANY, MANY, MANY, FEW), "t.csv", "a, b c")
+def test_columns_in_one_label_are_told_to_be_named_each(tmp_path: Path) -> None:
+    error = label_needed(table(tmp_path, "x,a,b c,z", MANY, MANY, MANY, FEW), "t.csv", ["a, b c"])
     assert "2 columns" in error.what
-    assert "--label a --drop 'b c'" in error.do
-    assert "there is no column" in label_needed(table(tmp_path, "x,a", MANY, MANY), "t.csv", "a,b").what
+    assert "--label a --label 'b c'" in error.do
+    assert "there is no column" in label_needed(table(tmp_path, "x,a", MANY, MANY), "t.csv", ["a,b"]).what

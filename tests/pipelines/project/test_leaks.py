@@ -22,7 +22,7 @@ Columns = Mapping[str, Any]
 
 def leaks(columns: Columns, task: Task = "classification", times: tuple[str, ...] = ()) -> dict[str, Leak]:
     cells = {name: Cells.of(pa.array(values)) for name, values in columns.items()}
-    return find_leaks({name: one for name, one in cells.items() if one}, "y", task, times)
+    return find_leaks({name: one for name, one in cells.items() if one}, {"y": task}, times)
 
 
 def some(values: Any, there: Any) -> list[Any]:

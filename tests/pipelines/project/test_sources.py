@@ -157,7 +157,7 @@ def test_columns_that_csv_does_not_have(tmp_path: Path) -> None:
     }
     assert survey.left_out == {"none": "it is empty"}
     with pytest.raises(InfeedError, match=r"the label is a list(.|\n)*column 'list'(.|\n)*--columns"):
-        survey_table(str(tmp_path / "t.parquet"), "list", source="parquet")
+        survey_table(str(tmp_path / "t.parquet"), "list", "regression", source="parquet")
 
 
 def test_no_file_and_an_empty_folder(tmp_path: Path) -> None:

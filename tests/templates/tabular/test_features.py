@@ -42,7 +42,7 @@ def test_what_the_user_knows_better_takes_the_place_of_a_proposal(monkeypatch: p
 
 
 def test_a_regression_starts_at_the_mean_of_its_label() -> None:
-    assert template.hparams(SURVEY) == {"boundaries": {}, "places": 64, "label_mean": 1.5, "label_std": 0.5}
+    assert template.hparams(SURVEY) == {"boundaries": {}, "places": 64, "scales": {"price": [1.5, 0.5]}}
 
 
 def test_numbers_are_encoded_between_their_quantiles_in_the_unit_of_the_feature() -> None:

@@ -35,4 +35,4 @@ def test_a_table_without_sentences_is_told_with_what_to_do() -> None:
 
 
 def test_a_regression_starts_at_the_mean_of_its_label() -> None:
-    assert template.hparams(survey(REVIEW)) == {"label_mean": 1.5, "label_std": 0.5}
+    assert template.hparams(survey(REVIEW)) == {"scales": {"stars": [1.5, 0.5]}}
