@@ -198,7 +198,11 @@ def check_strategy(train: TrainOptions, found: TrainingMachines) -> None:
     if found.tpu != (train.strategy == "tpu") and not on_jax:
         has = "TPUs, which only the strategy tpu and the backend jax use" if found.tpu else "no TPU"
         raise InfeedError(f"strategy is {train.strategy!r}, and the Trainer has {has}", where=found.where, do=use)
-    if found.count > 1 and (found.tpu or train.strategy in (*_SINGLE_PROCESS, "tpu")):
+    if found.count > 1 and found.tpu:
+        what = f"the Trainer has {found.count} machines with TPUs, and a compiled job trains on a slice of one"
+        do = "use a slice of one machine, or run infeed train in a JobSet of your own: docs/kubeflow.md"
+        raise InfeedError(what, where=found.where, do=do)
+    if found.count > 1 and train.strategy in (*_SINGLE_PROCESS, "tpu"):
         what = f"strategy is {train.strategy!r}, which trains on one machine, and the Trainer has {found.count}"
         raise InfeedError(what, where=found.where, do=f"{use}, or use auto")
     if found.where == _JOB and found.count == 1 and train.strategy == "multi_worker_mirrored":

@@ -221,11 +221,11 @@ WRONG: dict[str, tuple[TrainOptions, TrainingMachines, str]] = {
         TrainingMachines(1, where="deploy.training"),
         r"multi_worker_mirrored(.|\n)*has 1",
     ),
-    "TPUs of several machines": (train("tpu"), TrainingMachines(2, tpu=True), r"'tpu'(.|\n)*has 2"),
+    "TPUs of several machines": (train("tpu"), TrainingMachines(2, tpu=True), r"has 2 machines with TPUs(.|\n)*JobSet"),
     "TPUs of several machines on JAX": (
         TrainOptions("m:f", "y", backend="jax"),
         TrainingMachines(2, tpu=True),
-        r"'auto'(.|\n)*has 2",
+        r"has 2 machines with TPUs(.|\n)*JobSet",
     ),
     "batch without GPUs": (train("auto", 100), TrainingMachines(3), r"batch_size is 100(.|\n)*3 machines(.|\n)*102"),
     "batch": (train("auto", 100), TrainingMachines(4, 8), r"batch_size is 100(.|\n)*128"),
