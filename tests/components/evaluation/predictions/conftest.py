@@ -68,6 +68,7 @@ def save_model(folder: Path) -> None:
     unknown           tf.Examples -> an output whose shape the signature does not tell
     halves            tf.Examples -> float16
     bytes             tf.Examples -> bytes that are no text
+    several           tf.Examples -> the outputs of a model with a number, a class and a set of classes
     """
     import tensorflow as tf
 
@@ -108,6 +109,17 @@ def save_model(folder: Path) -> None:
         values = tf.stack([x_of(examples)] * 2, 1)
         return {"y": tf.compat.v1.placeholder_with_default(values, tf.TensorShape(None))}
 
+    def several(examples: Any) -> Any:
+        x = x_of(examples)
+        share = tf.sigmoid(tf.stack([x, -x], 1))
+        return {
+            "price": x,
+            "sold/probabilities": share,
+            "sold/class": tf.where(x > 0, "yes", "no")[:, tf.newaxis],
+            "tags/probabilities": share,
+            "tags/class": tf.where(share > 0.5, [["big", "small"]], ""),
+        }
+
     signatures = {
         "serving_default": function(all_kinds, examples),
         "without_word": function(without_word, examples),
@@ -119,6 +131,7 @@ def save_model(folder: Path) -> None:
         "halves": function(lambda examples: {"y": tf.cast(x_of(examples), tf.float16)}, examples),
         "bytes": function(lambda examples: {"y": tf.fill(tf.shape(examples), b"\xff")}, examples),
     }
+    signatures["several"] = function(several, examples)
     tf.saved_model.save(tf.Module(), str(folder), signatures)
 
 

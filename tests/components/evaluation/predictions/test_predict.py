@@ -81,6 +81,21 @@ def test_parquet_has_a_file_for_each_shard_and_can_be_read_as_one_table(
     assert pq.ParquetFile(files[0]).num_row_groups == 1  # although it came in three batches
 
 
+def test_every_output_of_a_model_with_several_has_its_columns(dataset: str, model: str, tmp_path: Path) -> None:
+    options = PredictOptions("several", keys=("id",), splits=("train",))
+    write_predictions(dataset, model, str(tmp_path / "all"), options)
+    table = pq.read_table(tmp_path / "all" / "Split-train")
+    outputs = ["price", "sold/class", "sold/probabilities", "tags/class", "tags/probabilities"]
+    assert table.column_names == ["id", *outputs]
+    rows = table.to_pylist()
+    assert [row["price"] for row in rows] == X
+    assert [row["sold/class"] for row in rows] == ["yes" if x > 0 else "no" for x in X]
+    assert [row["tags/class"] for row in rows[1:5:3]] == [["big", ""], ["", "small"]]
+    some = PredictOptions("several", keys=("id",), outputs={"sold": "sold/class"}, splits=("train",))
+    write_predictions(dataset, model, str(tmp_path / "some"), some)
+    assert pq.read_table(tmp_path / "some" / "Split-train").column_names == ["id", "sold"]
+
+
 def test_row_groups_are_bounded(dataset: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infeed.components.evaluation.predictions.predict._GROUP_ROWS", 4)
     options = PredictOptions(keys=("id",), outputs={}, splits=("eval",), batch_size=2)
