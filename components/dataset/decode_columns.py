@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infeed.components.dataset.arrow_numbers import from_numbers, to_numbers
 from infeed.components.dataset.decode import rewrite_example
 from infeed.components.dataset.feature_layouts import (
     FIELD_1,
@@ -79,7 +80,7 @@ def decode_columns(records: Sequence[bytes] | RecordBlock, wanted: Container[str
                 raise ValueError(f"feature {name!r} is {shown}")
             [kind] = kinds
             arrays = [part.get(name, pa.nulls(count, kind)) for part, count in parts]
-            columns[name] = pa.concat_arrays(arrays).take(pa.array(order))
+            columns[name] = pa.concat_arrays(arrays).take(from_numbers(order))
     return dict(sorted(columns.items()))
 
 
@@ -190,7 +191,7 @@ def _any_features(data: Bytes, entries: _Spans) -> tuple[_ByName, Ints]:
     if pc.all(pc.equal(names, names[0])).as_py():
         return [(names[0].as_py(), _Feature(features, None))], entries.rows[~valid]
     numbered = names.dictionary_encode()
-    which = numbered.indices.to_numpy()
+    which = to_numbers(numbered.indices)
     parts = (_Feature(features.where(which == place), None) for place in range(len(numbered.dictionary)))
     return list(zip(numbered.dictionary.to_pylist(), parts, strict=True)), entries.rows[~valid]
 
@@ -236,13 +237,13 @@ def _contents(data: Bytes, kind: ColumnType, starts: Ints, stops: Ints) -> _Valu
     counts = (stops - starts) // 4
     whole = counts * 4 == stops - starts
     values = words_at(data, "<f4")[item_places(starts, counts, 4)]
-    return counts, pa.array(values.astype(np.float32, copy=False)), whole
+    return counts, from_numbers(values.astype(np.float32, copy=False)), whole
 
 
 def _varints(data: Bytes, starts: Ints, stops: Ints) -> _Values:
     single = _single_varints(data, starts, stops - starts)
     if single is not None:
-        return np.ones(len(starts), np.int64), pa.array(single), np.ones(len(starts), bool)
+        return np.ones(len(starts), np.int64), from_numbers(single), np.ones(len(starts), bool)
     coded = data[item_places(starts, stops - starts)]
     ends = np.flatnonzero(coded < MORE)
     sizes = np.diff(ends, prepend=-1)
@@ -257,7 +258,7 @@ def _varints(data: Bytes, starts: Ints, stops: Ints) -> _Values:
         longer = np.flatnonzero(sizes > place)
         part = coded[ends[longer] - sizes[longer] + 1 + place] & np.uint8(MORE - 1)
         values[longer] |= part.astype(np.uint64) << np.uint64(7 * place)
-    return np.diff(upto), pa.array(values.view(np.int64)), whole
+    return np.diff(upto), from_numbers(values.view(np.int64)), whole
 
 
 def _single_varints(data: Bytes, starts: Ints, sizes: Ints) -> Ints | None:
@@ -320,7 +321,7 @@ def _field(data: Bytes, tag: int, at: Ints, limits: Ints) -> tuple[Ints, Ints, M
 def _binary(data: Bytes, starts: Ints, stops: Ints) -> pa.Array:
     """Copy byte ranges with Arrow: every other value of an array that also has the gaps as values."""
     offsets = np.stack([starts, stops], axis=1).reshape(-1)
-    return from_offsets(data, offsets).take(pa.array(np.arange(0, len(offsets), 2)))
+    return from_offsets(data, offsets).take(from_numbers(np.arange(0, len(offsets), 2)))
 
 
 def _lists(values: pa.Array, counts: Ints, places: Ints, rows: int) -> pa.Array:

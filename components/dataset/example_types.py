@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.dataset.arrow_numbers import to_numbers
 from infeed.components.dataset.manifest import Column, ColumnType
 
 INT64_MAX = (1 << 63) - 1
@@ -94,7 +95,8 @@ def item_counts(column: pa.Array) -> npt.NDArray[np.int64]:
     if types.is_fixed_size_list(column.type):
         counts = column.is_valid().cast(pa.int64()).to_numpy() * column.type.list_size
     else:
-        counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+        lengths = pc.list_value_length(column)
+        counts = pc.fill_null(lengths, 0).to_numpy() if lengths.null_count else to_numbers(lengths)
     return np.asarray(counts, np.int64)
 
 

@@ -24,6 +24,7 @@ from isal import igzip, isal_zlib
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
+from infeed.components.dataset.arrow_numbers import from_numbers
 
 Ints = npt.NDArray[np.int64]
 _COUNTABLE = 1 << 16  # up to this range, counting lengths is ten times faster than sorting
@@ -250,7 +251,7 @@ def by_length(lengths: Ints, make: Callable[[int], bytes]) -> pa.LargeBinaryArra
         numbers[found] = np.arange(len(found))
         distinct, which = found + low, numbers[lengths - low]
     made = pa.array([make(int(length)) for length in distinct], pa.large_binary())
-    return made.take(pa.array(which))
+    return made.take(from_numbers(which))
 
 
 def fixed_width(data: bytes, width: int, count: int) -> pa.LargeBinaryArray:

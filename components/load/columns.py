@@ -20,6 +20,7 @@ import pyarrow as pa
 from infeed.components.base import schema
 from infeed.components.base.annotations import Count
 from infeed.components.base.errors import InfeedError
+from infeed.components.dataset.arrow_numbers import from_numbers, to_numbers
 from infeed.components.dataset.column_files import CachedColumn, ColumnIndex, FileWriter, mapped
 from infeed.components.dataset.manifest import Column, ColumnType
 from infeed.components.dataset.records import from_offsets
@@ -135,12 +136,12 @@ def _opened(stem: str, column: CachedColumn) -> Callable[[Ints, int], Any]:
 
     if not is_text and not column.ragged:
         return packed
-    items = from_offsets(values, splits.pop()) if is_text else pa.array(values)
+    items = from_offsets(values, splits.pop()) if is_text else from_numbers(values)
 
     def strings(rows: Ints, batches: int) -> npt.NDArray[Any]:
         [width] = column.shape
         places = (rows[:, np.newaxis] * width + np.arange(width)).reshape(-1)
-        taken = items.take(pa.array(places)).to_numpy(zero_copy_only=False)
+        taken = items.take(from_numbers(places)).to_numpy(zero_copy_only=False)
         return np.asarray(taken, object).reshape(batches, -1, width)
 
     if not column.ragged:
@@ -149,8 +150,9 @@ def _opened(stem: str, column: CachedColumn) -> Callable[[Ints, int], Any]:
     lists = pa.Array.from_buffers(pa.large_list(items.type), column.levels[0] - 1, buffers, children=[items])
 
     def ragged(rows: Ints, batches: int) -> list[Ragged]:
-        taken = lists.take(pa.array(rows))
-        flat, ends = taken.flatten().to_numpy(zero_copy_only=False), taken.offsets.to_numpy()
+        taken = lists.take(from_numbers(rows))
+        found, ends = taken.flatten(), to_numbers(taken.offsets)
+        flat = found.to_numpy(zero_copy_only=False) if is_text else to_numbers(found)
         size = len(rows) // batches
         cuts = [ends[number * size : (number + 1) * size + 1] for number in range(batches)]
         return [Ragged(flat[cut[0] : cut[-1]], cut - cut[0]) for cut in cuts]

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types
+from infeed.components.dataset.arrow_numbers import to_numbers
 from infeed.components.dataset.column_files import mapped
 from infeed.components.dataset.decode import decode_example, is_example
 from infeed.components.dataset.decode_columns import decode_columns
@@ -85,10 +86,10 @@ class SpilledFeature(FeatureCounts):
         items = column.flatten()
         self._append("counts", example_types.item_counts(column))
         if self.kind == "bytes":
-            self._append("sizes", pc.binary_length(items).to_numpy(zero_copy_only=False).astype(np.int64))
+            self._append("sizes", to_numbers(pc.binary_length(items)).astype(np.int64))
             self._append("values", data_of(items))
         else:
-            self._append("values", items.to_numpy(zero_copy_only=False))
+            self._append("values", to_numbers(items))
 
     def add_missing(self, rows: int) -> None:
         super().add_missing(rows)
