@@ -33,24 +33,39 @@ BUCKET = "bucket"
 # What `make test` asks for, and what `make test-image` does.
 QUICK, LONG, ALONE = "not tfx and not slow and not frameworks", "(tfx or slow) and not (frameworks or alone)", "alone"
 IMAGE = "not (frameworks or alone) and (stack or not (tfx or slow))"
-# Files of more than 70 seconds, the longest first, so that at the end no process waits long for the others.
+# Files of more than 20 CPU seconds, about the longest first, so that at the end no process waits long for the others.
 _LONG = (
+    "transform/test_executor_engines.py",
     "pipelines/test_official.py",
     "pipelines/test_run.py",
-    "transform/test_executor_engines.py",
+    "trainer/test_objects.py",
+    "trainer/test_run_fn_outputs.py",
+    "evaluation/test_component_engines.py",
+    "engine/test_on_beam.py",
+    "trainer/test_run_fn.py",
     "pipelines/test_drop_in.py",
     "rehearse/test_launcher_tfx.py",
-    "trainer/test_objects.py",
+    "feed/test_build.py",
+    "feed/test_build_tiers.py",
+    "in_process/test_phases.py",
     "trainer/test_served.py",
-    "trainer/test_run_fn.py",
+    "on_jax/test_devices.py",
+    "trainer/test_multi_worker.py",
+    "commands/test_ingest.py",
+    "compile/test_runner.py",
+    "example_gen/test_ingest_engines.py",
+    "example_gen/test_executor.py",
+    "transform/test_against_tfx.py",
+    "in_process/test_processor.py",
     "trainer/test_loop.py",
+    "steps/test_steps.py",
     "rehearse/test_native.py",
     "rehearse/test_tfx.py",
-    "commands/test_ingest.py",
-    "in_process/test_processor.py",
     "trainer/test_resume.py",
+    "trainer/test_own_input.py",
+    "on_jax/test_training.py",
+    "predict/test_predict.py",
     "robustness/test_sources.py",
-    "steps/test_steps.py",
 )
 
 
