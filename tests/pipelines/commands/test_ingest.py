@@ -22,7 +22,7 @@ from infeed.components.kubeflow.packed import pack
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.cli import main
 from infeed.pipelines.config import Blessing
-from infeed.pipelines.project.resolved import Resolved
+from infeed.pipelines.project.resolved import LabelFacts, Resolved
 from infeed.pipelines.steps import input_state
 
 pytestmark = pytest.mark.slow
@@ -482,7 +482,8 @@ def test_a_compiled_job_ingests_each_span_once(trips: Path, tmp_path: Path) -> N
         (tmp_path / f"span-{number}.csv").write_text("\n".join([rows[0], *rows[number * 50 : number * 60]]))
     options = IngestOptions(statistics=False, spans=Spans("span-{SPAN}.csv", 2, f"{tmp_path}/spans"))
     train, blessing = TrainOptions("model.py:f", label="label"), Blessing("accuracy", 0.5)
-    resolved = Resolved("t", "csv", {}, (), train, blessing, options, {}, {"train": 1}, None, 0, (), ())
+    labels = (LabelFacts("label", "classification"),)
+    resolved = Resolved("t", "csv", {}, (), train, blessing, options, {}, {"train": 1}, None, 0, labels)
     packed = pack(resolved.to_json())
     step = ("ingest", packed, tmp_path / "out", "--data", tmp_path, "--overwrite")
 
@@ -520,7 +521,8 @@ def test_the_spans_of_a_step_without_tfx_are_those_of_the_example_gen(trips: Pat
     options = IngestOptions(statistics=False, spans=spans, filter="label != 'x'")
     train, blessing = TrainOptions("model.py:f", label="label"), Blessing("accuracy", 0.5)
     shares = {"train": 2, "eval": 1}
-    resolved = Resolved("t", "csv", {}, (), train, blessing, options, {}, shares, None, 0, (), ())
+    labels = (LabelFacts("label", "classification"),)
+    resolved = Resolved("t", "csv", {}, (), train, blessing, options, {}, shares, None, 0, labels)
     assert infeed("ingest", pack(resolved.to_json()), tmp_path / "out", "--data", tmp_path).exit_code == 0
     ingested = os.listdir(tmp_path / "spans")
     buckets = [{"name": name, "hash_buckets": share} for name, share in shares.items()]
