@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,13 +42,14 @@ class FeatureSpec:
     """Type and shape of a feature."""
 
     type: Kind
-    # Shape of a row: `()` for one value, `(n,)` for n values, None for a varying number, returned as `Ragged`.
+    # Shape of a row: `()` for one value, `(n,)` for n values, None for a varying number, returned as `Ragged`. Tensors
+    # that TFDS declares have two dimensions or more.
     shape: tuple[Count, ...] | None
     nulls: Count = 0  # number of rows without a value
 
     @property
     def width(self) -> int:
-        return self.shape[0] if self.shape else 1
+        return math.prod(self.shape or ())
 
 
 @dataclass(frozen=True)

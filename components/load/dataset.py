@@ -108,6 +108,7 @@ class LoadedDataset:
         self._found, self._features, self._options, self._maps = found, features, options, maps
         options.order(features.rows)  # raise errors of the options now, not at the first batch
         self._delivery = Delivery.of(features.placed, options.on_missing, found.place).padded(options.length)
+        self._delivery = self._delivery.shaped(found.shapes)
         self._recipe = self._delivery.recipe()
         self._pictures = options.pictures.stage(features.placed, found.place)
         self._costs = StageCosts()

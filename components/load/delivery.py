@@ -41,6 +41,9 @@ class Arrays(Protocol):
     def weight(self, values: Any) -> Any:
         """Convert numbers [batch] to float32."""
 
+    def reshape(self, values: Any, shape: Sequence[int]) -> Any:
+        """Reshape [batch, n] to [batch, *shape]."""
+
     def pad(self, values: Any, kind: Kind, lengths: Sequence[int]) -> Any:
         """Pad or cut ragged rows to the smallest length that holds the longest row, or to the last: [batch, length]."""
 
@@ -61,6 +64,9 @@ class NumpyArrays:
     def weight(self, values: Any) -> Any:
         return np.asarray(values, np.float32)
 
+    def reshape(self, values: Any, shape: Sequence[int]) -> Any:
+        return values.reshape(-1, *shape)
+
     def pad(self, values: Any, kind: Kind, lengths: Sequence[int]) -> Any:
         starts, counts = values.row_splits[:-1], np.diff(values.row_splits)
         longest = counts.max(initial=0)
@@ -76,6 +82,7 @@ class Delivery:
     placed: Mapping[str, PlacedFeature]
     fills: Mapping[str, Any] = field(default_factory=dict)
     lengths: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of lists that are padded
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of tensors with several dimensions
 
     @classmethod
     def of(cls, placed: Mapping[str, PlacedFeature], rule: Rule | Mapping[str, Any], place: str) -> Delivery:
@@ -121,10 +128,16 @@ class Delivery:
                 raise InfeedError(f"length is {given!r}", where=where, do=do)
         return replace(self, lengths=found)
 
+    def shaped(self, shapes: Mapping[str, tuple[int, ...]]) -> Delivery:
+        """Return this delivery with the declared shapes of all features whose rows hold as many values."""
+        widths = {name: one.spec.width for name, one in self.placed.items() if one.spec.shape is not None}
+        fitting = {name: shape for name, shape in shapes.items() if widths.get(name) == math.prod(shape)}
+        return replace(self, shapes=fitting)
+
     @property
     def schema(self) -> dict[str, FeatureSpec]:
         """Type and shape of each feature in a batch, by name."""
-        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(self.fills, ())
+        shapes: dict[str, tuple[int, ...]] = {**dict.fromkeys(self.fills, ()), **self.shapes}
         shapes.update((name, lengths) for name, lengths in self.lengths.items() if len(lengths) == 1)
         return {
             name: replace(one.spec, shape=shapes[name]) if name in shapes else one.spec
@@ -170,9 +183,9 @@ class Delivery:
         if taken := packed.keys() & (alone.keys() - named):
             what = f"the ragged column {min(taken)!r} has the same name as a packed array"
             raise InfeedError(what, where="pack", do="exclude it with columns=[...], or rename it in the dataset")
-        return Recipe(
-            alone, {name: fill for name, fill in self.fills.items() if name in alone}, packed, targets, self.lengths
-        )
+        fills = {name: fill for name, fill in self.fills.items() if name in alone}
+        shapes = {name: shape for name, shape in self.shapes.items() if name in alone and name not in named}
+        return Recipe(alone, fills, packed, targets, self.lengths, shapes)
 
     def _parts(self, names: Iterable[str]) -> Iterable[str | PlaceRange]:
         """Return the features to join. Adjacent features of one column become a single slice."""
@@ -206,6 +219,7 @@ class Recipe:
     packed: Mapping[str, tuple[str | PlaceRange, ...]]
     targets: Targets
     lengths: Mapping[str, tuple[int, ...]]
+    shapes: Mapping[str, tuple[int, ...]]
     _picks: tuple[tuple[str, int, tuple[Any, ...]], ...] = field(init=False)
     _joins: Mapping[str, tuple[str | PlaceRange, ...]] = field(init=False)
 
@@ -231,6 +245,8 @@ class Recipe:
             found[name] = arrays.fill(found[name], self.alone[name].spec.type, fill)
         for name, lengths in self.lengths.items():
             found[name] = arrays.pad(found[name], self.alone[name].spec.type, lengths)
+        for name, shape in self.shapes.items():
+            found[name] = arrays.reshape(found[name], shape)
         joined = {}
         for kind, parts in self._joins.items():
             joined[kind] = arrays.join(

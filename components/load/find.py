@@ -19,6 +19,7 @@ from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Column, Manifest
 from infeed.components.dataset.reading import check_listed, flat_files
 from infeed.components.dataset.records import HEADER_BYTES, is_gzip, is_header
+from infeed.components.load.tfds import declared_shapes
 
 _GLOB = re.compile(r"[*?\[]")
 _ENDS = re.compile(r"([-.]?\d+-of-\d+|[._]tfrecords?|\.gz)+$", re.IGNORECASE)  # end of a file name, after the split
@@ -37,6 +38,7 @@ class SplitFiles:
     schema: tuple[Column, ...] = ()  # columns of the dataset, if a manifest lists them. Null counts cover all splits.
     # Files of the other splits by name, if no manifest lists the columns.
     others: Mapping[str, tuple[FileStat, ...]] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of tensors that TFDS declares
 
     @property
     def identity(self) -> list[list[str]]:
@@ -71,7 +73,9 @@ def find_split(where: str, split: str | None = None) -> SplitFiles:
     else:
         by_split = _by_split(place)
         name = _choose(by_split, split, place)
-        found = SplitFiles(place, name, tuple(by_split[name]), others=_others(by_split, name))
+        split_files = tuple(by_split[name])
+        shapes = declared_shapes(split_files[0].path.rpartition("/")[0] or ".") if split_files else {}
+        found = SplitFiles(place, name, split_files, others=_others(by_split, name), shapes=shapes)
         if files.is_folder(place):  # a file or a pattern may select only some of the files
             _check_numbers(found)
     if not found.expected:

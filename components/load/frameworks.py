@@ -159,6 +159,11 @@ class TensorFlowArrays:
 
         return tf.cast(values, tf.float32)
 
+    def reshape(self, values: Any, shape: Sequence[int]) -> Any:
+        import tensorflow as tf
+
+        return tf.reshape(values, [-1 if self.rows is None else self.rows, *shape])
+
     def pad(self, values: Any, kind: Kind, lengths: Sequence[int]) -> Any:
         import tensorflow as tf
 
