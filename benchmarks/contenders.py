@@ -5,21 +5,23 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+import click
 from clock import Cost, median
-from harness import Result, Side, interleave
+from harness import Result, Side, as_json, interleave, report
 
 Figures = dict[str, float]
 ENVIRONMENTS = "~/.cache/tfx-infeed-benchmarks"
@@ -169,6 +171,40 @@ class Contest:
         process = Process(one.contender, running, errors)
         process.answer()
         return process
+
+
+def contest(
+    benchmark: str, scripts: Path, unit: str, contenders: Sequence[Contender], *, seconds: float
+) -> Callable[[Callable[..., Iterator[Result]]], Callable[..., None]]:
+    """Decorate a command that measures a contest: it adds the options of a contest, and prints the results.
+
+    The command is called with a `Contest` and its own options. `seconds` is the default length of a turn.
+    """
+
+    def decorate(measured: Callable[..., Iterator[Result]]) -> Callable[..., None]:
+        @click.option("--turns", default=5, show_default=True, help="Turns of each contender. The table shows medians.")
+        @click.option("--seconds", default=seconds, show_default=True, help="Length of a turn.")
+        @click.option("--only", multiple=True, help="Contenders to run. Defaults to all.")
+        @click.option("--environments", default=ENVIRONMENTS, show_default=True, type=Path)
+        @click.option("--install/--no-install", default=True, show_default=True, help="Install missing environments.")
+        @as_json
+        @functools.wraps(measured)
+        def command(
+            turns: int,
+            seconds: float,
+            only: Sequence[str],
+            environments: Path,
+            install: bool,
+            as_json: bool,
+            **own: Any,
+        ) -> None:
+            chosen = [one for one in contenders if not only or one.name in only]
+            found = [prepared(one, environments, install) for one in chosen]
+            report(measured(Contest(benchmark, scripts, unit, found, turns, seconds), **own), as_json)
+
+        return command
+
+    return decorate
 
 
 def judged(name: str, costs: Sequence[Cost], unit: str, also: Any, cores: int | None = None) -> Side:

@@ -21,9 +21,9 @@ import click
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
-from contenders import ENVIRONMENTS, Contender, Contest, prepared
+from contenders import Contender, Contest, contest
 from feed import serialize
-from harness import Result, as_json, report
+from harness import Result
 from sklearn.datasets import load_sample_images
 
 from infeed.components.dataset import names, records
@@ -50,31 +50,16 @@ CONTENDERS = (
 @click.option("--images", default=20_000, show_default=True, help="Images in the data set.")
 @click.option("--batch", default=128, show_default=True)
 @click.option("--kind", "kinds", default=["raw", "png"], show_default=True, multiple=True)
-@click.option("--turns", default=5, show_default=True, help="Turns of each contender. The table shows medians.")
-@click.option("--seconds", default=3.0, show_default=True, help="Length of a turn.")
 @click.option("--workers", default=os.cpu_count() or 1, show_default=True, help="Workers or threads of each contender.")
-@click.option("--only", multiple=True, help="Contenders to run. Defaults to all.")
-@click.option("--environments", default=ENVIRONMENTS, show_default=True, type=Path)
-@click.option("--install/--no-install", default=True, show_default=True, help="Install missing environments.")
-@as_json
-def main(
-    images: int,
-    batch: int,
-    kinds: Sequence[str],
-    turns: int,
-    seconds: float,
-    workers: int,
-    only: Sequence[str],
-    environments: Path,
-    install: bool,
-    as_json: bool,
-) -> None:
+@contest("images", SCRIPTS, "images", CONTENDERS, seconds=3.0)
+def main(contest: Contest, images: int, batch: int, kinds: Sequence[str], workers: int) -> Iterator[Result]:
     """Measure loaders of small images."""
-    chosen = [one for one in CONTENDERS if not only or one.name in only]
-    found = [prepared(one, environments, install) for one in chosen]
-    options = [f"--batch={batch}", f"--workers={workers}"]
-    contest = Contest("images", SCRIPTS, "images", found, turns, seconds)
-    report(measured(contest, images, kinds, options), as_json)
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), images)
+        for kind in kinds:
+            arguments = [f"--folder={folder}", f"--scratch={folder}", f"--kind={kind}"]
+            arguments += [f"--batch={batch}", f"--workers={workers}"]
+            yield from contest.results(f"{kind}, {images:,} images, an image", arguments)
 
 
 def write(folder: Path, count: int) -> None:
@@ -101,14 +86,6 @@ def cutting(photograph: Any, random: np.random.Generator) -> Any:
     """Return a random crop: uint8 [32, 32, 3]."""
     top, left = (random.integers(0, size - SIDE) for size in photograph.shape[:2])
     return photograph[top : top + SIDE, left : left + SIDE]
-
-
-def measured(contest: Contest, images: int, kinds: Sequence[str], options: Sequence[str]) -> Iterator[Result]:
-    with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder), images)
-        for kind in kinds:
-            arguments = [f"--folder={folder}", f"--scratch={folder}", f"--kind={kind}", *options]
-            yield from contest.results(f"{kind}, {images:,} images, an image", arguments)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ import click
 import gpu_data
 import numpy as np
 import pyarrow as pa
-from contenders import ENVIRONMENTS, Contender, Contest, prepared
-from harness import Result, as_json, report
+from contenders import Contender, Contest, contest
+from harness import Result
 
 from infeed.components.dataset import records
 from infeed.components.dataset.encode import encode_examples
@@ -48,33 +48,11 @@ CONTENDERS = (
 @click.option("--pictures", default=2000, show_default=True, help="Pictures in the data set.")
 @click.option("--batch", default=64, show_default=True)
 @click.option("--kind", "kinds", default=["cut", "resized"], show_default=True, multiple=True)
-@click.option("--turns", default=5, show_default=True, help="Turns of each contender. The table shows medians.")
-@click.option("--seconds", default=3.0, show_default=True, help="Length of a turn.")
 @click.option("--workers", default=os.cpu_count() or 1, show_default=True, help="Workers or threads of each contender.")
-@click.option("--only", multiple=True, help="Contenders to run. Defaults to all.")
-@click.option("--environments", default=ENVIRONMENTS, show_default=True, type=Path)
-@click.option("--install/--no-install", default=True, show_default=True, help="Install missing environments.")
-@as_json
-def main(
-    pictures: int,
-    batch: int,
-    kinds: Sequence[str],
-    turns: int,
-    seconds: float,
-    workers: int,
-    only: Sequence[str],
-    environments: Path,
-    install: bool,
-    as_json: bool,
-) -> None:
+@contest("jpeg", SCRIPTS, "pictures", CONTENDERS, seconds=3.0)
+def main(contest: Contest, pictures: int, batch: int, kinds: Sequence[str], workers: int) -> Iterator[Result]:
     """Measure loaders of JPEG files."""
-    chosen = [one for one in CONTENDERS if not only or one.name in only]
-    found = [prepared(one, environments, install) for one in chosen]
     options = [f"--batch={batch}", f"--workers={workers}"]
-    report(measured(Contest("jpeg", SCRIPTS, "pictures", found, turns, seconds), pictures, kinds, options), as_json)
-
-
-def measured(contest: Contest, pictures: int, kinds: Sequence[str], options: Sequence[str]) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), pictures)
         for kind in kinds:

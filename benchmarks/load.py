@@ -22,8 +22,8 @@ from pathlib import Path
 import click
 import numpy as np
 import pyarrow as pa
-from contenders import ENVIRONMENTS, Contender, Contest, prepared
-from harness import Result, as_json, report
+from contenders import Contender, Contest, contest
+from harness import Result
 
 from infeed.components.dataset import records
 from infeed.components.dataset.encode import encode_examples
@@ -58,29 +58,9 @@ CONTENDERS = (
 @click.command()
 @click.option("--rows", default=200_000, show_default=True)
 @click.option("--batch", "batches", default=[64, 1024, 8192], show_default=True, multiple=True, type=int)
-@click.option("--turns", default=5, show_default=True, help="Turns of each contender. The table shows medians.")
-@click.option("--seconds", default=1.0, show_default=True, help="Length of a turn.")
-@click.option("--only", multiple=True, help="Contenders to run. Defaults to all.")
-@click.option("--environments", default=ENVIRONMENTS, show_default=True, type=Path)
-@click.option("--install/--no-install", default=True, show_default=True, help="Install missing environments.")
-@as_json
-def main(
-    rows: int,
-    batches: Sequence[int],
-    turns: int,
-    seconds: float,
-    only: Sequence[str],
-    environments: Path,
-    install: bool,
-    as_json: bool,
-) -> None:
+@contest("load", SCRIPTS, "rows", CONTENDERS, seconds=1.0)
+def main(contest: Contest, rows: int, batches: Sequence[int]) -> Iterator[Result]:
     """Measure libraries that gather batches."""
-    chosen = [one for one in CONTENDERS if not only or one.name in only]
-    found = [prepared(one, environments, install) for one in chosen]
-    report(measured(Contest("load", SCRIPTS, "rows", found, turns, seconds), rows, batches), as_json)
-
-
-def measured(contest: Contest, rows: int, batches: Sequence[int]) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), rows)
         for size in batches:
