@@ -29,7 +29,9 @@ def in_order(items: Iterable[T], make: Callable[[T], R], threads: int, ahead: in
         yield from results(items, lambda item: pool.submit(make, item), ahead)
     finally:
         if not is_exiting():  # at exit, the threads have ended, and modules that `shutdown` calls may be gone
-            pool.shutdown(cancel_futures=True)
+            # The collector of garbage may close an iterator anywhere, also in the thread itself or while this thread
+            # imports a module. So closing does not wait for the thread, which ends after its present item.
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def results(items: Iterable[T], submit: Callable[[T], Future[R]], ahead: int) -> Iterator[R]:

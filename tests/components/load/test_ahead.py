@@ -19,6 +19,13 @@ def threads() -> list[str]:
     return [one.name for one in threading.enumerate() if one.name.startswith("infeed-ahead")]
 
 
+def have_ended() -> bool:
+    for one in threading.enumerate():
+        if one.name.startswith("infeed-ahead"):
+            one.join(PATIENCE)
+    return threads() == []
+
+
 def test_results_have_the_order_of_the_items_and_not_that_of_their_ends():
     second_ended = threading.Event()
 
@@ -54,7 +61,7 @@ def test_an_error_comes_after_the_results_before_it(of_the_items):
     assert list(islice(made, 4)) == [*range(4)]
     with pytest.raises(KeyError, match="4"):
         next(made)
-    assert threads() == []
+    assert have_ended()
 
 
 @pytest.mark.parametrize("ahead", [1, 3])
@@ -97,7 +104,7 @@ def test_an_iterator_that_is_left_leaves_no_thread():
         next(made)
         assert threads()
         del made
-    assert threads() == []
+    assert have_ended()
 
 
 @pytest.mark.frameworks
@@ -106,3 +113,22 @@ def test_an_iterator_that_lives_until_the_exit_ends_without_a_message():
     program += "items = read(iter(range(9)), 2); next(items)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == ""
+
+
+def test_closing_does_not_wait_for_the_item_at_work():
+    """The collector of garbage may close an iterator while this thread holds a lock that the other one needs."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def make(item: int) -> int:
+        if item == 1:
+            begun.set()
+            assert may_end.wait(PATIENCE)
+        return item
+
+    made = in_order(range(9), make, threads=1, ahead=1)
+    assert next(made) == 0
+    assert begun.wait(PATIENCE)
+    made.close()
+    assert threads()
+    may_end.set()
+    assert have_ended()

@@ -161,7 +161,10 @@ def test_an_error_in_a_thread_comes_after_the_batches_before_it_and_names_its_st
 def test_a_loop_that_is_left_leaves_no_thread(data, threads, ahead):
     for _ in data().map(negated, threads=threads).numpy(ahead=ahead):
         break
-    assert not [one.name for one in threading.enumerate() if one.name.startswith("infeed-ahead")]
+    left = [one for one in threading.enumerate() if one.name.startswith("infeed-ahead")]
+    for one in left:
+        one.join(30)
+    assert not any(one.is_alive() for one in left)
 
 
 def test_the_plan_names_the_functions_and_their_threads(data):

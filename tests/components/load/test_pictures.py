@@ -200,7 +200,10 @@ def test_frameworks_get_the_pixels_as_bytes(pictures, framework):
     [(features, _)] = getattr(data, framework)(label="y", epochs=1)
     np.testing.assert_array_equal(np.asarray(features["image"]), data[[0, 1, 2, 3]]["image"])
     assert str(features["image"].dtype).endswith("uint8")
-    assert not [one for one in threading.enumerate() if one.name.startswith("infeed-ahead")]
+    left = [one for one in threading.enumerate() if one.name.startswith("infeed-ahead")]
+    for one in left:
+        one.join(30)
+    assert not any(one.is_alive() for one in left)
 
 
 @frameworks
