@@ -45,11 +45,11 @@ def create_project(
         raise InfeedError("the path exists and is not an empty folder", where=folder, do="use a new or empty folder")
     for value in (data, *label, *drop):
         _check_text(value or "")
-    target.mkdir(parents=True, exist_ok=True)
     source = resources.files(f"infeed.templates.{template}")
     texts = {name: (source / name).read_text(encoding="utf-8") for name in _FILES}
     config = _with_settings(texts["config.yaml"], data, label, drop, images)
     texts |= {"config.yaml": COMMENT + config, FILE: config_schema()}
+    target.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (target / name).write_text(text, encoding="utf-8")
     return [target / name for name in texts]

@@ -218,7 +218,8 @@ SPECIAL: dict[str, set[Callable[[Path, str], Path | str]]] = {
     "evaluate --model": set(),  # no model was saved there
     "evaluate --baseline": set(),
     "runs --root": set(),  # no run was made there
-    "new --data": {place for place in PLACES if place not in (no_utf8, empty)},  # the data may not exist yet
+    # The data may not exist yet, but their name must be possible.
+    "new --data": {place for place in PLACES if place not in (no_utf8, empty, long_name, long_path)},
 }
 
 
