@@ -19,6 +19,7 @@ def eval_config() -> Any:
 
     # isort: split
     import tensorflow_model_analysis as tfma
+    from tensorflow_model_analysis.proto import config_pb2
 
     model = tfma.ModelSpec(
         signature_name="serving_default",
@@ -28,7 +29,7 @@ def eval_config() -> Any:
     )
     kinds = METRICS, OF_ONE_CLASS
     of_rows, of_one_class = ([tfma.MetricConfig(class_name=name) for name in names] for names in kinds)
-    one = tfma.BinarizationOptions(class_ids={"values": [0]})
+    one = config_pb2.BinarizationOptions(class_ids={"values": [0]})
     specs = [tfma.MetricsSpec(metrics=of_rows), tfma.MetricsSpec(metrics=of_one_class, binarize=one)]
     return tfma.EvalConfig(model_specs=[model], slicing_specs=[tfma.SlicingSpec()], metrics_specs=specs)
 
