@@ -1,9 +1,9 @@
 """Encoded pictures of a batch as pixels of one size: a stage before the maps of `infeed.load`.
 
 simplejpeg decodes ordinary JPEGs, to exactly the pixels of Pillow, and large ones at a half or a smaller scale. Pillow
-decodes all other files, and those that simplejpeg rejects. Both release the GIL, so threads run in parallel. No package
-of PyPI with its own libjpeg-turbo decodes a window alone: simplejpeg 1.9, imagecodecs 2026.3, OpenCV 5.0, kornia-rs 0.2
-and imgread 0.3 do not, nor does PyTurboJPEG 2.6. It would save little, because every bit of the file must be read.
+decodes all other files, and JPEGs that simplejpeg rejects. Both release the GIL, so threads run in parallel. No package
+on PyPI with its own libjpeg-turbo decodes a window alone: simplejpeg 1.9, imagecodecs 2026.3, OpenCV 5.0, kornia-rs 0.2
+and imgread 0.3 do not, nor does PyTurboJPEG 2.6. It would save little, because a decoder reads every bit of the file.
 """
 
 from __future__ import annotations

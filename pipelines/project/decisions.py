@@ -225,7 +225,7 @@ def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:
     do = ["add numeric or categorical columns", *advice[:_SHOWN]]
     do += ["your own function can create features of any column: preprocessing_fn: file.py:function"]
     labels = " and ".join(repr(one.column.name) for one in survey.labels)
-    return InfeedError(f"no column is left to learn {labels} from: {shown}", where=data, do="; ".join(do))
+    return InfeedError(f"the model can learn {labels} from no column: {shown}", where=data, do="; ".join(do))
 
 
 def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) -> Iterator[Note]:

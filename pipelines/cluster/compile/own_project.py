@@ -1,4 +1,4 @@
-"""Archive of the user's project, which steps unpack to use its files.
+"""Archive of the user's project. A step that uses files of the project unpacks the archive.
 
 Only these steps name the archive, so a changed file does not invalidate the cache of the others.
 """

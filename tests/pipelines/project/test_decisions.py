@@ -151,7 +151,7 @@ def test_a_table_of_which_nothing_can_be_learned_is_told_with_reasons_and_advice
     why, advice = "nearly every row has a distinct value", "write '31.1.2024' as numbers"
     date = dataclasses.replace(NUMBER, name="day", type="bytes", distinct=None, useless=why, advice=advice)
     error = nothing_to_learn_from(dataclasses.replace(TABLE, columns=(date,)), "rides.csv")
-    assert error.what.startswith("no column is left to learn 'y' from: day (nearly every row has a distinct value)")
+    assert error.what.startswith("the model can learn 'y' from no column: day (nearly every row has a distinct value)")
     assert "day: write '31.1.2024' as numbers" in (error.do or "")
 
 

@@ -572,7 +572,7 @@ def test_a_quantity_of_two_values_may_be_classes(tmp_path):
 def test_a_table_of_text_is_refused_at_once_with_what_to_do(tmp_path):
     rows = "".join(f"{f'${i}.50' if i % 3 else f'free {i}'},{i % 2}\n" for i in range(200))
     message = (
-        r"no column is left to learn 'y' from: price \(nearly every row has a distinct value\)"
+        r"the model can learn 'y' from no column: price \(nearly every row has a distinct value\)"
         r"(.|\n)*price: 133 of 200 cells look like '\$\d+\.50'"
     )
     with pytest.raises(InfeedError, match=message):
