@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import ModuleType
 
@@ -176,6 +177,12 @@ def alive(pid: int) -> bool:
         return False
 
 
+def code_of(worker: BaseProcess) -> int | None:
+    """Wait for the end of a worker. A thread of its pool waits too, and only one of two learns the code at once."""
+    wait_until(lambda: worker.exitcode is not None)
+    return worker.exitcode
+
+
 def wait_until(true: Callable[[], bool]) -> None:
     for _ in range(1_200):
         if true():
@@ -208,8 +215,7 @@ def test_threads_that_cannot_start_are_an_error_and_no_wait(
         list(engine.map(functions.process, [functions.Item(number) for number in range(9)]))
     monkeypatch.undo()
     for worker in engine._workers._started.started:
-        worker.join(30)
-        assert worker.exitcode == -signal.SIGKILL
+        assert code_of(worker) == -signal.SIGKILL
 
 
 def test_ctrl_c_at_the_end_kills_a_worker_that_stands_still(functions: ModuleType, tmp_path: Path) -> None:
@@ -222,8 +228,7 @@ def test_ctrl_c_at_the_end_kills_a_worker_that_stands_still(functions: ModuleTyp
     with pytest.raises(KeyboardInterrupt):
         engine._workers.close(kill=False)
     [process] = engine._workers._started.started
-    process.join(30)
-    assert process.exitcode == -signal.SIGKILL
+    assert code_of(process) == -signal.SIGKILL
 
 
 def test_no_folder_is_made_before_a_worker_runs(
