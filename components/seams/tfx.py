@@ -24,6 +24,7 @@ TRANSFORM = Seam(
         "per_set_stats_output_paths, materialization_format, analyze_paths_count, stats_output_paths, "
         "make_beam_pipeline_fn)",
         f"{_EXECUTOR}:TransformProcessor.Transform(inputs, outputs, status_file)",
+        f"{_EXECUTOR}:TransformProcessor._CreateTFXIO(dataset, schema)",
         f"{_EXECUTOR}:_InvokeStatsOptionsUpdaterFn(stats_options_updater_fn, stats_type, schema, asset_map, "
         "transform_output_path)",
         f"{_EXECUTOR}:tft.get_analyze_input_columns(preprocessing_fn, specs, force_tf_compat_v1)",
@@ -97,6 +98,9 @@ def transform_by(
             with guard(inputs):
                 super().Transform(inputs, outputs, *more)
 
+        def _CreateTFXIO(self, dataset: Any, schema: Any) -> Any:  # noqa: N802 - TFX's name
+            return super()._CreateTFXIO(dataset, _with_all_tensors(schema))
+
         def _RunBeamImpl(self, *arguments: Any, **named: Any) -> None:  # noqa: N802 - TFX's name
             executor.tft = tft
             on_beam = super()._RunBeamImpl
@@ -108,6 +112,21 @@ def transform_by(
             yield
         finally:
             executor.TransformProcessor, executor.tft = own, tft
+
+
+def _with_all_tensors(schema: Any) -> Any:
+    """Add tensor representations of the features that lack them, because tfx_bsl projects only features that have one.
+
+    A schema without any is returned as it is.
+    """
+    from tfx_bsl.tfxio import tensor_representation_util as tensors
+
+    if not schema.tensor_representation_group:
+        return schema
+    whole = type(schema)()
+    whole.CopyFrom(schema)
+    tensors.SetTensorRepresentationsInSchema(whole, tensors.InferTensorRepresentationsFromMixedSchema(schema))
+    return whole
 
 
 class _Tft:

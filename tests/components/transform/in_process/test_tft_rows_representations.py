@@ -71,6 +71,41 @@ def test_transformed_examples_have_the_names_of_their_schema(
     assert as_lists(found)[0] == SCALED.get(kind, [0.0, 0.25, 0.5, 0.75])
 
 
+@pytest.mark.parametrize("on_beam", [False, True])
+def test_features_without_a_representation_are_inputs_too(
+    on_beam: bool, tmp_path: Path, execute: Callable[..., Any]
+) -> None:
+    """tfx_bsl alone cannot project them. On Beam: TFDV counts lists of lists."""
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    from infeed.components.transform.component import Transform
+
+    (tmp_path / "scaling.py").write_text(
+        MODULE.replace('["x"])}', '["x"]), "one": tft.scale_to_0_1(inputs["lengths"])}')
+    )
+    raw = [example(row, [number]) for number, row in enumerate(VALUES)]
+    schema = (
+        'feature { name: "x" type: FLOAT }'
+        'feature { name: "lengths" type: INT presence { min_fraction: 1 } shape { dim { size: 1 } } }'
+        'tensor_representation_group { key: "" value { tensor_representation { key: "x" value { %s } } } }'
+    )
+    outputs = execute(
+        Transform,
+        tmp_path / "work",
+        [{"train": raw, "eval": raw}],
+        schema % REPRESENTATIONS["uniform rows"][0],
+        module_file=str(tmp_path / "scaling.py"),
+        disable_statistics=not on_beam,
+        disable_analyzer_cache=True,
+    )
+    spec = tft.TFTransformOutput(str(outputs["transform_graph"])).transformed_feature_spec()
+    files = [str(file) for file in (outputs["transformed_examples"] / "Split-eval").iterdir()]
+    found = tf.io.parse_example(list(tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator()), spec)
+    assert found["one"].numpy().tolist() == [[0.0], [0.5], [1.0]]
+    assert found["out"].to_list() == [[[0.0, 0.25], [0.5, 0.75]], [[0.5, 1.0]], []]
+
+
 def example(values: list[float], lengths: list[int] | None) -> bytes:
     import tensorflow as tf
 
