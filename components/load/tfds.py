@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 
 _FILE = "features.json"
+_log = logging.getLogger(__name__)
 Shape = tuple[int, ...]
 
 
 def declared_shapes(folder: str) -> dict[str, Shape]:
     """Return the shapes of at least two dimensions that a folder of TFDS declares, by feature name.
 
-    A nested feature has the name of its record, such as `pose/matrix`. Tensors of unknown size are left out. Raises
-    InfeedError if the file is damaged.
+    A nested feature has the name of its record, such as `pose/matrix`. Tensors of unknown size are left out. A file
+    that TFDS cannot have written gives no shapes, and a warning.
     """
     path = files.join(folder, _FILE)
     if not files.exists(path):
         return {}
     try:
         return dict(_shapes(json.loads(files.read_bytes(path)), ""))
-    except (AttributeError, TypeError, ValueError) as error:
-        what = f"the features of TFDS are damaged: {error}"
-        raise InfeedError(what, where=path, do="copy the file again, or delete it to read flat lists") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        _log.warning("%s: no features of TFDS (%s: %s), so tensors are flat lists", path, type(error).__name__, error)
+        return {}
 
 
 def _shapes(feature: Mapping[str, Any], name: str) -> Iterator[tuple[str, Shape]]:
