@@ -14,7 +14,8 @@ from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.feed.user_maps import SEED_MASK, SEED_USES, checked_dict, rows_of, takes_seed
 from infeed.components.load.options import whole_number
-from infeed.components.load.order import BatchOrder, fold_in
+from infeed.components.load.order import BatchOrder
+from infeed.components.load.shuffle import fold_in
 
 _WHERE = "infeed.load(...).map"
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from infeed.components.feed.draws import COUNTERS, Draws
 from infeed.components.feed.options import Augment
-from infeed.components.load.order import BatchOrder, PhiloxWords
+from infeed.components.load.order import BatchOrder
+from infeed.components.load.philox import PhiloxWords
 
 Resize = Literal["stretch", "crop", "fit", "none"]
 Size = tuple[int, int]

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.load.order import swap_rows
+from infeed.components.load.shuffle import swap_rows
 from infeed.components.seams import lapack
 
 
