@@ -109,10 +109,7 @@ class Features:
         return max(1, rows // batch)
 
     def take(self, rows: Ints, batches: int = 1) -> Iterator[tuple[Any, ...]]:
-        """Take rows by number, int64 [batches * batch], as `batches` batches, [batch, ...] per column.
-
-        Raises IndexError if a row does not exist.
-        """
+        """Take existing rows by number, int64 [batches * batch], as `batches` batches, [batch, ...] per column."""
         return zip(*(take(rows, batches) for take in self._takers), strict=True)
 
 
@@ -132,8 +129,8 @@ def _opened(stem: str, column: CachedColumn) -> Callable[[Ints, int], Any]:
     values = mapped(f"{stem}.values", "uint8" if is_text else column.type, column.values, column.shape * (not is_text))
 
     def packed(rows: Ints, batches: int) -> npt.NDArray[Any]:
-        # Fancy indexing takes several times as long for rows of a few bytes.
-        taken: npt.NDArray[Any] = np.take(values, rows, axis=0)
+        # For rows of a few bytes, fancy indexing takes several times as long, and the default mode, "raise", twice.
+        taken: npt.NDArray[Any] = values.take(rows, axis=0, mode="clip")
         return taken.reshape(batches, -1, values.shape[1])
 
     if not is_text and not column.ragged:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Literal
 
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from infeed.components.base.checks import at_least, refused, require
 from infeed.components.feed.options import GlobalBatch
 from infeed.components.load.ahead import in_background
-from infeed.components.load.shuffle import fold_in, shuffle
+from infeed.components.load.shuffle import Rows, Shuffle, fold_in
 
 Ints = npt.NDArray[np.int64]
 _ORDER = 2  # the feed folds this number into the seed of an epoch to derive the seed of its order
@@ -85,20 +86,19 @@ class BatchOrder:
                 first = 0
             return
         epochs = count(epoch) if self.epochs is None else range(epoch, self.epochs)
-        for steps in in_background(map(self._shuffled, epochs), ahead):
+        for steps in in_background(map(partial(self._shuffled, Shuffle(self.rows)), epochs), ahead):
             for begin in range(first, len(steps), most):
                 some = steps[begin : begin + most]
-                yield some.reshape(-1), len(some)
+                yield some.reshape(-1).astype(np.int64), len(some)
             first = 0
 
-    def _shuffled(self, epoch: int) -> Ints:
-        """Return the row numbers of an epoch, int64 [steps, batch]."""
-        order = np.arange(self.rows)
-        shuffle(order, fold_in((self.batch.seed, epoch), _ORDER))
+    def _shuffled(self, shuffle: Shuffle, epoch: int) -> Rows:
+        """Return the row numbers of an epoch, uint32 [steps, batch]."""
+        order = shuffle.order(fold_in((self.batch.seed, epoch), _ORDER))
         if self.batch.size > self.rows:
             order = np.tile(order, -(-self.batch.size // self.rows))
         full = order[: self.steps_per_epoch * self.batch.size]
-        steps: Ints = full.reshape(self.steps_per_epoch, self.batch.workers.count, -1)[:, self.batch.workers.index]
+        steps: Rows = full.reshape(self.steps_per_epoch, self.batch.workers.count, -1)[:, self.batch.workers.index]
         return steps
 
     def _in_order(self, first: int, last: int, most: int) -> Iterator[tuple[Ints, int]]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from infeed.components.load.philox import PhiloxWords, Seed
+from infeed.components.load.philox import WORDS, Philox, PhiloxMemory, Seed
 from infeed.components.seams.lapack import row_swaps
 
 Ints = npt.NDArray[np.int64]
-_DRAWN = 1 << 16  # words drawn in one call, so that they stay in the processor's cache
+Rows = npt.NDArray[np.uint32]
+_DRAWN = 1 << 16  # maximum number of words drawn in one call, so that they stay in the processor's cache
 # NumPy swaps at most a quarter of the remaining positions at once, because more swaps would collide often. Up to this
 # many swaps, a single call is faster nevertheless.
 _SHARE, _FEW = 4, 1 << 11
@@ -23,31 +24,45 @@ _SHARE, _FEW = 4, 1 << 11
 
 def fold_in(seed: Seed, data: int) -> Seed:
     """Derive a seed for each value of `data`, like `tf.random.experimental.stateless_fold_in` for int64."""
-    low, high = (int(word) for word in PhiloxWords(seed).take(2))
+    low, high, *_ = Philox(seed).first()
     return low | high << 32, data
 
 
-def shuffle(values: Ints, seed: Seed) -> None:
-    """Shuffle values, [n], in place, like `tf.random.experimental.stateless_shuffle`."""
-    draws, swap, numbers = PhiloxWords(seed), row_swaps() or swap_rows, np.arange(min(len(values), _DRAWN))
-    for first in range(0, len(values) - 1, _DRAWN):
-        left = len(values) - first
-        size = min(left - 1, _DRAWN)
-        others = (draws.take(size) % np.arange(left, left - size, -1, dtype=np.uint32)).astype(np.int64)
-        others += numbers[:size]
-        swap(values[first:], others)
+class Shuffle:
+    """Shuffled orders of `count` rows. All orders use the same memory."""
+
+    def __init__(self, count: int) -> None:
+        self._count, swaps = count, max(count - 1, 1)
+        calls = -(-swaps // _DRAWN)
+        blocks = -(-swaps // (calls * WORDS))  # of a call, so that all calls are equal
+        self._swap, self._memory = row_swaps() or swap_rows, PhiloxMemory(blocks)
+        self._numbers = np.arange(1, blocks * WORDS + 1, dtype=np.uint32)
+        self._left, self._others = np.empty_like(self._numbers), np.empty(blocks * WORDS, np.int64)
+
+    def order(self, seed: Seed) -> Rows:
+        """Return the row numbers in the order of `tf.random.experimental.stateless_shuffle`, uint32 [count]."""
+        rows, philox = np.arange(self._count, dtype=np.uint32), Philox(seed)
+        for first in range(0, self._count - 1, len(self._numbers)):
+            words = philox.draw(first // WORDS, self._memory)[: self._count - first - 1]
+            numbers, left, others = self._numbers[: len(words)], self._left[: len(words)], self._others[: len(words)]
+            np.subtract(np.uint32(self._count - first + 1), numbers, out=left)
+            words %= left
+            words += numbers
+            others[:] = words
+            self._swap(rows[first:], others)
+        return rows
 
 
-def swap_rows(values: Ints, others: Ints) -> None:
-    """Swap values i and others[i], for each i in turn. No others[i] is before i. Values are int64 [n]."""
-    first = 0
+def swap_rows(values: Rows, others: Ints) -> None:
+    """Swap values i and others[i] - 1, for each i in turn. No others[i] - 1 is before i. Values are uint32 [n]."""
+    first, places = 0, others - 1
     while first < len(others):
-        some = others[first : first + max(_FEW, (len(values) - first) // _SHARE)] - first
+        some = places[first : first + max(_FEW, (len(values) - first) // _SHARE)] - first
         _swap_at_once(values[first:], some)
         first += len(some)
 
 
-def _swap_at_once(values: Ints, others: Ints) -> None:
+def _swap_at_once(values: Rows, others: Ints) -> None:
     own = slice(len(others))
     found = values[own].copy()  # value at the left position of swap i
     touched, roots = _touched_before(others)
@@ -79,7 +94,7 @@ def _touched_before(others: Ints) -> tuple[Ints, Ints]:
     return touched, source.take(touched)
 
 
-def _same_other(others: Ints, toucher: Ints) -> tuple[Ints, Ints]:
+def _same_other(others: Ints, toucher: Rows) -> tuple[Ints, Ints]:
     """Return pairs of swaps with the same right position: the later swap and the one before it.
 
     `toucher` holds the last swap of each right position. It is changed.

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from infeed.components.feed.draws import COUNTERS, Draws
 from infeed.components.feed.options import Augment
 from infeed.components.load.order import BatchOrder
-from infeed.components.load.philox import PhiloxWords
+from infeed.components.load.philox import Philox
 
 Resize = Literal["stretch", "crop", "fit", "none"]
 Size = tuple[int, int]
@@ -94,7 +94,7 @@ def part_of(picture: Size, size: Size, rule: Resize) -> Box:
 
 def _uniforms(seed: tuple[int, int], block: int, count: int) -> npt.NDArray[Any]:
     """Return `count` numbers from 0 to 1 as TensorFlow makes them from words, float32 [12, count / 12]."""
-    words = PhiloxWords(seed, block).take(count) & np.uint32(_MANTISSA) | np.uint32(_ONE)
+    words = Philox(seed).words(count, block) & np.uint32(_MANTISSA) | np.uint32(_ONE)
     numbers: npt.NDArray[Any] = words.view(np.float32) - np.float32(1)
     return numbers.reshape(-1, len(Draws._fields)).T
 

@@ -1,4 +1,4 @@
-"""Swaps of values one after another, by LAPACK's `dlaswp` in the library that NumPy's linear algebra calls."""
+"""Swaps of values one after another, by LAPACK's `slaswp` in the library that NumPy's linear algebra calls."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from infeed.components.seams.seam import Seam
 
+Rows = npt.NDArray[np.uint32]
 Ints = npt.NDArray[np.int64]
-Swap = Callable[[Ints, Ints], None]
+Swap = Callable[[Rows, Ints], None]
 SWAPS = Seam(
     "numpy",
     "shuffled orders of rows in a third of the time",
@@ -22,15 +23,15 @@ SWAPS = Seam(
     ("1.26.4", "2.4.6"),
     "NumPy computes the same orders",
 )
-_NAMES = "scipy_dlaswp_64_", "dlaswp_64_", "scipy_dlaswp_", "dlaswp_"  # OpenBLAS in NumPy's wheels, other builds
-_PROBE = 1.0, 2.0, 3.0
+_NAMES = "scipy_slaswp_64_", "slaswp_64_", "scipy_slaswp_", "slaswp_"  # OpenBLAS in NumPy's wheels, other builds
+_NOT_A_NUMBER = 0x7F800001  # bits that an operation on float32 would change
 
 
 @functools.cache
 def row_swaps() -> Swap | None:
-    """Return a function that swaps values i and others[i], for each i in turn. None if NumPy's library has none.
+    """Return a function that swaps values i and others[i] - 1, for each i in turn. None if NumPy's library has none.
 
-    The function changes contiguous values, int64 [n], in place. others is int64 [swaps].
+    The function changes contiguous values, uint32 [n], in place. others, int64 [swaps], counts from 1, as LAPACK does.
     """
     if SWAPS.available():
         return None
@@ -44,9 +45,9 @@ def row_swaps() -> Swap | None:
 def _caller(function: Any, integer: type[np.integer[Any]]) -> Swap:
     one = ctypes.byref(ctypes.c_int64(1))
 
-    def swap(values: Ints, others: Ints) -> None:
-        # LAPACK counts rows from 1. It moves values of 8 bytes, and does not compute with them.
-        rows = (others + 1).astype(integer, copy=False)
+    def swap(values: Rows, others: Ints) -> None:
+        # LAPACK moves values of 4 bytes, and does not compute with them.
+        rows = others.astype(integer, copy=False)
         size, last = (ctypes.byref(ctypes.c_int64(len(array))) for array in (values, rows))
         place, places = (ctypes.c_void_p(array.ctypes.data) for array in (values, rows))
         function(one, place, size, one, last, places, one)
@@ -55,6 +56,6 @@ def _caller(function: Any, integer: type[np.integer[Any]]) -> Swap:
 
 
 def _works(swap: Swap) -> bool:
-    padded = np.array([0, 1, 2, 3, 4])
-    swap(padded[1:], np.array([1, 2, 2]))
-    return bool(np.array_equal(padded, [0, 2, 3, 1, 4]))
+    padded = np.array([0, 1, 2, _NOT_A_NUMBER, 4], np.uint32)
+    swap(padded[1:], np.array([2, 3, 3]))
+    return bool(np.array_equal(padded, [0, 2, _NOT_A_NUMBER, 1, 4]))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.load.philox import PhiloxWords
+from infeed.components.load.philox import Philox, PhiloxMemory
 
 LOW = 0xFFFFFFFF
 SCRAMBLE = 0x3EC8F720, 0x02461E29
@@ -50,15 +50,15 @@ SEEDS = st.tuples(st.integers(-(2**63), 2**64 - 1), st.integers(-(2**63), 2**64 
 
 @given(SEEDS, st.integers(0, 2**33), st.integers(1, 70))
 def test_words_are_those_of_the_reference(seed, block, count):
-    assert PhiloxWords(seed, block).take(count).tolist() == tensorflows(seed, block, count)
+    assert Philox(seed).words(count, block).tolist() == tensorflows(seed, block, count)
 
 
 def test_blocks_beyond_32_bits_continue_in_the_next_word():
     block = (1 << 32) - 2
-    assert PhiloxWords((1, 2), block).take(16).tolist() == tensorflows((1, 2), block, 16)
+    assert Philox((1, 2)).words(16, block).tolist() == tensorflows((1, 2), block, 16)
 
 
-def test_words_continue_after_a_draw_of_whole_blocks():
-    words = PhiloxWords((5, -6))
-    drawn = [word for count in (8, 400, 4, 30) for word in words.take(count).tolist()]
-    assert drawn == tensorflows((5, -6), 0, 442)
+def test_memory_serves_several_draws():
+    philox, memory = Philox((5, -6)), PhiloxMemory(3)
+    drawn = [philox.draw(block, memory).tolist() for block in ((1 << 32) - 1, 0, 3)]
+    assert drawn == [tensorflows((5, -6), block, 12) for block in ((1 << 32) - 1, 0, 3)]

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.load.shuffle import fold_in, shuffle
-
-SEEDS = [(0, 0), (7, 3), (-1, 2), (2**63 - 1, -(2**63)), (123456789012, 5)]
+from infeed.components.load.shuffle import Shuffle, fold_in
 
 
 def shuffled(count: int, seed: tuple[int, int]) -> list[int]:
-    values = np.arange(count)
-    shuffle(values, seed)
-    return values.tolist()
+    return Shuffle(count).order(seed).tolist()
+
+
+SEEDS = [(0, 0), (7, 3), (-1, 2), (2**63 - 1, -(2**63)), (123456789012, 5)]
 
 
 @given(st.integers(0, 5000), st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**63 - 1)))

@@ -25,8 +25,8 @@ def test_lapack_and_numpy_swap_as_one_swap_after_another(count, seed, share):
     size = round((count - 1) * share)
     others = np.random.default_rng(seed).integers(np.arange(size), count)
     for swap in (lapack.row_swaps(), swap_rows):
-        values = np.arange(count)
-        swap(values, others)
+        values = np.arange(count, dtype=np.uint32)
+        swap(values, others + 1)
         assert values.tolist() == one_by_one(count, others.tolist())
 
 
