@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from tensorflow_model_analysis.metrics import calibration_histogram, metric_util, multi_class_confusion_matrix_metrics
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation import error_moments
 from infeed.components.evaluation.pairs import Array, BeyondError, Observed, Subject, flat, fractional
 from infeed.components.seams import tfma as tfma_seam
@@ -184,8 +185,10 @@ class BucketSums(Leaf):
             weights, labels = pairs.weights[..., None], pairs.labels[..., None]
         predictions = pairs.predictions.astype(np.float64)[..., None]
         values = predictions if self.settings.prediction_based_bucketing else labels * 1.0
-        if np.isnan(values).any():
-            raise ValueError("the model predicts NaN")
+        if nans := int(np.isnan(values).any(axis=tuple(range(1, values.ndim))).sum()):
+            what = "the model predicts NaN" if self.settings.prediction_based_bucketing else "the label is NaN"
+            do = "find these rows, such as with infeed predict, and correct them, the features or the model"
+            raise InfeedError(f"{what} in {nans:,} of {values.size:,} pairs of a label and a prediction", do=do)
         places = (values - self.settings.left) / self.settings.range * self.settings.num_buckets + 1
         buckets = np.clip(places, 0, self.settings.num_buckets + 1).astype(np.int64)
         return tuple(np.broadcast_arrays(buckets, labels, predictions, weights.astype(np.float64)))

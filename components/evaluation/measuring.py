@@ -184,8 +184,9 @@ def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part
         try:
             terms = [leaf.terms(observed) for leaf in plan.leaves]
         except ValueError as error:
-            do = "use metrics that fit the label and the model"
-            raise InfeedError(str(error), where=f"eval_config.metrics_specs, {batch.where()}", do=do) from error
+            told = error if isinstance(error, InfeedError) else None
+            what, do = (told.what, told.do) if told else (str(error), "use metrics that fit the label and the model")
+            raise InfeedError(what, where=f"eval_config.metrics_specs, {batch.where()}", do=do) from error
         rows = len(batch.records)
         found.rows += rows
         slices = slice_rows(specs, rows, functools.partial(feature_values, batch, answers))
