@@ -103,7 +103,7 @@ def test_a_confusion_matrix_is_exact_at_its_thresholds() -> None:
 @pytest.mark.parametrize(
     ("name", "label", "prediction", "words"),
     [
-        ("AUC", [[1]], [[0.5, np.nan]], "the model predicts NaN in 1 of 2 "),
+        ("AUC", [[1]], [[0.5, np.nan]], "the model predicts NaN in 1 of 1 "),
         ("AUC", [[1]], [[0.5]], "class 1 is requested"),
         ("AUC", [[0.0, 1.5]], [[0.5, 0.5]], "a label is 1.5, but the metric needs probabilities"),
         ("MultiClassConfusionMatrixAtThresholds", [[1]], [[0.5]], "but the model predicts one number"),
