@@ -68,28 +68,34 @@ def decode_example(record: bytes) -> Example:
     return Example(dict(sorted(features.items())), dict(sorted(steps.items())))
 
 
-def rewrite_example(record: bytes) -> bytes:
+def rewrite_example(record: bytes, *, sequence: bool = False) -> bytes:
     """Rewrite a tf.Example in canonical form: known fields in order, packed numbers, each feature once.
 
-    Raises ValueError if the record is not a serialized tf.Example.
+    With `sequence`, the record may be a SequenceExample. Raises ValueError if the record is neither.
     """
     try:
         parsed = _parse("SequenceExample", record)
     except DecodeError as error:
         raise ValueError(f"not a serialized tf.Example: {error}") from error
-    if parsed.HasField("feature_lists"):
+    if parsed.HasField("feature_lists") and not sequence:
         raise ValueError("a SequenceExample, not a tf.Example")
     parsed.DiscardUnknownFields()
-    pairs, seen = parsed.features.feature, set[bytes]()
+    for pairs in (parsed.features.feature, parsed.feature_lists.feature_list):
+        _keep_last(pairs)
+    return bytes(parsed.SerializeToString())
+
+
+def _keep_last(pairs: Any) -> None:
+    """Keep the last value of each key of a map, and write all fields."""
+    seen = set[bytes]()
     for place in reversed(range(len(pairs))):
         pair = pairs[place]
-        if pair.key in seen:  # the last value of a repeated map key wins
+        if pair.key in seen:
             del pairs[place]
             continue
         seen.add(pair.key)
         pair.key = pair.key  # an omitted field becomes an empty field
         pair.value.SetInParent()
-    return bytes(parsed.SerializeToString())
 
 
 def is_example(record: bytes, *, sequence: bool) -> bool:

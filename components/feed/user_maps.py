@@ -37,7 +37,7 @@ SEED_MASK = (1 << 63) - 1  # NumPy's generators reject negative numbers
 class Ragged(NamedTuple):
     """Concatenated values of rows of different lengths. Row i is `values[row_splits[i] : row_splits[i + 1]]`.
 
-    In JAX and PyTorch, this NamedTuple is a pair of arrays.
+    In JAX and PyTorch, this NamedTuple is a pair of arrays. The values of nested lists are a Ragged.
     """
 
     values: Any
@@ -45,7 +45,11 @@ class Ragged(NamedTuple):
 
     def row(self, number: int) -> Any:
         """Return the values of one row."""
-        return self.values[self.row_splits[number] : self.row_splits[number + 1]]
+        start, stop = self.row_splits[number], self.row_splits[number + 1]
+        if not isinstance(self.values, Ragged):
+            return self.values[start:stop]
+        splits = self.values.row_splits[start : stop + 1]
+        return Ragged(self.values.values[splits[0] : splits[-1]], splits - splits[0])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from infeed.components.dataset.manifest import Column, ColumnType
 from infeed.components.dataset.records import from_offsets
 from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.find import SplitFiles
-from infeed.components.load.spill import FeatureCounts, Kind, SpilledFeature, count_features
+from infeed.components.load.spill import FeatureCounts, Kind, SpilledFeature, count_features, new_feature
 
 Ints = npt.NDArray[np.int64]
 _TYPES: dict[Kind, ColumnType] = {"bytes": "bytes", "float32": "float", "int64": "int"}
@@ -46,10 +46,17 @@ class FeatureSpec:
     # that TFDS declares have two dimensions or more.
     shape: tuple[Count, ...] | None
     nulls: Count = 0  # number of rows without a value
+    # Shape of a step of a varying number, each a row of values: `()` for one value, `(k,)` for k values. If
+    # `ragged_steps`, a step has up to k values, and `values` of a Ragged is a Ragged.
+    step: tuple[Count, ...] = ()
+    ragged_steps: bool = False
 
     @property
     def width(self) -> int:
         return math.prod(self.shape or ())
+
+
+Declared = Column | FeatureSpec
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class PlacedFeature:
         shape = self.spec.shape
         if shape is None:
             return ()
-        return (slice(None), self.place if shape == () else slice(self.place, self.place + shape[0]))
+        return (slice(None), self.place if shape == () else slice(self.place, self.place + self.spec.width))
 
 
 class Features:
@@ -100,6 +107,11 @@ class Features:
         return self._about.records
 
     @property
+    def lists(self) -> int:
+        """Number of features that are feature lists of SequenceExamples."""
+        return self._about.lists
+
+    @property
     def bytes(self) -> int:
         return sum(file.bytes for column in self._index.columns for file in column.files)
 
@@ -115,11 +127,12 @@ class Features:
 
 @dataclass(frozen=True)
 class _About:
-    """Metadata of an entry: its features by name, and the number of records in each file."""
+    """Metadata of an entry: its features by name, and the numbers of records in each file and of feature lists."""
 
     names: tuple[str, ...]
     features: tuple[PlacedFeature, ...]
     records: tuple[Count, ...]
+    lists: Count
 
 
 def _opened(stem: str, column: CachedColumn) -> Callable[[Ints, int], Any]:
@@ -145,27 +158,38 @@ def _opened(stem: str, column: CachedColumn) -> Callable[[Ints, int], Any]:
 
     if not column.ragged:
         return strings
-    buffers = [None, pa.py_buffer(splits[0])]
-    lists = pa.Array.from_buffers(pa.large_list(items.type), column.levels[0] - 1, buffers, children=[items])
+    lists = items
+    for ends in reversed(splits):
+        buffers = [None, pa.py_buffer(ends)]
+        lists = pa.Array.from_buffers(pa.large_list(lists.type), len(ends) - 1, buffers, children=[lists])
 
     def ragged(rows: Ints, batches: int) -> list[Ragged]:
-        taken = lists.take(from_numbers(rows))
-        found, ends = taken.flatten(), to_numbers(taken.offsets)
-        flat = found.to_numpy(zero_copy_only=False) if is_text else to_numbers(found)
+        taken, levels = lists.take(from_numbers(rows)), list[Ints]()
+        for _ in splits:
+            levels.append(to_numbers(taken.offsets))
+            taken = taken.flatten()
+        flat = taken.to_numpy(zero_copy_only=False) if is_text else to_numbers(taken)
         size = len(rows) // batches
-        cuts = [ends[number * size : (number + 1) * size + 1] for number in range(batches)]
-        return [Ragged(flat[cut[0] : cut[-1]], cut - cut[0]) for cut in cuts]
+        return [_ragged_rows(flat, levels, number * size, (number + 1) * size) for number in range(batches)]
 
     return ragged
 
 
+def _ragged_rows(flat: npt.NDArray[Any], levels: Sequence[Ints], start: int, stop: int) -> Any:
+    """Return rows of nested lists as Ragged. Without levels, the rows are values."""
+    if not levels:
+        return flat[start:stop]
+    ends = levels[0][start : stop + 1]
+    return Ragged(_ragged_rows(flat, levels[1:], int(ends[0]), int(ends[-1])), ends - ends[0])
+
+
 def dataset_columns(
     found: SplitFiles, own: Mapping[str, FeatureCounts], records: int, wanted: Sequence[str] | None
-) -> dict[str, Column]:
+) -> dict[str, Declared]:
     """Return the columns of the whole dataset by name, so that all splits have the same columns, types and shapes.
 
     A manifest lists the columns. Datasets of TFX and TFDS have no manifest, so the first load of a split also counts
-    the values of the other splits.
+    the values of the other splits. Feature lists have a FeatureSpec.
     """
     if found.schema:
         return {column.name: column for column in found.schema if wanted is None or column.name in wanted}
@@ -174,17 +198,30 @@ def dataset_columns(
     for features, rows in ((own, records), *_other_splits(found, wanted)):
         for name, feature in features.items():
             if name not in counted:
-                counted[name] = FeatureCounts(feature.kind)
+                steps = None if feature.steps is None else FeatureCounts(feature.kind)
+                counted[name] = FeatureCounts(feature.kind, steps=steps)
                 counted[name].add_missing(before)
             counted[name].merge(feature)
         for name in counted.keys() - features.keys():
             counted[name].add_missing(rows)
         before += rows
-    columns = {}
+    columns = dict[str, Declared]()
     for name, feature in counted.items():  # as in ingest, a missing value does not change the shape of single values
+        if feature.steps is not None:
+            columns[name] = _list_spec(feature, feature.steps)
+            continue
         fixed = feature.most and (feature.least == feature.most or feature.most == 1)
         columns[name] = Column(name, _TYPES[feature.kind], (feature.most,) if fixed else None, feature.nulls)
     return columns
+
+
+def _list_spec(lists: FeatureCounts, steps: FeatureCounts) -> FeatureSpec:
+    """Return the spec of a feature list: dense only if all records have as many steps, and all steps as many values."""
+    is_ragged = bool(steps.rows) and (steps.least < steps.most or not steps.most)
+    step = (steps.most,) if is_ragged or steps.most > 1 else ()
+    if is_ragged or lists.least < lists.most or not lists.most:
+        return FeatureSpec(lists.kind, None, lists.nulls, step, is_ragged)
+    return FeatureSpec(lists.kind, (lists.most, *step), lists.nulls)
 
 
 def _other_splits(found: SplitFiles, wanted: Sequence[str] | None) -> Iterator[tuple[Mapping[str, FeatureCounts], int]]:
@@ -198,17 +235,19 @@ def _other_splits(found: SplitFiles, wanted: Sequence[str] | None) -> Iterator[t
 
 
 def add_missing_features(
-    features: dict[str, SpilledFeature], columns: Mapping[str, Column], records: int, folder: Path
+    features: dict[str, SpilledFeature], columns: Mapping[str, Declared], records: int, folder: Path
 ) -> None:
     """Add the columns that no record of the split holds, without values in its `records` rows."""
     kinds = {column: kind for kind, column in _TYPES.items()}
     for name in sorted(columns.keys() - features.keys()):
-        features[name] = SpilledFeature(kinds[columns[name].type], stem=f"{folder}/{len(features)}")
+        declared = columns[name]
+        kind = declared.type if isinstance(declared, FeatureSpec) else kinds[declared.type]
+        features[name] = new_feature(folder, len(features), kind, isinstance(declared, FeatureSpec))
         features[name].add_missing(records)
 
 
 def pack_columns(
-    features: Mapping[str, SpilledFeature], records: Sequence[int], declared: Mapping[str, Column], folder: Path
+    features: Mapping[str, SpilledFeature], records: Sequence[int], declared: Mapping[str, Declared], folder: Path
 ) -> ColumnIndex:
     """Write the columns of an entry.
 
@@ -227,7 +266,7 @@ def pack_columns(
             placed[name] = PlacedFeature(spec, len(columns), place, name in optional)
             place += spec.width
         if packed:
-            parts = [_rows_of(features[name], spec.width) for name, spec in packed.items()]
+            parts = [_rows_of(features[name], spec) for name, spec in packed.items()]
             writer = FileWriter(f"{folder}/{len(columns)}.values")
             for some in zip(*parts, strict=True):
                 writer.add(np.concatenate(some, axis=1))
@@ -235,12 +274,17 @@ def pack_columns(
     for name in sorted(specs.keys() - placed.keys()):
         placed[name] = PlacedFeature(specs[name], len(columns), 0, name in optional)
         columns.append(_write_alone(features[name], specs[name], f"{folder}/{len(columns)}"))
-    about = _About(tuple(sorted(placed)), tuple(placed[name] for name in sorted(placed)), tuple(records))
+    names, lists = sorted(placed), sum(feature.steps is not None for feature in features.values())
+    about = _About(tuple(names), tuple(placed[name] for name in names), tuple(records), lists)
     return ColumnIndex.of(columns, asdict(about))
 
 
-def _spec_of(feature: SpilledFeature, declared: Column | None) -> tuple[FeatureSpec, bool]:
+def _spec_of(feature: SpilledFeature, declared: Declared | None) -> tuple[FeatureSpec, bool]:
     """Return the spec of a feature, which the dataset declares, and whether each row has at most one value."""
+    if feature.steps is not None:
+        spec = declared if isinstance(declared, FeatureSpec) else _list_spec(feature, feature.steps)
+        return replace(spec, nulls=feature.nulls), False
+    assert not isinstance(declared, FeatureSpec), "only feature lists have one"
     varies = feature.least < feature.most or not feature.most
     is_single = feature.most <= 1
     if declared is not None:
@@ -254,9 +298,18 @@ def _spec_of(feature: SpilledFeature, declared: Column | None) -> tuple[FeatureS
     return FeatureSpec(feature.kind, shape, feature.nulls), is_single and varies
 
 
-def _rows_of(feature: SpilledFeature, width: int) -> Iterator[npt.NDArray[Any]]:
+def _levels(feature: SpilledFeature, spec: FeatureSpec) -> list[Ints]:
+    """Return the number of items in each list, at each level of nested lists. Steps of one size are no level."""
+    if feature.steps is None:
+        return [feature.counts]
+    if spec.ragged_steps:
+        return [feature.counts, feature.steps.counts]
+    return [feature.counts * math.prod(spec.step if spec.shape is None else spec.shape[1:])]
+
+
+def _rows_of(feature: SpilledFeature, spec: FeatureSpec) -> Iterator[npt.NDArray[Any]]:
     """Yield blocks of rows, [rows, width], with NaN for missing values."""
-    counts, data, done = feature.counts, feature.data, 0
+    [counts], data, done, width = _levels(feature, spec), feature.data, 0, spec.width
     for begin in range(0, feature.rows, _ROWS):
         some = counts[begin : begin + _ROWS]
         values, done = data[done : done + some.sum()], done + int(some.sum())
@@ -275,7 +328,7 @@ def _write_alone(feature: SpilledFeature, spec: FeatureSpec, stem: str) -> Cache
     for begin in range(0, len(feature.data), _ITEMS):
         values.add(feature.data[begin : begin + _ITEMS])
     splits = []
-    for level, lengths in enumerate([feature.counts, feature.sizes] if is_text else [feature.counts]):
+    for level, lengths in enumerate([*_levels(feature, spec), *([feature.sizes] if is_text else [])]):
         splits.append(FileWriter(f"{stem}.splits.{level}"))
         ends = np.zeros(1, np.int64)
         splits[-1].add(ends)

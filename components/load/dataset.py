@@ -1,4 +1,4 @@
-"""`infeed.load`: TFRecords of tf.Examples for any training loop. It requires no framework.
+"""`infeed.load`: TFRecords of tf.Examples or SequenceExamples for any training loop. It requires no framework.
 
     data = infeed.load("data", split="train", batch_size=256)
     for batch in data.numpy(epochs=3):
@@ -81,7 +81,7 @@ def load(
 
     Raises:
       InfeedError: an option is invalid, the dataset, split or column does not exist, a file is damaged, or a record is
-        not a tf.Example.
+        neither a tf.Example nor a SequenceExample.
     """
     place = files.path_text(where, "infeed.load, where")
     with arguments():
@@ -185,6 +185,7 @@ class LoadedDataset:
             file_bytes=found.bytes,
             records=features.rows,
             features=len(features.placed),
+            lists=features.lists,
             column_bytes=features.bytes,
             folder=str(Path(features.entry).parent),
             batch_size=options.batch_size,

@@ -16,6 +16,7 @@ import numpy as np
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import counted
+from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.columns import FeatureSpec, PlacedFeature
 from infeed.components.load.spill import Kind
 from infeed.components.load.targets import Targets
@@ -44,8 +45,14 @@ class Arrays(Protocol):
     def reshape(self, values: Any, shape: Sequence[int]) -> Any:
         """Reshape [batch, n] to [batch, *shape]."""
 
-    def pad(self, values: Any, kind: Kind, lengths: Sequence[int]) -> Any:
-        """Pad or cut ragged rows to the smallest length that holds the longest row, or to the last: [batch, length]."""
+    def steps(self, values: Any, shape: Sequence[int]) -> Any:
+        """Divide the values of ragged rows into steps, [steps, *shape]."""
+
+    def pad(self, values: Any, kind: Kind, lengths: Sequence[int], step: Sequence[int]) -> Any:
+        """Pad or cut ragged rows to the smallest length that holds the longest row, or to the last: [batch, length].
+
+        Steps of a shape, or of up to `step` values, give [batch, length, *step].
+        """
 
 
 class NumpyArrays:
@@ -67,12 +74,17 @@ class NumpyArrays:
     def reshape(self, values: Any, shape: Sequence[int]) -> Any:
         return values.reshape(-1, *shape)
 
-    def pad(self, values: Any, kind: Kind, lengths: Sequence[int]) -> Any:
+    def steps(self, values: Any, shape: Sequence[int]) -> Any:
+        return Ragged(values.values.reshape(-1, *shape), values.row_splits // math.prod(shape))
+
+    def pad(self, values: Any, kind: Kind, lengths: Sequence[int], step: Sequence[int]) -> Any:
+        if isinstance(values.values, Ragged):
+            values = Ragged(self.pad(values.values, kind, step, ()), values.row_splits)
         starts, counts = values.row_splits[:-1], np.diff(values.row_splits)
         longest = counts.max(initial=0)
         width = next((length for length in lengths if length >= longest), lengths[-1])
         is_value = np.arange(width) < counts[:, np.newaxis]
-        padded = np.full(is_value.shape, ZERO[kind], object if kind == "bytes" else kind)
+        padded = np.full((*is_value.shape, *step), ZERO[kind], object if kind == "bytes" else kind)
         padded[is_value] = values.values[(starts[:, np.newaxis] + np.arange(width))[is_value]]
         return padded
 
@@ -130,17 +142,22 @@ class Delivery:
 
     def shaped(self, shapes: Mapping[str, tuple[int, ...]]) -> Delivery:
         """Return this delivery with the declared shapes of all features whose rows hold as many values."""
-        widths = {name: one.spec.width for name, one in self.placed.items() if one.spec.shape is not None}
-        fitting = {name: shape for name, shape in shapes.items() if widths.get(name) == math.prod(shape)}
-        return replace(self, shapes=fitting)
+        dense = {name: one.spec for name, one in self.placed.items() if one.spec.shape is not None}
+        fitting = {
+            name: shape for name, shape in shapes.items() if name in dense and dense[name].width == math.prod(shape)
+        }
+        own = {name: spec.shape for name, spec in dense.items() if spec.shape and len(spec.shape) > 1}
+        return replace(self, shapes={**own, **fitting})
 
     @property
     def schema(self) -> dict[str, FeatureSpec]:
         """Type and shape of each feature in a batch, by name."""
         shapes: dict[str, tuple[int, ...]] = {**dict.fromkeys(self.fills, ()), **self.shapes}
-        shapes.update((name, lengths) for name, lengths in self.lengths.items() if len(lengths) == 1)
+        for name, lengths in self.lengths.items():
+            if len(lengths) == 1:
+                shapes[name] = (*lengths, *self.placed[name].spec.step)
         return {
-            name: replace(one.spec, shape=shapes[name]) if name in shapes else one.spec
+            name: FeatureSpec(one.spec.type, shapes[name], one.spec.nulls) if name in shapes else one.spec
             for name, one in self.placed.items()
         }
 
@@ -222,6 +239,7 @@ class Recipe:
     shapes: Mapping[str, tuple[int, ...]]
     _picks: tuple[tuple[str, int, tuple[Any, ...]], ...] = field(init=False)
     _joins: Mapping[str, tuple[str | PlaceRange, ...]] = field(init=False)
+    _steps: Mapping[str, tuple[int, ...]] = field(init=False)  # shapes of steps of one size
 
     def __post_init__(self) -> None:
         picks = [(name, one.column, one.pick) for name, one in self.alone.items()]
@@ -232,6 +250,9 @@ class Recipe:
                 del joins[kind]
         object.__setattr__(self, "_picks", tuple(picks))
         object.__setattr__(self, "_joins", joins)
+        specs = {name: one.spec for name, one in self.alone.items()}
+        steps = {name: spec.step for name, spec in specs.items() if spec.step and not spec.ragged_steps}
+        object.__setattr__(self, "_steps", steps)
 
     @property
     def is_dense(self) -> bool:
@@ -243,8 +264,10 @@ class Recipe:
         found = {name: columns[column][pick] if pick else columns[column] for name, column, pick in self._picks}
         for name, fill in self.fills.items():
             found[name] = arrays.fill(found[name], self.alone[name].spec.type, fill)
+        for name, step in self._steps.items():
+            found[name] = arrays.steps(found[name], step)
         for name, lengths in self.lengths.items():
-            found[name] = arrays.pad(found[name], self.alone[name].spec.type, lengths)
+            found[name] = arrays.pad(found[name], self.alone[name].spec.type, lengths, self.alone[name].spec.step)
         for name, shape in self.shapes.items():
             found[name] = arrays.reshape(found[name], shape)
         joined = {}

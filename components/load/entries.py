@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.cache import digest
 from infeed.components.dataset.checksums import verify
 from infeed.components.dataset.column_files import ColumnIndex, kept
+from infeed.components.dataset.decode_columns import LISTS
 from infeed.components.load.columns import Features, add_missing_features, dataset_columns, pack_columns
 from infeed.components.load.find import SplitFiles
 from infeed.components.load.options import LoadOptions
 from infeed.components.load.spill import decoded_blocks, spill_records
 
-_FORMAT = 3
+_FORMAT = 4
 _SHOWN = 8  # maximum number of names in a message
 
 
@@ -44,10 +44,13 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
     features, records = spill_records(paths, spills, options.columns)
     columns = dataset_columns(found, features, sum(records), options.columns)
     add_missing_features(features, columns, sum(records), spills)
+    names = column_names(features, options.columns)
     for name in options.columns or ():
-        if name not in features:
+        if name not in names.values():
             first = next(decoded_blocks(paths), None)
-            raise no_column(name, first.columns if first else {}, found.place)
+            raise no_column(name, column_names(first.columns if first else ()).values(), found.place)
+    features = {names[name]: feature for name, feature in features.items() if name in names}
+    columns = {names[name]: column for name, column in columns.items() if name in names}
     if not (features and sum(records)):
         what = "there are no records to read" if not sum(records) else "no record has a value"
         do = "check the writer of the records, or choose another split"
@@ -57,7 +60,20 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
     return index
 
 
-def no_column(name: str, known: Mapping[str, Any], place: str) -> InfeedError:
+def column_names(features: Collection[str], wanted: Collection[str] | None = None) -> dict[str, str]:
+    """Return the name of the column of each feature.
+
+    The column of a feature list has the name of the list, and keeps the prefix `feature_lists/` only if a feature of
+    the context has the same name, or `wanted` holds the longer name.
+    """
+    names = {}
+    for name in features:
+        short = name.removeprefix(LISTS)
+        names[name] = name if short in features or name in (wanted or ()) else short
+    return {name: column for name, column in names.items() if wanted is None or column in wanted}
+
+
+def no_column(name: str, known: Collection[str], place: str) -> InfeedError:
     shown = ", ".join(sorted(known)[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
     do = f"use one of {shown or 'the features of the records'}"
     return InfeedError(f"there is no column {name!r}", where=place, do=do)

@@ -6,6 +6,7 @@ arrays.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -164,14 +165,21 @@ class TensorFlowArrays:
 
         return tf.reshape(values, [-1 if self.rows is None else self.rows, *shape])
 
-    def pad(self, values: Any, kind: Kind, lengths: Sequence[int]) -> Any:
+    def steps(self, values: Any, shape: Sequence[int]) -> Any:
+        import tensorflow as tf
+
+        steps = tf.reshape(values.values, [-1, *shape])
+        return tf.RaggedTensor.from_row_splits(steps, values.row_splits // math.prod(shape), validate=False)
+
+    def pad(self, values: Any, kind: Kind, lengths: Sequence[int], step: Sequence[int]) -> Any:
         import tensorflow as tf
 
         if len(lengths) == 1:
-            return values.to_tensor(ZERO[kind], shape=[None, *lengths])
+            return values.to_tensor(ZERO[kind], shape=[None, *lengths, *step])
         place = tf.searchsorted(tf.constant(lengths, tf.int64), [tf.reduce_max(values.row_lengths())])[0]
         width = tf.gather(tf.constant(lengths, tf.int64), tf.minimum(place, len(lengths) - 1))
-        return values.to_tensor(ZERO[kind], shape=tf.stack([tf.constant(-1, tf.int64), width]))
+        sizes = [tf.constant(size, tf.int64) for size in (-1, *step)]
+        return values.to_tensor(ZERO[kind], shape=tf.stack([sizes[0], width, *sizes[1:]]))
 
 
 def _ended(columns: Any, batches: tf.data.Dataset, order: BatchOrder) -> tf.data.Dataset:

@@ -132,6 +132,7 @@ class LoadPlan:
       pictures: what decodes the pictures of each batch, or an empty text.
       maps, threads: names of the functions on each batch, and the number of threads that decode and call them.
       processes: number of processes that do so instead of threads, or 0.
+      lists: number of features that are feature lists of SequenceExamples.
       limit: the stage that takes most of the CPU time, and the rate that it allows. Empty before the first batch, and
         with processes.
     """
@@ -153,6 +154,7 @@ class LoadPlan:
     maps: tuple[str, ...] = ()
     threads: int = 1
     processes: int = 0
+    lists: int = 0
     limit: str = ""
 
     def describe(self) -> str:
@@ -161,13 +163,14 @@ class LoadPlan:
             if self.shuffle
             else "the order of the files"
         )
+        lists = f", {counted(self.lists, 'feature list')} of SequenceExamples among them" if self.lists else ""
         short = "whole batches" if self.shuffle or self.remainder != "short" else "the last batch may be short"
         return "\n".join(
             [
                 f"split {self.split!r} of {self.place}: {counted(self.records, 'record')} in "
                 f"{counted(self.files, 'file')}, {size(self.file_bytes)}",
-                f"1. decode  reads {counted(self.features, 'feature')} of every record, once: batches are gathered "
-                "from columns",
+                f"1. decode  reads {counted(self.features, 'feature')} of every record{lists}, once: batches are "
+                "gathered from columns",
                 f"2. keep    holds them in {size(self.column_bytes)} of files in {self.folder}, mapped into "
                 "memory: nothing is decoded twice, and the system can reclaim the memory",
                 f"3. order   makes {order}, in {short}: any step of any worker can be recomputed",

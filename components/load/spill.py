@@ -3,6 +3,7 @@
 FOLDER/0.values     concatenated values of feature 0 in all records: float32, int64, or bytes
 FOLDER/0.counts     number of values in each record, int64
 FOLDER/0.sizes      length of each bytes value, int64
+FOLDER/1.counts     for a feature list: number of steps in each record, int64. The files of its steps begin 1.steps.
 
 All cores decode records, and the output keeps their order. NumPy and Arrow release the GIL while they work on a block,
 so threads suffice and share memory.
@@ -26,7 +27,7 @@ from infeed.components.dataset import example_types
 from infeed.components.dataset.arrow_numbers import to_numbers
 from infeed.components.dataset.column_files import mapped
 from infeed.components.dataset.decode import decode_example, is_example
-from infeed.components.dataset.decode_columns import decode_columns
+from infeed.components.dataset.decode_columns import LISTS, decode_columns
 from infeed.components.dataset.encode import varint
 from infeed.components.dataset.record_blocks import PADDING, RecordBlock, read_blocks
 from infeed.components.dataset.records import data_of
@@ -35,7 +36,7 @@ from infeed.components.load.ahead import in_order
 
 Kind = Literal["bytes", "float32", "int64", "uint8"]  # uint8: decoded pictures only
 _KINDS: dict[pa.DataType, Kind] = {pa.float32(): "float32", pa.int64(): "int64", pa.large_binary(): "bytes"}
-REMEDY = "write tf.Examples, with one type for each feature"
+REMEDY = "write tf.Examples or SequenceExamples, with one type for each feature"
 _MOST_THREADS = 8  # a single thread reads and writes, so more decoders would wait for it
 _WORD = 8  # bytes compared at once; no head of a tf.Example is longer
 _ONES = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
@@ -43,7 +44,10 @@ _ONES = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
 
 @dataclass
 class FeatureCounts:
-    """Type of a feature, minimum and maximum number of values, and number of records without a value (`nulls`)."""
+    """Type of a feature, minimum and maximum number of values, and number of records without a value (`nulls`).
+
+    The values of a feature list are its steps. `steps` then counts the values of each step.
+    """
 
     kind: Kind
     rows: int = 0
@@ -51,13 +55,16 @@ class FeatureCounts:
     least: int = np.iinfo(np.int64).max
     most: int = 0
     nulls: int = 0
+    steps: FeatureCounts | None = None
 
     def add(self, column: pa.Array) -> None:
-        """Count a column of lists, [records]."""
+        """Count a column of lists, [records], or of lists of lists."""
         counts = example_types.item_counts(column)
         self.rows, self.values = self.rows + len(counts), self.values + int(counts.sum())
         self.least = min(self.least, int(counts.min(initial=self.least)))
         self.most, self.nulls = max(self.most, int(counts.max(initial=0))), self.nulls + int((counts == 0).sum())
+        if self.steps is not None:
+            self.steps.add(column.flatten())
 
     def add_missing(self, rows: int) -> None:
         """Count records without the feature."""
@@ -66,9 +73,13 @@ class FeatureCounts:
 
     def merge(self, other: FeatureCounts) -> None:
         """Count the records of another split. Values of another type count as missing."""
-        if other.kind != self.kind:
+        if self.steps is not None and not self.steps.values:  # without values, the kind is unknown
+            self.kind = self.steps.kind = other.kind
+        if other.kind != self.kind and (other.steps is None or other.steps.values):
             self.add_missing(other.rows)
             return
+        if self.steps is not None and other.steps is not None:
+            self.steps.merge(other.steps)
         self.rows, self.values = self.rows + other.rows, self.values + other.values
         self.nulls += other.nulls
         self.least, self.most = min(self.least, other.least), max(self.most, other.most)
@@ -79,12 +90,15 @@ class SpilledFeature(FeatureCounts):
     """Feature whose values are in files with the path prefix `stem`."""
 
     stem: str = ""
+    steps: SpilledFeature | None = None
 
     def add(self, column: pa.Array) -> None:
-        """Append a column of lists, [records]."""
+        """Append a column of lists, [records], or of lists of lists."""
         super().add(column)
         items = column.flatten()
         self._append("counts", example_types.item_counts(column))
+        if self.steps is not None or not len(items):
+            return
         if self.kind == "bytes":
             self._append("sizes", to_numbers(pc.binary_length(items)).astype(np.int64))
             self._append("values", data_of(items))
@@ -103,11 +117,15 @@ class SpilledFeature(FeatureCounts):
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
         """Length of each bytes value, int64 [values]."""
+        if self.steps is not None:
+            return self.steps.sizes
         return mapped(f"{self.stem}.sizes", "int64", self.values)
 
     @property
     def data(self) -> npt.NDArray[Any]:
         """Concatenated values. For bytes, uint8."""
+        if self.steps is not None:
+            return self.steps.data
         if self.kind != "bytes":
             return mapped(f"{self.stem}.values", self.kind, self.values)
         size = Path(f"{self.stem}.values").stat().st_size if self.values else 0
@@ -125,43 +143,71 @@ def spill_records(
     """Read all records once, and return the features sorted by name and the number of records in each file.
 
     `wanted` are the names of the features, or None for all. For `threads`, see `decoded_blocks`. Raises InfeedError if
-    a file is corrupt, a record is not a tf.Example, or a feature changes its type.
+    a file is corrupt, a record is neither a tf.Example nor a SequenceExample, or a feature changes its type.
+
+    The name of a feature list begins with `LISTS`; `wanted` may omit it.
     """
-    return _read_features(paths, lambda number, kind: SpilledFeature(kind, stem=f"{folder}/{number}"), wanted, threads)
+    return _read_features(paths, functools.partial(new_feature, folder), wanted, threads)
+
+
+def new_feature(folder: Path, number: int, kind: Kind, is_list: bool) -> SpilledFeature:
+    """Return a feature without records. `is_list` is True for feature lists."""
+    stem = f"{folder}/{number}"
+    return SpilledFeature(kind, stem=stem, steps=SpilledFeature(kind, stem=f"{stem}.steps") if is_list else None)
 
 
 def count_features(
     paths: Sequence[str], wanted: Sequence[str] | None = None
 ) -> tuple[dict[str, FeatureCounts], list[int]]:
     """Count the values of each feature like `spill_records`, without writing them."""
-    return _read_features(paths, lambda _, kind: FeatureCounts(kind), wanted)
+
+    def new(_: int, kind: Kind, is_list: bool) -> FeatureCounts:
+        return FeatureCounts(kind, steps=FeatureCounts(kind) if is_list else None)
+
+    return _read_features(paths, new, wanted)
 
 
 F = TypeVar("F", bound=FeatureCounts)
 
 
 def _read_features(
-    paths: Sequence[str], new: Callable[[int, Kind], F], wanted: Sequence[str] | None, threads: int | None = None
+    paths: Sequence[str],
+    new: Callable[[int, Kind, bool], F],
+    wanted: Sequence[str] | None,
+    threads: int | None = None,
 ) -> tuple[dict[str, F], list[int]]:
     features: dict[str, F] = {}
     held = [0] * len(paths)
     for block in decoded_blocks(paths, threads):
         for name, column in block.columns.items():
-            if wanted is not None and name not in wanted:
+            if wanted is not None and not {name, name.removeprefix(LISTS)} & set(wanted):
                 continue
-            kind = _KINDS[column.type.value_type]
+            kind = _kind_of(column.type.value_type)
             if name not in features:
-                features[name] = new(len(features), kind)
+                features[name] = new(len(features), kind or "bytes", name.startswith(LISTS))
                 features[name].add_missing(sum(held))
-            if features[name].kind != kind:
-                number = next(number for number, one in enumerate(column) if one.is_valid)
-                what = f"feature {name!r} is {kind}, but {features[name].kind} in earlier records"
-                raise InfeedError(what, where=f"{paths[block.file]}, record {block.first + number}", do=REMEDY)
+            if kind and features[name].kind != kind:
+                _set_kind(features[name], kind, name, block, paths)
             features[name].add(column)
         for name in features.keys() - block.columns.keys():
             features[name].add_missing(block.records)
         held[block.file] += block.records
     return dict(sorted(features.items())), held
+
+
+def _kind_of(item: pa.DataType) -> Kind | None:
+    """Return the kind of the items of a column. None for a feature list whose steps have no kind."""
+    item = item.value_type if example_types.is_list(item) else item
+    return None if item == pa.null() else _KINDS[item]
+
+
+def _set_kind(feature: FeatureCounts, kind: Kind, name: str, block: DecodedBlock, paths: Sequence[str]) -> None:
+    """Set the kind of a feature list that has had no value. Raises InfeedError if the feature has another kind."""
+    if feature.steps is None or feature.steps.values:
+        number = next(number for number, one in enumerate(block.columns[name]) if one.is_valid)
+        what = f"feature {name!r} is {kind}, but {feature.kind} in earlier records"
+        raise InfeedError(what, where=f"{paths[block.file]}, record {block.first + number}", do=REMEDY)
+    feature.kind = feature.steps.kind = kind
 
 
 class DecodedBlock(NamedTuple):
@@ -177,7 +223,7 @@ def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator
     """Decode all records of the files in order. One block per thread, plus one, is in memory.
 
     `threads` is the number of threads. None uses one per core, up to a limit. Raises InfeedError if a file is corrupt,
-    a record is not a tf.Example, or a feature has two types.
+    a record is neither a tf.Example nor a SequenceExample, or a feature has two types.
     """
 
     def blocks() -> Iterator[tuple[int, int, RecordBlock]]:
@@ -191,7 +237,7 @@ def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator
         file, first, block = located
         try:
             _check_examples(block)
-            return DecodedBlock(file, first, len(block), decode_columns(block))
+            return DecodedBlock(file, first, len(block), decode_columns(block, sequence=True))
         except ValueError as error:
             number, what = _first_bad_record(block.payloads(np.arange(len(block))), str(error))
             raise InfeedError(what, where=f"{paths[file]}, record {first + number}", do=REMEDY) from error
@@ -201,7 +247,7 @@ def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator
 
 
 def _check_examples(block: RecordBlock) -> None:
-    """Raise ValueError for a record that is not a tf.Example, such as a SequenceExample."""
+    """Raise ValueError for a record that is neither a tf.Example nor a SequenceExample."""
     # Fast path: one field that spans the record. Other valid encodings are rare.
     lengths, which = np.unique(block.stops - block.starts, return_inverse=True)
     heads = [_head(length) for length in lengths.tolist()]
@@ -210,7 +256,7 @@ def _check_examples(block: RecordBlock) -> None:
     words: npt.NDArray[np.uint64] = np.ndarray((len(block.data) - len(PADDING) + 1,), "<u8", block.data, strides=(1,))
     which = which.reshape(-1)
     others = np.flatnonzero((words[block.starts] & masks[which]) != wanted[which])
-    if not all(is_example(record, sequence=False) for record in block.payloads(others)):
+    if not all(is_example(record, sequence=True) for record in block.payloads(others)):
         raise ValueError("not a serialized tf.Example")
 
 
@@ -229,14 +275,10 @@ def _first_bad_record(block: list[bytes], what: str) -> tuple[int, str]:
             found = decode_example(record)
         except ValueError as error:
             return number, str(error)
-        if not is_example(record, sequence=False):
-            has = (
-                "the record is a SequenceExample"
-                if found.features or found.steps
-                else "the record has no features, but other fields"
-            )
-            return number, f"not a serialized tf.Example: {has}"
-        for name, feature in found.features.items():
+        if not is_example(record, sequence=True):
+            return number, "not a serialized tf.Example: the record has no features, but other fields"
+        steps = ((LISTS + name, step) for name, list_ in found.steps.items() for step in list_)
+        for name, feature in (*found.features.items(), *steps):
             if feature.type and kinds.setdefault(name, feature.type) != feature.type:
                 return number, f"feature {name!r} is {feature.type}, but {kinds[name]} in earlier records"
     return 0, what

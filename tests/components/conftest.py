@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -28,6 +29,14 @@ def take_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         monkeypatch.setattr(place, name, dataclasses.replace(found, names=(*found.names[:-1], f"{head}_taken_away")))
 
     return take
+
+
+@pytest.fixture(scope="session")
+def wire() -> Iterator[ModuleType]:
+    """`sequence_examples.py`: SequenceExamples written without TensorFlow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[1]))
+        yield importlib.import_module("sequence_examples")
 
 
 @pytest.fixture

@@ -17,8 +17,10 @@ def example(**features) -> bytes:
 
 
 GOOD = example(x=1, y="a")
-# A SequenceExample: its second field is that of the steps.
-SEQUENCE = GOOD + b"\x12\x00"
+# A SequenceExample whose feature list `z` has an integer, or none.
+SEQUENCE = GOOD + b"\x12\x10\x0a\x0e\x0a\x01z\x12\x09\x0a\x00\x0a\x05\x1a\x03\x0a\x01\x07"
+EMPTY = GOOD + b"\x12\x09\x0a\x07\x0a\x01z\x12\x02\x0a\x00"
+FLOATS = GOOD + b"\x12\x11\x0a\x0f\x0a\x01z\x12\x0a\x0a\x08\x12\x06\x0a\x04\x00\x00\x80\x3f"
 
 
 @pytest.mark.parametrize("block", [1, 2, 8], ids="{} records decoded at a time".format)
@@ -26,7 +28,8 @@ SEQUENCE = GOOD + b"\x12\x00"
     ("records", "said"),
     [
         ([GOOD, GOOD, b"\xff no Example"], r"not a serialized tf.Example"),
-        ([GOOD, GOOD, SEQUENCE], r"not a serialized tf.Example: the record is a SequenceExample"),
+        ([GOOD, SEQUENCE, FLOATS], r"feature 'feature_lists/z' is float(32)?, but int(64)? in earlier records"),
+        ([GOOD, SEQUENCE, SEQUENCE[:-1]], r"not a serialized tf.Example"),
         ([GOOD, GOOD, b"\x1a\x03abc"], r"not a serialized tf.Example: the record has no features"),
         ([GOOD, GOOD, example(x=1.5, y="a")], r"feature 'x' is float(32)?, but int(64)? in earlier records"),
     ],
@@ -52,6 +55,16 @@ def test_a_feature_that_comes_later_was_missing_before(write, tmp_path, monkeypa
         "y": (0, 1, 4),
     }
     assert (features["x"].data.tolist(), bytes(features["y"].data)) == ([1, 1, 1, 2], b"bc")
+
+
+@pytest.mark.parametrize("block", [1, 2, 8], ids="{} records decoded at a time".format)
+def test_a_feature_list_has_the_counts_of_its_steps_even_before_its_first_value(write, tmp_path, monkeypatch, block):
+    monkeypatch.setattr(record_blocks, "_RECORDS", block)
+    features, _ = spill_records([write("a.tfrecord", [GOOD, EMPTY, SEQUENCE])], tmp_path, None)
+    found = features["feature_lists/z"]
+    assert (found.kind, found.counts.tolist(), found.nulls) == ("int64", [0, 1, 2], 1)
+    assert found.steps is not None
+    assert (found.steps.counts.tolist(), found.data.tolist()) == ([0, 0, 1], [7])
 
 
 def test_a_file_that_is_cut_off(write, tmp_path):
