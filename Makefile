@@ -36,7 +36,8 @@ test-frameworks:  ## infeed.load with PyTorch, JAX, Keras, Grain, Lightning and 
 	@scripts/setup-frameworks.sh
 	KERAS_BACKEND=jax JAX_PLATFORMS=cpu .venv-frameworks/bin/python -m pytest tests/components/load \
 	    tests/components/example_gen/sources/test_reader.py tests/components/seams/test_pyarrow.py \
-	    tests/test_docs_load.py tests/test_docs_readers.py tests/test_docs_snippets.py tests/test_notebooks.py -m $(FRAMEWORKS)
+	    tests/test_docs_load.py tests/test_docs_readers.py tests/test_docs_snippets.py tests/test_notebooks.py \
+	    tests/benchmarks/test_gpu.py -m $(FRAMEWORKS)
 
 test-image: setup  ## the tests that can differ by stack, inside the container image, on TFX 1.21; builds it first
 	@scripts/test-image.sh

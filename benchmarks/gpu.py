@@ -5,9 +5,9 @@
 
 The benchmark runs on one GPU, or with `--tiny` on a CPU. It uses PyTorch, JAX, torchvision, OpenCV and Grain if they
 are installed, and only the core of this package. Keras runs on JAX by the Trainer's code, which needs TensorFlow. The
-tasks are a table of 20 numbers, clicks with 26 embeddings, and, without Keras, a ResNet-50 on JPEGs. The share is the
-time of the step alone over the time of the step with a feed, so 1.00 is a device that never waits. `nvidia-smi` samples
-the utilization. No feed starts after `--budget` seconds.
+tasks are a table of 20 numbers, clicks with 26 embeddings, and a ResNet-50 on JPEGs. The share is the time of the step
+alone over the time of the step with a feed, so 1.00 is a device that never waits. `nvidia-smi` samples the utilization.
+No feed starts after `--budget` seconds.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import infeed
+from infeed.components.feed.options import Augment
 from infeed.components.load.dataset import LoadedDataset
 
 try:
@@ -94,19 +95,36 @@ def pictures(folder: Path, sizes: Sizes) -> Data:
     shifted = (np.roll(waves[number % len(waves)], shift, (0, 1)) for number, shift in enumerate(shifts))
     blobs = np.array([_encoded(pixels) for pixels in shifted], object)
     y = random.integers(0, CLASSES, sizes.pictures)
-    return Data({"jpeg": blobs, "y": y}, _loaded(folder / "jpeg", {"jpeg": blobs, "y": y}, sizes.picture_batch), sizes)
+    arrays: dict[str, Array] = {"image": blobs, "y": y}
+    return Data(arrays, _loaded(folder / "jpeg", arrays, sizes.picture_batch), sizes)
+
+
+def decoded(data: Data, threads: int = CORES) -> LoadedDataset:
+    """Return the pictures as `infeed.load` decodes them: random crops, some of them mirrored."""
+    plan, augment = data.loaded.plan, Augment(shift=BORDER // 2, flip="horizontal")
+    return infeed.load(
+        plan.place,
+        batch_size=plan.batch_size,
+        seed=plan.seed,
+        cache_dir=plan.folder,
+        decode="image",
+        size=data.sizes.side,
+        resize="none",
+        augment=augment,
+        threads=threads,
+    )
 
 
 @dataclass(frozen=True)
 class Decode:
-    """Map function that decodes JPEGs into random crops, some of them mirrored: uint8 [batch, side, side, 3]."""
+    """Decoder of the other feeds: JPEGs as random crops, some of them mirrored: uint8 [batch, side, side, 3]."""
 
     side: int
 
     def __call__(self, batch: dict[str, Any], seed: Any) -> dict[str, Any]:
         random = np.random.default_rng(seed)
         out = np.empty((len(batch["y"]), self.side, self.side, 3), np.uint8)
-        for pixels, blob in zip(out, batch["jpeg"], strict=True):
+        for pixels, blob in zip(out, batch["image"], strict=True):
             top, left = random.integers(0, BORDER, 2)
             crop = _decoded(blob)[top : top + self.side, left : left + self.side]
             pixels[:] = crop[:, ::-1] if random.random() < 0.5 else crop

@@ -15,7 +15,7 @@ import gpu_data
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gpu_data import CORES, Data, Decode, DecodedBatches, Sizes
+from gpu_data import CORES, Data, DecodedBatches, Sizes
 from gpu_measure import Task
 
 _RATE = 1e-4
@@ -191,14 +191,14 @@ def _jpeg(data: Data) -> Task:
         logits = _classified(weights, strides, pixels)
         return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits), label[:, None], 1))
 
-    loaded, source, side = data.loaded, DecodedBatches.of(data), data.sizes.side
+    source = DecodedBatches.of(data)
 
     def sent(batches: Iterable[Any]) -> Iterator[Any]:
         return (jax.device_put((features, label.astype("i4"))) for features, label in batches)
 
     feeds: dict[str, Callable[[], Iterable[Any]]] = {
-        f"infeed, .map(decode, threads={CORES}).jax()": lambda: loaded.map(Decode(side), CORES).jax("y"),
-        "infeed, .map(decode).jax()": lambda: loaded.map(Decode(side)).jax("y"),
+        f"infeed, decode, threads={CORES}, .jax()": lambda: gpu_data.decoded(data).jax("y"),
+        "infeed, decode, threads=1, .jax()": lambda: gpu_data.decoded(data, 1).jax("y"),
         "infeed, data[rows] in a pool of threads by hand": lambda: sent(gpu_data.in_threads(source)),
     }
     if _GRAIN:

@@ -179,14 +179,12 @@ def _jpeg(data: Data) -> Task:
             logits = model(pixels)
         return functional.cross_entropy(logits.float(), label)
 
-    loaded, source, side = data.loaded, DecodedBatches.of(data), data.sizes.side
+    source = DecodedBatches.of(data)
     whole = partial(DataLoader, source, batch_size=None, **_WORKERS)
     rows = partial(DataLoader, Pictures(data), data.sizes.picture_batch, shuffle=True, drop_last=True, **_WORKERS)
     feeds: dict[str, Callable[[], Iterable[Any]]] = {
-        f"infeed, .map(decode, threads={CORES}).torch(device)": lambda: loaded.map(Decode(side), CORES).torch(
-            "y", device=DEVICE
-        ),
-        "infeed, .map(decode).torch(device)": lambda: loaded.map(Decode(side)).torch("y", device=DEVICE),
+        f"infeed, decode, threads={CORES}, .torch(device)": lambda: gpu_data.decoded(data).torch("y", device=DEVICE),
+        "infeed, decode, threads=1, .torch(device)": lambda: gpu_data.decoded(data, 1).torch("y", device=DEVICE),
         "infeed, data[rows] in a pool of threads by hand": lambda: map(moved, gpu_data.in_threads(source)),
         f"infeed in a DataLoader, {WORKERS} workers, pinned": lambda: _repeated(whole()),
         f"torch, DataLoader by row, {WORKERS} workers, pinned": lambda: _repeated(rows()),

@@ -45,20 +45,22 @@ def test_a_feed_that_fails_costs_no_other_its_turn(capsys):
     assert "share 0.50" in str(replace(alone, share=0.5))
 
 
+@pytest.mark.frameworks
 def test_both_hand_written_and_own_feeds_decode_the_same_pictures(tmp_path):
     data = gpu_data.made("jpeg", tmp_path, gpu_data.TINY)
     side, batch = gpu_data.TINY.side, gpu_data.TINY.picture_batch
-    mapped = next(data.loaded.map(gpu_data.Decode(side), threads=2).numpy("y"))
+    mapped = next(gpu_data.decoded(data, 2).numpy("y"))
     features, label = next(gpu_data.in_threads(gpu_data.DecodedBatches.of(data, 1), 2))
     assert features["image"].shape == mapped[0]["image"].shape == (batch, side, side, 3)
-    assert features["image"].dtype == np.uint8
+    assert features["image"].dtype == mapped[0]["image"].dtype == np.uint8
     np.testing.assert_array_equal(label, mapped[1])
 
 
 @pytest.mark.tfx
 @pytest.mark.slow
-def test_keras_on_jax_trains_by_the_steps_of_the_trainer_on_each_feed(tmp_path):
-    options = ["--tiny", "--only=table", "--frameworks=keras", "--seconds=0.1", f"--out={tmp_path}/gpu.json"]
+@pytest.mark.parametrize("task", ["table", "jpeg"])
+def test_keras_on_jax_trains_by_the_steps_of_the_trainer_on_each_feed(tmp_path, task):
+    options = ["--tiny", f"--only={task}", "--frameworks=keras", "--seconds=0.1", f"--out={tmp_path}/gpu.json"]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     subprocess.run([sys.executable, str(FOLDER / "gpu.py"), *options], check=True, env=environment, cwd=tmp_path)
     rows = json.loads((tmp_path / "gpu.json").read_text())
@@ -67,4 +69,5 @@ def test_keras_on_jax_trains_by_the_steps_of_the_trainer_on_each_feed(tmp_path):
         "the Trainer's feed, columns",
         "the Trainer's feed, stream",
     ]
-    assert all(row["steps"] and row["batch"] == gpu_data.TINY.batch for row in rows)
+    batch = gpu_data.TINY.picture_batch if task == "jpeg" else gpu_data.TINY.batch
+    assert all(row["steps"] and row["batch"] == batch for row in rows)
