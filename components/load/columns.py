@@ -28,6 +28,7 @@ from infeed.components.dataset.records import from_offsets
 from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.find import SplitFiles
 from infeed.components.load.spill import FeatureCounts, Kind, SpilledFeature, count_features, new_feature
+from infeed.components.load.tfds import ANY_SIZE
 
 Ints = npt.NDArray[np.int64]
 _TYPES: dict[Kind, ColumnType] = {"bytes": "bytes", "float32": "float", "int64": "int"}
@@ -210,7 +211,8 @@ def dataset_columns(
         if feature.steps is not None:
             columns[name] = _list_spec(feature, feature.steps)
             continue
-        fixed = feature.most and (feature.least == feature.most or feature.most == 1)
+        is_list = found.shapes.get(name, ())[:1] == (ANY_SIZE,)
+        fixed = feature.most and (feature.least == feature.most or (feature.most == 1 and not is_list))
         columns[name] = Column(name, _TYPES[feature.kind], (feature.most,) if fixed else None, feature.nulls)
     return columns
 
@@ -247,14 +249,19 @@ def add_missing_features(
 
 
 def pack_columns(
-    features: Mapping[str, SpilledFeature], records: Sequence[int], declared: Mapping[str, Declared], folder: Path
+    features: Mapping[str, SpilledFeature],
+    records: Sequence[int],
+    declared: Mapping[str, Declared],
+    folder: Path,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> ColumnIndex:
     """Write the columns of an entry.
 
     `records` is the number of records in each file. `declared` are the columns of the whole dataset, which all splits
-    have.
+    have. `shapes` are those of TFDS.
     """
-    found = {name: _spec_of(features[name], declared.get(name)) for name in sorted(features)}
+    shapes = shapes or {}
+    found = {name: _spec_of(features[name], declared.get(name), shapes.get(name, ())) for name in sorted(features)}
     specs = {name: spec for name, (spec, _) in found.items()}
     optional = {name for name, (_, is_optional) in found.items() if is_optional}
     placed, columns = dict[str, PlacedFeature](), list[CachedColumn]()
@@ -279,8 +286,13 @@ def pack_columns(
     return ColumnIndex.of(columns, asdict(about))
 
 
-def _spec_of(feature: SpilledFeature, declared: Declared | None) -> tuple[FeatureSpec, bool]:
-    """Return the spec of a feature, which the dataset declares, and whether each row has at most one value."""
+def _spec_of(
+    feature: SpilledFeature, declared: Declared | None, tensor: tuple[int, ...] = ()
+) -> tuple[FeatureSpec, bool]:
+    """Return the spec of a feature, which the dataset declares, and whether each row has at most one value.
+
+    `tensor` is the shape that TFDS declares. It is ignored if the number of values in a row contradicts it.
+    """
     if feature.steps is not None:
         spec = declared if isinstance(declared, FeatureSpec) else _list_spec(feature, feature.steps)
         return replace(spec, nulls=feature.nulls), False
@@ -295,7 +307,9 @@ def _spec_of(feature: SpilledFeature, declared: Declared | None) -> tuple[Featur
         shape = () if is_single and feature.kind == "float32" else None
     else:
         shape = () if feature.most == 1 else (feature.most,)
-    return FeatureSpec(feature.kind, shape, feature.nulls), is_single and varies
+    is_stack = shape is None and not is_single and tensor[:1] == (ANY_SIZE,)
+    step = tensor[1:] if is_stack and not (feature.counts % math.prod(tensor[1:])).any() else ()
+    return FeatureSpec(feature.kind, shape, feature.nulls, step), is_single and varies
 
 
 def _levels(feature: SpilledFeature, spec: FeatureSpec) -> list[Ints]:

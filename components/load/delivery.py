@@ -20,6 +20,7 @@ from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.columns import FeatureSpec, PlacedFeature
 from infeed.components.load.spill import Kind
 from infeed.components.load.targets import Targets
+from infeed.components.load.tfds import ANY_SIZE
 
 Rule = Literal["mark", "fill", "ragged", "error"]
 ZERO: dict[Kind, Any] = {"bytes": b"", "float32": 0.0, "int64": 0}
@@ -143,9 +144,13 @@ class Delivery:
     def shaped(self, shapes: Mapping[str, tuple[int, ...]]) -> Delivery:
         """Return this delivery with the declared shapes of all features whose rows hold as many values."""
         dense = {name: one.spec for name, one in self.placed.items() if one.spec.shape is not None}
-        fitting = {
-            name: shape for name, shape in shapes.items() if name in dense and dense[name].width == math.prod(shape)
-        }
+        fitting = {}
+        for name in (shapes.keys() & dense.keys()) - {name for name, one in self.placed.items() if one.is_optional}:
+            first, *inner = shapes[name]
+            size = math.prod(inner)
+            shape = (dense[name].width // size if first == ANY_SIZE else first, *inner)
+            if math.prod(shape) == dense[name].width and shape != dense[name].shape:
+                fitting[name] = shape
         own = {name: spec.shape for name, spec in dense.items() if spec.shape and len(spec.shape) > 1}
         return replace(self, shapes={**own, **fitting})
 

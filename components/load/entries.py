@@ -29,7 +29,8 @@ def features_of(found: SplitFiles, options: LoadOptions) -> Features:
     for name in options.columns or ():
         if declared and name not in declared:
             raise no_column(name, declared, found.place)
-    made_of = [_FORMAT, found.identity, [repr(column) for column in found.schema], options.columns]
+    declared_as = [repr(column) for column in found.schema], sorted(found.shapes.items())
+    made_of = [_FORMAT, found.identity, *declared_as, options.columns]
     key = digest([json.dumps(made_of)])
     write = partial(_write, found, options)
     folder = os.fspath(options.cache_dir)
@@ -55,7 +56,7 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
         what = "there are no records to read" if not sum(records) else "no record has a value"
         do = "check the writer of the records, or choose another split"
         raise InfeedError(what, where=f"{found.place}, split {found.split}", do=do)
-    index = pack_columns(features, records, columns, folder)
+    index = pack_columns(features, records, columns, folder, found.shapes)
     shutil.rmtree(spills)
     return index
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from infeed.components.load.columns import FeatureSpec, Ragged
 from infeed.components.load.dataset import load
 from infeed.components.load.tfds import declared_shapes
 
@@ -33,6 +34,10 @@ FEATURES = record(
     unknown=tensor(-1, 3),
     line=tensor(4),
     label={"classLabel": {"numClasses": "10"}},
+    one=tensor(1),
+    few={"sequence": {"feature": tensor(), "length": "-1"}},
+    box={"sequence": {"feature": record(corners={"boundingBox": tensor(4)["tensor"]}, id=tensor())}},
+    nested={"sequence": {"feature": {"sequence": {"feature": tensor(), "length": "3"}}, "length": "-1"}},
 )
 
 
@@ -43,14 +48,42 @@ def folder(write, tmp_path: Path) -> str:
         name: pa.FixedSizeListArray.from_arrays(pa.array(np.arange(ROWS * size, dtype=np.float32)), size)
         for name, size in numbers.items()
     }
+    rows["one"] = pa.array([[float(row)] for row in range(ROWS)], pa.list_(pa.float32()))
+    rows["few"] = pa.array([[1.5] * (row % 2) for row in range(ROWS)], pa.list_(pa.float32()))
+    rows["open"] = pa.array([[float(row)] * 2 * (row % 3) for row in range(ROWS)], pa.list_(pa.float32()))
+    rows["box/corners"] = pa.array([[0.5] * 4 * (row % 2 + 1) for row in range(ROWS)], pa.list_(pa.float32()))
     write("toy-train.tfrecord-00000-of-00001", {**rows, "label": list(range(ROWS))})
     (tmp_path / "data" / "features.json").write_text(json.dumps(FEATURES))
     return str(tmp_path / "data")
 
 
-def test_only_tensors_of_known_sizes_have_a_shape(folder):
-    assert declared_shapes(folder) == {"image": (2, 3, 1), "pose/matrix": (2, 2), "track": (3, 2)}
+def test_tensors_have_a_shape_unless_an_inner_dimension_is_unknown_or_they_are_encoded(folder):
+    assert declared_shapes(folder) == {
+        "image": (2, 3, 1),
+        "pose/matrix": (2, 2),
+        "track": (3, 2),
+        "open": (-1, 2),
+        "unknown": (-1, 3),
+        "line": (4,),
+        "one": (1,),
+        "few": (-1,),
+        "box/corners": (-1, 4),
+        "box/id": (-1,),
+    }
     assert declared_shapes(folder + "/no-such-folder") == {}
+
+
+def test_a_file_that_tfds_wrote_has_the_shapes_of_its_tensors():
+    """TFDS 4.9.10, by `FeaturesDict.save_config`."""
+    assert declared_shapes(str(Path(__file__).parents[2] / "data" / "tfds-4.9.10")) == {
+        "matrix": (2, 3),
+        "objects/bbox": (-1, 4),
+        "objects/name": (-1,),
+        "open": (-1, 3),
+        "points": (-1, 2),
+        "pose/matrix": (2, 2),
+        "three": (3,),
+    }
 
 
 def test_batches_and_rows_have_the_shapes(folder, cache):
@@ -59,9 +92,11 @@ def test_batches_and_rows_have_the_shapes(folder, cache):
     assert data.schema["line"].shape == (4,)
     features, label = next(data.numpy("label"))
     assert features["image"].tolist() == np.arange(12).reshape(2, 2, 3, 1).tolist()
-    assert {name: value.shape for name, value in features.items()} == {
+    dense = ("image", "line", "one", "pose/matrix", "track")
+    assert {name: features[name].shape for name in dense} == {
         "image": (2, 2, 3, 1),
         "line": (2, 4),
+        "one": (2, 1),
         "pose/matrix": (2, 2, 2),
         "track": (2, 3, 2),
     }
@@ -69,17 +104,28 @@ def test_batches_and_rows_have_the_shapes(folder, cache):
     assert label.tolist() == [0, 1]
 
 
+def test_a_sequence_of_any_length_has_rows_of_its_tensors(folder, cache):
+    data = load(folder, batch_size=3, shuffle=False, cache_dir=cache)
+    assert [data[row]["open"].tolist() for row in range(3)] == [[], [[1, 1]], [[2, 2], [2, 2]]]
+    assert data[1]["box/corners"].tolist() == [[0.5] * 4] * 2
+    assert [data[row]["few"].tolist() for row in range(2)] == [[], [1.5]]  # a list, not an optional number
+    assert data.schema["open"] == FeatureSpec("float32", None, nulls=2, step=(2,))
+    padded = load(folder, batch_size=3, shuffle=False, cache_dir=cache, length={"open": 4})
+    assert next(padded.numpy())["open"].shape == (3, 4, 2)
+
+
 def test_packed_arrays_stay_flat(folder, cache):
     data = load(folder, batch_size=2, shuffle=False, cache_dir=cache)
     places = data.packed_columns("label")["float32"]
     packed = next(data.numpy("label", pack=True))[0]["float32"]
-    assert packed.shape == (2, len(places)) == (2, 20)
+    assert packed.shape == (2, len(places)) == (2, 21)
     assert packed[1, places.index("image") :][:6].tolist() == [*range(6, 12)]
 
 
 def test_a_shape_that_the_records_contradict_is_ignored(folder, cache, tmp_path):
-    (tmp_path / "data" / "features.json").write_text(json.dumps(record(image=tensor(5, 5))))
-    assert load(folder, batch_size=2, cache_dir=cache).schema["image"].shape == (6,)
+    (tmp_path / "data" / "features.json").write_text(json.dumps(record(image=tensor(5, 5), open=tensor(-1, 5))))
+    schema = load(folder, batch_size=2, cache_dir=cache).schema
+    assert (schema["image"].shape, schema["open"].step) == ((6,), ())
 
 
 @pytest.mark.parametrize(
@@ -96,7 +142,10 @@ def test_tensorflow_has_the_shapes(folder, cache):
     data = load(folder, batch_size=2, shuffle=False, cache_dir=cache)
     theirs = data.tf("label", epochs=1)
     assert theirs.element_spec[0]["image"].shape[1:] == (2, 3, 1)
-    for (features, _), (expected, _) in zip(theirs.as_numpy_iterator(), data.numpy("label"), strict=True):
-        assert {name: value.tolist() for name, value in features.items()} == {
-            name: value.tolist() for name, value in expected.items()
-        }
+    for (features, _), (expected, _) in zip(theirs, data.numpy("label"), strict=True):
+        for name, values in expected.items():
+            if isinstance(values, Ragged):
+                values, given = values.values, features[name].flat_values
+            else:
+                given = features[name]
+            assert np.asarray(given).tolist() == values.tolist()
