@@ -52,6 +52,11 @@ class FeatureSpec:
     step: tuple[Count, ...] = ()
     ragged_steps: bool = False
 
+    def __repr__(self) -> str:
+        """Return the fields, those of steps only if they are set."""
+        steps = f", step={self.step}, ragged_steps={self.ragged_steps}" if self.step else ""
+        return f"FeatureSpec(type={self.type!r}, shape={self.shape}, nulls={self.nulls}{steps})"
+
     @property
     def width(self) -> int:
         return math.prod(self.shape or ())

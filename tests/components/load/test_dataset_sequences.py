@@ -45,6 +45,7 @@ def test_the_types_and_shapes_are_found_in_the_records(where, write, wire, cache
         "at": FeatureSpec("float32", None, nulls=1, step=(2,)),
         "words": FeatureSpec("bytes", None, step=(3,), ragged_steps=True),
     }
+    assert repr(load(where, cache_dir=cache).schema["id"]) == "FeatureSpec(type='int64', shape=(), nulls=0)"
     fixed = write("f-train.tfrecord", [wire.sequence_example(*row) for row in FIXED])
     assert load(fixed, cache_dir=cache).schema == {
         "id": FeatureSpec("int64", ()),
