@@ -27,6 +27,7 @@ from infeed.components.dataset.manifest import Column, ColumnType
 from infeed.components.dataset.records import from_offsets
 from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.find import SplitFiles
+from infeed.components.load.nested import joined
 from infeed.components.load.spill import FeatureCounts, Kind, SpilledFeature, count_features, new_feature
 from infeed.components.load.tfds import ANY_SIZE
 
@@ -238,7 +239,7 @@ def _other_splits(found: SplitFiles, wanted: Sequence[str] | None) -> Iterator[t
         except InfeedError as error:
             _log.warning("cannot read split %r, so columns that only this split has are omitted: %s", split, error)
             continue
-        yield features, sum(held)
+        yield joined(features, found.shapes), sum(held)
 
 
 def add_missing_features(
@@ -259,11 +260,12 @@ def pack_columns(
     declared: Mapping[str, Declared],
     folder: Path,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    lists: int = 0,
 ) -> ColumnIndex:
     """Write the columns of an entry.
 
     `records` is the number of records in each file. `declared` are the columns of the whole dataset, which all splits
-    have. `shapes` are those of TFDS.
+    have. `shapes` are those of TFDS, and `lists` is the number of feature lists.
     """
     shapes = shapes or {}
     found = {name: _spec_of(features[name], declared.get(name), shapes.get(name, ())) for name in sorted(features)}
@@ -286,7 +288,7 @@ def pack_columns(
     for name in sorted(specs.keys() - placed.keys()):
         placed[name] = PlacedFeature(specs[name], len(columns), 0, name in optional)
         columns.append(_write_alone(features[name], specs[name], f"{folder}/{len(columns)}"))
-    names, lists = sorted(placed), sum(feature.steps is not None for feature in features.values())
+    names = sorted(placed)
     about = _About(tuple(names), tuple(placed[name] for name in names), tuple(records), lists)
     return ColumnIndex.of(columns, asdict(about))
 

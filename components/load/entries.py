@@ -16,6 +16,7 @@ from infeed.components.dataset.column_files import ColumnIndex, kept
 from infeed.components.dataset.decode_columns import LISTS
 from infeed.components.load.columns import Features, add_missing_features, dataset_columns, pack_columns
 from infeed.components.load.find import SplitFiles
+from infeed.components.load.nested import joined
 from infeed.components.load.options import LoadOptions
 from infeed.components.load.spill import decoded_blocks, spill_records
 
@@ -42,7 +43,8 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
     spills = folder / "spills"
     spills.mkdir()
     paths = [file.path for file in found.files]
-    features, records = spill_records(paths, spills, options.columns)
+    spilled, records = spill_records(paths, spills, options.columns)
+    features = joined(spilled, found.shapes)
     columns = dataset_columns(found, features, sum(records), options.columns)
     add_missing_features(features, columns, sum(records), spills)
     names = column_names(features, options.columns)
@@ -50,13 +52,14 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
         if name not in names.values():
             first = next(decoded_blocks(paths), None)
             raise no_column(name, column_names(first.columns if first else ()).values(), found.place)
+    lists = sum(name.startswith(LISTS) for name in names)
     features = {names[name]: feature for name, feature in features.items() if name in names}
     columns = {names[name]: column for name, column in columns.items() if name in names}
     if not (features and sum(records)):
         what = "there are no records to read" if not sum(records) else "no record has a value"
         do = "check the writer of the records, or choose another split"
         raise InfeedError(what, where=f"{found.place}, split {found.split}", do=do)
-    index = pack_columns(features, records, columns, folder, found.shapes)
+    index = pack_columns(features, records, columns, folder, found.shapes, lists)
     shutil.rmtree(spills)
     return index
 

@@ -12,8 +12,9 @@ so threads suffice and share memory.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -33,6 +34,7 @@ from infeed.components.dataset.record_blocks import PADDING, RecordBlock, read_b
 from infeed.components.dataset.records import data_of
 from infeed.components.feed.capacity import Machine
 from infeed.components.load.ahead import in_order
+from infeed.components.load.tfds import sequence_name
 
 Kind = Literal["bytes", "float32", "int64", "uint8"]  # uint8: decoded pictures only
 _KINDS: dict[pa.DataType, Kind] = {pa.float32(): "float32", pa.int64(): "int64", pa.large_binary(): "bytes"}
@@ -40,6 +42,9 @@ REMEDY = "write tf.Examples or SequenceExamples, with one type for each feature"
 _MOST_THREADS = 8  # a single thread reads and writes, so more decoders would wait for it
 _WORD = 8  # bytes compared at once; no head of a tf.Example is longer
 _ONES = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
+
+
+C = TypeVar("C", bound="FeatureCounts")
 
 
 @dataclass
@@ -55,6 +60,7 @@ class FeatureCounts:
     least: int = np.iinfo(np.int64).max
     most: int = 0
     nulls: int = 0
+    largest: int = 0  # of integers
     steps: FeatureCounts | None = None
 
     def add(self, column: pa.Array) -> None:
@@ -65,6 +71,8 @@ class FeatureCounts:
         self.most, self.nulls = max(self.most, int(counts.max(initial=0))), self.nulls + int((counts == 0).sum())
         if self.steps is not None:
             self.steps.add(column.flatten())
+        elif self.kind == "int64" and counts.any():
+            self.largest = max(self.largest, int(to_numbers(column.flatten()).max()))
 
     def add_missing(self, rows: int) -> None:
         """Count records without the feature."""
@@ -81,8 +89,13 @@ class FeatureCounts:
         if self.steps is not None and other.steps is not None:
             self.steps.merge(other.steps)
         self.rows, self.values = self.rows + other.rows, self.values + other.values
-        self.nulls += other.nulls
+        self.nulls, self.largest = self.nulls + other.nulls, max(self.largest, other.largest)
         self.least, self.most = min(self.least, other.least), max(self.most, other.most)
+
+    def with_steps(self: C, values: C) -> C:
+        """Return a feature of the values in steps, if this feature holds the length of each step."""
+        steps = replace(values, rows=self.values, least=0, most=self.largest, nulls=0)
+        return replace(self, kind=values.kind, steps=steps)
 
 
 @dataclass
@@ -130,6 +143,11 @@ class SpilledFeature(FeatureCounts):
             return mapped(f"{self.stem}.values", self.kind, self.values)
         size = Path(f"{self.stem}.values").stat().st_size if self.values else 0
         return mapped(f"{self.stem}.values", "uint8", size)
+
+    def with_steps(self, values: SpilledFeature) -> SpilledFeature:
+        if self.values:
+            os.replace(f"{self.stem}.values", f"{values.stem}.counts")
+        return super().with_steps(values)
 
     def _append(self, name: str, values: Any) -> None:
         # The file is not kept open, because there may be more features than file descriptors.
@@ -180,7 +198,7 @@ def _read_features(
     held = [0] * len(paths)
     for block in decoded_blocks(paths, threads):
         for name, column in block.columns.items():
-            if wanted is not None and not {name, name.removeprefix(LISTS)} & set(wanted):
+            if wanted is not None and not {name, name.removeprefix(LISTS), sequence_name(name)} & set(wanted):
                 continue
             kind = _kind_of(column.type.value_type)
             if name not in features:

@@ -13,7 +13,8 @@ _FILE = "features.json"
 _SCALARS = "classLabel", "text", "image"  # one value, for images the bytes of a file
 _TENSORS = "tensor", "boundingBox"
 ANY_SIZE = -1  # of a dimension
-_NESTED = 2  # levels of sequences that TFDS writes as several features
+NESTED = (ANY_SIZE, ANY_SIZE)  # shape of a sequence of sequences, which is written as the two features NAME/...
+VALUES, LENGTHS = "/ragged_flat_values", "/ragged_row_lengths_0"
 _log = logging.getLogger(__name__)
 Shape = tuple[int, ...]
 
@@ -21,9 +22,9 @@ Shape = tuple[int, ...]
 def declared_shapes(folder: str) -> dict[str, Shape]:
     """Return the shapes of one dimension and more that a folder of TFDS declares, by feature name.
 
-    A first dimension of -1 is of any size. Tensors with other dimensions of unknown size are left out. A nested feature
-    has the name of its record, such as `pose/matrix`. A file that TFDS cannot have written gives no shapes, and a
-    warning.
+    A first dimension of -1 is of any size. A sequence of sequences has the shape `NESTED`. Other tensors with inner
+    dimensions of unknown size are left out. A nested feature has the name of its record, such as `pose/matrix`. A file
+    that TFDS cannot have written gives no shapes, and a warning.
     """
     path = files.join(folder, _FILE)
     if not files.exists(path):
@@ -35,6 +36,11 @@ def declared_shapes(folder: str) -> dict[str, Shape]:
         return {}
 
 
+def sequence_name(feature: str) -> str:
+    """Return the name of the sequence of sequences that a feature belongs to, or else its own name."""
+    return feature.removesuffix(VALUES).removesuffix(LENGTHS)
+
+
 def _shapes(feature: Mapping[str, Any], name: str, outer: Shape) -> Iterator[tuple[str, Shape]]:
     """Yield the shape of each tensor in a feature. `outer` are the lengths of the sequences around the feature."""
     for inner, one in feature.get("featuresDict", {}).get("features", {}).items():
@@ -43,7 +49,9 @@ def _shapes(feature: Mapping[str, Any], name: str, outer: Shape) -> Iterator[tup
         yield from _shapes(sequence["feature"], name, (*outer, int(sequence.get("length", -1))))
     elif (own := _shape(feature)) is not None:
         shape = (*outer, *own)
-        if shape and len(outer) < _NESTED and min(shape[1:], default=1) > 0:
+        if len(outer) == len(NESTED) == len(shape):
+            yield name, NESTED
+        elif shape and len(outer) < len(NESTED) and min(shape[1:], default=1) > 0:
             yield name, shape
 
 

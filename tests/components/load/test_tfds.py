@@ -69,6 +69,7 @@ def test_tensors_have_a_shape_unless_an_inner_dimension_is_unknown_or_they_are_e
         "few": (-1,),
         "box/corners": (-1, 4),
         "box/id": (-1,),
+        "nested": (-1, -1),
     }
     assert declared_shapes(folder + "/no-such-folder") == {}
 
@@ -82,6 +83,7 @@ def test_a_file_that_tfds_wrote_has_the_shapes_of_its_tensors():
         "open": (-1, 3),
         "points": (-1, 2),
         "pose/matrix": (2, 2),
+        "ragged": (-1, -1),
         "three": (3,),
     }
 
