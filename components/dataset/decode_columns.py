@@ -81,17 +81,17 @@ def _common_type(name: str, types: set[pa.DataType]) -> pa.DataType:
     """Return the type of a column. Raises ValueError if there are two, apart from lists of nulls."""
     others = types - {_NO_VALUES} or types
     if len(others) > 1:
-        shown = " and ".join(kind for kind, item in _TYPES.items() if {pa.large_list(item), list_type(item)} & others)
+        shown = " and ".join(kind for kind, item in _TYPES.items() if {pa.large_list(item), _list_type(item)} & others)
         raise ValueError(f"feature {name!r} is {shown}")
     return others.pop()
 
 
-def list_type(item: pa.DataType) -> pa.DataType:
+def _list_type(item: pa.DataType) -> pa.DataType:
     """Return the type of a column of feature lists."""
     return pa.large_list(pa.large_list(item))
 
 
-_NO_VALUES = list_type(pa.null())  # of feature lists without a kind
+_NO_VALUES = _list_type(pa.null())  # of feature lists without a kind
 
 
 def _typed(column: pa.Array, kind: pa.DataType) -> pa.Array:
