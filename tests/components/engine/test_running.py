@@ -126,7 +126,7 @@ def test_a_job_that_waits_for_machines_is_left_alone(hasty: None, tmp_path: Path
 def test_a_job_with_a_worker_at_work_may_take_as_long_as_it_likes(hasty: None, tmp_path: Path) -> None:
     job, answer = Job("RUNNING"), WorkerAnswer(str(tmp_path))
     with answer.working():
-        Running(job, Named("FlinkRunner", worker_timeout=1), answer).wait(seconds(2.5))
+        Running(job, Named("FlinkRunner", worker_timeout=3), answer).wait(seconds(5))
     assert job.canceled == 0
 
 
