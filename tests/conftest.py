@@ -7,6 +7,7 @@ import functools
 import gc
 import importlib
 import io
+import logging
 import os
 import pickle
 import re
@@ -165,6 +166,13 @@ def _skipped(reporter: pytest.TerminalReporter) -> Counter[str]:
 
 def _runs_where(reason: str) -> str | None:
     return next((f"it runs {where}" for beginning, where in _SKIPS.items() if reason.startswith(beginning)), None)
+
+
+def pytest_runtest_setup() -> None:
+    """TFX packs itself for workers, two seconds for each executor that is given options of Beam's. Here it does once."""
+    packing = sys.modules.get("tfx.utils.dependency_utils")
+    if packing and not hasattr(packing.build_ephemeral_package, "cache_info"):
+        packing.build_ephemeral_package = functools.cache(packing.build_ephemeral_package)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -402,8 +410,12 @@ def opened_data() -> Iterator[Callable[[], list[str]]]:
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
     """A server that speaks S3's protocol, with one bucket."""
+    from moto import backends
     from moto.server import ThreadedMotoServer
 
+    modules = frozenset(backends.list_of_moto_modules())  # else it looks into its folder at each request
+    backends.list_of_moto_modules = lambda: modules
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a fifth of the time of a request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     answering = server._server.app  # type: ignore[union-attr]

@@ -6,8 +6,10 @@ Covers the heads of `templates/tabular/model.py` for several labels.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +20,24 @@ pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 INFEED = Path(sys.executable).with_name("infeed")
 CLASSES = ["big", "old"]
-
-
-def infeed(folder: Path, *words: str) -> str:
-    done = subprocess.run([INFEED, *words], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+Infeed = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def infeed(warm: Mapping[str, str]) -> Infeed:
+    """infeed(folder, "predict", "root") -> what the command prints there."""
+
+    def run(folder: Path, *words: str) -> str:
+        env = {**os.environ, **warm}
+        done = subprocess.run([INFEED, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def homes(infeed: Infeed, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Homes of which area and age, with some noise, decide a price, whether they are sold, and tags."""
     folder, random = tmp_path_factory.mktemp("homes"), np.random.default_rng(0)
     with (folder / "homes.jsonl").open("w") as file:
@@ -41,7 +51,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def outcome(homes: Path) -> Any:
+def outcome(infeed: Infeed, homes: Path) -> Any:
     out = infeed(homes, "run", "mine", "--root", "root", "--epochs", "12", "--json")
     return json.loads(out)["outcome"]
 
@@ -67,7 +77,7 @@ def test_each_label_of_one_value_has_a_page(homes: Path, outcome: Any) -> None:
     assert "confus" in (homes / pages["sold"]).read_text().lower()
 
 
-def test_a_prediction_has_every_label(homes: Path, outcome: Any) -> None:
+def test_a_prediction_has_every_label(infeed: Infeed, homes: Path, outcome: Any) -> None:
     row = {"area": 2.0, "age": 2.0}
     (homes / "new.jsonl").write_text(json.dumps(row) + "\n")
     [made] = [json.loads(line) for line in infeed(homes, "predict", "root", "new.jsonl", "--json").splitlines()]
@@ -76,7 +86,7 @@ def test_a_prediction_has_every_label(homes: Path, outcome: Any) -> None:
     assert made["value"]["price"] == pytest.approx(1e6 + 1e5, rel=0.1)
 
 
-def test_an_evaluation_of_a_table_scores_every_label(homes: Path, outcome: Any) -> None:
+def test_an_evaluation_of_a_table_scores_every_label(infeed: Infeed, homes: Path, outcome: Any) -> None:
     words = ["--dataset", "homes.jsonl", "--model", "root", "--output", "evaluation", "--json"]
     made = json.loads(infeed(homes, "evaluate", "mine/config.yaml", *words))
     assert made["rows"] == 600

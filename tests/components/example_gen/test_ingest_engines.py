@@ -116,13 +116,13 @@ def test_a_lost_worker_leaves_no_shard_and_no_manifest(cancer: str, job: MakeJob
 
 
 def noise(block: int, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
-    rows = np.random.default_rng(block).bytes(8 * MB)
+    rows = np.random.default_rng(block).bytes(4 * MB)
     yield pa.RecordBatch.from_pydict({"x": [rows[start : start + 4_096] for start in range(0, len(rows), 4_096)]})
 
 
 @pytest.fixture
 def noisy(job: MakeJob) -> tuple[tuple[Task, ...], Job]:
-    """48 MB of records from six tasks, for 120 shards."""
+    """24 MB of records from six tasks, for 120 shards."""
     tasks = tuple(Task(order, order) for order in range(6))
     options = IngestOptions(compression="none", statistics=False, shards=ShardOptions(120))
     source = OpenedSource(Source("noise", "", 0, 0), pa.schema([("x", pa.binary())]), tasks, noise)
@@ -139,7 +139,7 @@ def test_requests_to_a_store_grow_with_the_records_and_not_with_tasks_times_shar
     monkeypatch.setattr(shuffle, "_GROUP_BYTES", shuffle._GROUP_BYTES // scale)
     monkeypatch.setattr(shuffle, "ON_STORE", shuffle.Ranges(shuffle.ON_STORE.least // scale, 1))
     s3_requests.clear()
-    assert ingest.ingest(tasks, dataclasses.replace(one, root=s3)).splits["all"].records == 6 * 2_048
+    assert ingest.ingest(tasks, dataclasses.replace(one, root=s3)).splits["all"].records == 6 * 1_024
     size, of_level = expected.splits["all"].bytes * scale, [6, 50, 50, 120]  # spills, files of two levels, shards
     found = [[one for one in s3_requests if f"/.ingest/level-{level}/" in one] for level in range(4)]
     for requests, files_of_level, readers in zip(found, of_level, of_level[1:], strict=False):
