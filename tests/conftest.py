@@ -34,6 +34,7 @@ BUCKET = "bucket"
 # What `make test` asks for, and what `make test-image` does.
 QUICK, LONG, ALONE = "not tfx and not slow and not frameworks", "(tfx or slow) and not (frameworks or alone)", "alone"
 IMAGE = "not (frameworks or alone) and (stack or not (tfx or slow))"
+_WITHOUT_GRAPPLER = "INFEED_TEST_WITHOUT_GRAPPLER"  # variable that forks of `warm/server.py` know, too
 # Files of more than 20 CPU seconds, about the longest first, so that at the end no process waits long for the others.
 _LONG = (
     "transform/test_executor_engines.py",
@@ -103,6 +104,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background, and by all that tests start
     gc.set_threshold(100_000, 50, 100)  # by default a tenth of the time of tests with TensorFlow goes into its garbage
+    if session.config.option.markexpr not in (ALONE, IMAGE):
+        os.environ[_WITHOUT_GRAPPLER] = "1"
     os.environ["PIP_NO_DEPS"] = "1"  # TFX's wheels of users' modules need nothing, and to find that out takes 3 s each
 
 
@@ -169,7 +172,13 @@ def _runs_where(reason: str) -> str | None:
 
 
 def pytest_runtest_setup() -> None:
-    """TFX packs itself for workers, two seconds for each executor that is given options of Beam's. Here it does once."""
+    """Spares time of TensorFlow and TFX, if they have been imported.
+
+    Grappler rewrites each new graph, a fourth of the time of a short training. TFX packs itself for workers, which
+    takes two seconds for each executor that is given options of Beam's; here it does once.
+    """
+    if "tensorflow" in sys.modules and _WITHOUT_GRAPPLER in os.environ:
+        sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     packing = sys.modules.get("tfx.utils.dependency_utils")
     if packing and not hasattr(packing.build_ephemeral_package, "cache_info"):
         packing.build_ephemeral_package = functools.cache(packing.build_ephemeral_package)

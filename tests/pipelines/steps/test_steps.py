@@ -27,10 +27,13 @@ pytestmark = pytest.mark.slow
 TEMPLATE = Path(infeed.__file__).parent / "templates" / "tabular"
 # Like an environment without these packages: an import raises ModuleNotFoundError, and `find_spec` finds nothing.
 SCRIPT = """
-import gc, json, sys
+import gc, json, os, sys
 gc.set_threshold(100_000, 50, 100)  # else a tenth of the time goes into garbage
 for name in ("tfx", "ml_metadata", "kfp"):
     sys.modules[name] = None
+if "INFEED_TEST_WITHOUT_GRAPPLER" in os.environ:  # as the run with which it is compared bit by bit
+    import tensorflow
+    tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 from infeed.pipelines.cli import main
 for words in json.loads(sys.argv[1]):
     try:
