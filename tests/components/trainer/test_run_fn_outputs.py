@@ -1,5 +1,7 @@
 """A model of several outputs is trained on several labels, and each output is served by its name."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -99,10 +101,23 @@ def of_two_colors(spec):
 """
 
 
-@pytest.fixture
-def model(tmp_path):
-    (tmp_path / "sales.py").write_text(MODELS)
-    return lambda name: f"{tmp_path}/sales.py:{name}"
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    (folder / "sales.py").write_text(MODELS)
+    return lambda name: f"{folder}/sales.py:{name}"
+
+
+@pytest.fixture(scope="module")
+def trained(sales, model, train_into, tmp_path_factory):
+    """trained("by_name") -> the folders `model` and `run` of that model, which tests share."""
+
+    @functools.cache
+    def of(name):
+        place, feed = tmp_path_factory.mktemp("trained"), FeedOptions(batch_size=8)
+        return train_into(place, sales[0], "all", model(name), label=LABELS, epochs=20, feed=feed)
+
+    return of
 
 
 def asked(place, rows, example, names=("x", "importance")):
@@ -114,10 +129,9 @@ def asked(place, rows, example, names=("x", "importance")):
 
 
 @pytest.mark.parametrize("name", ["by_name", "in_a_list", "subclassed"])
-def test_each_output_learns_its_label_and_is_served_by_its_name(name, sales, model, train, example):
-    folder, rows = sales
-    place = train(folder, "all", model(name), label=LABELS, epochs=20, feed=FeedOptions(batch_size=8))
-    answer = asked(place, rows, example)
+def test_each_output_learns_its_label_and_is_served_by_its_name(name, sales, trained, example):
+    rows = sales[1]
+    answer = asked(trained(name), rows, example)
     assert {name: array.shape for name, array in answer.items()} == {
         "price": (ROWS,),
         "sold/probabilities": (ROWS, 2),
@@ -133,9 +147,8 @@ def test_each_output_learns_its_label_and_is_served_by_its_name(name, sales, mod
     np.testing.assert_array_equal(answer["colors/class"], np.where(answer["colors/probabilities"] > 0.4, words, b""))
 
 
-def test_every_loader_serves_several_outputs_alike(sales, model, train, saved_models, example):
-    folder, rows = sales
-    place = train(folder, "all", model("by_name"), label=LABELS, epochs=1)
+def test_every_loader_serves_several_outputs_alike(sales, trained, saved_models, example):
+    rows, place = sales[1], trained("by_name")
     answer = asked(place, rows, example)
     for load in (saved_models.by_python, saved_models.by_session, saved_models.by_cpp):
         found = load(place / "model")["raw"](x=np.array([row["x"] for row in rows], np.float32))
