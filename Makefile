@@ -8,7 +8,7 @@ PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --timeou
 AGAIN = $(PYTEST) -n 0 --last-failed --last-failed-no-failures none
 QUICK = "not tfx and not slow and not frameworks"
 FRAMEWORKS = "frameworks or not (tfx or slow)"
-LONG = "(tfx or slow) and not (frameworks or alone)"
+LONG = "(tfx or slow) and not (frameworks or alone or image)"
 
 .DEFAULT_GOAL = help
 .PHONY: help setup run test lint quick long test-frameworks test-peers test-image check coverage bench docs dist sbom audit clean

@@ -202,16 +202,18 @@ same_code || { say "THE IMAGE HOLDS OTHER CODE THAN THIS CHECKOUT" && exit 1; }
 say "adding the tests"
 build_suite || { say "THE TESTS CANNOT BE ADDED TO THE IMAGE" && exit 1; }
 say "running the tests in the image"
-# The quick tests, and of the long ones those that can differ by stack (tests/test_stack.py). Tests of a checkout (set-up,
-# pages, words, benchmarks) have no place in an image. A test that hangs says where, and cannot hold up all.
+# The quick tests, and of the long ones those that can differ by stack, and larger cases of what runs outside too
+# (tests/test_stack.py). Tests of a checkout (set-up, pages, words, benchmarks) have no place in an image, and test_tfx.py
+# starts it from outside. A test that hangs says where, and cannot hold up all.
 in_suite sh -ec '
     suite="timeout 3000 python -m pytest --timeout 600 --timeout-method signal -o cache_dir=/tmp/pytest -o faulthandler_timeout=600"
     stack() {
-        $suite -m "not (frameworks or alone) and (stack or not (tfx or slow))" \
+        $suite -m "not (frameworks or alone) and (stack or image or not (tfx or slow))" \
             --ignore tests/test_setup.py --ignore tests/test_setup_editable.py --ignore tests/test_docs.py \
             --ignore tests/test_docs_snippets.py --ignore tests/test_remedies.py --ignore tests/test_words.py \
             --ignore tests/test_mirror.py --ignore tests/test_stack.py --ignore tests/test_seams.py \
             --ignore tests/test_versions.py --ignore tests/scripts --ignore tests/benchmarks \
+            --ignore tests/pipelines/cluster/rehearse/test_tfx.py \
             --deselect tests/components/seams/test_contracts.py::test_the_page_has_every_seam_as_it_is "$@"
     }
     # As in the Makefile, what failed beside other tests runs again, alone.

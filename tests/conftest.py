@@ -32,8 +32,9 @@ from hypothesis import settings
 
 BUCKET = "bucket"
 # What `make test` asks for, and what `make test-image` does.
-QUICK, LONG, ALONE = "not tfx and not slow and not frameworks", "(tfx or slow) and not (frameworks or alone)", "alone"
-IMAGE = "not (frameworks or alone) and (stack or not (tfx or slow))"
+QUICK, ALONE = "not tfx and not slow and not frameworks", "alone"
+LONG = "(tfx or slow) and not (frameworks or alone or image)"
+IMAGE = "not (frameworks or alone) and (stack or image or not (tfx or slow))"
 _WITHOUT_GRAPPLER = "INFEED_TEST_WITHOUT_GRAPPLER"  # variable that forks of `warm/server.py` know, too
 # Files of more than 20 CPU seconds, about the longest first, so that at the end no process waits long for the others.
 _LONG = (
@@ -75,7 +76,7 @@ _LONG = (
 _SKIPS = {
     "no taxi data in a folder shared/data beside the checkout": "beside that folder",
     "Spark takes Java, and": "on a machine with Spark",
-    "Beam's own job service gives up": "on Dask",
+    "Beam's own job service gives up": "on Dask, in the image",
     "PostgreSQL does not start on this machine": "on machines where its server starts",
     "no network namespaces here": "as root",
     "kfp-kubernetes for protobuf 3": "in the image, with kfp 2.16",
@@ -116,8 +117,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     text = collection_path.read_text()
     if wanted == ALONE:
         return None if "pytest.mark.alone" in text else True
-    if wanted == IMAGE and "pytest.mark.stack" in text:
+    if wanted == IMAGE and re.search(r"pytest\.mark\.(stack|image)\b", text):
         return None
+    if wanted == LONG and re.search(r"(?m)^pytestmark.*pytest\.mark\.image\b", text):
+        return True
     marks = re.findall(r"(?m)^(pytestmark)?.*pytest\.mark\.(?:tfx|slow)\b", text)
     return not marks or None if wanted == LONG else "pytestmark" in marks or None
 

@@ -1,6 +1,6 @@
-"""Which long tests the image runs too: those marked `stack`, which can differ by version of TFX and its like.
+"""Which long tests the image runs: those marked `stack` too, and those marked `image`, which run nowhere else.
 
-The quick tests run in the image in any case.
+What is marked `stack` can differ by version of TFX and its like. The quick tests run in the image in any case.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted(path for top in ("components", "pipelines", "templates") for path in (ROOT / top).rglob("*.py"))
-_IMAGE = "not (frameworks or alone) and (stack or not (tfx or slow))"
+_LONG = "(tfx or slow) and not (frameworks or alone or image)"
+_IMAGE = "not (frameworks or alone) and (stack or image or not (tfx or slow))"
 
 
 def marks(test: Path) -> set[str]:
@@ -28,7 +29,7 @@ def named_after(module: Path) -> list[Path]:
 
 def runs_in_image(test: Path) -> bool:
     found = marks(test)
-    return "stack" in found or not found & {"tfx", "slow"}
+    return bool(found & {"stack", "image"}) or not found & {"tfx", "slow"}
 
 
 def imports(module: Path) -> set[str]:
@@ -77,5 +78,22 @@ def test_every_template_is_run_in_the_image() -> None:
     assert runs_in_image(ROOT / "tests" / "pipelines" / "test_run.py")
 
 
-def test_the_image_runs_what_the_marker_says() -> None:
+def test_both_runs_select_what_the_markers_say() -> None:
     assert f'-m "{_IMAGE}"' in (ROOT / "scripts" / "test-image.sh").read_text()
+    assert f'LONG = "{_LONG}"' in (ROOT / "Makefile").read_text()
+    known = (ROOT / "tests" / "conftest.py").read_text()  # it leaves out files of which these select nothing
+    assert f'LONG = "{_LONG}"' in known
+    assert f'IMAGE = "{_IMAGE}"' in known
+
+
+IN_IMAGE_ONLY = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if "image" in marks(path)]
+
+
+@pytest.mark.parametrize("test", IN_IMAGE_ONLY, ids=relative)
+def test_what_is_left_to_the_image_runs_there(test: Path) -> None:
+    script = (ROOT / "scripts" / "test-image.sh").read_text()
+    left_out = {ROOT / path for path in re.findall(r"--(?:ignore|deselect) ([^ :]+)", script)}
+    left_out -= {ROOT / path for path in re.findall(r"INFEED_TEST_IMAGE=.* (tests/\S+\.py)", script)}  # from outside
+    assert not any(test.is_relative_to(path) for path in left_out)
+    assert not marks(test) & {"frameworks", "alone"}
+    assert marks(test) & {"tfx", "slow"}, "the quick tests run it, too"

@@ -197,6 +197,7 @@ def test_a_quantity_is_learned_as_a_regression_from_parquet(broken, mended, warm
     assert len(done.stdout.splitlines()) == 300
 
 
+@pytest.mark.image
 def test_pictures_of_ones_own_of_any_size_work_with_nothing_else_written(tmp_path, warm):
     for i in range(60):
         name, color = (("red", (200, 40, 30)), ("blue", (20, 30, 210)))[i % 2]

@@ -22,7 +22,9 @@ from infeed.components.engine.on_beam import OnBeam
 pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 
 
-@pytest.fixture(params=["portable", "dask", "spark"], scope="module")
+@pytest.fixture(
+    params=["portable", *(pytest.param(name, marks=pytest.mark.image) for name in ("dask", "spark"))], scope="module"
+)
 def options(request: pytest.FixtureRequest, beam_clusters: ModuleType, functions: ModuleType) -> Iterator[list[str]]:
     if request.param != "dask":
         yield request.getfixturevalue(f"{request.param}_options")

@@ -62,7 +62,7 @@ def run(
     return execute_ours
 
 
-def test_a_named_runner_and_processes_evaluate_the_same_and_this_process_opens_no_examples(
+def test_a_named_runner_evaluates_the_same_and_this_process_opens_no_examples(
     run: Callable[..., dict[str, bytes]],
     portable_options: list[str],
     opened_data: Callable[[], list[str]],
@@ -70,19 +70,24 @@ def test_a_named_runner_and_processes_evaluate_the_same_and_this_process_opens_n
 ) -> None:
     far = run("far", *portable_options)
     assert opened_data() == []
-    by_two = run("two", "--direct_num_workers=2")
-    opened_data()
     assert "evaluates 6 files" in caplog.text
     assert "on Beam's PortableRunner: --runner selects it" in caplog.text
-    assert "on 2 processes" in caplog.text
     near = run("near")
     assert len(opened_data()) == 6
     assert near.keys() >= {"model_report.html", "model_report.json"}
     assert len(near) == 7
     assert far == near
-    assert by_two == near
 
 
+@pytest.mark.image
+def test_processes_evaluate_the_same(run: Callable[..., dict[str, bytes]], caplog: pytest.LogCaptureFixture) -> None:
+    by_two = run("two", "--direct_num_workers=2")
+    assert "on 2 processes" in caplog.text
+    assert by_two == run("near")
+    assert len(by_two) == 7
+
+
+@pytest.mark.image
 def test_threads_of_one_process_measure_the_same(
     run: Callable[..., dict[str, bytes]], many: Any, threaded_options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +104,7 @@ def test_threads_of_one_process_measure_the_same(
     assert run("twice", *threaded_options) == near
 
 
+@pytest.mark.image
 def test_what_only_tfx_computes_is_left_to_it_wherever_it_is_found_out(
     many: Any,
     model: Any,

@@ -249,9 +249,9 @@ def trips(folder: Path, files: int = 3) -> str:
     ("options", "place"),
     [
         ("portable_options", "on Beam's PortableRunner"),
-        ("dask_options", "on Beam's DaskRunner"),
-        ("spark_options", "on Beam's PySparkRunner"),
-        (["--direct_num_workers=2"], "on 2 processes"),
+        pytest.param("dask_options", "on Beam's DaskRunner", marks=pytest.mark.image),
+        pytest.param("spark_options", "on Beam's PySparkRunner", marks=pytest.mark.image),
+        pytest.param(["--direct_num_workers=2"], "on 2 processes", marks=pytest.mark.image),
         (["--runner=DirectRunner"], "in this process"),
     ],
 )
@@ -278,6 +278,7 @@ def test_every_engine_writes_the_same(
 
 
 @pytest.mark.slow
+@pytest.mark.image
 def test_threads_of_one_process_write_the_same(tmp_path: Path, threaded_options: list[str]) -> None:
     from infeed.components.example_gen.executor import Executor
 

@@ -50,12 +50,12 @@ def content(root: str) -> dict[str, str]:
     "options",
     [
         IngestOptions(shuffle_seed=0),
-        IngestOptions(shuffle_seed=None),
-        IngestOptions(split_by=ByLabel("label"), balance=Balance("label")),
+        pytest.param(IngestOptions(shuffle_seed=None), marks=pytest.mark.image),
+        pytest.param(IngestOptions(split_by=ByLabel("label"), balance=Balance("label")), marks=pytest.mark.image),
     ],
     ids=["shuffled", "in order", "by label"],
 )
-@pytest.mark.parametrize("levels", [0, 2])
+@pytest.mark.parametrize("levels", [pytest.param(0, marks=pytest.mark.image), 2])
 def test_beam_writes_what_one_process_writes(
     digits: str,
     job: MakeJob,

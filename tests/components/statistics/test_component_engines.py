@@ -74,6 +74,7 @@ def test_a_named_runner_reads_the_examples_and_this_process_none(
     assert far == near
 
 
+@pytest.mark.image
 def test_so_do_threads_of_this_process(
     examples: Any, tmp_path: Path, forget: Callable[[], None], threaded_options: list[str]
 ) -> None:
@@ -87,6 +88,7 @@ def test_so_do_threads_of_this_process(
         assert described(examples, tmp_path / name, threaded_options) == near
 
 
+@pytest.mark.image
 def test_so_does_a_dask_cluster(
     examples: Any, tmp_path: Path, forget: Callable[[], None], beam_clusters: ModuleType
 ) -> None:
@@ -96,6 +98,7 @@ def test_so_does_a_dask_cluster(
         assert described(examples, tmp_path / "far", options) == near
 
 
+@pytest.mark.image
 def test_direct_num_workers_says_how_many_processes(
     examples: Any, tmp_path: Path, forget: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -37,6 +37,7 @@ def saved(place):
     return weights, json.loads((place / "run" / "history.json").read_text())
 
 
+@pytest.mark.image
 def test_two_workers_killed_and_started_again_train_to_the_weights_of_one(table, train, start, hold_ports, tmp_path):
     together, given = tmp_path / "together", (table[0], "class", "table")
     on_disk = FeedOptions(batch_size=16, tier="disk", cache_dir=str(tmp_path / "cache"))

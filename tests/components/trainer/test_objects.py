@@ -52,6 +52,7 @@ def test_a_model_learns_the_class_of_each_pixel_from_moved_masks(segmented: Path
     assert (told.numpy() == masks).mean() > 0.95
 
 
+@pytest.mark.image
 def test_a_training_that_is_killed_and_resumed_moves_masks_as_without(
     train: Callable[..., Path], start: Callable[..., Any], scenes: Scenes, tmp_path: Path
 ) -> None:
@@ -68,15 +69,16 @@ def test_a_training_that_is_killed_and_resumed_moves_masks_as_without(
         np.testing.assert_array_equal(mine, expected)
 
 
-def test_a_stream_from_any_step_moves_masks_and_boxes_as_from_the_beginning(
-    arguments: Callable[..., dict[str, Any]], scenes: Scenes, tmp_path: Path
+@pytest.mark.parametrize("tier", ["stream", "columns"])
+def test_batches_from_any_step_move_masks_and_boxes_as_from_the_beginning(
+    tier: Any, arguments: Callable[..., dict[str, Any]], scenes: Scenes, tmp_path: Path
 ) -> None:
-    """`test_resume` holds that a training on a stream goes on with the batches of its next step."""
+    """`test_resume` holds that a training goes on with the batches of its next step."""
     from tfx.components.trainer.fn_args_utils import FnArgs
 
     from infeed.components.trainer.training import prepare
 
-    feed = FeedOptions(batch_size=16, tier="stream")
+    feed = FeedOptions(batch_size=16, tier=tier)
     fn_args = FnArgs(**arguments(tmp_path, scenes[0], "both", "segment", label="mask", feed=feed, **SIMPLE))
     fed = prepare(fn_args).train
     for (features, mask), (later, later_mask) in zip(

@@ -99,8 +99,8 @@ def own(tmp_path: Path) -> Mapping[str, Any]:
     return {"module_file": str(path), "disable_statistics": True}
 
 
-@pytest.mark.parametrize("kind", ["declared", "own"])
-def test_a_named_runner_and_processes_transform_the_same_and_this_process_opens_no_examples(
+@pytest.mark.parametrize("kind", ["declared", pytest.param("own", marks=pytest.mark.image)])
+def test_a_named_runner_transforms_the_same_and_this_process_opens_no_examples(
     kind: str,
     transform: Transform,
     own: Mapping[str, Any],
@@ -112,16 +112,27 @@ def test_a_named_runner_and_processes_transform_the_same_and_this_process_opens_
     opened_data()
     far = transform(*portable_options, **options)
     assert opened_data() == []
-    by_two = transform("--direct_num_workers=2", **options)
     assert "transforms 6 files" in caplog.text
     assert "on Beam's PortableRunner: --runner selects it" in caplog.text
-    assert "on 2 processes" in caplog.text
     near = transform(**options)
     assert differing(near, far) == []
+    assert sum("transformed_examples" in name for name in near) == 6
+
+
+@pytest.mark.image
+@pytest.mark.parametrize("kind", ["declared", "own"])
+def test_processes_transform_the_same(
+    kind: str, transform: Transform, own: Mapping[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    options = own if kind == "own" else declared()
+    by_two = transform("--direct_num_workers=2", **options)
+    assert "on 2 processes" in caplog.text
+    near = transform(**options)
     assert differing(near, by_two) == []
     assert sum("transformed_examples" in name for name in near) == 6
 
 
+@pytest.mark.image
 @pytest.mark.parametrize("kind", ["declared", "own"])
 def test_threads_of_one_process_transform_the_same(
     kind: str, transform: Transform, own: Mapping[str, Any], threaded_options: list[str]
@@ -133,6 +144,7 @@ def test_threads_of_one_process_transform_the_same(
     assert differing(near, transform(*threaded_options, spans=many, **options)) == []
 
 
+@pytest.mark.image
 def test_more_keys_than_are_held_travel_through_files_and_give_the_same(
     transform: Transform, portable_options: list[str]
 ) -> None:
@@ -144,6 +156,7 @@ def test_more_keys_than_are_held_travel_through_files_and_give_the_same(
     assert differing(near, far) == []
 
 
+@pytest.mark.image
 @pytest.mark.parametrize("made", ["number", "tft.scale_to_z_score(number)"], ids=["written", "analyzed"])
 def test_a_failure_of_a_worker_is_told_by_the_users_line(made: str, tmp_path: Path, transform: Transform) -> None:
     path = tmp_path / "failing.py"

@@ -438,6 +438,7 @@ def test_beam_writes_the_same(trips: Path, tmp_path: Path, beam_runners: list[st
     assert json.loads(ended.output)["manifest"] == here  # checksums of all shards
 
 
+@pytest.mark.image
 def test_a_dask_cluster_writes_the_same_and_says_what_is_wrong(trips: Path, tmp_path: Path) -> None:
     from dask.distributed import LocalCluster, default_client
 

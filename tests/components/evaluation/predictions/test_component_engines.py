@@ -30,6 +30,7 @@ def test_a_named_runner_predicts_and_this_process_opens_no_examples(
     assert len(_written(near)) == 3
 
 
+@pytest.mark.image
 @pytest.mark.parametrize("output_format", ["parquet", "prediction_log"])
 def test_threads_of_one_process_predict_the_same(
     run: Run,
@@ -50,6 +51,7 @@ def test_threads_of_one_process_predict_the_same(
     assert len(_written(near)) == 41
 
 
+@pytest.mark.image
 def test_processes_predict_the_same(run: Run) -> None:
     from infeed.components import BulkInferrer
 

@@ -80,7 +80,7 @@ class Official:
 OFFICIAL = {"taxi": Official(TAXI, trips, SCHEMA), "penguin": Official(PENGUIN, penguins, OF_PENGUINS)}
 
 
-@pytest.fixture(scope="module", params=OFFICIAL)
+@pytest.fixture(scope="module", params=["taxi", pytest.param("penguin", marks=pytest.mark.image)])
 def official(request: pytest.FixtureRequest) -> Official:
     return OFFICIAL[request.param]
 

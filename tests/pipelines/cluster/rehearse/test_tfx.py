@@ -1,6 +1,7 @@
 """Jobs that `infeed compile` makes of real TFX pipelines, rehearsed as a user does it.
 
 On this machine, or where INFEED_TEST_IMAGE names one inside the image of a new project: `make test-image` does that.
+`test_launcher_tfx` rehearses the template of tables on this machine, as a job for Kubeflow.
 """
 
 from __future__ import annotations
@@ -67,23 +68,27 @@ def table(
     return SimpleNamespace(run=table_run.result, rehearsal=rehearsal, job=project / "job.json", here=here, there=pushed)
 
 
+@pytest.mark.image
 def test_every_step_of_the_job_is_done(table: SimpleNamespace) -> None:
     names = {node["name"] for node in table.rehearsal["report"]["nodes"]}
     assert names == set(CompiledJob.read(table.job).spec["root"]["dag"]["tasks"])
     assert {node["state"] for node in table.rehearsal["report"]["nodes"]} == {"done"}
 
 
+@pytest.mark.image
 def test_the_step_that_died_was_retried_among_what_it_had_left(table: SimpleNamespace) -> None:
     [node] = (node for node in table.rehearsal["report"]["nodes"] if node["name"] == "CsvExampleGen")
     assert node["note"] == "attempt 2 of 2, 1 killed on purpose"
 
 
+@pytest.mark.image
 def test_the_trainer_of_the_custom_job_has_trained_in_its_step_and_says_so(table: SimpleNamespace) -> None:
     [node] = (node for node in table.rehearsal["report"]["nodes"] if node["name"] == "Trainer")
     assert node["note"] == "trained as one process"
     assert "Epoch" in Path(table.rehearsal["logs"], "Trainer.log").read_text()
 
 
+@pytest.mark.image
 def test_it_ends_with_the_same_pushed_model_as_the_run_on_this_machine(table: SimpleNamespace) -> None:
     [[blessing]] = [outputs["blessing"] for outputs in table.rehearsal["outputs"].values() if "blessing" in outputs]
     assert blessing["metadata"]["blessed"] == table.run["outcome"]["blessed"] == 1
@@ -93,6 +98,7 @@ def test_it_ends_with_the_same_pushed_model_as_the_run_on_this_machine(table: Si
     assert layouts[0] == layouts[1]
 
 
+@pytest.mark.image
 def test_both_models_predict_the_same(table: SimpleNamespace, warm: Mapping[str, str]) -> None:
     [data] = (table.here.parents[1] / "data").glob("*.csv")
     script = (
