@@ -88,6 +88,7 @@ def test_after_an_export_that_failed_the_same_again_only_exports(table, train, w
     assert not list((failed / "run" / "checkpoints").glob("*"))
 
 
+@pytest.mark.image  # `test_cluster_machines` resumes from such checkpoints, too
 def test_checkpoints_in_an_s3_store_outlive_the_machine(table, start, train, tmp_path, capfd, s3):
     place = tmp_path / "pod"
     given = {**OPTIONS, "feed": FeedOptions(batch_size=16), "checkpoint_dir": f"{s3}/checkpoints"}

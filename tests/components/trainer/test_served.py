@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 TABULAR = "infeed.templates.tabular.model:build_model"
 IMAGE = "infeed.templates.image.model:build_model"
+IN_IMAGE = pytest.mark.image  # `test_run_fn` trains and asks such models too
 PICTURES = {"label": "label/text", "augment": Augment(shift=1), "normalise": Normalise()}
 
 
@@ -21,8 +22,8 @@ PICTURES = {"label": "label/text", "augment": Augment(shift=1), "normalise": Nor
     ("data", "graph", "model", "options"),
     [
         pytest.param("table", "class", TABULAR, {"label": "kind"}, id="table"),
-        pytest.param("table", "number", TABULAR, {"label": "n", "task": "regression"}, id="quantity"),
-        pytest.param("pictures", "class", IMAGE, PICTURES, id="pictures"),
+        pytest.param("table", "number", TABULAR, {"label": "n", "task": "regression"}, id="quantity", marks=IN_IMAGE),
+        pytest.param("pictures", "class", IMAGE, PICTURES, id="pictures", marks=IN_IMAGE),
         pytest.param("words", "class", "looking_up", {"label": "kind"}, id="lookup tables"),
     ],
 )
@@ -32,6 +33,7 @@ def test_all_loaders_answer_as_the_fitted_model(request, train, answers_alike, d
     answers_alike(place, rows)
 
 
+@IN_IMAGE
 def test_half_precision_is_served_as_it_was_fitted(table, train, answers_alike):
     folder, rows = table
     options = {"label": "kind", "epochs": 1, "mixed_precision": "bfloat16"}
