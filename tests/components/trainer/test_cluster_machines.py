@@ -19,11 +19,12 @@ from infeed.components.kubeflow.message import ARGUMENT
 
 pytestmark = pytest.mark.tfx
 
-# Each step takes a moment, so that a machine can be killed between the first checkpoint and the last step.
+# Each step may take a while, so that a machine can be killed between the first checkpoint and the last step.
 SLOW = """
 def slow_callbacks(spec):
     import time
-    wait = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: time.sleep(0.1))
+    seconds = float(os.environ.get("SLOW", 0))
+    wait = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: time.sleep(seconds))
     return [*callbacks(spec), wait]
 """
 OPTIONS = {"label": "kind", "epochs": 5, "steps_per_call": 1}
@@ -100,7 +101,8 @@ def test_a_killed_machine_changes_no_weight(table, arguments, train, warm, s3, h
     def is_checkpointed():
         return any(file.path.endswith(".index") for file in files.list_files(f"{s3}/checkpoints", depth=1))
 
-    codes, first = run_machines(hold_ports(2), step, environment, tmp_path / "first", is_checkpointed)
+    slow = {**environment, "SLOW": "0.5"}
+    codes, first = run_machines(hold_ports(2), step, slow, tmp_path / "first", is_checkpointed)
     assert codes[1] == -9, first
     codes, output = run_machines(hold_ports(2), step, environment, tmp_path / "again")
     assert codes == [0, 0], output
