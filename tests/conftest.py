@@ -36,7 +36,8 @@ QUICK, ALONE = "not tfx and not slow and not frameworks", "alone"
 LONG = "(tfx or slow) and not (frameworks or alone or image)"
 IMAGE = "not (frameworks or alone) and (stack or image or not (tfx or slow))"
 _WITHOUT_GRAPPLER = "INFEED_TEST_WITHOUT_GRAPPLER"  # variable that forks of `warm/server.py` know, too
-# Files of more than 20 CPU seconds, about the longest first, so that at the end no process waits long for the others.
+# Files of more than 20 CPU seconds, here or in the image, about the longest first, so that at the end no process waits
+# long for the others.
 _LONG = (
     "transform/test_executor_engines.py",
     "pipelines/test_official.py",
@@ -56,14 +57,11 @@ _LONG = (
     "trainer/test_multi_worker.py",
     "commands/test_ingest.py",
     "compile/test_runner.py",
-    "example_gen/test_ingest_engines.py",
-    "example_gen/test_executor.py",
     "transform/test_against_tfx.py",
     "in_process/test_processor.py",
     "trainer/test_loop.py",
     "steps/test_steps.py",
     "rehearse/test_native.py",
-    "rehearse/test_tfx.py",
     "trainer/test_resume.py",
     "trainer/test_own_input.py",
     "on_jax/test_training.py",
