@@ -19,7 +19,11 @@ LABELS = {"price": Output("regression", "euros"), "sold": Output(), "colors": Ou
 
 
 @pytest.mark.parametrize(
-    ("data", "graph", "model", "label"), [("table", "class", "dropping", "kind"), ("sales", "all", "heads", LABELS)]
+    ("data", "graph", "model", "label"),
+    [
+        ("table", "class", "dropping", "kind"),
+        pytest.param("sales", "all", "heads", LABELS, marks=pytest.mark.image),
+    ],
 )
 def test_a_killed_training_resumes_to_the_same_weights_bit_for_bit(
     request, train, on_jax, monkeypatch, tmp_path, capfd, data, graph, model, label
