@@ -22,7 +22,7 @@ setup:  ## make .venv, or bring it up to date
 run: setup  ## digits to a pushed model: the image pipeline on real data
 	@$(BIN)/infeed run image
 
-test: quick long  ## all tests
+test: quick long  ## all tests but those that only the image runs
 
 quick: setup
 	$(PYTEST) -n 2 -m $(QUICK) || { [ $$? -eq 1 ] && $(AGAIN) -m $(QUICK); }
