@@ -47,7 +47,9 @@ class _Step:
         self.report(self.counted(what), True)
 
     def counted(self, what: str) -> str:
-        counted = f"{self.counts[what]:,} {what} {self.place}".rstrip()
+        nouns, done = what.split(" ", 1)
+        noun = nouns.removesuffix("es" if nouns.endswith("ches") else "s") if self.counts[what] == 1 else nouns
+        counted = f"{self.counts[what]:,} {noun} {done} {self.place}".rstrip()
         return ", ".join(filter(None, (counted, str(self.parts or ""))))
 
 
