@@ -36,6 +36,7 @@ _TYPES: dict[Kind, ColumnType] = {"bytes": "bytes", "float32": "float", "int64":
 _log = logging.getLogger(__name__)
 _ROWS = 1 << 16  # rows packed at once
 _ITEMS = 1 << 20  # items copied at once
+_ALIGNED = 64  # bytes
 _ROWS_A_CALL, _BYTES_A_CALL = 4096, 8 << 20  # limits of one take. Smaller calls have too much overhead
 
 
@@ -149,8 +150,9 @@ def _opened(stem: str, column: CachedColumn) -> Callable[[Ints, int], Any]:
     values = mapped(f"{stem}.values", "uint8" if is_text else column.type, column.values, column.shape * (not is_text))
 
     def packed(rows: Ints, batches: int) -> npt.NDArray[Any]:
+        taken = _aligned((len(rows), values.shape[1]), values.dtype)
         # For rows of a few bytes, fancy indexing takes several times as long, and the default mode, "raise", twice.
-        taken: npt.NDArray[Any] = values.take(rows, axis=0, mode="clip")
+        values.take(rows, axis=0, out=taken, mode="clip")
         return taken.reshape(batches, -1, values.shape[1])
 
     if not is_text and not column.ragged:
@@ -188,6 +190,14 @@ def _ragged_rows(flat: npt.NDArray[Any], levels: Sequence[Ints], start: int, sto
         return flat[start:stop]
     ends = levels[0][start : stop + 1]
     return Ragged(_ragged_rows(flat, levels[1:], int(ends[0]), int(ends[-1])), ends - ends[0])
+
+
+def _aligned(shape: tuple[int, int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return an array at an address from which JAX reads without a copy."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + _ALIGNED, np.uint8)
+    first = -memory.ctypes.data % _ALIGNED
+    return memory[first : first + size].view(dtype).reshape(shape)
 
 
 def dataset_columns(

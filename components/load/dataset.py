@@ -29,7 +29,7 @@ from infeed.components.load.ahead import in_background, in_order, results
 from infeed.components.load.batches import Batches, BatchSampler
 from infeed.components.load.columns import Features, FeatureSpec
 from infeed.components.load.costs import StageCosts
-from infeed.components.load.delivery import Delivery, Lengths, NumpyArrays, Recipe, Rule
+from infeed.components.load.delivery import Delivery, Lengths, NumpyArrays, Recipe, Rule, split
 from infeed.components.load.entries import features_of, no_column
 from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import Convert, to_jax, to_tensorflow, to_torch
@@ -302,7 +302,8 @@ class LoadedDataset:
     ) -> Batches[Any]:
         """Return batches of JAX arrays. A thread copies them to the device in advance.
 
-        Many arrays of one type and shape are copied to a single device as one array, which the device splits.
+        Many arrays of one type and shape are copied to a single device as one array, which the device splits. So are
+        several small batches, if the number of values in a row is fixed.
 
         Args:
           label, epochs, weight, pack: as for `numpy`.
@@ -373,8 +374,13 @@ class LoadedDataset:
         return max((one.processes for one in self._maps), default=0)
 
     def _converted(self, convert: Convert, epochs: int | None, recipe: Recipe) -> Batches[Any]:
-        read = partial(self._batches, recipe=recipe, ahead=convert.ahead)
-        return Batches(self._order(epochs), lambda order: convert(read(order)))
+        def read(order: BatchOrder) -> Iterator[Any]:
+            several = self._features.batches_a_call(order.batch.part)
+            if convert.send_several and several > 1 and self._is_by_row(order, recipe):
+                return convert.together(self._calls(order, recipe, min(1, convert.ahead)), several)
+            return convert(self._batches(order, recipe, convert.ahead))
+
+        return Batches(self._order(epochs), read)
 
     def _batches(self, order: BatchOrder, recipe: Recipe, ahead: int) -> Iterator[Any]:
         """Return the batches of an order. Processes or threads prepare them, or the caller if there are none."""
@@ -392,12 +398,27 @@ class LoadedDataset:
             yield from results(steps, lambda step: submit(processes, call_pickled, make, *step), processes + _SPARE)
 
     def _gathered(self, order: BatchOrder, recipe: Recipe, orders_ahead: int) -> Iterator[Any]:
+        if self._is_by_row(order, recipe):
+            for together, batches in self._calls(order, recipe, orders_ahead):
+                yield from split(together, batches)
+            return
         step = order.start_step
         for rows, batches in order.chunks(self._features.batches_a_call(order.batch.part), orders_ahead):
             part = len(rows) // batches
             for number, columns in enumerate(self._features.take(rows, batches)):
                 yield self._finished(columns, rows[number * part : (number + 1) * part], order, step, recipe)
                 step += 1
+
+    def _is_by_row(self, order: BatchOrder, recipe: Recipe) -> bool:
+        """Return whether several batches can be made at once."""
+        is_batch_needed = bool(self._maps or self._pictures or order.remainder == "pad")
+        return recipe.is_by_row and not is_batch_needed
+
+    def _calls(self, order: BatchOrder, recipe: Recipe, orders_ahead: int) -> Iterator[tuple[Any, int]]:
+        """Yield (several batches as one, their number). The number is the same in each call, except at an end."""
+        for rows, batches in order.chunks(self._features.batches_a_call(order.batch.part), orders_ahead):
+            batch = recipe.batch(next(self._features.take(rows)), _NUMPY)
+            yield recipe.targets.split(batch, _NUMPY.weight, None), batches
 
     def _batch(self, order: BatchOrder, step: int, rows: Ints, recipe: Recipe) -> Any:
         return self._finished(next(self._features.take(rows)), rows, order, step, recipe)

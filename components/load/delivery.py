@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from numbers import Real
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -264,6 +265,11 @@ class Recipe:
         """Whether all rows have the same number of values."""
         return all(one.spec.shape is not None or name in self.fills for name, one in self.alone.items())
 
+    @property
+    def is_by_row(self) -> bool:
+        """Whether the values of a row do not depend on the other rows of its batch, and do not vary in number."""
+        return self.is_dense and not self.lengths
+
     def batch(self, columns: Sequence[Any], arrays: Arrays) -> dict[str, Any]:
         """Build a batch, {name: [batch, ...]}, from the rows of each stored column."""
         found = {name: columns[column][pick] if pick else columns[column] for name, column, pick in self._picks}
@@ -284,6 +290,18 @@ class Recipe:
                 ]
             )
         return found | joined if joined else found
+
+
+def split(batch: Any, batches: int) -> Iterator[Any]:
+    """Split several batches that are one: dicts and tuples of arrays [batches * batch, ...], or of lists of arrays."""
+    if isinstance(batch, dict):
+        names, parts = tuple(batch), zip(*(split(values, batches) for values in batch.values()), strict=True)
+        return (dict(zip(names, part, strict=True)) for part in parts) if names else repeat({}, batches)
+    if isinstance(batch, tuple):
+        return zip(*(split(values, batches) for values in batch), strict=True)
+    if isinstance(batch, list):
+        return iter(batch)
+    return iter(batch.reshape(batches, len(batch) // batches, *batch.shape[1:]))
 
 
 def _fill(name: str, value: Any, placed: Mapping[str, PlacedFeature]) -> Any:

@@ -16,10 +16,11 @@ import numpy as np
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.feed.user_maps import Ragged
+from infeed.components.load.delivery import split
 
 _WIDE = 8  # bytes of a number that JAX truncates to 32 bits unless 64 are enabled
 _MANY = 4  # number of arrays from which a stack is cheaper for JAX than separate copies
-_SMALL = 1 << 20  # bytes up to which a call of `device_put` costs more than the copy itself
+_SMALL = 1 << 20  # bytes of a stack up to which a call of `device_put` costs more than the copy itself
 _ALIGNED = 256  # alignment of stacks in bytes, because kernels read aligned blocks
 
 
@@ -49,6 +50,15 @@ class Stack:
     @property
     def shape(self) -> tuple[int, ...]:
         return (len(self.arrays), *self.arrays[0].shape)
+
+    @property
+    def dtype(self) -> Any:
+        return self.arrays[0].dtype
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Type and shape."""
+        return self.dtype, self.shape
 
 
 def stacks_of(batch: Any) -> list[Stack]:
@@ -103,7 +113,7 @@ class CudaCopies:
             # PyTorch reuses pinned memory only after its copy has finished.
             pinned = self._torch.empty(total, dtype=self._torch.uint8, pin_memory=True)
             for stack, place in zip(stacks, places, strict=True):
-                out = pinned.numpy()[place].view(stack.arrays[0].dtype).reshape(stack.shape)
+                out = pinned.numpy()[place].view(stack.dtype).reshape(stack.shape)
                 np.stack(stack.arrays, out=out)
             memory = self._torch.empty(total, dtype=self._torch.uint8, device=self._device)
             memory.copy_(pinned, non_blocking=True)
@@ -120,7 +130,7 @@ class CudaCopies:
         return sent.batch
 
     def _views(self, memory: Any, stack: Stack) -> Sequence[Any]:
-        dtype = self._torch.from_numpy(np.empty(0, stack.arrays[0].dtype)).dtype
+        dtype = self._torch.from_numpy(np.empty(0, stack.dtype)).dtype
         # For autograd, `data` are independent tensors: an in-place change of one does not affect the others.
         return [view.data for view in memory.view(dtype).view(stack.shape).unbind()]
 
@@ -138,9 +148,11 @@ class JaxCopies:
         self._default, self._narrow = jax.config.jax_default_device, not jax.config.jax_enable_x64
         sharding = device if isinstance(device, jax.sharding.Sharding) else None
         self._is_single = sharding is None or len(sharding.device_set) == 1
-        self._before = dict[str, tuple[Any, ...]]()  # type and shape of each feature in the batch before
+        # Types and shapes of the small stacks in the batch before, and those that the batch before that had as well.
+        self._before, self._repeated = set[Any](), set[Any]()
         on = jax.sharding.SingleDeviceSharding(device) if isinstance(device, jax.Device) else sharding
         self._copy, self._split = _compiled(jax, on)
+        self.splits = self._is_single  # whether `send_several` can send a batch
         # With several processes, a copy compares their arrays. That must not interleave with the collectives of a step.
         self.is_local = sharding is None or sharding.is_fully_addressable
 
@@ -151,41 +163,77 @@ class JaxCopies:
         """
         stacks = stacks_of(batch)
         with self._jax.default_device(self._default):
-            return rebuilt(batch, stacks, [self._sent(stack) for stack in stacks])
+            return rebuilt(batch, stacks, self._sent(stacks))
 
-    def _sent(self, stack: Stack) -> Sequence[Any]:
-        if self._is_single and len(stack.arrays) >= _MANY:
-            arrays = self._fitted(np.stack(stack.arrays), stack.names)
-            with self._all_bits(arrays):
-                return self._split(arrays)
-        return [self._sent_alone(array, name) for array, name in zip(stack.arrays, stack.names, strict=True)]
+    def send_several(self, batch: Any, batches: int) -> Iterable[Any]:
+        """Start copying several batches that are one, and split them on the device.
 
-    def _sent_alone(self, array: Any, name: str) -> Any:
-        array = self._fitted(array[np.newaxis], [name])[0]
-        with self._all_bits(array):
-            if self._is_repeated(array, name):
-                return self._copy(array)
-            return self._jax.device_put(array, _fitting(self._jax, self._device, array.shape))
-
-    def _is_repeated(self, array: Any, name: str) -> bool:
-        """Return whether the array of this name in the batch before has the same type and shape.
-
-        A compiled function copies small arrays in a third of the time of `device_put`, but compiles for each shape.
+        An InfeedError is raised in place of the batch that has the value.
         """
-        before, self._before[name] = self._before.get(name), (array.dtype, array.shape)
-        return self._is_single and array.nbytes <= _SMALL and before == self._before[name]
+        stacks = stacks_of(batch)
+        try:
+            parts = [self._fitted(stack) for stack in stacks]
+        except InfeedError:
+            return map(self.send, split(batch, batches))
+        with self._jax.default_device(self._default), self._all_bits(stacks):
+            made = self._split(parts, batches)
+        return split(rebuilt(batch, stacks, made), batches)
 
-    def _fitted(self, arrays: Any, names: Sequence[str]) -> Any:
-        return _as_int32(arrays, names) if self._narrow and arrays.dtype == np.int64 else arrays
+    def _sent(self, stacks: Sequence[Stack]) -> list[Sequence[Any]]:
+        parts, keys = [self._fitted(stack) for stack in stacks], [stack.key for stack in stacks]
+        together = self._compilable(stacks)
+        with self._all_bits(stacks):
+            pairs = list(zip(parts, keys, strict=True))
+            some = [part for part, key in pairs if key in together]
+            copied = iter(self._copy(some) if some else [])
+            return [next(copied) if key in together else self._sent_alone(part) for part, key in pairs]
 
-    def _all_bits(self, array: Any) -> Any:
-        return self._jax.enable_x64(True) if array.dtype.itemsize == _WIDE else nullcontext()
+    def _sent_alone(self, part: Any) -> Any:
+        if isinstance(part, list):
+            return [self._jax.device_put(array, _fitting(self._jax, self._device, array.shape)) for array in part]
+        return self._copy([part])[0]
+
+    def _compilable(self, stacks: Sequence[Stack]) -> set[Any]:
+        """Return the types and shapes of the stacks to copy in one call of a compiled function.
+
+        The call costs a fraction of one `device_put`, but compiles for each combination of shapes. So the last three
+        batches must have had all of them.
+        """
+        keys = {stack.key for stack in stacks if self._is_single and stack.bytes <= _SMALL}
+        repeated, before = keys & self._before, self._repeated
+        self._before, self._repeated = keys, repeated
+        return repeated if repeated == before else set()
+
+    def _fitted(self, stack: Stack) -> Any:
+        """Return the arrays of a stack in types that JAX keeps: as a list, or if there are many, as one array."""
+        if self._is_single and len(stack.arrays) >= _MANY:
+            return self._narrowed(np.stack(stack.arrays), stack.names)
+        pairs = zip(stack.arrays, stack.names, strict=True)
+        return [self._narrowed(array[np.newaxis], [name])[0] for array, name in pairs]
+
+    def _narrowed(self, arrays: Any, names: Sequence[str]) -> Any:
+        return _as_int32(arrays, names) if self._becomes_int32(arrays.dtype) else arrays
+
+    def _becomes_int32(self, dtype: Any) -> bool:
+        return bool(self._narrow and dtype == np.int64)
+
+    def _all_bits(self, stacks: Sequence[Stack]) -> Any:
+        is_wide = any(one.dtype.itemsize == _WIDE and not self._becomes_int32(one.dtype) for one in stacks)
+        return self._jax.enable_x64(True) if is_wide else nullcontext()
 
 
 @functools.cache
-def _compiled(jax: Any, on: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Sequence[Any]]]:
-    """Return two compiled functions: copy an array to a sharding or the default device; copy and split a stack."""
-    return jax.jit(lambda array: array, out_shardings=on), jax.jit(tuple, out_shardings=on)
+def _compiled(jax: Any, on: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return two compiled functions, which copy stacks to a sharding or the default device.
+
+    The first splits stacks into arrays, and the second into the arrays of several batches, [stacks][arrays][batches].
+    """
+
+    def split(parts: Sequence[Any], batches: int) -> Any:
+        return [[list(array.reshape(batches, -1, *array.shape[1:])) for array in part] for part in parts]
+
+    copied = jax.jit(lambda parts: [tuple(part) for part in parts], out_shardings=on)
+    return copied, jax.jit(split, static_argnums=1, out_shardings=on)
 
 
 def _fitting(jax: Any, device: Any, shape: tuple[int, ...]) -> Any:

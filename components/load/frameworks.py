@@ -7,18 +7,19 @@ arrays.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infeed.components.base.errors import required
+from infeed.components.base.errors import InfeedError, required
 from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.ahead import in_background
 from infeed.components.load.columns import Features
-from infeed.components.load.delivery import ZERO, Recipe
+from infeed.components.load.delivery import ZERO, Recipe, split
 from infeed.components.load.devices import CudaCopies, JaxCopies, mapped
 from infeed.components.load.options import whole_number
 from infeed.components.load.order import BatchOrder
@@ -42,9 +43,27 @@ class Convert:
     send: Callable[[Any], Any]
     ahead: int
     receive: Callable[[Any], Any] = _unchanged
+    send_several: Callable[[Any, int], Iterable[Any]] | None = None  # of several batches that are one
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         return map(self.receive, in_background(map(self.send, batches), self.ahead))
+
+    def together(self, calls: Iterator[tuple[Any, int]], most: int) -> Iterator[Any]:
+        """Convert batches that come as one, `most` at once except at an end. Requires `send_several`."""
+        return chain.from_iterable(in_background(self._sent(calls, most), -(-self.ahead // most)))
+
+    def _sent(self, calls: Iterator[tuple[Any, int]], most: int) -> Iterator[list[Any]]:
+        for batch, batches in calls:
+            # The number of batches at an end may be any, and a new number would compile again.
+            several = self.send_several if batches == most else None
+            sent = list[Any]()
+            try:
+                for one in several(batch, batches) if several else map(self.send, split(batch, batches)):
+                    sent.append(one)
+            except InfeedError:  # raised in place of its batch
+                yield sent
+                raise
+            yield sent
 
 
 def to_torch(device: Any = None, ahead: int | None = None, *, nested: bool = False) -> Convert:
@@ -92,7 +111,9 @@ def to_jax(device: Any = None, ahead: int = 2) -> Convert:
     jax = required("jax")
     whole_number(ahead, 0, "infeed.load(...).jax, ahead")
     copies = JaxCopies(jax, device)
-    return Convert(copies.send, ahead) if copies.is_local else Convert(_unchanged, ahead, copies.send)
+    if not copies.is_local:
+        return Convert(_unchanged, ahead, copies.send)
+    return Convert(copies.send, ahead, send_several=copies.send_several if copies.splits else None)
 
 
 def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe) -> tf.data.Dataset:

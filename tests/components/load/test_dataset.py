@@ -58,6 +58,23 @@ def test_the_schema_is_found_from_the_records(data):
     }
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"workers": (1, 2), "start_step": 1}, {"shuffle": False}, {"shuffle": False, "drop_remainder": True}],
+    ids=str,
+)
+@pytest.mark.parametrize("label", [None, "x", ["x", "pair", "maybe", "name"]], ids=str)
+def test_batches_that_are_made_together_have_their_own_rows(data, options, label):
+    loaded = data(**{"batch_size": 4, "columns": ["maybe", "name", "pair", "x"], "on_missing": "fill", **options})
+    expected = [plain(loaded[rows]) for rows in loaded.rows(2)]
+    if label is None:
+        assert [plain(batch) for batch in loaded.numpy(epochs=2)] == expected
+        return
+    for batch, (features, labels) in zip(expected, loaded.numpy(label, epochs=2), strict=True):
+        named = labels if isinstance(label, list) else {label: labels}
+        assert {**plain(features), **plain(named)} == batch
+
+
 def test_rows_come_by_their_numbers(data):
     assert len(data()) == 10
     assert plain(data()[[7, 0]]) == {

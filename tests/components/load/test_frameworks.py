@@ -13,8 +13,10 @@ import pyarrow as pa
 import pytest
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.load import columns
 from infeed.components.load.columns import Ragged
 from infeed.components.load.dataset import load
+from infeed.components.load.devices import _compiled
 
 ROWS = 23
 
@@ -128,6 +130,47 @@ def test_jax_has_the_same_batches_on_its_device(where, cache):
     for ahead in (0, 1, 9):
         assert [plain(batch) for batch in data.jax(epochs=1, ahead=ahead)] == [plain(batch) for batch in data]
     assert isinstance(next(data.jax())["x"], jax.Array)
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"start_step": 5}, {"workers": (1, 2)}, {"shuffle": False}, {"columns": ["y"]}, {"on_missing": "fill"}],
+    ids=str,
+)
+@pytest.mark.parametrize("pack", [False, True])
+def test_jax_has_the_same_batches_of_dense_features_of_which_several_are_sent_at_once(
+    where, cache, monkeypatch, options, pack
+):
+    monkeypatch.setattr(columns, "_ROWS_A_CALL", 8)
+    data = load(where, cache_dir=cache, seed=3, **{"columns": ["x", "pair", "name", "y"], "batch_size": 2, **options})
+    for ahead in (0, 1, 9):
+        found = [plain(batch) for batch in data.jax(label="y", epochs=3, ahead=ahead, pack=pack)]
+        assert found == [plain(batch) for batch in data.numpy(label="y", epochs=3, pack=pack)]
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("wrong", [1, 4, 6])
+def test_an_integer_that_jax_would_cut_off_is_raised_after_the_batches_before(write, cache, monkeypatch, wrong):
+    monkeypatch.setattr(columns, "_ROWS_A_CALL", 4)
+    where = write("a.tfrecord", {"id": [(1 << 31) * (row == wrong) for row in range(7)]})
+    batches = load(where, cache_dir=cache, batch_size=1, shuffle=False).jax()
+    assert [next(batches)["id"].tolist() for _ in range(wrong)] == [[0]] * wrong
+    with pytest.raises(InfeedError, match="2147483648"):
+        next(batches)
+
+
+@pytest.mark.frameworks
+def test_the_last_batches_of_an_epoch_are_not_compiled(write, cache, monkeypatch):
+    import jax
+
+    monkeypatch.setattr(columns, "_ROWS_A_CALL", 40)
+    where, split = write("a.tfrecord", {"id": list(range(130))}), _compiled(jax, None)[1]
+    before = split._cache_size()
+    for start in range(13):
+        data = load(where, cache_dir=cache, batch_size=10, start_step=start)
+        assert len(list(data.jax(epochs=1))) == 13 - start
+    assert split._cache_size() == before + 1
 
 
 @pytest.mark.frameworks
