@@ -5,6 +5,7 @@ Only lists in canonical form are supported: packed numbers, and one field for ea
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from infeed.components.dataset.records import from_offsets, item_places
 
 _LENGTH_BYTES = 5  # longest varint of a length, since protobuf messages are below 2 GiB
 _VARINT_BYTES = 10
+_FEW = 64  # lists; NumPy takes longer to read an element of each than Python
 _WIDTH = 8  # bytes compared at once
 # Masks of the lowest bytes of a number.
 _ONES = np.array([(1 << 8 * size) - 1 for size in range(_WIDTH + 1)], np.uint64)
@@ -130,14 +132,33 @@ def elements_of(data: Bytes, lists: ByteSpans) -> tuple[ByteSpans, Ints, Mask]:
     known, at = np.ones(len(lists.rows), bool), lists.starts.copy()
     none = np.empty(0, np.int64)
     places, parts = np.flatnonzero(lists.starts < lists.stops), [ByteSpans(none, none, none)]
-    while len(places):
+    while len(places) > _FEW:
         start, stop, fits = field_at(data, FIELD_1, at[places], lists.stops[places])
         known[places[~fits]] = False
         parts.append(ByteSpans(places[fits], start[fits], stop[fits]))
         at[places] = stop
         places = places[fits & (stop < lists.stops[places])]
+    for place in places.tolist():
+        part, known[place] = _elements_one_by_one(data, place, int(at[place]), int(lists.stops[place]))
+        parts.append(part)
     elements = ByteSpans.merged(parts)
     return elements, np.bincount(elements.rows, minlength=len(known)), known
+
+
+def _elements_one_by_one(data: Bytes, row: int, at: int, stop: int) -> tuple[ByteSpans, bool]:
+    """Return the elements of the rest of a list, and whether it is canonical."""
+    found, view = array("q"), data.data
+    while at < stop and view[at] == FIELD_1:
+        length, start, shift = view[at + 1] & (MORE - 1), at + 2, 7
+        while view[start - 1] >= MORE and shift < 7 * _LENGTH_BYTES:
+            length |= (view[start] & (MORE - 1)) << shift
+            start, shift = start + 1, shift + 7
+        if view[start - 1] >= MORE or start + length > stop:
+            break
+        at = start + length
+        found.extend((start, at))
+    bounds = np.array(found, np.int64).reshape(-1, 2)
+    return ByteSpans(np.full(len(bounds), row), bounds[:, 0], bounds[:, 1]), at == stop
 
 
 def field_at(data: Bytes, tag: int, at: Ints, limits: Ints) -> tuple[Ints, Ints, Mask]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infeed.components.dataset import feature_values
 from infeed.components.dataset.decode import decode_example
 from infeed.components.dataset.decode_columns import LISTS, decode_columns
 
@@ -53,6 +54,13 @@ def together(records: list[bytes]) -> dict[str, list[Any]]:
     return found
 
 
+@pytest.fixture(autouse=True, scope="module", params=[0, 64], ids="Python reads at most {} lists".format)
+def few(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(feature_values, "_FEW", request.param)
+        yield
+
+
 @given(ROWS)
 def test_the_columns_hold_what_protobuf_reads(wire, rows):
     records = [wire.sequence_example(*row) for row in rows]
@@ -96,6 +104,19 @@ def test_a_tf_example_is_a_sequence_example_without_steps_but_not_the_other_way_
     assert decode_columns(records, sequence=True) == decode_columns(records)
     with pytest.raises(ValueError, match="SequenceExample"):
         decode_columns([*records, wire.sequence_example({}, {"x": [[1]]})])
+
+
+def test_lengths_of_several_bytes(wire):
+    rows = [({}, {"b": [[b"x" * size] for size in (0, 127, 128, 300, 20_000)]})] * 2
+    records = [wire.sequence_example(*row) for row in rows]
+    assert together(records) == one_by_one(records)
+
+
+def test_an_element_that_ends_after_its_list_is_an_error(wire):
+    for size in range(1, 4):  # of the element, of which the list holds the first two bytes
+        steps = wire.field(0x0A, wire.field(0x0A, b"b") + wire.field(0x12, b"\x0a" + bytes([size])))
+        with pytest.raises(ValueError, match="not a serialized"):
+            decode_columns([wire.field(0x12, steps)], sequence=True)
 
 
 def test_only_the_wanted_feature_lists_are_read(wire):
