@@ -11,7 +11,7 @@ import functools
 import logging
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,51 +28,68 @@ from infeed.components.feed.build import Batches
 from infeed.components.feed.row_batches import RowBatches
 from infeed.components.trainer.data import label_of
 from infeed.components.trainer.graph import Graph
-from infeed.components.trainer.options import TrainOptions
+from infeed.components.trainer.options import ClassWeight, TrainOptions
 
 Ints = npt.NDArray[np.int64]
+ClassWeights = Mapping[str, tuple[float, ...]]  # output -> weights in the order of its class indices
 _OPTION = "option class_weight"
 _BY_NAME = "set a weight for each class by name: class_weight={'rare': 5.0}"
 _MOST_CLASSES = 1 << 16
 _log = logging.getLogger(__name__)
 
 
-def class_weights(options: TrainOptions, graph: Graph, patterns: Sequence[str]) -> tuple[float, ...]:
-    """Return the class weights in index order, or an empty tuple if the options set none.
+def class_weights(options: TrainOptions, graph: Graph, patterns: Sequence[str]) -> ClassWeights:
+    """Return the class weights of each output that has any.
 
     Raise InfeedError if a class does not exist or has no rows, or the label has no counts.
     """
-    named, classes = options.class_weight, graph.classes
-    if named != "balanced":
+    return {name: _weights_of(name, given, options, graph, patterns) for name, given in options.class_weights.items()}
+
+
+def _weights_of(
+    output: str, named: ClassWeight, options: TrainOptions, graph: Graph, patterns: Sequence[str]
+) -> tuple[float, ...]:
+    label = options.outputs[output].feature
+    classes, where = graph.classes_of(label), f"{_OPTION}.{output}" if output else _OPTION
+    if not isinstance(named, str):
         if unknown := sorted(set(named) - set(classes)):
             by_index = "number the classes in Transform with Label(...)"
             do = f"use one of the classes: {', '.join(classes)}" if classes else by_index
-            raise InfeedError(f"there is no class {unknown[0]!r}", where=_OPTION, do=do)
-        return tuple(named.get(name, 1.0) for name in classes) if named else ()
-    weights = balanced(rows_of_classes(options, graph, patterns), classes)
+            raise InfeedError(f"there is no class {unknown[0]!r}", where=where, do=do)
+        return tuple(named.get(name, 1.0) for name in classes)
+    weights = balanced(rows_of_classes(label, options, graph, patterns), classes, where)
     told = ", ".join(f"{name} {weight:.4g}" for name, weight in zip(classes or range(10), weights[:10], strict=False))
-    _log.info("class weights: %s%s", told, ", ..." if len(weights) > 10 else "")
+    _log.info("class weights%s: %s%s", f" of {output}" if output else "", told, ", ..." if len(weights) > 10 else "")
     return weights
 
 
-def with_class_weights(batches: Batches, weights: Sequence[float]) -> Batches:
+def with_class_weights(batches: Batches, weights: ClassWeights) -> Batches:
     """Map (features, label [batch]) to (features, label, weight float32 [batch]), the form that Keras accepts.
 
-    If the batches already have weights, multiply them by the class weights. Without class weights, change nothing.
+    If the model has several outputs, label and weight are dicts by output, and outputs without class weights have
+    weight 1. If the batches already have weights, multiply them by the class weights. Without class weights, change
+    nothing.
     """
     if not weights:
         return batches
-    by_class = tf.constant(weights, tf.float32)
+    by_class = {name: tf.constant(given, tf.float32) for name, given in weights.items()}
 
-    def with_weight(features: Any, label: tf.Tensor, *weight: tf.Tensor) -> tuple[Any, tf.Tensor, tf.Tensor]:
-        return features, label, math.prod(weight, start=tf.gather(by_class, label))
+    def weight_of(name: str, label: tf.Tensor, *before: Any) -> tf.Tensor:
+        own = [one[name] if isinstance(one, Mapping) else one for one in before]
+        given = tf.gather(by_class[name], label) if name in by_class else tf.ones(tf.shape(label)[:1])
+        return math.prod(own, start=given)
+
+    def with_weight(features: Any, label: Any, *weight: Any) -> tuple[Any, Any, Any]:
+        if not isinstance(label, Mapping):
+            return features, label, weight_of("", label, *weight)
+        return features, label, {name: weight_of(name, one, *weight) for name, one in label.items()}
 
     if isinstance(batches, RowBatches):
         return batches.map(with_weight)
     return batches.map(with_weight, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
-def balanced(rows: Ints, classes: Sequence[str]) -> tuple[float, ...]:
+def balanced(rows: Ints, classes: Sequence[str], where: str = _OPTION) -> tuple[float, ...]:
     """Return weights that give all classes the same total weight and keep the total weight of all rows.
 
     `rows` are counts, int64 [classes]. Without class names, labels are numbers, and each number that occurs is a class.
@@ -81,19 +98,18 @@ def balanced(rows: Ints, classes: Sequence[str]) -> tuple[float, ...]:
     if classes and not rows.all():
         what = f"class {classes[int(np.argmin(rows))]!r} has no training rows, so no weight can balance it"
         do = f"remove it from the label's vocabulary, add rows of it, or {_BY_NAME}"
-        raise InfeedError(what, where=_OPTION, do=do)
+        raise InfeedError(what, where=where, do=do)
     there = np.maximum(rows, 1)
     return tuple(np.where(rows > 0, rows.sum() / (np.count_nonzero(rows) * there), 1.0).tolist())
 
 
-def rows_of_classes(options: TrainOptions, graph: Graph, patterns: Sequence[str]) -> Ints:
-    """Count the Examples of each class, int64 [classes], from the statistics of the label's column.
+def rows_of_classes(label: str, options: TrainOptions, graph: Graph, patterns: Sequence[str]) -> Ints:
+    """Count the Examples of each class of a label, int64 [classes], from the statistics of its column.
 
     If the Examples have no statistics, `statistics_of` reads them once. Raise InfeedError if the label depends on
     several columns, has too many values, or is not a class index.
     """
     is_index = options.examples_are == "transformed"
-    [label] = graph.labels
     spec = {label: graph.transformed_spec[label]} if is_index else graph.raw_spec_of([label])
     if len(spec) != 1:
         made = f"depends on the columns {', '.join(sorted(spec))}" if spec else "depends on no column"
@@ -104,16 +120,17 @@ def rows_of_classes(options: TrainOptions, graph: Graph, patterns: Sequence[str]
     values = counts.values if isinstance(counts.values, pa.Array) else pa.array(counts.values)
     distinct = encode_examples(pa.RecordBatch.from_arrays([values], [name])).to_pylist()
     given: dict[str, Any] = tf.io.parse_example(distinct, spec)
-    index = label_of((given if is_index else graph.transform(given))[label], options.task).numpy()
-    most = len(graph.classes) or _MOST_CLASSES
+    index = label_of((given if is_index else graph.transform(given))[label], "classification").numpy()
+    classes = graph.classes_of(label)
+    most = len(classes) or _MOST_CLASSES
     wrong = index[index >= most] if index.dtype.kind in "iu" else index
     if wrong.size:
-        named = f" (it has {most} classes)" if graph.classes else ""
+        named = f" (it has {most} classes)" if classes else ""
         what = f"label {label!r} is {wrong[0]}, which is not a class index{named}"
         do = "number the classes in a Transform: Transform(..., features=[..., Label('...')])"
         raise InfeedError(what, where=_OPTION, do=do)
     usable = index >= 0  # -1 marks examples without a label
-    rows: Ints = np.zeros(len(graph.classes) or int(index.max(initial=-1)) + 1, np.int64)
+    rows: Ints = np.zeros(len(classes) or int(index.max(initial=-1)) + 1, np.int64)
     np.add.at(rows, index[usable], counts.counts[usable])
     return rows
 

@@ -8,7 +8,7 @@ model names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +31,13 @@ class ModelInputs:
       structure: nested lists, tuples and dicts of the model, with a feature name at each leaf. None passes all
           features as one dict, for subclassed models.
       unused: features that the model does not use, if known.
+      outputs: names of the outputs, if the model returns them as a list. Keras takes labels by name even then, but
+          weights only as a list.
     """
 
     structure: Any = None
     unused: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
 
     def __call__(self, features: Mapping[str, Any]) -> Any:
         """Return the model's argument for {name: value}; values may be tensors or their specs."""
@@ -57,7 +60,8 @@ def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: st
     missing = sorted(set(wanted) - set(features))
     if missing:
         raise _lacking(wanted, missing, features, where)
-    return ModelInputs(structure, tuple(sorted(set(features) - set(wanted))))
+    outputs = tuple(model.output_names) if isinstance(model.output, list | tuple) else ()
+    return ModelInputs(structure, tuple(sorted(set(features) - set(wanted))), outputs)
 
 
 def symbolic_output(model: keras.Model, inputs: ModelInputs, features: Mapping[str, tf.TypeSpec]) -> Any:
@@ -149,13 +153,18 @@ def _called(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str)
 
 
 def picked(data: Any, inputs: ModelInputs, packing: Packing) -> Any:
-    """Map (features, ...) to (the model's argument, ...). Other data, which a callback passes, is unchanged."""
+    """Map (features, label, weight) to the structures of the model. Other data, of callbacks, is unchanged."""
     if not isinstance(data, tuple) or not data or not isinstance(data[0], dict):
         return data
     features = packing.unpack(data[0])
     if inputs.structure is not None and not set(tf.nest.flatten(inputs.structure)) <= set(features):
         return data
-    return (inputs(features), *data[1:])
+    return (inputs(features), *data[1:2], *(_by_place(weight, inputs.outputs) for weight in data[2:]))
+
+
+def _by_place(weight: Any, outputs: Sequence[str]) -> Any:
+    """Return the weights of each output in the structure of the model's outputs."""
+    return [weight[name] for name in outputs] if outputs and isinstance(weight, Mapping) else weight
 
 
 def _lacking(wanted: list[str], missing: list[str], features: Mapping[str, Any], where: str) -> InfeedError:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Annotated, Any, Literal, get_args
 
 from infeed.components.base import schema
@@ -18,6 +20,7 @@ CUSTOM_CONFIG_KEY = "infeed"  # key of the options in the Trainer's custom_confi
 Task = Literal["classification", "regression", "multilabel"]
 ExamplesAre = Literal["raw", "transformed"]
 OtherBaseModel = Literal["error", "ignore"]
+ClassWeight = Mapping[str, float] | Literal["balanced"]
 Backend = Literal["tensorflow", "jax"]
 Strategy = Literal["auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
@@ -76,8 +79,8 @@ class TrainOptions:
       hparams: hyperparameters for `model_fn`. The best hyperparameters of a Tuner take precedence.
       callbacks_fn: function like `model_fn`, called as `function(spec: CallbackSpec)`, that returns Keras callbacks.
       class_weight: weight of the examples of each class in the training loss, by class name. Other classes have weight
-          1.
-        `balanced` is scikit-learn's rule: rows / (classes x rows of the class), with the counts of ingest.
+          1. `balanced` is scikit-learn's rule: rows / (classes x rows of the class), with the counts of ingest.
+          With several outputs, a mapping by output: {"sold": {"yes": 3.0}} or {"sold": "balanced"}.
       mixed_precision: compute type, `float16` (GPU) or `bfloat16` (TPU, newer GPUs and CPUs). Weights stay float32.
       xla: whether XLA compiles the training step. None leaves the choice to the model. True requires one device.
       checkpoint_seconds: minimum number of seconds between checkpoints. None writes no checkpoints. Writing takes at
@@ -122,7 +125,7 @@ class TrainOptions:
     steps_per_call: Positive | None = None
     hparams: Mapping[str, Any] = field(default_factory=dict)
     callbacks_fn: str | None = None
-    class_weight: Mapping[str, float] | Literal["balanced"] = field(default_factory=dict)
+    class_weight: Mapping[str, float | ClassWeight] | Literal["balanced"] = field(default_factory=dict)
     mixed_precision: Literal["float16", "bfloat16"] | None = None
     xla: bool | None = None
     checkpoint_seconds: float | None = 60.0
@@ -157,7 +160,7 @@ class TrainOptions:
         if not isinstance(self.label, str):
             self._check_outputs()
         if not isinstance(self.label, str) or self.task == "multilabel":
-            self._check_one_class_per_row()
+            self._check_class_shares()
         if self.class_weight:
             self._check_class_weight()
         steps = self.profile_steps
@@ -181,6 +184,12 @@ class TrainOptions:
         return {name: dataclasses.replace(one, feature=one.feature or name) for name, one in self.label.items()}
 
     @property
+    def class_weights(self) -> Mapping[str, ClassWeight]:
+        """Class weights of each output that has any, by its name. The only output has the name ""."""
+        given: Any = self.class_weight  # __post_init__ has checked its form
+        return given if not isinstance(self.label, str) else {"": given} if given else {}
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """Transformed features that are labels."""
         return tuple(dict.fromkeys(one.feature for one in self.outputs.values()))
@@ -201,21 +210,38 @@ class TrainOptions:
             require(getattr(self, name) == default, self, name, "set it in each output of label")
         require(not set(self.labels) & set(self.masks), self, "masks", "train a mask as the only label")
 
-    def _check_one_class_per_row(self) -> None:
-        """Raise OptionError for weights and shares of classes if a row has several classes."""
+    def _check_class_shares(self) -> None:
+        """Raise OptionError for shares of classes if a row has several labels or classes."""
         do = "leave it out, or weight rows with the option weight of the feed: a row has several labels"
-        require(not self.class_weight, self, "class_weight", do)
         with about(self, "feed"):
             require(not self.feed.class_shares, self.feed, "class_shares", do)
 
     def _check_class_weight(self) -> None:
-        require(self.task == "classification", self, "class_weight", "use it only with the task classification")
-        if not isinstance(self.class_weight, str):
-            return
-        require(self.class_weight == "balanced", self, "class_weight", "use balanced, or a weight for each class")
-        by_name = "set weights by class name: the training data does not have the class frequencies that ingest counted"
-        require(not self.input_fn, self, "class_weight", by_name)
-        require(not (self.feed.class_shares or self.feed.mix), self, "class_weight", by_name)
+        if not isinstance(self.label, str):
+            example = next((name for name, one in self.outputs.items() if one.task == "classification"), "sold")
+            do = f"name the output, because there are several labels: class_weight={{{example!r}: 'balanced'}}"
+            require(isinstance(self.class_weight, Mapping), self, "class_weight", do)
+        for name, given in self.class_weights.items():
+            self._check_weights_of(name, given)
+
+    def _check_weights_of(self, name: str, given: Any) -> None:
+        """Raise OptionError if an output cannot have these class weights. The only output has the name ""."""
+        at, output = f"class_weight.{name}" if name else "class_weight", self.outputs.get(name)
+        what = f"{at} is {schema.shown(given)}"
+        if output is None:
+            what = f"class_weight has {schema.shown(given)} for {name!r}, which is no output"
+            raise refused(self, at, f"use one of the outputs: {', '.join(self.outputs)}", what)
+        if output.task != "classification":
+            do = "use it only with the task classification; the option weight of the feed weights whole rows"
+            raise refused(self, at, do, f"{what}, but the task is {output.task}")
+        if isinstance(given, Mapping):
+            if not all(isinstance(one, Real) and 0 <= one < math.inf for one in given.values()):
+                raise refused(self, at, "use a number of at least 0 for each class", what)
+        elif given != "balanced":
+            raise refused(self, at, "use balanced, or a weight for each class", what)
+        elif self.input_fn or self.feed.class_shares or self.feed.mix:
+            do = "set weights by class name: the training data does not have the class frequencies that ingest counted"
+            raise refused(self, at, do, what)
 
     def _check_jax(self) -> None:
         """Raise OptionError for options that only TensorFlow's training loop has."""

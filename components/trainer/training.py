@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from infeed.components.feed.options import WorkerContext
 from infeed.components.trainer import cluster, distribution
 from infeed.components.trainer.checkpoint import checkpoint_folder
 from infeed.components.trainer.checkpoint_mirror import CheckpointMirror
-from infeed.components.trainer.class_weights import class_weights
+from infeed.components.trainer.class_weights import ClassWeights, class_weights
 from infeed.components.trainer.cluster import OutputDirs
 from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.graph import Graph, open_graph
@@ -41,7 +41,7 @@ class Training:
     max_steps: int | None
     eval_steps: int | None
     places: OutputDirs
-    class_weights: tuple[float, ...] = ()
+    class_weights: ClassWeights = field(default_factory=dict)
     base_model: str | None = None
     mirror: CheckpointMirror | None = None
 

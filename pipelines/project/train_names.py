@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
@@ -11,7 +12,7 @@ from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import ZScore
 from infeed.pipelines.config import TRAIN
-from infeed.pipelines.surveys import Survey
+from infeed.pipelines.surveys import Survey, TableSurvey
 
 _SHOWN = 20  # maximum names in an error
 _OUT = "leave it out"
@@ -22,15 +23,24 @@ def check_train_names(options: TrainOptions, survey: Survey, features: Sequence[
 
     If `own`, a user's function adds features with unknown names to `features`.
     """
-    labels = [one for one in features if isinstance(one, Label) and one.output_name == options.label]
-    for name, given in (("class_weight", options.class_weight), ("class_shares", options.feed.class_shares)):
-        if given and not survey.classes:
-            raise InfeedError(f"the label is a quantity and has no classes: {given}", where=f"train.{name}", do=_OUT)
-        if isinstance(given, Mapping) and labels and not labels[0].clean:  # cleaning may rename and join classes
-            _check(given, survey.classes, name, "class")
+    for output, weights in options.class_weights.items():
+        option = f"class_weight.{output}" if output else "class_weight"
+        _check_classes(weights, options.outputs[output].feature, option, survey, features)
+    if shares := options.feed.class_shares:
+        _check_classes(shares, options.only_label, "class_shares", survey, features)
     _check(options.feed.mix, [TRAIN], "mix", "split for training")
     if not own and not options.input_fn:
         _check_features(options, {feature.output_name: feature for feature in features})
+
+
+def _check_classes(given: Any, label: str, option: str, survey: Survey, features: Sequence[Feature]) -> None:
+    labels = survey.labels if isinstance(survey, TableSurvey) else ()
+    classes = next((one.classes for one in labels if one.column.name == label), survey.classes)
+    if given and not classes:
+        raise InfeedError(f"the label is a quantity and has no classes: {given}", where=f"train.{option}", do=_OUT)
+    keeps = any(isinstance(one, Label) and one.output_name == label and not one.clean for one in features)
+    if isinstance(given, Mapping) and keeps:  # cleaning may rename and join classes
+        _check(given, classes, option, "class")
 
 
 def _check_features(options: TrainOptions, features: Mapping[str, Feature]) -> None:

@@ -21,13 +21,14 @@ feature { name: "y" type: %s shape { dim { size: 1 } } presence { min_fraction: 
 def weighted(batches, weights):
     from infeed.components.trainer.class_weights import with_class_weights
 
-    return with_class_weights(batches, weights)
+    return with_class_weights(batches, weights if isinstance(weights, dict) else {"": weights})
 
 
 def weights_of(class_weight, graph, patterns=(), **options):
     from infeed.components.trainer.class_weights import class_weights
 
-    return class_weights(TrainOptions("m:f", graph.labels[0], class_weight=class_weight, **options), graph, patterns)
+    options = TrainOptions("m:f", graph.labels[0], class_weight=class_weight, **options)
+    return class_weights(options, graph, patterns).get("", {})
 
 
 def balanced_weights(rows, classes):
@@ -39,7 +40,9 @@ def balanced_weights(rows, classes):
 def named(*classes):
     """A graph of which nothing is known but the classes."""
     return SimpleNamespace(
-        classes=classes, labels=("kind",), transformed_spec={"kind": tf.io.FixedLenFeature([1], tf.int64)}
+        classes_of=lambda label: classes,
+        labels=("kind",),
+        transformed_spec={"kind": tf.io.FixedLenFeature([1], tf.int64)},
     )
 
 
@@ -125,7 +128,7 @@ def test_the_rows_of_a_label_that_is_text_are_counted_by_the_names_of_the_graph(
     given = arguments(tmp_path, folder, "class", "table", label="kind", class_weight="balanced")
     training = prepare(FnArgs(**given))
     assert training.graph.classes == ("big", "small")  # ascending, as scikit-learn has them
-    assert training.class_weights == pytest.approx(scikit_learns([row["kind"] for row in rows[len(rows) // 3 :]]))
+    assert training.class_weights[""] == pytest.approx(scikit_learns([row["kind"] for row in rows[len(rows) // 3 :]]))
 
 
 def test_labels_that_are_numbers_are_classes_where_they_occur(write_raw):

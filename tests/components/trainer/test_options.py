@@ -93,7 +93,14 @@ def test_several_outputs_travel_as_json_and_each_has_the_label_of_its_name_unles
         ({"class_weight": "balanced"}, "class_weight", "several labels"),
         ({"feed": FeedOptions(class_shares="equal")}, "feed", "several labels"),
         ({"masks": ["sold"]}, "masks", "only label"),
-        ({"label": "tags", "task": "multilabel", "class_weight": {"a": 2.0}}, "class_weight", "several labels"),
+        ({"label": "tags", "task": "multilabel", "class_weight": {"a": 2.0}}, "class_weight", "multilabel"),
+        ({"class_weight": {"sold": {"yes": 2.0}, "price": {"a": 2.0}}}, "class_weight.price", "regression"),
+        ({"class_weight": {"bought": "balanced"}}, "class_weight.bought", "price, sold"),
+        ({"class_weight": {"yes": 3.0}}, "class_weight.yes", "price, sold"),
+        ({"class_weight": {"sold": "equal"}}, "class_weight.sold", "balanced"),
+        ({"class_weight": {"sold": {"yes": -1.0}}}, "class_weight.sold", "-1.0"),
+        ({"class_weight": {"sold": "balanced"}, "input_fn": "m:f"}, "class_weight.sold", "class frequencies"),
+        ({"label": "sold", "class_weight": {"sold": {"yes": 3.0}}}, "class_weight", "'sold'"),
     ],
 )
 def test_what_several_labels_rule_out_is_refused_when_built(options, option, value):

@@ -67,6 +67,12 @@ def test_a_mapping_of_labels_has_their_settings(project: Path) -> None:
     assert label["sold"] == Output(threshold=0.3)
 
 
+@pytest.mark.parametrize("given", ["{y: 3}", "balanced"])
+def test_class_weights_are_set_by_output(project: Path, given: str) -> None:
+    config = resolved(project, NAMES + f"train: {{class_weight: {{sold: {given}}}}}\n")
+    assert config.train.class_weights == {"sold": "balanced" if given == "balanced" else {"y": 3.0}}
+
+
 @pytest.mark.parametrize(
     ("output", "metric", "bound", "positive"),
     [("sold", "accuracy", 2 / 3, None), ("tags", "f1", 2 * 40 / (60 + 60), None)],
@@ -98,6 +104,10 @@ def test_a_set_of_classes_alone(project: Path) -> None:
         (NAMES + "blessing: {output: tags, metric: accuracy}", "blessing.metric", "sets of 2 classes"),
         (NAMES + "blessing: {output: tags, positive: a}", "blessing.positive", "'a'"),
         (NAMES + "train: {class_weight: balanced}", "train.class_weight", "balanced"),
+        (NAMES + "train: {class_weight: {sold: {maybe: 3}}}", "train.class_weight.sold", "'maybe'"),
+        (NAMES + "train: {class_weight: {price: balanced}}", "train.class_weight.price", "regression"),
+        (NAMES + "train: {class_weight: {tags: {a: 2}}}", "train.class_weight.tags", "multilabel"),
+        (NAMES + "train: {class_weight: {y: 3}}", "train.class_weight.y", "price, sold, tags"),
         (NAMES + "train: {class_shares: {y: 0.5, n: 0.5}}", "train.feed", "class_shares"),
         (NAMES + "train: {label: price}", "train.label", "label"),
         (NAMES + "train: {task: regression}", "train.task", "regression"),

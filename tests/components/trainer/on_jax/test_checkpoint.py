@@ -19,17 +19,23 @@ LABELS = {"price": Output("regression", "euros"), "sold": Output(), "colors": Ou
 
 
 @pytest.mark.parametrize(
-    ("data", "graph", "model", "label"),
+    ("data", "graph", "model", "about_label"),
     [
-        ("table", "class", "dropping", "kind"),
-        pytest.param("sales", "all", "heads", LABELS, marks=pytest.mark.image),
+        ("table", "class", "dropping", {"label": "kind"}),
+        pytest.param(
+            "sales",
+            "all",
+            "heads",
+            {"label": LABELS, "class_weight": {"sold": {"yes": 3.0}}},
+            marks=pytest.mark.image,
+        ),
     ],
 )
 def test_a_killed_training_resumes_to_the_same_weights_bit_for_bit(
-    request, train, on_jax, monkeypatch, tmp_path, capfd, data, graph, model, label
+    request, train, on_jax, monkeypatch, tmp_path, capfd, data, graph, model, about_label
 ):
     given = request.getfixturevalue(data)[0], graph, model
-    settings = on_jax | {"checkpoint_seconds": 1e-6, "patience": 2, "label": label}
+    settings = on_jax | {"checkpoint_seconds": 1e-6, "patience": 2} | about_label
     whole = train(*given, place=tmp_path / "whole", **settings)
     broken = tmp_path / "broken"
     with monkeypatch.context() as killing:
