@@ -46,7 +46,7 @@ from infeed.components.evaluation.model_report.clusters import ClusterSums
 from infeed.components.evaluation.model_report.collected import Collected
 from infeed.components.evaluation.model_report.findings import ModelFindings
 from infeed.components.evaluation.model_report.options import ModelReport
-from infeed.components.evaluation.model_report.page import MetricLine, ModelPage, write_scores
+from infeed.components.evaluation.model_report.page import MetricLine, ModelPage
 from infeed.components.evaluation.model_report.scores import Scores, read_scores, unproven
 from infeed.components.evaluation.models import EvaluatedModel
 from infeed.components.evaluation.pairs import BeyondError
@@ -138,7 +138,7 @@ def evaluate(
     for is_baseline, model in models.items():
         for root in roots:
             check_dataset(model, root, is_baseline=is_baseline)
-    evaluation = _evaluation(eval_config, roots, models, [one for one in reports if one.task != "multilabel"])
+    evaluation = _evaluation(eval_config, roots, models, reports)
     # Plan before reading: an unsupported config must go to TFX's executor before any output exists.
     try:
         plan_of(evaluation.config)
@@ -155,7 +155,7 @@ def evaluate(
         # Call the function here and not on the engine, because this process may have loaded the models already.
         collected = zip(evaluation.pages, found.collected, strict=True)
         findings = {page.output: call.after(_findings)((_with_names(page, one), one)) for page, one in collected}
-    reports = [findings[one.output].report if one.output in findings else one for one in reports]
+    reports = [findings[one.output].report for one in reports]
     sliced = metrics_of(evaluation, found)
     locations = {spec.name: models[spec.is_baseline] for spec in _candidate_first(eval_config)}
     split = " and ".join(dict.fromkeys(folder.rsplit("Split-", 1)[-1] for folder in folders))
@@ -166,9 +166,6 @@ def evaluate(
     thresholds = tfma.metrics.metric_thresholds_from_metrics_specs(eval_config.metrics_specs, eval_config=eval_config)
     blessed = bool(verdict.validation_ok) if thresholds else None
     for report, of_report in zip(reports, scores, strict=True):
-        if report.output not in findings:
-            write_scores(of_report, output, report)
-            continue
         lines = tuple(_metric_lines(sliced[0][1], thresholds, report))
         spec = _candidate_first(eval_config)[0]
         slices = _slices(sliced, report, spec.label_key or dict(spec.label_keys).get(report.output, ""))

@@ -157,10 +157,10 @@ def of_clusters(value: float, left_out: npt.NDArray[np.float64] | None, metric: 
     if left_out is None or len(left_out) < _GROUPS_FOR_JACKKNIFE:
         return None
     to, back = _SCALES.get(metric, _SCALES["share"])
+    groups = len(left_out)
     with np.errstate(divide="ignore", invalid="ignore"):
         middle, points = float(to(np.float64(value))), to(left_out)
-    groups = len(left_out)
-    spread = math.sqrt((groups - 1) / groups * float(((points - points.mean()) ** 2).sum()))
+        spread = math.sqrt((groups - 1) / groups * float(((points - points.mean()) ** 2).sum()))
     half = _t(groups - 1) * spread
     if not math.isfinite(middle) or not math.isfinite(half) or not half:
         return of_share(value, groups) if metric not in _SCALES and 0 <= value <= 1 else None

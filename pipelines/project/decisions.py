@@ -89,8 +89,7 @@ def choose_blessing(survey: Survey, given: Any) -> Blessing:
         raise InfeedError(f"there is no class {positive!r}", where="blessing.positive", do=do)
     if "bound" not in chosen:
         chosen["bound"] = _guess(metric, positive, survey)
-        # The scores of sets of classes have no interval.
-        chosen.setdefault("beat_guess", survey.task != "multilabel")
+        chosen.setdefault("beat_guess", True)
     return schema.read(Blessing, chosen, "blessing")
 
 

@@ -2,23 +2,27 @@
 
 Rows of one group are correlated. If whole groups are in one split, an interval that treats rows as independent is too
 narrow. The delete-one-group jackknife uses the variation of the score when each group is left out: Efron and
-Tibshirani, An
-Introduction to the Bootstrap (1993), chapter 11. It needs only the sums of each group, not rows.
+Tibshirani, An Introduction to the Bootstrap (1993), chapter 11. It needs only the sums of each group, not rows.
+
+The classes of one row are correlated as well, so the groups of sets of classes are single rows, or random groups of
+rows if there are many: Kott, The Delete-a-Group Jackknife (2001), Journal of Official Statistics 17, 521-526.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from infeed.components.evaluation.model_report.options import ModelReport
+from infeed.components.evaluation.model_report.sets import scores_of_sets, terms_of
 from infeed.components.evaluation.pairs import Array
 
 _BUCKETS = 1_000  # maximum number of groups. Beyond it, groups with the same hash modulo this number are merged
+_NUMBERS, _LEAST_BUCKETS = 2_000_000, 50  # sums of many classes are kept for fewer groups
 _BINS = 200  # bins of a probability, for the area under a curve
 
 
@@ -39,7 +43,7 @@ class ClusterSums:
 
     For a classification, float64 [3, classes]: rows of the class, rows predicted as it, and correct ones; and
     positives and negatives by probability, float64 [2, bins]. For a regression, float64 [5]: rows, label, its square,
-    squared error and absolute error.
+    squared error and absolute error. For sets of classes, those of `sets.terms_of`.
     """
 
     sums: dict[int, Array] = field(default_factory=dict)  # float64 [n], all sums of a group concatenated
@@ -48,42 +52,69 @@ class ClusterSums:
     def __len__(self) -> int:
         return len(self.sums)
 
-    def add(self, columns: Mapping[str, Any], rows: PredictedRows, report: ModelReport) -> None:
-        """Add a batch. `columns` holds one list per row, by column."""
-        if not all(name in columns for name in report.split_by):
-            return
-        values = zip(*(columns[name].to_pylist() for name in report.split_by), strict=True)
-        groups = np.array([zlib.crc32(repr(one).encode()) for one in values])
+    def add(self, groups: Array, rows: PredictedRows, report: ModelReport) -> None:
+        """Add a batch. `groups` has the number of the group of each row, int64 [rows]."""
         terms = _terms(rows, report)
-        for group in np.unique(groups).tolist():
-            self._add(group, terms[groups == group].sum(axis=0))
+        if len(np.unique(groups)) > _most_groups(terms.shape[1]):
+            self._join()
+        groups = groups % _most_groups(terms.shape[1]) if self.are_joined else groups
+        order = np.argsort(groups, kind="stable")
+        found, starts = np.unique(groups[order], return_index=True)
+        for group, sums in zip(found.tolist(), np.add.reduceat(terms[order], starts, dtype=np.float64), strict=True):
+            self._add(group, sums)
 
     def merge(self, other: ClusterSums) -> None:
+        if other.are_joined and not self.are_joined:
+            self._join()
         for group, sums in other.sums.items():
             self._add(group, sums)
 
     def _add(self, group: int, sums: Array) -> None:
-        group = group % _BUCKETS if self.are_joined else group
+        group = group % _most_groups(len(sums)) if self.are_joined else group
         self.sums[group] = self.sums.get(group, 0) + sums
-        if len(self.sums) > _BUCKETS:
-            each, self.sums, self.are_joined = self.sums, {}, True
-            for one, its in each.items():
-                self._add(one, its)
+        if len(self.sums) > _most_groups(len(sums)):
+            self._join()
+
+    def _join(self) -> None:
+        each, self.sums, self.are_joined = self.sums, {}, True
+        for group, sums in each.items():
+            self._add(group, sums)
+
+    @property
+    def total(self) -> Array:
+        """Sums of all rows."""
+        return np.asarray(np.sum([*self.sums.values()], axis=0))
 
     def left_out(self, report: ModelReport) -> dict[str, Array]:
         """Return the metrics without each group, by name: float64 [groups]."""
         each = np.stack([self.sums[group] for group in sorted(self.sums)])
         sums = each.sum(axis=0) - each
         with np.errstate(divide="ignore", invalid="ignore"):
+            if report.task == "multilabel":
+                return scores_of_sets(sums)
             return _errors(sums) if report.task == "regression" else _shares(sums, report)
 
 
+def groups_of(columns: Mapping[str, Any], names: Sequence[str]) -> Array | None:
+    """Return a number for the values of each row in these columns, int64 [rows]. None if a column is missing."""
+    if not all(name in columns for name in names):
+        return None
+    values = zip(*(columns[name].to_pylist() for name in names), strict=True)
+    return np.array([zlib.crc32(repr(one).encode()) for one in values])
+
+
+def _most_groups(width: int) -> int:
+    return max(_LEAST_BUCKETS, min(_BUCKETS, _NUMBERS // width))
+
+
 def _terms(rows: PredictedRows, report: ModelReport) -> Array:
-    """Return the contribution of each row: float64 [rows, n]."""
+    """Return the contribution of each row, [rows, n]."""
     if report.task == "regression":
         errors = rows.predicted - rows.labels
         powers = [np.ones(len(errors)), rows.labels, rows.labels**2, errors**2, np.abs(errors)]
         return np.stack(powers, axis=1)
+    if report.task == "multilabel":
+        return terms_of(rows.labels, rows.predicted)
     classes = np.arange(rows.scores.shape[1])
     is_class, is_called = rows.labels[:, None] == classes, rows.predicted[:, None] == classes
     unknown = rows.labels[:, None] < 0

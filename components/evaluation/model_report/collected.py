@@ -7,7 +7,7 @@ so all engines keep the same rows.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.evaluation.model_report.clusters import ClusterSums
+from infeed.components.evaluation.model_report.clusters import ClusterSums, groups_of
 from infeed.components.evaluation.model_report.options import ModelReport
+from infeed.components.evaluation.model_report.sets import terms_of
 from infeed.components.evaluation.pairs import Array, Observed
 from infeed.components.evaluation.predictions.batches import Batch
 
@@ -34,14 +35,15 @@ _LEAST = 1e-7  # minimum probability in a loss, as in Keras
 class Scored:
     """Rows of a batch with the predictions of one model."""
 
-    labels: Array  # class indices, int64 [rows], or numbers, float64 [rows]
+    labels: Array  # class indices, int64 [rows], numbers, float64 [rows], or sets of classes, bool [rows, classes]
     scores: Array  # probability of each class, float64 [rows, classes], or predicted numbers, [rows, 1]
     predicted: Array  # as `labels`
-    losses: Array  # cross entropy or absolute error of each row, float64 [rows]. Infinite for NaN predictions
+    # Cross entropy, its mean over the classes of a set, or absolute error, float64 [rows]. Infinite for NaN predictions
+    losses: Array
 
     @classmethod
     def of(cls, observed: Observed, report: ModelReport) -> Scored:
-        """Return the rows. Raise InfeedError if a classification predicts a number that is not a probability."""
+        """Return the rows. Raise InfeedError if a model of classes predicts a number that is not a probability."""
         assert observed.labels is not None, "the report requires labels"
         assert observed.predictions is not None, "and predictions"
         scores = observed.predictions.astype(np.float64)
@@ -55,6 +57,8 @@ class Scored:
             what = f"the model predicts {outside[0]:.4g}, which is not a probability"
             do = "select the output with probabilities, or use task='regression'"
             raise InfeedError(what, where="model_report.task, eval_config.model_specs.prediction_key", do=do)
+        if report.task == "multilabel":
+            return cls._of_sets(labels > 0.5, scores, report.threshold)
         if scores.shape[1] == 1:
             scores = np.concatenate([1 - scores, scores], axis=1)
         numbers = labels.argmax(axis=1) if labels.shape[1] > 1 else labels[:, 0].astype(np.int64)
@@ -65,9 +69,17 @@ class Scored:
         losses = np.where(np.isnan(own), np.inf, -np.log(np.clip(own, _LEAST, 1)))
         return cls(np.where(known, numbers, -1), scores, predicted, losses)
 
+    @classmethod
+    def _of_sets(cls, labels: Array, scores: Array, threshold: float) -> Scored:
+        own = np.where(labels, scores, 1 - scores)
+        losses = -np.log(np.clip(own, _LEAST, 1)).mean(axis=1)
+        return cls(labels, scores, scores > threshold, np.where(np.isnan(losses), np.inf, losses))
+
     @property
     def is_right(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.labels == self.predicted)
+        """Whether the class, the number, or the whole set of classes is right, bool [rows]."""
+        same = np.asarray(self.labels == self.predicted)
+        return np.asarray(same.all(axis=1) if same.ndim == 2 else same)
 
 
 @dataclass
@@ -77,11 +89,15 @@ class Sums:
     rows: int = 0
     nans: int = 0  # rows with NaN predictions
     loss: float = 0.0  # sum of the losses that are not NaN
-    # int64 [classes + 1, classes], actual and predicted. The last row is for classes unknown to the model
+    # int64 [classes + 1, classes], actual and predicted. The last row is for classes unknown to the model. For sets,
+    # int64 [classes, classes]: rows that miss the first class and have the second one added
     matrix: Any = 0
     buckets: Any = 0  # int64 [curves, BUCKETS, 2]: negatives and positives of a class by its probability
-    bins: Any = 0.0  # float64 [BINS, 3] by confidence: rows, sum of confidences, number of correct rows
+    # float64 [BINS, 3] by confidence: rows, sum of confidences, number of correct rows. Of sets, each class of each row
+    bins: Any = 0.0
     errors: Any = 0.0  # float64 [3], for a regression: sums of the error, its absolute value and its square
+    sets: Any = 0  # int64 [3 x classes], for sets: sums of `sets.terms_of`
+    exact: int = 0  # rows whose whole set is right
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(*(mine + its for mine, its in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -96,18 +112,31 @@ class Sums:
             found.errors = np.array([errors.sum(), np.abs(errors).sum(), np.square(errors).sum()])
             return found
         classes = rows.scores.shape[1]
+        shown = curve_classes(classes, report)
+        found.bins = _bins(good, report)
+        if report.task == "multilabel":
+            return found._with_sets(good, shown)
         if classes <= MATRIX_CLASSES:
             cells = np.where(good.labels < 0, classes, good.labels) * classes + good.predicted
             found.matrix = np.bincount(cells, minlength=(classes + 1) * classes).reshape(classes + 1, classes)
-        found.bins = _bins(good, report)
-        shown = curve_classes(classes, report)
         found.buckets = np.stack([_buckets(good.scores[:, one], good.labels == one) for one in shown])
         return found
+
+    def _with_sets(self, good: Scored, shown: Sequence[int]) -> Sums:
+        self.sets = terms_of(good.labels, good.predicted).sum(axis=0)
+        self.exact = int(good.is_right.sum())
+        if good.scores.shape[1] <= MATRIX_CLASSES:
+            missed, added = good.labels & ~good.predicted, good.predicted & ~good.labels
+            # Few rows have both, and float64 has a fast product of matrices.
+            some = missed.any(axis=1) & added.any(axis=1)
+            self.matrix = (missed[some].T.astype(np.float64) @ added[some]).astype(np.int64)
+        self.buckets = np.stack([_buckets(good.scores[:, one], good.labels[:, one]) for one in shown])
+        return self
 
 
 def curve_classes(classes: int, report: ModelReport) -> list[int]:
     """Return the classes with curves: the positive class of two, or up to ten."""
-    if classes == 2:
+    if classes == 2 and report.task == "classification":
         return [report.positive]
     return [one for one in report.shown_classes or range(classes) if one < classes][:CURVES]
 
@@ -120,8 +149,13 @@ def _buckets(scores: Array, is_class: Array) -> Array:
 
 
 def _bins(rows: Scored, report: ModelReport) -> Array:
-    """Return sums per bin of confidence: the probability of the positive class of two, or of the predicted one."""
-    if rows.scores.shape[1] == 2:
+    """Return sums per bin of confidence: the probability of the positive class of two, or of the predicted one.
+
+    Each class of a set counts, with its probability.
+    """
+    if report.task == "multilabel":
+        sure, right = rows.scores.ravel(), rows.labels.ravel()
+    elif rows.scores.shape[1] == 2:
         sure, right = rows.scores[:, report.positive], rows.labels == report.positive
     else:
         sure, right = rows.scores.max(axis=1, initial=0.0), rows.is_right
@@ -183,7 +217,8 @@ class Collected:
     # int64 [2, 2]: rows that the model and the baseline predict wrong (0) or right (1). Zeros for a regression
     both: Any = 0
     worst: Kept | None = None  # rows with the largest losses of the model
-    clusters: ClusterSums = field(default_factory=ClusterSums)  # groups of the model. Empty without `split_by`
+    # Groups of rows for the model's intervals. Empty without `split_by`, except for sets of classes.
+    clusters: ClusterSums = field(default_factory=ClusterSums)
     sample: Kept | None = (
         None  # rows sampled by a hash of shard and record number, the same in every evaluation of these files
     )
@@ -194,12 +229,12 @@ class Collected:
         for name, rows in scored.items():
             self.sums[name] = self.sums.get(name, Sums()) + Sums.of(rows, report)
         mine, *others = scored.values()
-        if others and report.task == "classification":
+        if others and report.task != "regression":
             cells = 2 * mine.is_right + others[0].is_right
             self.both = self.both + np.bincount(cells, minlength=4).reshape(2, 2)
-        if report.split_by:
-            self.clusters.add(batch.columns, mine, report)
         hashes = _hashes(batch.path, batch.start, len(batch.records))
+        if (groups := _groups(batch, hashes, report)) is not None:
+            self.clusters.add(groups, mine, report)
         worst = Kept.of(batch, mine, np.stack([-mine.losses, hashes], -1), WORST, self.worst)
         sample = Kept.of(batch, mine, np.stack([hashes, hashes], -1), SAMPLE, self.sample)
         self._keep(worst, sample)
@@ -220,6 +255,13 @@ class Collected:
         self.sample = (empty if self.sample is None else self.sample).merge(sample, SAMPLE, SAMPLE_BYTES)
 
 
+def _groups(batch: Batch, hashes: Array, report: ModelReport) -> Array | None:
+    """Return the group of each row, for intervals that resample groups: those of `split_by`, or each row of sets."""
+    if report.split_by:
+        return groups_of(batch.columns, report.split_by)
+    return (hashes * (1 << 53)).astype(np.int64) if report.task == "multilabel" else None
+
+
 def _hashes(path: str, start: int, rows: int) -> Array:
     """Return a number from 0 to 1 for each record, by SplitMix64 of the shard name and the record number."""
     name = "/".join(path.rsplit("/", 2)[-2:])  # split and file name, independent of the dataset's location
@@ -235,4 +277,4 @@ def _hashes(path: str, start: int, rows: int) -> Array:
 
 def losses_of(labels: Array, scores: Array, report: ModelReport) -> Scored:
     """Return rows with their losses, from stored labels and scores."""
-    return Scored.of(Observed(len(labels), labels.reshape(-1, 1), scores, None), report)
+    return Scored.of(Observed(len(labels), labels.reshape(len(labels), -1), scores, None), report)

@@ -92,7 +92,7 @@ class ModelFindings:
             baseline=others[0] if others else None,
             curves=curves,
             baseline_curve=baseline_curve,
-            both=collected.both if others and report.task == "classification" else None,
+            both=collected.both if others and report.task != "regression" else None,
             sample=scored,
             importances=tuple(shuffled),
             shuffled_rows=rows,
@@ -104,7 +104,7 @@ class ModelFindings:
 
 def _is_label(column: pa.Array, labels: Array) -> bool:
     """Return whether a column encodes the label: a one-to-one mapping between its values and the classes."""
-    pairs = set(zip(map(repr, column.to_pylist()), labels.tolist(), strict=True))
+    pairs = set(zip(map(repr, column.to_pylist()), map(repr, labels.tolist()), strict=True))
     values, classes = (len({pair[place] for pair in pairs}) for place in (0, 1))
     return 1 < len(pairs) == values == classes < len(labels)
 
@@ -149,6 +149,8 @@ def _worst_rows(report: ModelReport, kept: Kept, order: Sequence[str]) -> Iterat
         label, predicted = rows.labels[row], rows.predicted[row]
         if report.task == "regression":
             words = significant(float(label)), significant(float(predicted))
+        elif report.task == "multilabel":
+            words = _set_in_words(label, report), _set_in_words(predicted, report, rows.scores[row])
         else:
             sure = percent(rows.scores[row, int(predicted)])
             words = report.name_of(int(label)), f"{report.name_of(int(predicted))} ({sure})"
@@ -161,6 +163,15 @@ def _worst_rows(report: ModelReport, kept: Kept, order: Sequence[str]) -> Iterat
             cells=dict(list(cells.items())[:_MOST_CELLS]),
             picture=next(filter(None, (_thumbnail(value) for one in values.values() for value in one[:1])), ""),
         )
+
+
+def _set_in_words(chosen: Array, report: ModelReport, scores: Array | None = None) -> str:
+    """Return the names of a set of classes, bool [classes], the most probable first."""
+    numbers = np.flatnonzero(chosen)
+    if scores is None:
+        return _text([report.name_of(one) for one in numbers.tolist()]) or "no class"
+    numbers = numbers[np.argsort(-scores[numbers], kind="stable")]
+    return _text([f"{report.name_of(one)} ({percent(scores[one])})" for one in numbers.tolist()]) or "no class"
 
 
 def _text(values: Sequence[Any]) -> str:
@@ -197,10 +208,10 @@ def likely_confusions(findings: ModelFindings, most: int = 15) -> list[tuple[str
     matrix = np.array(findings.sums.matrix)
     if not matrix.ndim:
         return []
-    np.fill_diagonal(matrix[:-1], 0)
+    np.fill_diagonal(matrix[:-1] if len(matrix) > matrix.shape[1] else matrix, 0)
     places = np.argsort(-matrix, axis=None, kind="stable")[:most]
     rows, columns = np.unravel_index(places, matrix.shape)
-    name, last = findings.report.name_of, len(matrix) - 1
+    name, last = findings.report.name_of, matrix.shape[1]
     return [
         (name(-1 if row == last else row), name(column), int(matrix[row, column]))
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True)

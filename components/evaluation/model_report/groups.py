@@ -106,7 +106,7 @@ def shown(value: Any) -> str:
     """Return a cell value as text. Integers, which may be identifiers, keep all digits."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    return str(value) if isinstance(value, int | np.integer) else f"{value:.7g}"
+    return str(value) if isinstance(value, str | int | np.integer) else f"{value:.7g}"
 
 
 def shortened(text: str) -> str:

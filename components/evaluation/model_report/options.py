@@ -17,10 +17,11 @@ class ModelReport:
 
     Attributes:
       task: task of the model. "classification" expects the probability of each class, or of the second of two classes.
-        "multilabel" has scores, but no page.
+        "multilabel" expects that of each class, and the labels as 0 or 1 for each class.
       classes: class names in index order. Without names, the report shows indices.
       positive: index of the class whose curves the report shows, if there are two.
-      threshold: probability of the second of two classes above which the model predicts this class.
+      threshold: probability of the second of two classes, or of each class of a set, above which the model predicts
+        this class.
       metrics: names of the metrics in the report. The first one decides. Defaults to all.
       scored_class: class of recall, precision and F1. None if they are means over the classes.
       split_by: columns by whose values rows were kept in one split. Intervals resample these groups instead of rows.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from infeed.components.evaluation.model_report.collected import BINS, SAMPLE
 from infeed.components.evaluation.model_report.curves import calibration_error
 from infeed.components.evaluation.model_report.findings import ModelFindings, likely_confusions
 from infeed.components.evaluation.model_report.importance import REPEATS
-from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.model_report.scores import (
     LABELS,
     Scores,
@@ -29,9 +29,11 @@ from infeed.components.evaluation.model_report.scores import (
     rounded,
     with_interval,
 )
+from infeed.components.evaluation.model_report.sets import ClassOfSets, classes_of, scores_of_sets
 
 FORMAT = 1
 _PLOTS = ("roc", "precision_recall", "reliability", "predicted", "residuals", "by_prediction", "importance")
+_CLASSES_SHOWN = 50  # rows of the table of the classes of sets
 _MATRIX_SHOWN = 20  # with more classes, the page lists the most frequent errors instead of the matrix
 
 
@@ -74,8 +76,8 @@ class MetricRow:
 
 def titled(metric: str) -> str:
     """Return the name of a metric for people: accuracy -> Accuracy, auc -> AUC."""
-    known = {**LABELS, "auc": "AUC"}
-    return known.get(metric) or metric[:1].upper() + metric[1:]
+    name = {**LABELS, "auc": "AUC", "macro_f1": "macro F1"}.get(metric, metric)
+    return name[:1].upper() + name[1:]
 
 
 @dataclass(frozen=True)
@@ -115,10 +117,18 @@ class ModelPage:
             "worst_groups": [asdict(group) for group in found.groups.worst],
             "worst_rows": [{**asdict(row), "picture": bool(row.picture)} for row in found.worst],
         }
+        if found.report.task == "multilabel":
+            content |= {
+                "classes": [asdict(one) for one in classes_of(found.sums.sets, found.report)],
+                "confusions": likely_confusions(found),
+            }
         if found.report.task == "classification":
             content |= {
                 "classes": [found.report.name_of(number) for number in range(found.sample.scores.shape[1])],
                 "confusion_matrix": np.asarray(found.sums.matrix).tolist(),
+            }
+        if found.report.task != "regression":
+            content |= {
                 "curves": {
                     name: {"auc": curve.auc, "average_precision": curve.average_precision}
                     for name, curve in found.curves.items()
@@ -142,11 +152,12 @@ class ModelPage:
             in_words=self.in_words,
             metrics=self._metric_rows(),
             matrix=self._matrix(),
-            confusions=likely_confusions(found) if found.report.task == "classification" else [],
-            calibration_error=calibration_error(found.sums.bins) if found.report.task == "classification" else None,
+            classes=self._classes(),
+            confusions=likely_confusions(found),
+            calibration_error=calibration_error(found.sums.bins) if found.report.task != "regression" else None,
             drawn=self._plots(),
             significant=significant,
-            constants={"bins": BINS, "sample": SAMPLE, "repeats": REPEATS},
+            constants={"bins": BINS, "sample": SAMPLE, "repeats": REPEATS, "classes": _CLASSES_SHOWN},
         )
 
     def _repr_html_(self) -> str:
@@ -169,17 +180,39 @@ class ModelPage:
         return f"{titled(name)} {value} on {units.counted(scores.rows, f'{scores.split} row')}{than}."
 
     def _metric_rows(self) -> list[MetricRow]:
-        """Return the rows of the table of metrics as in the terminal: the root of a mean square comes first."""
+        """Return the rows of the table of metrics as in the terminal: the root of a mean square comes first.
+
+        The means over the classes of sets come last.
+        """
         lines = {line.name: line for line in self.metrics}
         if (mse := lines.get("mse")) and self.scores and "rmse" in self.scores.metrics:
             root = None if mse.baseline is None else math.sqrt(mse.baseline)
             lines = {"rmse": MetricLine("rmse", math.sqrt(mse.value), root), **lines}
+        lines |= {line.name: line for line in self._macro_lines()}
         return [MetricRow.of(line, self.scores) for line in lines.values()]
+
+    def _macro_lines(self) -> Iterator[MetricLine]:
+        baseline = self.findings.baseline
+        of_baseline = scores_of_sets(baseline.sets) if baseline and np.ndim(baseline.sets) else {}
+        for name, value in (self.scores.metrics if self.scores else {}).items():
+            if name.startswith("macro_"):
+                yield MetricLine(name, value, float(of_baseline[name]) if name in of_baseline else None)
+
+    def _classes(self) -> list[tuple[ClassOfSets, str]]:
+        """Return the classes of sets with the most errors, each with its interval as text."""
+        found = self.findings
+        if found.report.task != "multilabel":
+            return []
+        shown = islice(classes_of(found.sums.sets, found.report), _CLASSES_SHOWN)
+        return [(one, bounds_of(one.interval) if one.interval else "") for one in shown]
 
     @property
     def in_words(self) -> str:
         """Return one sentence about the errors of the model."""
         found, rows = self.findings, units.counted(self.findings.sums.rows, f"{self.split} row")
+        if found.report.task == "multilabel":
+            right = units.percent(found.sums.exact / found.sums.rows)
+            return f"The model predicts exactly the right set of classes for {right} of {rows}."
         if found.report.task == "classification":
             if not np.ndim(found.sums.matrix):
                 return f"The model was evaluated on {rows}."
@@ -195,7 +228,7 @@ class ModelPage:
     def _matrix(self) -> list[tuple[str, list[tuple[int, float]]]]:
         """Return (class, [(rows, share of the row)]) of each actual class. Empty for many classes."""
         matrix = np.asarray(self.findings.sums.matrix)
-        if not matrix.ndim or matrix.shape[1] > _MATRIX_SHOWN:
+        if self.findings.report.task != "classification" or not matrix.ndim or matrix.shape[1] > _MATRIX_SHOWN:
             return []
         name, last = self.findings.report.name_of, len(matrix) - 1
         order = sorted(range(last), key=lambda one: -matrix[one].sum()) if last > 2 else list(range(last))
@@ -218,21 +251,15 @@ class ModelPage:
                 drawn["residuals"] = plots.residuals(predicted - labels)
                 drawn["by_prediction"] = plots.residuals_by_prediction(labels, predicted)
         elif found.curves:
-            is_two = found.sample.scores.shape[1] == 2
-            threshold = (report.threshold if report.positive else 1 - report.threshold) if is_two else None
+            has_point = len(found.curves) == 1 and (report.task == "multilabel" or found.sample.scores.shape[1] == 2)
+            threshold = (report.threshold if report.positive else 1 - report.threshold) if has_point else None
             drawn["roc"] = plots.roc(found.curves, found.baseline_curve, threshold)
             drawn["precision_recall"] = plots.precision_recall(found.curves, found.baseline_curve, threshold)
-        if report.task == "classification" and found.sums.bins[:, 0].any():
+        if report.task != "regression" and found.sums.bins[:, 0].any():
             drawn["reliability"] = plots.reliability(found.sums.bins, found.baseline.bins if found.baseline else None)
         if found.importances:
             drawn["importance"] = plots.importance(found.importances)
         return drawn
-
-
-def write_scores(scores: Scores | None, folder: str, report: ModelReport) -> None:
-    """Write the scores of an output that has no page, in the format of the pages' JSON."""
-    content = {"format": FORMAT, "scores": asdict(scores) if scores else None}
-    files.write_bytes(files.join(folder, f"{report.file}.json"), json.dumps(_finite(content), indent=1).encode())
 
 
 def _finite(value: Any) -> Any:

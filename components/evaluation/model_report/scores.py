@@ -13,16 +13,20 @@ from infeed.components.evaluation import intervals
 from infeed.components.evaluation.intervals import Interval, Matrix
 from infeed.components.evaluation.model_report.clusters import ClusterSums
 from infeed.components.evaluation.model_report.options import ModelReport
+from infeed.components.evaluation.model_report.sets import SCORES, best_guess, scores_of_sets
 
 # Inputs of the intervals: names of metrics in the eval config.
 ROWS, MATRIX = "example_count", "confusion_matrix"
-LABELS = {"mse": "MSE", "rmse": "RMSE", "mae": "MAE", "r2": "R²"}
+LABELS = {"mse": "MSE", "rmse": "RMSE", "mae": "MAE", "r2": "R²"} | {
+    f"macro_{name}": f"macro {name}"
+    for name in SCORES  # means over the classes of sets
+}
 _FEW_ROWS = 100  # below this, a score is unreliable even if its interval is narrow
 _FEW_GROUPS = 30
 _WIDE_SHARE = 0.05  # half the width of the interval of a share
 _WIDE_ERROR = 1.25  # ratio of the bounds of an error's interval, about 100 rows
 _ERRORS = ("mse", "rmse", "mae")
-_SHARES = ("accuracy", "auc", "recall", "precision", "f1")  # metrics from 0 to 1
+_SHARES = ("accuracy", "auc", *SCORES, *(f"macro_{name}" for name in SCORES))  # metrics from 0 to 1
 _UNKNOWN = -1  # class id of rows whose class no training row has
 _DECIMALS = 6  # numbers with more decimals use an exponent
 _ALIKE = 0.1  # largest relative difference of the halves of an interval that "±" may hide
@@ -72,7 +76,9 @@ def read_scores(record: Any, report: ModelReport, split: str, clusters: ClusterS
         return None
     rows = int(given[ROWS])
     if report.task == "multilabel":
-        return Scores(split, rows, metrics) if metrics.keys() == set(report.metrics) else None
+        if metrics.keys() != set(report.metrics):
+            return None
+        return make_scores(report, split, rows, of_sets(metrics, rows, report, clusters), clusters)
     if report.task == "regression":
         if not {"mse", "mae", "r2", "label_variance"} <= given.keys():
             return None
@@ -88,15 +94,37 @@ def read_scores(record: Any, report: ModelReport, split: str, clusters: ClusterS
 def make_scores(
     report: ModelReport, split: str, rows: int, parts: Parts, clusters: ClusterSums | None = None
 ) -> Scores:
-    """Return the scores, with a caution if they are unreliable."""
+    """Return the scores that are defined, with a caution if they are unreliable.
+
+    R2 of a constant label and the precision of a class that is never predicted are undefined.
+    """
     metrics, found, guesses = parts
-    groups = len(clusters) if clusters and len(clusters) > 1 else 0
+    metrics = {key: value for key, value in metrics.items() if math.isfinite(value)}
+    guesses = {key: guess for key, guess in guesses.items() if key in metrics}
+    groups = len(clusters) if clusters and report.split_by and len(clusters) > 1 else 0
     if clusters and groups:
-        left_out = clusters.left_out(report)
-        found = {key: intervals.of_clusters(value, left_out.get(key), key) for key, value in metrics.items()}
+        found = _of_clusters(metrics, clusters, report)
     known = {key: interval for key, interval in found.items() if interval and key in metrics}
     scores = Scores(split, rows, metrics, known, guesses, groups=groups)
     return replace(scores, caution=_caution(scores, report))
+
+
+def _of_clusters(
+    metrics: Mapping[str, float], clusters: ClusterSums, report: ModelReport
+) -> dict[str, Interval | None]:
+    left_out = clusters.left_out(report)
+    return {key: intervals.of_clusters(value, left_out.get(key), key) for key, value in metrics.items()}
+
+
+def of_sets(metrics: Mapping[str, float], rows: int, report: ModelReport, clusters: ClusterSums | None) -> Parts:
+    """Return metrics, intervals and the guess of sets of classes. Without sums of groups, only the metrics."""
+    if not clusters:
+        return dict(metrics), {}, {}
+    sums = clusters.total
+    of_all = scores_of_sets(sums)
+    told = {**metrics, **{f"macro_{name}": float(of_all[f"macro_{name}"]) for name in metrics}}
+    guesses = {"f1": Guess(*best_guess(sums, rows, report))} if "f1" in metrics else {}
+    return told, _of_clusters(told, clusters, report), guesses
 
 
 def of_errors(metrics: Mapping[str, float], given: Mapping[str, float], rows: int) -> Parts:

@@ -154,3 +154,31 @@ def test_the_model_report_is_about_the_output_that_it_names(
     evaluate(made, [examples.uri], folders, models, str(tmp_path), reports=[report])
     told = json.loads((tmp_path / "model_report.json").read_text())
     assert [one["name"] for one in told["metrics"]] == ["accuracy"]
+
+
+def test_a_set_of_classes_has_a_page_whose_counts_are_those_of_tfma(
+    eval_config: Any, metric: Any, examples: Any, outputs: Any, tmp_path: Path
+) -> None:
+    from infeed.components.evaluation.evaluate import completed, evaluate
+    from infeed.components.evaluation.model_report.options import ModelReport
+
+    kinds = {"f1": "F1Score", "recall": "Recall", "precision": "Precision"}
+    of_sets = [metric(kind, name=name, thresholds=0.55) for name, kind in kinds.items()]
+    rows = {"metrics": [metric("ExampleCount", name="example_count")]}
+    spec = {"metrics": of_sets, "output_names": ["birds"]}
+    made = completed(eval_config(spec, rows, label_key="", prediction_key="", label_keys=LABELS), has_baseline=False)
+    report = ModelReport("multilabel", ("crow", "owl", "tit"), threshold=0.55, metrics=tuple(kinds), output="birds")
+    folders, models = [f"{examples.uri}/Split-eval"], {False: f"{outputs.uri}/Format-Serving"}
+    evaluate(made, [examples.uri], folders, models, str(tmp_path), reports=[report])
+    told = json.loads((tmp_path / "model_report.json").read_text())
+    right, actual = (sum(one["rows"] - k * one["missed"] for one in told["classes"]) for k in (1, 0))
+    called = right + sum(one["added"] for one in told["classes"])
+    found = told["scores"]
+    assert found["metrics"]["recall"] == pytest.approx(right / actual)
+    assert found["metrics"]["precision"] == pytest.approx(right / called)
+    assert found["metrics"]["f1"] == pytest.approx(2 * right / (actual + called))
+    assert found["metrics"].keys() == {*kinds, *(f"macro_{name}" for name in kinds)}
+    for name, (low, high) in found["intervals"].items():
+        assert 0 <= low < found["metrics"][name] < high <= 1
+    assert "always" in found["guesses"]["f1"]["by"]
+    assert "crow" in (tmp_path / "model_report.html").read_text()

@@ -92,7 +92,7 @@ def test_the_command_line_names_several_labels(project: Path) -> None:
 def test_a_set_of_classes_alone(project: Path) -> None:
     config = resolved(project, "label: tags\n")
     assert (config.train.label, config.train.task) == ("tags", "multilabel")
-    assert (config.blessing.metric, config.blessing.beat_guess, config.blessing.output) == ("f1", False, "")
+    assert (config.blessing.metric, config.blessing.beat_guess, config.blessing.output) == ("f1", True, "")
     assert config.ingest.split_by is None or config.ingest.split_by.how != "label"
 
 

@@ -35,7 +35,7 @@ def _collected(
     for start in range(0, len(records), batch):
         part = slice(start, start + batch)
         observed = {
-            name: Observed(len(records[part]), labels[part, None], one[part], None)
+            name: Observed(len(records[part]), labels[part].reshape(len(records[part]), -1), one[part], None)
             for name, one in zip(("", "baseline"), predictions, strict=False)
         }
         found.add(Batch(path, start, records[part]), observed, report)
@@ -78,6 +78,25 @@ def two_classes(records: list[bytes]) -> tuple[Array, Array]:
     labels = (draw.random(3000) < scores[:, 1]).astype(np.int64)
     cities = np.array([city[0] for city in decode_columns(records)["city"].to_pylist()])
     return np.where(cities == b"Chur", draw.integers(0, 2, 3000), labels), scores
+
+
+@pytest.fixture(scope="session")
+def sets(records: list[bytes]) -> tuple[Array, Array]:
+    """Labels [rows, 4] that follow probabilities of a, b, c and their sum, and these probabilities."""
+    columns = decode_columns(records)
+    numbers = np.stack([columns[name].flatten().to_numpy(zero_copy_only=False) for name in ("a", "b", "c")], axis=1)
+    scores = 1 / (1 + np.exp(-2 * np.concatenate([numbers, numbers.sum(axis=1, keepdims=True) - 4], axis=1)))
+    return (np.random.default_rng(5).random((3000, 4)) < scores).astype(np.float32), scores
+
+
+@pytest.fixture(scope="session")
+def findings_of_sets(records: list[bytes], sets: tuple[Array, Array]) -> ModelFindings:
+    """Of sets of four classes, with a baseline that knows nothing of the last one."""
+    labels, scores = sets
+    report = ModelReport("multilabel", ("big", "old", "red", "rare"), threshold=0.4, metrics=("f1", "recall"))
+    found = _collected(report, records, labels, scores, scores * [1, 1, 1, 0])
+    predict = lambda given: np.tile([0.3, 0.3, 0.3, 0.1], (len(given), 1))  # noqa: E731
+    return ModelFindings.of(report, found, ["label"], ["a", "b", "c", "city"], predict)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from infeed.components.evaluation.model_report.clusters import ClusterSums
+from infeed.components.evaluation.model_report.clusters import ClusterSums, groups_of
 from infeed.components.evaluation.model_report.collected import Scored
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.pairs import Array
@@ -43,7 +43,7 @@ def sums_of(group: Array, rows: Scored, report: ModelReport, parts: int = 4) -> 
     found = ClusterSums()
     for places in np.array_split(np.arange(len(group)), parts):
         one = ClusterSums()
-        one.add(columns_of(group[places]), part_of(rows, places), report)
+        one.add(groups_of(columns_of(group[places]), report.split_by), part_of(rows, places), report)
         found.merge(one)
     return found
 
@@ -113,8 +113,23 @@ def test_groups_are_found_whatever_the_batches_and_more_than_a_thousand_share_su
     assert sum(sums[:3].sum() for sums in several.sums.values()) == 6_000
 
 
+def test_sums_of_sets_do_not_depend_on_the_parts_and_are_few_for_many_classes() -> None:
+    draw, report = np.random.default_rng(0), ModelReport("multilabel")
+    labels, called = (draw.random((1_500, 10_000)) < 0.01 for _ in range(2))
+    rows, group = Scored(labels, np.zeros([1_500, 1]), called, np.zeros(1_500)), draw.permutation(1_500)
+    found = []
+    for bounds in ([0, 1_500], [0, 20, 1_490, 1_500]):
+        sums = ClusterSums()
+        for part in map(np.arange, bounds[:-1], bounds[1:]):
+            one = ClusterSums()
+            one.add(group[part], part_of(rows, part), report)
+            sums.merge(one)
+        found.append(sums)
+    assert len(found[0]) == 66
+    assert {key: sums.tolist() for key, sums in found[0].sums.items()} == {
+        key: sums.tolist() for key, sums in found[1].sums.items()
+    }
+
+
 def test_without_the_columns_there_are_no_groups() -> None:
-    _, rows = scored(2)
-    found = ClusterSums()
-    found.add({}, rows, TWO)
-    assert len(found) == 0
+    assert groups_of({}, TWO.split_by) is None

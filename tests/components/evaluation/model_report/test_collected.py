@@ -51,6 +51,31 @@ def test_several_classes_have_a_curve_each_and_unknown_labels_a_row(collect: Col
         assert curve.auc == pytest.approx(metrics.roc_auc_score(labels == number, scores[:, number]), abs=1e-3)
 
 
+def test_counts_of_sets_are_those_of_scikit_learn(collect: Collect, records: list[bytes], sets: Any) -> None:
+    labels, scores = sets
+    report = ModelReport("multilabel", threshold=0.4)
+    found = collect(report, records, labels, scores)
+    sums, predicted = found.sums[""], scores > 0.4
+    actual, called, right = np.split(sums.sets, 3)
+    matrices = metrics.multilabel_confusion_matrix(labels, predicted)
+    np.testing.assert_array_equal(right, matrices[:, 1, 1])
+    np.testing.assert_array_equal(actual - right, matrices[:, 1, 0])
+    np.testing.assert_array_equal(called - right, matrices[:, 0, 1])
+    assert sums.exact == metrics.accuracy_score(labels, predicted, normalize=False)
+    assert sums.loss / sums.rows == pytest.approx(metrics.log_loss(labels.ravel(), scores.ravel()), rel=1e-6)
+    curve = Curve.of(sums.buckets[3])
+    assert curve is not None
+    assert curve.auc == pytest.approx(metrics.roc_auc_score(labels[:, 3], scores[:, 3]), abs=1e-4)
+    share, sure = calibration_curve(labels.ravel(), scores.ravel(), n_bins=10)
+    assert calibration_error(sums.bins) == pytest.approx(
+        np.average(np.abs(share - sure), weights=sums.bins[:, 0]), rel=1e-3
+    )
+    swapped = sum(((labels[:, 0] == 1) & ~predicted[:, 0] & (labels[:, 1] == 0) & predicted[:, 1]).tolist())
+    assert sums.matrix[0, 1] == swapped > 0
+    assert len(found.clusters) <= 1_000
+    np.testing.assert_array_equal(found.clusters.total, sums.sets)
+
+
 @pytest.mark.parametrize("parts", [1, 2, 7])
 def test_the_sample_and_the_worst_rows_do_not_depend_on_the_ranges(
     collect: Collect, records: list[bytes], two_classes: Any, parts: int, monkeypatch: pytest.MonkeyPatch

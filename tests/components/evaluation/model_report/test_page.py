@@ -143,3 +143,27 @@ def test_every_kind_of_model_has_a_page(kind: str, collect: Callable[..., Any], 
     check_page(html)
     assert html.count("<svg") == {"regression": 3, "several": 3, "one label": 1, "many": 3}[kind]
     assert json.loads(page.to_json())["metrics"][0]["value"] is None
+
+
+def test_the_page_of_sets_has_each_class_and_pairs_of_a_missed_and_an_added_one(
+    findings_of_sets: ModelFindings, tmp_path: Path
+) -> None:
+    scores = Scores(
+        "test", 3000, {"f1": 0.71, "macro_f1": 0.61}, {"f1": (0.70, 0.72)}, {"f1": Guess(0.6, "always 'a'")}
+    )
+    page = ModelPage(findings_of_sets, "test", None, (MetricLine("f1", 0.71, 0.7),), {}, scores)
+    page.write(str(tmp_path))
+    html, found = (tmp_path / HTML).read_text(), json.loads((tmp_path / JSON).read_text())
+    check_page(html)
+    assert html.count("<svg") == 4
+    assert "F1 0.710 ± 0.010" in html
+    assert "Macro F1" in html
+    rare = next(one for one in found["classes"] if one["name"] == "rare")
+    assert rare["recall"] == pytest.approx(1 - rare["missed"] / rare["rows"])
+    assert f"<td>{rare['missed']}</td><td>{rare['added']}</td>" in html
+    assert found["confusions"][0][2] >= found["confusions"][-1][2] > 0
+    assert found["curves"].keys() == {"big", "old", "red", "rare"}
+    assert len(found["worst_rows"]) == 20
+    [[_, corrected], _] = found["both"]
+    assert f"{corrected:,} mistake" in html
+    assert "exactly the right set" in page.in_words

@@ -77,10 +77,12 @@ def test_a_regression_has_rmse_and_r2_beside_what_the_mean_scores() -> None:
     assert found.intervals["mae"] == intervals.of_mean_square(1.5, math.sqrt(1.75 / 400), 400)
 
 
-def test_a_label_that_is_constant_in_the_scored_rows_has_no_interval_of_r2() -> None:
+def test_a_label_that_is_constant_in_the_scored_rows_has_no_r2() -> None:
     undefined = {"label_variance": 0.0, "mse_standard_error": 0.2, "r2_standard_error": math.nan}
     found = make_scores(NUMBERS, "test", 400, of_errors({**ERRORS, "r2": math.nan}, undefined, 400))
+    assert found.metrics.keys() == {"rmse", "mse", "mae"}
     assert "r2" not in found.intervals
+    assert "r2" not in found.guesses
 
 
 @pytest.mark.parametrize(
@@ -197,16 +199,13 @@ def rows_of_groups(groups: int, spread: float, seed: int = 1) -> tuple[Any, Any,
 
 
 def clusters_of(group: Any, labels: Any, predictions: Any) -> ClusterSums:
-    import pyarrow as pa
-
     from infeed.components.evaluation.model_report.collected import Scored
 
-    found, report = ClusterSums(), replace(NUMBERS, split_by=("country",))
+    found = ClusterSums()
     for part in np.array_split(np.arange(len(group)), 5):
-        columns = {"country": pa.array([[f"c{one}".encode()] for one in group[part]])}
         rows = Scored(labels[part], predictions[part, None], predictions[part], np.zeros(len(part)))
         other = ClusterSums()
-        other.add(columns, rows, report)
+        other.add(group[part], rows, NUMBERS)
         found.merge(other)
     return found
 
