@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Annotated, Any, Literal, get_args
 
 from infeed.components.base import schema
@@ -235,7 +234,7 @@ class TrainOptions:
             do = "use it only with the task classification; the option weight of the feed weights whole rows"
             raise refused(self, at, do, f"{what}, but the task is {output.task}")
         if isinstance(given, Mapping):
-            if not all(isinstance(one, Real) and 0 <= one < math.inf for one in given.values()):
+            if not all(isinstance(one, int | float) and 0 <= one < math.inf for one in given.values()):
                 raise refused(self, at, "use a number of at least 0 for each class", what)
         elif given != "balanced":
             raise refused(self, at, "use balanced, or a weight for each class", what)

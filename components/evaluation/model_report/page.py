@@ -211,8 +211,8 @@ class ModelPage:
         """Return one sentence about the errors of the model."""
         found, rows = self.findings, units.counted(self.findings.sums.rows, f"{self.split} row")
         if found.report.task == "multilabel":
-            right = units.percent(found.sums.exact / found.sums.rows)
-            return f"The model predicts exactly the right set of classes for {right} of {rows}."
+            share = units.percent(found.sums.exact / found.sums.rows)
+            return f"The model predicts exactly the right set of classes for {share} of {rows}."
         if found.report.task == "classification":
             if not np.ndim(found.sums.matrix):
                 return f"The model was evaluated on {rows}."
