@@ -87,6 +87,7 @@ def test_an_output_beside_one_without_loss_trains_as_if_alone(
     assert not np.allclose(probabilities("alone", "sold", feed=feed), alone, rtol=1e-3)
 
 
+@pytest.mark.image
 def test_on_jax_an_output_beside_one_without_loss_trains_as_on_tensorflow(probabilities: Callable[..., Any]) -> None:
     alone = probabilities("alone", "sold", class_weight=HEAVY, feed=WEIGHTED)
     for model in ("by_name", "in_a_list"):
