@@ -25,17 +25,17 @@ from infeed.components.dataset import files
 from infeed.components.dataset.cache import CACHE_DIR
 from infeed.components.feed.options import SINGLE_WORKER, Augment, WorkerContext
 from infeed.components.feed.processes import naming_broken_pool, submit
-from infeed.components.load.ahead import in_background, in_order, results
+from infeed.components.load.ahead import in_order, results
 from infeed.components.load.batches import Batches, BatchSampler
 from infeed.components.load.columns import Features, FeatureSpec
 from infeed.components.load.costs import StageCosts
-from infeed.components.load.delivery import Delivery, Lengths, NumpyArrays, Recipe, Rule, split
+from infeed.components.load.delivery import Delivery, Lengths, NumpyArrays, Recipe, Rule
 from infeed.components.load.entries import features_of, no_column
 from infeed.components.load.find import SplitFiles, find_split
-from infeed.components.load.frameworks import Convert, to_jax, to_tensorflow, to_torch
+from infeed.components.load.frameworks import Convert, to_jax, to_numpy, to_tensorflow, to_torch
 from infeed.components.load.keras_batches import numpy_batches
 from infeed.components.load.mapping import BatchMap, call_pickled
-from infeed.components.load.options import LoadOptions, LoadPlan, arguments, whole_number
+from infeed.components.load.options import LoadOptions, LoadPlan, arguments
 from infeed.components.load.order import BatchOrder, Ints
 from infeed.components.load.pictures import PictureOptions
 from infeed.components.load.targets import PRESENT, Label, Targets
@@ -252,11 +252,9 @@ class LoadedDataset:
           InfeedError: a label or the weight does not exist, `ahead` is not an integer of 0 or more, or no batch remains
             after `start_step`.
         """
-        whole_number(ahead, 0, "infeed.load(...).numpy, ahead")
         recipe = self._packed_or_not(self._targets(label, weight), pack)
         take = partial(self._batch, recipe=recipe)
-        read = partial(self._batches, recipe=recipe, ahead=ahead)
-        return numpy_batches(self._order(epochs), lambda order: in_background(read(order), ahead), take)
+        return numpy_batches(self._order(epochs), self._reader(to_numpy(ahead), recipe), take)
 
     def torch(
         self,
@@ -288,7 +286,7 @@ class LoadedDataset:
             self._packed_or_not(self._targets(label, weight), pack),
             to_torch(device, ahead, nested=nested),
         )
-        return self._converted(convert, epochs, recipe)
+        return Batches(self._order(epochs), self._reader(convert, recipe))
 
     def jax(
         self,
@@ -315,7 +313,7 @@ class LoadedDataset:
           InfeedError: as for `numpy`, or if an integer exceeds 32 bits and JAX's 64-bit types are disabled.
         """
         recipe, convert = self._packed_or_not(self._targets(label, weight), pack), to_jax(device, ahead)
-        return self._converted(convert, epochs, recipe)
+        return Batches(self._order(epochs), self._reader(convert, recipe))
 
     def tf(
         self, label: Label = None, epochs: int | None = None, *, weight: str | None = None, pack: bool = False
@@ -373,14 +371,14 @@ class LoadedDataset:
         """Number of processes that prepare batches instead of threads, or 0."""
         return max((one.processes for one in self._maps), default=0)
 
-    def _converted(self, convert: Convert, epochs: int | None, recipe: Recipe) -> Batches[Any]:
+    def _reader(self, convert: Convert, recipe: Recipe) -> Callable[[BatchOrder], Iterator[Any]]:
         def read(order: BatchOrder) -> Iterator[Any]:
+            if not self._is_by_row(order, recipe):
+                return convert(self._batches(order, recipe, convert.ahead))
             several = self._features.batches_a_call(order.batch.part)
-            if convert.send_several and several > 1 and self._is_by_row(order, recipe):
-                return convert.together(self._calls(order, recipe, min(1, convert.ahead)), several)
-            return convert(self._batches(order, recipe, convert.ahead))
+            return convert.together(self._calls(order, recipe, several, min(1, convert.ahead)), several)
 
-        return Batches(self._order(epochs), read)
+        return read
 
     def _batches(self, order: BatchOrder, recipe: Recipe, ahead: int) -> Iterator[Any]:
         """Return the batches of an order. Processes or threads prepare them, or the caller if there are none."""
@@ -398,10 +396,6 @@ class LoadedDataset:
             yield from results(steps, lambda step: submit(processes, call_pickled, make, *step), processes + _SPARE)
 
     def _gathered(self, order: BatchOrder, recipe: Recipe, orders_ahead: int) -> Iterator[Any]:
-        if self._is_by_row(order, recipe):
-            for together, batches in self._calls(order, recipe, orders_ahead):
-                yield from split(together, batches)
-            return
         step = order.start_step
         for rows, batches in order.chunks(self._features.batches_a_call(order.batch.part), orders_ahead):
             part = len(rows) // batches
@@ -414,9 +408,9 @@ class LoadedDataset:
         is_batch_needed = bool(self._maps or self._pictures or order.remainder == "pad")
         return recipe.is_by_row and not is_batch_needed
 
-    def _calls(self, order: BatchOrder, recipe: Recipe, orders_ahead: int) -> Iterator[tuple[Any, int]]:
-        """Yield (several batches as one, their number). The number is the same in each call, except at an end."""
-        for rows, batches in order.chunks(self._features.batches_a_call(order.batch.part), orders_ahead):
+    def _calls(self, order: BatchOrder, recipe: Recipe, several: int, orders_ahead: int) -> Iterator[tuple[Any, int]]:
+        """Yield (several batches as one, their number), which is smaller at an end."""
+        for rows, batches in order.chunks(several, orders_ahead):
             batch = recipe.batch(next(self._features.take(rows)), _NUMPY)
             yield recipe.targets.split(batch, _NUMPY.weight, None), batches
 

@@ -49,13 +49,14 @@ class Convert:
         return map(self.receive, in_background(map(self.send, batches), self.ahead))
 
     def together(self, calls: Iterator[tuple[Any, int]], most: int) -> Iterator[Any]:
-        """Convert batches that come as one, `most` at once except at an end. Requires `send_several`."""
-        return chain.from_iterable(in_background(self._sent(calls, most), -(-self.ahead // most)))
+        """Convert batches that come as one, `most` at once except at an end."""
+        sent = in_background(self._sent(calls, most), -(-self.ahead // most))
+        return map(self.receive, chain.from_iterable(sent))
 
     def _sent(self, calls: Iterator[tuple[Any, int]], most: int) -> Iterator[list[Any]]:
         for batch, batches in calls:
             # The number of batches at an end may be any, and a new number would compile again.
-            several = self.send_several if batches == most else None
+            several = self.send_several if batches == most > 1 else None
             sent = list[Any]()
             try:
                 for one in several(batch, batches) if several else map(self.send, split(batch, batches)):
@@ -64,6 +65,12 @@ class Convert:
                 yield sent
                 raise
             yield sent
+
+
+def to_numpy(ahead: int) -> Convert:
+    """Return batches as they are. Raises InfeedError if `ahead` is not an integer of 0 or more."""
+    whole_number(ahead, 0, "infeed.load(...).numpy, ahead")
+    return Convert(_unchanged, ahead)
 
 
 def to_torch(device: Any = None, ahead: int | None = None, *, nested: bool = False) -> Convert:
