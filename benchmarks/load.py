@@ -8,8 +8,8 @@ most of it torch with its CUDA libraries). Contenders take turns. The benchmark 
 Every library runs in its fastest way, as its maintainers would write it, and in the ways of most programs. The others
 hold their arrays in memory; ours maps columns that it has decoded from TFRecords.
 
-The limit is `np.take` alone, on arrays in NumPy's own permutation. For batches that TensorFlow passes to Python, the
-limit is one batch that repeats. The benchmark refuses a figure whose CPU time exceeds wall time times cores.
+The reference is `np.take` alone, on arrays in NumPy's own permutation. For batches that TensorFlow passes to Python,
+the limit is one batch that repeats. The benchmark refuses a figure whose CPU time exceeds wall time times cores.
 `load/arrays.py` defines the task.
 """
 

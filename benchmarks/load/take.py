@@ -1,4 +1,4 @@
-"""NumPy alone, which is the limit: one permutation per epoch, and `np.take` for the rows of each batch."""
+"""NumPy alone, which is the reference: one permutation per epoch, and `np.take` for the rows of each batch."""
 
 from __future__ import annotations
 
