@@ -175,8 +175,8 @@ def _runs_where(reason: str) -> str | None:
 def pytest_runtest_setup() -> None:
     """Spares time of TensorFlow and TFX, if they have been imported.
 
-    Grappler rewrites each new graph, a fourth of the time of a short training. TFX packs itself for workers, which
-    takes two seconds for each executor that is given options of Beam's; here it does once.
+    Grappler rewrites each new graph. TFX packs itself for workers, which takes two seconds for each executor that is
+    given options of Beam's; here it does once.
     """
     if "tensorflow" in sys.modules and _WITHOUT_GRAPPLER in os.environ:
         sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
