@@ -47,9 +47,10 @@ class _Step:
         self.report(self.counted(what), True)
 
     def counted(self, what: str) -> str:
-        nouns, done = what.split(" ", 1)
-        noun = nouns.removesuffix("es" if nouns.endswith("ches") else "s") if self.counts[what] == 1 else nouns
-        counted = f"{self.counts[what]:,} {noun} {done} {self.place}".rstrip()
+        words = what.split(" ")  # nouns first: "batches analyzed"
+        if self.counts[what] == 1:
+            words[0] = words[0].removesuffix("es" if words[0].endswith("ches") else "s")
+        counted = " ".join(filter(None, (f"{self.counts[what]:,}", *words, self.place)))
         return ", ".join(filter(None, (counted, str(self.parts or ""))))
 
 

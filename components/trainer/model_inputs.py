@@ -53,14 +53,16 @@ def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: st
     """
     if not getattr(model, "inputs", None):
         return _called(model, features, where)
-    structure = _names(model.inputs[0] if isinstance(model, keras.Sequential) else model.input)
+    # A Sequential has one input and one output, and Keras knows neither as a structure before its first call.
+    single = isinstance(model, keras.Sequential)
+    structure = _names(model.inputs[0] if single else model.input)
     if isinstance(structure, str) and _UNNAMED.fullmatch(structure) and len(features) == 1:
         (structure,) = features  # one input and one feature cannot be confused
     wanted = tf.nest.flatten(structure)
     missing = sorted(set(wanted) - set(features))
     if missing:
         raise _lacking(wanted, missing, features, where)
-    outputs = tuple(model.output_names) if isinstance(model.output, list | tuple) else ()
+    outputs = () if single or not isinstance(model.output, list | tuple) else tuple(model.output_names)
     return ModelInputs(structure, tuple(sorted(set(features) - set(wanted))), outputs)
 
 

@@ -30,7 +30,9 @@ def test_the_end_reports_the_whole_of_the_last_count(heard: list[tuple[str, bool
     assert heard[-1] == ("2 shards written", True)
 
 
-@pytest.mark.parametrize(("what", "single"), [("rows read", "1 row read"), ("batches analyzed", "1 batch analyzed")])
+@pytest.mark.parametrize(
+    ("what", "single"), [("rows read", "1 row read"), ("batches analyzed", "1 batch analyzed"), ("squares", "1 square")]
+)
 def test_a_single_one_is_not_plural(heard: list[tuple[str, bool]], what: str, single: str) -> None:
     with progress.listening(lambda words, is_result: heard.append((words, is_result))):
         progress.count(what, 1)
