@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -81,9 +82,13 @@ def _compared(root: Path) -> list[Path]:
 
 
 def differing(some: Mapping[str, Path], others: Mapping[str, Path]) -> list[str]:
-    """Names of the files that are not the same in both."""
+    """Names of the files that do not hold the same bytes in both, before compression."""
     assert some.keys() == others.keys()
-    return [name for name, path in some.items() if path.read_bytes() != others[name].read_bytes()]
+    return [name for name, path in some.items() if _content(path) != _content(others[name])]
+
+
+def _content(path: Path) -> bytes:
+    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
 
 def declared() -> Mapping[str, Any]:
