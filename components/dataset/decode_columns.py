@@ -120,7 +120,7 @@ def _decode_together(block: RecordBlock, rows: Ints, wanted: Container[str] | No
     """Return the columns of these rows, and the non-canonical rows. If there are any, the columns are invalid."""
     data = np.frombuffer(block.data, np.uint8)
     features, lists, unknown = _fields(data, ByteSpans(np.arange(len(rows)), block.starts[rows], block.stops[rows]))
-    if not sequence:  # rows with a second field are left to the decoder of single records, which knows the error
+    if not sequence:  # the decoder of single records raises the error of rows with feature lists
         unknown = np.union1d(unknown, np.flatnonzero(lists.starts > features.stops))
     if len(unknown):
         return {}, unknown

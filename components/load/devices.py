@@ -148,7 +148,7 @@ class JaxCopies:
         self._default, self._narrow = jax.config.jax_default_device, not jax.config.jax_enable_x64
         sharding = device if isinstance(device, jax.sharding.Sharding) else None
         self._is_single = sharding is None or len(sharding.device_set) == 1
-        # Types and shapes of the small stacks in the batch before, and those that the batch before that had as well.
+        # Types and shapes of the small stacks of the previous batch, and those that the last two batches share.
         self._before, self._repeated = set[Any](), set[Any]()
         on = jax.sharding.SingleDeviceSharding(device) if isinstance(device, jax.Device) else sharding
         self._copy, self._split = _compiled(jax, on)

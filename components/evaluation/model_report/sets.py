@@ -1,4 +1,4 @@
-"""Scores of sets of classes, of which a row may have several, from the counts of each class."""
+"""Scores of multi-label outputs, computed from the counts of each class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archive of the user's project. A step that uses files of the project unpacks the archive.
+"""Archive of the user's project, which each step that uses its files unpacks.
 
 Only these steps name the archive, so a changed file does not invalidate the cache of the others.
 """
