@@ -4,8 +4,13 @@ BIN = .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 # The tests of a file share what they set up, so they stay together. One that hangs fails after ten minutes.
 PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --timeout 600 --timeout-method signal
-# A test of threads or of time may fail beside others on a busy machine. What failed runs again, alone, and both runs show.
-AGAIN = $(PYTEST) -n 0 --last-failed --last-failed-no-failures none
+# A test of threads or of time may fail on a busy machine. What failed runs again, alone, and both runs show.
+LAST_FAILED = --last-failed --last-failed-no-failures none
+AGAIN = $(PYTEST) -n 0 $(LAST_FAILED)
+CLIENTS = KERAS_BACKEND=jax JAX_PLATFORMS=cpu .venv-frameworks/bin/python -m pytest tests/components/load \
+    tests/components/example_gen/sources/test_reader.py tests/components/seams/test_pyarrow.py \
+    tests/test_docs_load.py tests/test_docs_readers.py tests/test_docs_snippets.py tests/test_notebooks.py \
+    tests/benchmarks/test_gpu.py
 QUICK = "not tfx and not slow and not frameworks"
 FRAMEWORKS = "frameworks or not (tfx or slow)"
 LONG = "(tfx or slow) and not (frameworks or alone or image)"
@@ -30,14 +35,11 @@ quick: setup
 long: setup
 	@# Four processes on two cores, because the long tests wait for processes that they start.
 	$(PYTEST) -n 4 -m $(LONG) || { [ $$? -eq 1 ] && $(AGAIN) -m $(LONG); }
-	$(PYTEST) -n 0 -m alone
+	$(PYTEST) -n 0 -m alone || { [ $$? -eq 1 ] && $(AGAIN) -m alone; }
 
 test-frameworks:  ## infeed.load with PyTorch, JAX, Keras, Grain, Lightning and Accelerate; ingest of polars, DuckDB and others
 	@scripts/setup-frameworks.sh
-	KERAS_BACKEND=jax JAX_PLATFORMS=cpu .venv-frameworks/bin/python -m pytest tests/components/load \
-	    tests/components/example_gen/sources/test_reader.py tests/components/seams/test_pyarrow.py \
-	    tests/test_docs_load.py tests/test_docs_readers.py tests/test_docs_snippets.py tests/test_notebooks.py \
-	    tests/benchmarks/test_gpu.py -m $(FRAMEWORKS)
+	$(CLIENTS) -m $(FRAMEWORKS) || { [ $$? -eq 1 ] && $(CLIENTS) -m $(FRAMEWORKS) $(LAST_FAILED); }
 
 test-image: setup  ## the tests that can differ by stack, inside the container image, on TFX 1.21; builds it first
 	@scripts/test-image.sh

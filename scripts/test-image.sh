@@ -216,10 +216,10 @@ in_suite sh -ec '
             --ignore tests/pipelines/cluster/rehearse/test_tfx.py \
             --deselect tests/components/seams/test_contracts.py::test_the_page_has_every_seam_as_it_is "$@"
     }
-    # As in the Makefile, what failed beside other tests runs again, alone.
-    stack -n 3 --dist loadfile --no-loadscope-reorder "$@" ||
-        { [ $? -eq 1 ] && stack -n 0 --last-failed --last-failed-no-failures none "$@"; }
-    $suite -m alone
+    # As in the Makefile, what failed runs again, alone.
+    failed="--last-failed --last-failed-no-failures none"
+    stack -n 3 --dist loadfile --no-loadscope-reorder "$@" || { [ $? -eq 1 ] && stack -n 0 $failed "$@"; }
+    $suite -m alone || { [ $? -eq 1 ] && $suite -m alone $failed; }
 ' suite "$@" || { say "THE TESTS FAIL INSIDE THE IMAGE" && exit 1; }
 say "rehearsing a compiled job in the image"
 # From outside: every step of the job is a container of its own.
