@@ -138,7 +138,7 @@ def _repeated(survey: TableSurvey, rule: SplitBy | None) -> str:
         return f"{_shared(survey)}; remove these rows from one of the files"
     if isinstance(rule, ByColumns):
         return ""
-    of_rows = f"of {_compared(repeats.rows, survey)} equal another row in all columns"
+    of_rows = f"of {_compared(repeats.rows, survey)} equal another row"
     spread = "and may be in train and in other splits. Unless they are different cases, remove the repeats"
     if rule and not isinstance(rule, ByRecord) and repeats.equal > _MATERIAL * repeats.rows:
         return f"{repeats.equal:,} {of_rows} {_learned(repeats)}, {spread}"
@@ -146,14 +146,14 @@ def _repeated(survey: TableSurvey, rule: SplitBy | None) -> str:
     if repeats.alike > _MATERIAL * repeats.rows:
         return f"{repeats.alike:,} {of_rows} {_learned(repeats)}, but not in the others, {spread}"
     many = repeats.copies and repeats.copies >= _MANY_COPIES * repeats.rows
-    return f"{repeats.copies:,} {of_rows}; equal rows are in one split" if many else ""
+    return f"{repeats.copies:,} {of_rows} in all columns; equal rows are in one split" if many else ""
 
 
 def _shared(survey: TableSurvey) -> str:
     repeats = survey.repeats
     rows = f"{repeats.scored:,} rows in the files of the other splits"
     sampled = f"{rows} in {_compared(repeats.rows, survey)}" if repeats.rows < survey.rows else rows
-    return f"{repeats.shared:,} of {sampled} equal a row of train in all columns {_learned(repeats)}"
+    return f"{repeats.shared:,} of {sampled} equal a row of train {_learned(repeats)}"
 
 
 def _compared(rows: int, survey: TableSurvey) -> str:
