@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infeed.components.base.plain_text import one_line
-from infeed.components.base.units import size
+from infeed.components.base.units import counted, size
 from infeed.components.dataset.decode import Example
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.reading import first_examples, open_dataset
@@ -87,7 +87,7 @@ def _about(root: str, manifest: Manifest) -> Text:
     source = manifest.source
     lines = [
         ("dataset", root),
-        ("source", f"{source.kind}, {source.files} files, {size(source.bytes)}"),
+        ("source", f"{source.kind}, {counted(source.files, 'file')}, {size(source.bytes)}"),
         ("rows read", f"{manifest.rows_read:,}"),
     ]
     if manifest.filtered:
@@ -138,7 +138,7 @@ def _example(title: str, example: Example) -> Table:
     for more in _more(len(example.features)):
         table.add_row(more, "", "")
     for name, steps in example.steps.items():
-        table.add_row(one_line(name), steps[0].type or "" if steps else "", f"{len(steps)} steps")
+        table.add_row(one_line(name), steps[0].type or "" if steps else "", counted(len(steps), "step"))
     if picture is not None:
         known = f"{picture.format} {picture.width} x {picture.height} {picture.mode}"
         table.add_row("", "", known if picture.format else "an image that cannot be read")

@@ -112,7 +112,7 @@ def command(
             measure = partial(measure_function, dataset, load_function(dataset))
         else:
             measure = partial(measure_files, SplitOnDisk.open(dataset, split), options, against)
-        print(f"measuring for about {seconds:g} seconds", file=stderr, flush=True)
+        print(f"measuring for about {seconds:g} s", file=stderr, flush=True)
         found = measure(seconds=seconds, step=step)
     _show(found, as_json)
 
