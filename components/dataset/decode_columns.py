@@ -153,6 +153,8 @@ def _feature_columns(
 ) -> tuple[dict[str, pa.Array], Ints]:
     """Return a column of lists for each feature, and the rows that are not canonical."""
     features, unknown = _features(data, records)
+    if len(unknown):  # a repeated feature may have another type, which does not count
+        return {}, unknown
     columns = {}
     for name, spans in features.items():
         if wanted is not None and name.decode() not in wanted:
@@ -168,6 +170,8 @@ def _feature_columns(
 def _list_columns(data: Bytes, records: ByteSpans, wanted: Container[str] | None) -> _Columns:
     """Return a column of lists of lists for each feature list, and the rows that are not canonical."""
     features, unknown = _features(data, records)  # the map of feature lists has the format of the map of features
+    if len(unknown):
+        return {}, unknown
     columns = {}
     for name, lists in features.items():
         full = LISTS + name.decode()
@@ -255,6 +259,9 @@ def _column(data: Bytes, name: str, feature: _Feature, rows: int) -> pa.Array | 
     tags = [feature.tag] if feature.tag is not None else np.unique(data[some.starts]).tolist()
     kinds = [_KINDS[tag] for tag in tags if tag in _KINDS]
     if len(kinds) > 1:
+        _, stop, fits = field_at(data, data[some.starts], some.starts, some.stops)
+        if len(others := some.rows[~fits | (stop < some.stops)]):  # their last field has the type
+            return others
         raise ValueError(f"feature {name!r} is {' and '.join(kinds)}")
     if len(kinds) < len(tags):
         return some.rows[[tag not in _KINDS for tag in data[some.starts]]]

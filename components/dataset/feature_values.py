@@ -161,8 +161,11 @@ def _elements_one_by_one(data: Bytes, row: int, at: int, stop: int) -> tuple[Byt
     return ByteSpans(np.full(len(bounds), row), bounds[:, 0], bounds[:, 1]), at == stop
 
 
-def field_at(data: Bytes, tag: int, at: Ints, limits: Ints) -> tuple[Ints, Ints, Mask]:
-    """Return the content range of the length-delimited field at `at`, and whether the field is valid."""
+def field_at(data: Bytes, tag: int | Bytes, at: Ints, limits: Ints) -> tuple[Ints, Ints, Mask]:
+    """Return the content range of the length-delimited field at `at`, and whether the field is valid.
+
+    `tag` is that of all fields, or uint8 [n].
+    """
     at = np.minimum(at, len(data) - len(PADDING))
     heads = words_at(data, "<u2")[at]  # the tag and the first byte of the length
     if ((heads & (MORE << 8 | 0xFF)) == tag).all():

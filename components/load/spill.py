@@ -287,7 +287,7 @@ def _head(length: int) -> bytes:
 
 def _first_bad_record(block: list[bytes], what: str) -> tuple[int, str]:
     """Return the number of the first bad record, and its error."""
-    kinds: dict[str, Any] = {}
+    kinds: dict[str, tuple[Any, int]] = {}  # kind of each feature, and its first record
     for number, record in enumerate(block):
         try:
             found = decode_example(record)
@@ -297,6 +297,8 @@ def _first_bad_record(block: list[bytes], what: str) -> tuple[int, str]:
             return number, "not a serialized tf.Example: the record has no features, but other fields"
         steps = ((LISTS + name, step) for name, list_ in found.steps.items() for step in list_)
         for name, feature in (*found.features.items(), *steps):
-            if feature.type and kinds.setdefault(name, feature.type) != feature.type:
-                return number, f"feature {name!r} is {feature.type}, but {kinds[name]} in earlier records"
+            kind, first = kinds.setdefault(name, (feature.type, number)) if feature.type else (None, 0)
+            if kind != feature.type:
+                before = "an earlier step of the record" if first == number else "earlier records"
+                return number, f"feature {name!r} is {feature.type}, but {kind} in {before}"
     return 0, what

@@ -119,6 +119,12 @@ UNUSUAL = {
     "packed in two": example(entry(b"x", field(0x12, field(0x0A, struct.pack("<f", 1)) * 2))),
     "value before key": example(field(0x0A, field(0x12, field(0x12, b"")) + field(0x0A, b"x"))),
     "twice": example(entry(b"x", field(0x12, b"")), entry(b"x", field(0x12, field(0x0A, struct.pack("<f", 3))))),
+    "twice, of two types": example(
+        entry(b"x", field(0x1A, field(0x0A, b"\x07"))), entry(b"x", field(0x12, field(0x0A, struct.pack("<f", 3))))
+    ),
+    "a value of two types": example(
+        entry(b"x", field(0x1A, field(0x0A, b"\x07")) + field(0x12, field(0x0A, struct.pack("<f", 3))))
+    ),
     "without a value": example(field(0x0A, field(0x0A, b"x"))),
     "without a kind": example(entry(b"x", b"")),
     "an unknown field": example(entry(b"x", field(0x12, b""))) + field(0x2A, b"abc"),

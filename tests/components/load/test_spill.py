@@ -41,6 +41,19 @@ def test_a_record_that_does_not_fit(write, tmp_path, monkeypatch, block, records
         spill_records([path], tmp_path, None)
 
 
+@pytest.mark.parametrize(
+    ("lists", "record", "before"),
+    [
+        ([{"z": [[1], [1.5]]}], 0, "an earlier step of the record"),
+        ([{"z": [[1]]}, {"z": [[], [1.5], [2]]}], 1, "earlier records"),
+    ],
+)
+def test_a_list_of_two_types_names_where_the_other_type_is(write, wire, tmp_path, lists, record, before):
+    path = write("a.tfrecord", [wire.sequence_example({}, one) for one in lists])
+    with pytest.raises(InfeedError, match=rf"'feature_lists/z' is float, but int in {before}\n.*, record {record}\n"):
+        spill_records([path], tmp_path, None)
+
+
 def test_a_feature_that_comes_later_was_missing_before(write, tmp_path, monkeypatch):
     monkeypatch.setattr(record_blocks, "_RECORDS", 2)
     paths = [write("a.tfrecord", [example(x=1)] * 3), write("b.tfrecord", [b"", example(y="b"), example(x=2, y="c")])]
