@@ -40,10 +40,11 @@ class Batch(NamedTuple):
 
 
 def check_exist(inputs: Iterable[str]) -> None:
-    """Raise InfeedError if an input does not exist."""
-    for path in inputs:
+    """Raise InfeedError if an input does not exist. Further inputs may be meant as the output."""
+    for number, path in enumerate(inputs):
         if not files.exists(path):
-            raise InfeedError("there is no such file or folder", where=path, do="check the path")
+            do = f"check the path{', or add --output before it, to write the predictions there' if number else ''}"
+            raise InfeedError("there is no such file or folder", where=path, do=do)
 
 
 def are_datasets(inputs: Sequence[str]) -> bool:

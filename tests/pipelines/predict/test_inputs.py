@@ -13,7 +13,7 @@ from PIL import Image
 
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.predict import inputs
-from infeed.pipelines.predict.inputs import IMAGE, Batch, open_tables, pictures, rows
+from infeed.pipelines.predict.inputs import IMAGE, Batch, check_exist, open_tables, pictures, rows
 
 
 class Kind(NamedTuple):
@@ -214,3 +214,12 @@ def test_a_column_that_the_file_lacks_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "t.csv", "city\nBern\n")
     with pytest.raises(InfeedError, match="needs a column 'price'"):
         prices(path, DOLLARS)
+
+
+def test_a_file_to_write_to_among_the_inputs_is_an_error_that_names_output(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("n\n1\n")
+    for given, remedy in ((["t.csv", "out.csv"], True), (["out.csv"], False)):
+        with pytest.raises(InfeedError, match="no such file") as raised:
+            check_exist(f"{tmp_path}/{name}" for name in given)
+        assert raised.value.where == f"{tmp_path}/out.csv"
+        assert ("--output" in raised.value.do) is remedy
