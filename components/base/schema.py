@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from infeed.components.base.annotations import choices_of, follow, hints_of, is_tag, range_of, tag_name, tags_of
+from infeed.components.base.annotations import bare, choices_of, follow, hints_of, is_tag, range_of, tag_name, tags_of
 from infeed.components.base.errors import InfeedError, OptionError
 
 T = TypeVar("T")
@@ -46,8 +46,8 @@ _OTHER = ("is not a valid value", "see docs/config.md for valid values")
 def read(kind: type[T], given: Any, where: str = "", *, exact: bool = False) -> T:
     """Create a dataclass, and nested ones, from plain data.
 
-    Two common YAML slips are corrected. `name:` without a value is dropped if None is invalid. The number in `cpu: 4`
-    becomes text if the option expects text: that of `number_with_text`, if any.
+    Two common YAML slips are corrected. `name:` without a value is dropped if None is invalid, or has the defaults of
+    its dataclass. The number in `cpu: 4` becomes text if the option expects text: that of `number_with_text`, if any.
 
     Args:
       kind: the dataclass, or another annotation.
@@ -64,7 +64,9 @@ def read(kind: type[T], given: Any, where: str = "", *, exact: bool = False) -> 
     if not exact and any(problem.mend(plain) for problem in problems):
         return read(kind, plain, where)
     if problems:
-        first = min(problems, key=lambda problem: problem.rank)
+        first = min(
+            problems, key=lambda problem: (problem.rank, -len(problem.path))
+        )  # within a union, the member meant
         raise first.error(where) from first.cause
     return found
 
@@ -226,13 +228,16 @@ class _Problem:
     def mend(self, plain: Any) -> bool:
         """Correct `plain` as `read` describes. Return False if that is not possible."""
         is_number = isinstance(self.value, int | float) and not isinstance(self.value, bool)
-        not_given = self.value is None and dataclasses.is_dataclass(self.holder)
-        if not (self.kind == "string_type" and is_number) and not (self.kind.endswith("_type") and not_given):
+        not_given = self.value is None and dataclasses.is_dataclass(self.holder) and self.kind.endswith("_type")
+        is_empty = self.value is None and self.kind == "dataclass_type"
+        if not (self.kind == "string_type" and is_number) and not not_given and not is_empty:
             return False
         for step in self.path[:-1]:
             plain = plain[step]
         if not_given:
             del plain[self.path[-1]]
+        elif is_empty:
+            plain[self.path[-1]] = {}
         else:
             plain[self.path[-1]] = _text(plain[self.path[-1]])
         return True
@@ -254,9 +259,9 @@ class _Problem:
             what = f"{tag_name(self.hint)} is {shown(tag)}{nearest(str(tag), tags)}"
             return InfeedError(what, where=_path([tag_name(self.hint)], place), do=self._words[1])
         if self.kind == "dataclass_type":
-            return InfeedError(f"{shown(self.value)} is not a mapping of settings", where=place, do=self._words[1])
+            return InfeedError(f"{shown(self.value)} is not a mapping of settings", where=place, do=self._as_mapping)
         do = f"{self._words[1]}, or {self.words}" if self.words else self._words[1]
-        return InfeedError(f"{_name(place)} is {shown(self.value)}", where=place, do=do)
+        return InfeedError(f"{_name(place)} is {shown(self.value)}{self._nearest}", where=place, do=do)
 
     @property
     def sentence(self) -> str:
@@ -266,6 +271,19 @@ class _Problem:
         if self.kind == "unexpected_keyword_argument":
             return sentence(self.path[:-1], self.path[-1], "is not a field")
         return sentence(self.path, self.value, self._words[0])
+
+    @property
+    def _nearest(self) -> str:
+        known = [one for one in choices_of(self.hint) if isinstance(one, str)] or re.findall("'(.+?)'", self.words)
+        return nearest(self.value, known) if isinstance(self.value, str) else ""
+
+    @property
+    def _as_mapping(self) -> str:
+        """Describe the settings of a dataclass, or write the setting that has this value as a choice."""
+        hints = hints_of(bare(self.hint)) if dataclasses.is_dataclass(bare(self.hint)) else {}
+        meant = (f"{name}: {self.value}" for name, hint in hints.items() if self.value in choices_of(hint))
+        known = f" with names of {', '.join(hints)}" if hints else ""
+        return f"use a mapping: {{{next(meant, 'name: value')}}}{known}"
 
     @property
     def _words(self) -> tuple[str, str]:

@@ -17,6 +17,11 @@ class Inner:
 
 
 @dataclass(frozen=True)
+class Defaults:
+    kind: Literal["round", "square"] = "round"
+
+
+@dataclass(frozen=True)
 class Outer:
     name: str
     share: float = 0.5
@@ -28,6 +33,7 @@ class Outer:
     parts: tuple[Inner, ...] = ()
     shares: Mapping[str, float] | Literal["equal"] = "equal"
     anything: Any = None
+    defaults: Mapping[str, Defaults] = field(default_factory=dict)
 
 
 def read(**given: Any) -> Outer:
@@ -45,6 +51,12 @@ def test_a_setting_without_a_value_was_not_given_unless_none_is_a_value() -> Non
     assert read(share=None, most=None) == Outer("a", share=0.5, most=None)
     with pytest.raises(InfeedError, match="the setting 'name' is missing\n  where: here"):
         read(name=None)
+
+
+def test_a_name_without_a_value_has_the_defaults_of_its_mapping() -> None:
+    assert read(defaults={"a": None}) == read(defaults={"a": {}}) != read()
+    with pytest.raises(InfeedError, match=r"the setting 'size' is missing\n  where: here\.nodes\.a"):
+        read(nodes={"a": None})
 
 
 def test_a_number_is_text_where_text_is_meant() -> None:
@@ -67,10 +79,21 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"shares": "same"},
         r"shares is 'same'\n  where: here\.shares(.|\n)*use a mapping: \{name: value\}, or 'equal'",
     ),
+    "a misspelled choice": ({"inner": {"size": 1, "kind": "rond"}}, r"kind is 'rond'; did you mean 'round'\?\n"),
+    "a misspelled choice beside a mapping": ({"shares": "equals"}, r"shares is 'equals'; did you mean 'equal'\?\n"),
+    "inside of a mapping beside a choice": ({"shares": {"x": "y"}}, r"x is 'y'\n  where: here\.shares\.x\n"),
     "mapping": ({"nodes": [1]}, r"nodes is \[1\]\n  where: here\.nodes\n  do:    use a mapping"),
     "inside": ({"nodes": {"a": {"size": "x"}}}, r"size is 'x'\n  where: here\.nodes\.a\.size"),
     "list": ({"words": "--a"}, r"words is '--a'\n  where: here\.words\n  do:    use a list"),
     "a long value": ({"words": "x" * 10_000}, r"^words is '" + "x" * 199 + r"\.\.\.\n"),
+    "a choice of a mapping": (
+        {"nodes": {"a": "round"}},
+        r"'round' is not a mapping(.|\n)*where: here\.nodes\.a\n(.|\n)*\{kind: round\}",
+    ),
+    "a word of no mapping": (
+        {"nodes": {"a": "oval"}},
+        r"'oval' is not a mapping(.|\n)*\{name: value\}(.|\n)*size",
+    ),
     "no mapping": ({"inner": 3}, r"3 is not a mapping of settings\n  where: here\.inner"),
 }
 
