@@ -47,10 +47,8 @@ class _Step:
         self.report(self.counted(what), True)
 
     def counted(self, what: str) -> str:
-        words = what.split(" ")  # nouns first: "batches analyzed"
-        if self.counts[what] == 1:
-            words[0] = words[0].removesuffix("es" if words[0].endswith("ches") else "s")
-        counted = " ".join(filter(None, (f"{self.counts[what]:,}", *words, self.place)))
+        noun, _, done = what.partition(" ")
+        counted = " ".join(filter(None, (units.counted(self.counts[what], noun), done, self.place)))
         return ", ".join(filter(None, (counted, str(self.parts or ""))))
 
 
@@ -127,7 +125,10 @@ def counting() -> Iterator[Counter[str]]:
 
 
 def count(what: str, more: int) -> None:
-    """Add to a count, such as "rows read", and report it at most twice a second. Does nothing without a listener."""
+    """Add to a count and report it, at most twice a second. Does nothing without a listener.
+
+    `what` begins with the noun in the singular, such as "row read".
+    """
     if step := _step.get():
         step.count(what, more)
 

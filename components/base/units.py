@@ -78,8 +78,9 @@ def significant(value: float | None) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Format a count with its noun: 1, "epoch" -> "1 epoch"; 1200, "record" -> "1,200 records"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    """Format a count with its noun: 1, "epoch" -> "1 epoch"; 2, "batch" -> "2 batches"; 1200, "row" -> "1,200 rows"."""
+    plural = "" if count == 1 else "es" if noun.endswith(("tch", "ss")) else "s"
+    return f"{count:,} {noun}{plural}"
 
 
 def listed(items: list[str] | tuple[str, ...]) -> str:

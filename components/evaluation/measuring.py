@@ -178,7 +178,7 @@ def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part
         if not found.rows:
             for output in outputs:
                 _check_alike(models, [one.of(output) for one in observed.values()])
-        progress.count("examples evaluated", len(batch.records))
+        progress.count("example evaluated", len(batch.records))
         for page, collected in zip(evaluation.pages, found.collected, strict=True):
             collected.add(batch, {name: one.of(page.output) for name, one in observed.items()}, page)
         try:

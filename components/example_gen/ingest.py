@@ -217,12 +217,12 @@ def _spill_task(task: Task, job: Job) -> SpilledTask:
         for batch in _read(task, job, spilling.bad_rows):
             spilling.add(batch)
             counted += batch.num_rows
-            progress.count("rows read", batch.num_rows)
+            progress.count("row read", batch.num_rows)
             del batch  # free the block before reading the next
     except AstrayError:
         spilling.bad_rows.found = Findings(astray=True)
     except ReadFailedError:
-        progress.count("rows read", -counted)
+        progress.count("row read", -counted)
         raise
     return spilling.finish()
 
@@ -346,7 +346,7 @@ def write_shard(task: ShardTask, job: Job) -> Shard:
             yield records if seed is None else records.take(pa.array(spills.permutation(len(records), seed)))
 
     written = write_records(files.join(job.temporary, file), shuffled(), gzip_level=job.options.gzip_level)
-    progress.count("shards written", 1)
+    progress.count("shard written", 1)
     return Shard(file, count, written.bytes, written.crc32c)
 
 

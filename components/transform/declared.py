@@ -128,7 +128,7 @@ def _analyse_range(traced: tuple[TracedPass, RowReader], shard: ShardRange) -> F
 
     def batches() -> Iterator[Mapping[str, Raw]]:
         for batch in reader.batches(shard):
-            progress.count("batches analyzed", 1)
+            progress.count("batch analyzed", 1)
             yield batch
 
     return one.over(batches())

@@ -138,7 +138,7 @@ def _write_shard(transformer: RowTransformer, shard: TransformedShard, *, descri
         for batch in transformer.transformed(shard.rows):
             if described:
                 gatherer.add(batch.num_rows, {name: Cells.of(batch.column(name)) for name in batch.schema.names})
-            progress.count("examples transformed", batch.num_rows)
+            progress.count("example transformed", batch.num_rows)
             yield batch
 
     if shard.path is None:

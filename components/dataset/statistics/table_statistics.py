@@ -399,7 +399,7 @@ def _read_range(part: ShardRange) -> TableStatistics:
         for block in read_blocks(part.path, part.start, part.stop):
             cells = {name: Cells.of(column) for name, column in decode_columns(block).items()}
             gatherer.add(len(block), {**_untyped(block), **cells})
-            progress.count("examples read", len(block))
+            progress.count("example read", len(block))
         return gatherer.statistics().collapse()
     except InfeedError:
         raise

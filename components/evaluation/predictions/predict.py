@@ -216,7 +216,7 @@ class Question:
     def answers(self, signature: Signature, shard: ShardRange) -> Iterator[Answer]:
         for batch in batches_of(shard, self.options.batch_size):
             yield ask(signature, batch)
-            progress.count("examples predicted", len(batch.records))
+            progress.count("example predicted", len(batch.records))
 
     def writer(self, signature: Signature) -> OutputFiles:
         """Return the writer of the output format. Raise InfeedError if the signature does not fit."""

@@ -94,7 +94,7 @@ def fill(apply: Apply, wanted: Sequence[Wanted], batches: Iterable[Mapping[str, 
     sinks = [make() for _, make in wanted]
     for batch in batches:
         arrays = apply(batch)
-        progress.count("batches analyzed", 1)
+        progress.count("batch analyzed", 1)
         for (keys, _), sink in zip(wanted, sinks, strict=True):
             sink.add(tuple(arrays[key] for key in keys))
     return sinks

@@ -19,30 +19,33 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
 def test_counts_are_added_up_and_reported_now_and_then(heard: list[tuple[str, bool]]) -> None:
     with progress.listening(lambda words, is_result: heard.append((words, is_result))):
         for _ in range(7):
-            progress.count("rows read", 500)
+            progress.count("row read", 500)
     assert [words for words, _ in heard[:-1]] == ["500 rows read", "2,000 rows read", "3,500 rows read"]
 
 
 def test_the_end_reports_the_whole_of_the_last_count(heard: list[tuple[str, bool]]) -> None:
     with progress.listening(lambda words, is_result: heard.append((words, is_result))):
-        for what in ("rows read", "rows read", "shards written", "shards written"):
+        for what in ("row read", "row read", "shard written", "shard written"):
             progress.count(what, 1)
     assert heard[-1] == ("2 shards written", True)
 
 
 @pytest.mark.parametrize(
-    ("what", "single"), [("rows read", "1 row read"), ("batches analyzed", "1 batch analyzed"), ("squares", "1 square")]
+    ("what", "plural"), [("row read", "2 rows read"), ("batch analyzed", "2 batches analyzed"), ("square", "2 squares")]
 )
-def test_a_single_one_is_not_plural(heard: list[tuple[str, bool]], what: str, single: str) -> None:
+def test_a_single_one_is_not_plural(heard: list[tuple[str, bool]], what: str, plural: str) -> None:
     with progress.listening(lambda words, is_result: heard.append((words, is_result))):
         progress.count(what, 1)
-    assert heard[-1] == (single, True)
+    assert heard[-1] == (f"1 {what}", True)
+    with progress.listening(lambda words, is_result: heard.append((words, is_result))):
+        progress.count(what, 2)
+    assert heard[-1] == (plural, True)
 
 
 def test_counts_begin_anew_for_each_step(heard: list[tuple[str, bool]]) -> None:
     for _ in range(2):
         with progress.listening(lambda words, is_result: heard.append((words, is_result))):
-            progress.count("rows read", 3)
+            progress.count("row read", 3)
     assert {words for words, _ in heard} == {"3 rows read"}
 
 
@@ -58,7 +61,7 @@ def test_finished_parts_forecast_the_rest(monkeypatch: pytest.MonkeyPatch) -> No
 
     def read(part: int) -> int:
         now[0] += 3
-        progress.count("rows read", 10)
+        progress.count("row read", 10)
         return part
 
     with progress.listening(lambda words, is_result: heard.append(words)):
@@ -73,7 +76,7 @@ def test_finished_parts_forecast_the_rest(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_nobody_listens() -> None:
-    progress.count("rows read", 1)
+    progress.count("row read", 1)
     progress.report("exporting the model")
     assert not progress.is_heard()
 
@@ -89,21 +92,21 @@ def test_two_threads_do_not_mix_their_counts() -> None:
             both.wait()
         ended[what] = heard
 
-    threads = [threading.Thread(target=work, args=(what,)) for what in ("rows read", "shards written")]
+    threads = [threading.Thread(target=work, args=(what,)) for what in ("row read", "shard written")]
     for one in threads:
         one.start()
     for one in threads:
         one.join()
     assert {what: set(heard) for what, heard in ended.items()} == {
-        "rows read": {"3 rows read"},
-        "shards written": {"3 shards written"},
+        "row read": {"3 rows read"},
+        "shard written": {"3 shards written"},
     }
 
 
 def test_a_step_inside_another_counts_alone_and_both_listeners_hear_it() -> None:
     outer: list[str] = []
     with progress.listening(lambda words, is_result: outer.append(words)):
-        progress.count("rows read", 5)
+        progress.count("row read", 5)
         with progress.listening(lambda words, is_result: None):
-            progress.count("rows read", 2)
+            progress.count("row read", 2)
     assert outer == ["5 rows read", "2 rows read", "2 rows read", "5 rows read"]

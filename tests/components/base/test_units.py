@@ -41,6 +41,7 @@ def test_values_have_texts(function: Callable[[Any], str], value: Any, text: str
 
 def test_counted() -> None:
     assert [units.counted(n, "epoch") for n in (0, 1, 1200)] == ["0 epochs", "1 epoch", "1,200 epochs"]
+    assert [units.counted(2, noun) for noun in ("batch", "class", "pass")] == ["2 batches", "2 classes", "2 passes"]
 
 
 def test_a_path_is_told_by_its_shorter_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

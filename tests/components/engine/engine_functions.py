@@ -28,7 +28,7 @@ class Item:
 
 
 def square(item: Item) -> int:
-    progress.count("squares", 1)
+    progress.count("square", 1)
     return item.number**2
 
 

@@ -217,7 +217,7 @@ def test_a_run_that_breaks_leaves_the_terminal_usable() -> None:
 def test_a_step_is_a_node_with_its_progress_which_fails_with_its_body() -> None:
     console = screen(terminal=False)
     with show_step(console, "Transform"):
-        progress.count("examples transformed", 12)
+        progress.count("example transformed", 12)
     with pytest.raises(ValueError, match="broken"), show_step(console, "Evaluator"):
         raise ValueError("broken")
     told = [line.split() for line in lines(console)]
