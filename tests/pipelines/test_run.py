@@ -120,6 +120,7 @@ def test_the_pushed_model_of_the_table_answers_from_a_csv_with_empty_cells(table
     assert sum(a == b for a, b in zip(answers, labels, strict=True)) / len(labels) > 0.9
 
 
+@pytest.mark.image
 def test_sentences_are_learned_and_the_pushed_model_answers_from_texts(tmp_path, warm):
     outcome = run("text", "--root", tmp_path, "--epochs", 6, **warm)["outcome"]
     assert outcome["metrics"]["accuracy"] > 0.6  # always the commonest part: 0.37

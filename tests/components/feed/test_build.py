@@ -77,7 +77,9 @@ def numbers(batches):
 
 COLUMNS, DISK = {"tier": "columns"}, {"tier": "disk"}
 CACHED, STREAM = ({"tier": "stream", "cache_records": cached} for cached in (True, False))
-TIERS = pytest.mark.parametrize("tier", [COLUMNS, DISK, CACHED, STREAM], ids=["columns", "disk", "cached", "stream"])
+# Here one that draws rows by number, and one that reads windows. The image has the others.
+IN_IMAGE = [pytest.param(tier, marks=pytest.mark.image) for tier in (DISK, CACHED)]
+TIERS = pytest.mark.parametrize("tier", [COLUMNS, *IN_IMAGE, STREAM], ids=["columns", "disk", "cached", "stream"])
 KEPT = pytest.mark.parametrize("tier", [COLUMNS, DISK, CACHED], ids=["columns", "disk", "cached"])
 
 
@@ -165,7 +167,13 @@ def test_evaluation_keeps_the_order_of_the_files_and_the_last_short_batch(shards
 
 
 @pytest.mark.parametrize(
-    ("count", "training", "tier"), [(2, True, COLUMNS), (4, True, DISK), (4, False, DISK), (2, True, CACHED)]
+    ("count", "training", "tier"),
+    [
+        pytest.param(2, True, COLUMNS, marks=pytest.mark.image),
+        (4, True, DISK),
+        (4, False, DISK),
+        pytest.param(2, True, CACHED, marks=pytest.mark.image),
+    ],
 )
 def test_the_workers_parts_of_a_step_are_one_workers_batch(shards, count, training, tier):
     alone = batches(dataset(shards, training=training, **tier), 8)
@@ -182,8 +190,8 @@ def test_the_workers_parts_of_a_step_are_one_workers_batch(shards, count, traini
         (COLUMNS, SINGLE_WORKER),
         (DISK, WorkerContext(1, 2)),
         (CACHED, WorkerContext(1, 2)),
-        (STREAM, SINGLE_WORKER),
-        ({**STREAM, "shuffle_records": 30}, WorkerContext(1, 2)),
+        pytest.param(STREAM, SINGLE_WORKER, marks=pytest.mark.image),
+        pytest.param({**STREAM, "shuffle_records": 30}, WorkerContext(1, 2), marks=pytest.mark.image),
         ({**STREAM, "shuffle_records": 20, "mix": {"old": 1, "new": 3}}, WorkerContext(1, 2)),
     ],
     ids=str,
@@ -301,7 +309,7 @@ def test_compressed_files_give_the_same_batches(shards, tmp_path, tier):
 
 
 @TIERS
-@pytest.mark.parametrize("packed", [4, 1])
+@pytest.mark.parametrize("packed", [pytest.param(4, marks=pytest.mark.image), 1])
 def test_files_of_gzip_need_no_gz_in_their_names_and_may_lie_beside_plain_ones(shards, tier, packed):
     expected = batches(dataset(shards, training=True, **tier), 7)
     for shard in shards[:packed]:

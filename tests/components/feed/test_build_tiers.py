@@ -64,6 +64,7 @@ PARSED = {  # beside the number
     "padded": ("list",),
 }
 KINDS = {"dense": DENSE, "ragged": RAGGED, "sparse": SPARSE, "padded": PADDED}
+OF_KINDS = [pytest.param("dense", marks=pytest.mark.image), *list(KINDS)[1:]]  # "ragged" has the dense features, too
 
 
 def example(number):
@@ -139,7 +140,7 @@ def plain(batch):
     return [str((one.dtype, one.shape, one)) for one in tf.nest.flatten(batch, expand_composites=True)]
 
 
-@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("kinds", OF_KINDS)
 @pytest.mark.parametrize(
     ("tier", "training"), [("columns", True), ("disk", True), ("cached", True), ("columns", False), ("disk", False)]
 )
@@ -160,7 +161,7 @@ def test_a_sparse_feature_of_a_size_has_it_in_every_batch(dataset, tier):
 
 
 @pytest.mark.parametrize("tier", ["columns", "disk"])
-@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("kinds", OF_KINDS)
 def test_evaluation_has_the_same_batches_in_every_tier(seen, kinds, tier):
     kept, streamed = (seen(kinds, one, False) for one in (tier, "stream"))
     assert len(kept) == -(-RECORDS // BATCH)
@@ -168,13 +169,16 @@ def test_evaluation_has_the_same_batches_in_every_tier(seen, kinds, tier):
 
 
 @pytest.mark.parametrize("tier", ["columns", "disk"])
-@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("kinds", OF_KINDS)
 def test_training_has_the_same_batches_wherever_rows_are_drawn_by_number(seen, kinds, tier):
     kept, cached = (seen(kinds, one, True) for one in (tier, "cached"))
     assert kept == cached
 
 
-@pytest.mark.parametrize(("kinds", "name"), [("ragged", "words"), ("sparse", "names"), ("padded", "padded")])
+@pytest.mark.parametrize(
+    ("kinds", "name"),
+    [("ragged", "words"), pytest.param("sparse", "names", marks=pytest.mark.image), ("padded", "padded")],
+)
 def test_batches_of_similar_lengths_are_the_same_in_every_tier_and_differ_from_others(seen, kinds, name):
     made = [seen(kinds, tier, True, name) for tier in ("columns", "disk", "cached")]
     assert made[0] == made[1] == made[2]

@@ -1,5 +1,6 @@
 """Columns in memory and on disk: the same promises."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -218,22 +219,26 @@ def test_a_window_takes_its_rows_from_its_own_blocks():
     assert (steps == 1).sum() >= 97
 
 
+@functools.cache
+def whole_training(window):
+    return rows(training_rows(1010, GlobalBatch(20, 5), window=window), 120)  # 50 steps an epoch
+
+
 @WINDOWS
 @pytest.mark.parametrize("start", [1, 49, 50, 73])
 def test_any_step_can_be_started_at(window, start):
-    whole = rows(training_rows(1010, GlobalBatch(20, 5), window=window), 120)  # 50 steps an epoch
     np.testing.assert_array_equal(
-        rows(training_rows(1010, GlobalBatch(20, 5), window=window, start_step=start), 40), whole[start:][:40]
+        rows(training_rows(1010, GlobalBatch(20, 5), window=window, start_step=start), 40),
+        whole_training(window)[start:][:40],
     )
 
 
 @WINDOWS
 def test_the_parts_of_all_workers_end_to_end_are_the_batch_of_one(window):
-    whole = rows(training_rows(1010, GlobalBatch(20, 5), window=window), 120)
     parts = [
         rows(training_rows(1010, GlobalBatch(20, 5, WorkerContext(index, 4)), window=window), 120) for index in range(4)
     ]
-    np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
+    np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole_training(window))
 
 
 def test_evaluation_rows_are_all_rows_in_order():

@@ -99,6 +99,10 @@ def numpy_file(file):
     return str(path)
 
 
+# Here the option that loops over examples inside of a batch. The image has both.
+OPTIONS = pytest.mark.parametrize("option", ["map_examples", pytest.param("map_batches", marks=pytest.mark.image)])
+
+
 def batches(shards, tier, *, count=None, training=True, workers=SINGLE_WORKER, start_step=0, **options):
     devices = ("/device:CPU:0",) if tier == "device" else ()
     spec = FeedSpec(training, RecordSizes(2, 8), devices=devices)
@@ -109,7 +113,7 @@ def batches(shards, tier, *, count=None, training=True, workers=SINGLE_WORKER, s
     return [features["number"].numpy() for features, _ in (made.take(count) if count else made)]
 
 
-@pytest.mark.parametrize("option", ["map_examples", "map_batches"])
+@OPTIONS
 def test_random_work_differs_between_epochs_and_not_between_tiers(shards, file, option):
     maps = {option: f"{file}:noise"}
     made = {tier: batches(shards, tier, count=10, **maps) for tier in ("columns", "disk", "device")}
@@ -121,7 +125,7 @@ def test_random_work_differs_between_epochs_and_not_between_tiers(shards, file, 
     assert ((noise >= 0) & (noise < 1000)).all()
 
 
-@pytest.mark.parametrize("option", ["map_examples", "map_batches"])
+@OPTIONS
 def test_a_stream_is_mapped_and_resumes(shards, file, option):
     told = {"cache_records": False, option: f"{file}:noise"}
     whole = batches(shards, "stream", count=10, **told)
@@ -148,7 +152,7 @@ def test_workers_draw_their_own_numbers_for_their_parts_of_a_batch(shards, file)
     assert not (first == second).all()
 
 
-@pytest.mark.parametrize("option", ["map_examples", "map_batches"])
+@OPTIONS
 def test_a_numpy_function_gives_the_same_batches_in_every_tier_and_from_any_step(shards, numpy_file, option):
     told = {option: MapFunction(f"{numpy_file}:numpy_noise", "numpy", processes=2)}
     whole = batches(shards, "columns", count=10, **told)

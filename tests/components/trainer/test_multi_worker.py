@@ -12,7 +12,7 @@ import pytest
 
 from infeed.components.feed.options import FeedOptions
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.image]  # here `test_cluster_machines` trains on two machines
 
 OPTIONS = {"label": "kind", "epochs": 3, "steps_per_call": 1, "checkpoint_seconds": 1e-6, "callbacks_fn": "callbacks"}
 KILLED_AFTER = 6  # steps: in the middle of the second epoch
@@ -37,7 +37,6 @@ def saved(place):
     return weights, json.loads((place / "run" / "history.json").read_text())
 
 
-@pytest.mark.image
 def test_two_workers_killed_and_started_again_train_to_the_weights_of_one(table, train, start, hold_ports, tmp_path):
     together, given = tmp_path / "together", (table[0], "class", "table")
     on_disk = FeedOptions(batch_size=16, tier="disk", cache_dir=str(tmp_path / "cache"))

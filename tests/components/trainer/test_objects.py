@@ -69,7 +69,7 @@ def test_a_training_that_is_killed_and_resumed_moves_masks_as_without(
         np.testing.assert_array_equal(mine, expected)
 
 
-@pytest.mark.parametrize("tier", ["stream", "columns"])
+@pytest.mark.parametrize("tier", [pytest.param("stream", marks=pytest.mark.image), "columns"])
 def test_batches_from_any_step_move_masks_and_boxes_as_from_the_beginning(
     tier: Any, arguments: Callable[..., dict[str, Any]], scenes: Scenes, tmp_path: Path
 ) -> None:
@@ -94,6 +94,7 @@ def weights(trained: Path) -> list[Any]:
         return [file[name] for name in file.files]
 
 
+@pytest.mark.image
 def test_a_model_learns_the_place_of_an_object_from_moved_boxes(train: Callable[..., Path], scenes: Scenes) -> None:
     trained = train(
         scenes[0], "both", "locate", label="boxes", task="regression", epochs=20, callbacks_fn="callbacks", **SIMPLE
@@ -121,6 +122,7 @@ def test_a_feature_that_is_no_mask_is_refused_before_training(train: Callable[..
     assert raised.value.where == "option masks"
 
 
+@pytest.mark.image
 def test_datasets_of_a_users_run_fn_move_masks_and_boxes_as_the_trainer_does(
     arguments: Callable[..., dict[str, Any]], scenes: Scenes, tmp_path: Path
 ) -> None:

@@ -44,7 +44,9 @@ def whole_of(table, train_into, tmp_path_factory):
     return train
 
 
-@pytest.mark.parametrize("tier", ["columns", pytest.param("disk", marks=pytest.mark.image), "stream"])
+@pytest.mark.parametrize(
+    "tier", [*(pytest.param(tier, marks=pytest.mark.image) for tier in ("columns", "disk")), "stream"]
+)
 def test_the_resumed_training_ends_with_the_same_weights_bit_for_bit(
     table, start, train, whole_of, tmp_path, capfd, tier
 ):

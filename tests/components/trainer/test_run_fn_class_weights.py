@@ -77,7 +77,10 @@ def probabilities(
     return ask
 
 
-@pytest.mark.parametrize(("model", "given", "feed"), [("by_name", HEAVY, WEIGHTED), ("in_a_list", "balanced", PLAIN)])
+@pytest.mark.parametrize(
+    ("model", "given", "feed"),
+    [("by_name", HEAVY, WEIGHTED), pytest.param("in_a_list", "balanced", PLAIN, marks=pytest.mark.image)],
+)
 def test_an_output_beside_one_without_loss_trains_as_if_alone(
     probabilities: Callable[..., Any], model: str, given: Any, feed: FeedOptions
 ) -> None:

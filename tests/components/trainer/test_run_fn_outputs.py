@@ -128,7 +128,9 @@ def asked(place, rows, example, names=("x", "importance")):
     return {name: tensor.numpy() for name, tensor in loaded.signatures["serving_default"](examples=examples).items()}
 
 
-@pytest.mark.parametrize("name", ["by_name", pytest.param("in_a_list", marks=pytest.mark.image), "subclassed"])
+@pytest.mark.parametrize(
+    "name", ["by_name", *(pytest.param(name, marks=pytest.mark.image) for name in ("in_a_list", "subclassed"))]
+)
 def test_each_output_learns_its_label_and_is_served_by_its_name(name, sales, trained, example):
     rows = sales[1]
     answer = asked(trained(name), rows, example)

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 TABULAR = "infeed.templates.tabular.model:build_model"
 IMAGE = "infeed.templates.image.model:build_model"
-IN_IMAGE = pytest.mark.image  # `test_run_fn` trains and asks such models too
+IN_IMAGE = pytest.mark.image  # `test_run_fn` trains and asks such models too, and `test_loop` on mirrored devices
 PICTURES = {"label": "label/text", "augment": Augment(shift=1), "normalise": Normalise()}
 
 
@@ -41,6 +41,7 @@ def test_half_precision_is_served_as_it_was_fitted(table, train, answers_alike):
     answers_alike(place, rows, tolerance=1e-2)  # a step of bfloat16 is 0.004; compiled code rounds less often
 
 
+@IN_IMAGE
 def test_a_model_of_mirrored_devices_is_served_as_it_was_fitted(table, start, answers_alike, tmp_path):
     folder, rows = table
     options = {"label": "kind", "callbacks_fn": "callbacks", "strategy": "mirrored"}

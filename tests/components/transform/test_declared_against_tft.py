@@ -18,7 +18,7 @@ from infeed.components.transform.kinds.encode import Bucketize, Hash, OneHot, Vo
 from infeed.components.transform.kinds.scale import MinMax, ZScore
 from infeed.components.transform.kinds.text import BagOfWords
 
-pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
+pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.image]  # here `kinds` compares with NumPy
 
 ROWS = 400
 REVIEWS = [b"Good, good coffee", None, b"the coffee was good", b"", b"bad tea", b"the tea was so so"]

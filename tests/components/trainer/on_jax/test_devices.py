@@ -10,7 +10,8 @@ from infeed.components.base.errors import InfeedError
 pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 
 
-@pytest.mark.parametrize("devices", [pytest.param(4, marks=pytest.mark.image), 8])
+@pytest.mark.image  # the two processes have two devices each
+@pytest.mark.parametrize("devices", [4, 8])
 def test_devices_train_to_the_weights_of_one(table, train, on_one_device, on_jax, monkeypatch, devices):
     monkeypatch.setenv("XLA_FLAGS", f"--xla_force_host_platform_device_count={devices}")
     place = train(table[0], "class", "table", **on_jax)

@@ -60,6 +60,7 @@ def test_the_numbers_are_those_of_the_tensorflow_backend(
     assert found == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.image
 def test_tfmas_own_loader_gives_the_same_numbers(table: Any, on_one_device: Path, tmp_path: Path) -> None:
     import tensorflow_model_analysis as tfma
 

@@ -18,6 +18,7 @@ def test_jax_trains_the_weights_and_metrics_of_tensorflow_and_its_model_is_serve
     answers_alike(on_one_device, table[1])
 
 
+@pytest.mark.image
 def test_class_weights_a_number_of_steps_and_a_model_with_a_list_of_inputs_are_those_of_tensorflow(
     table, train, options, tmp_path
 ):
@@ -28,6 +29,7 @@ def test_class_weights_a_number_of_steps_and_a_model_with_a_list_of_inputs_are_t
     assert [epoch["steps"] for epoch in trained.profile(tmp_path / "jax")["epochs"]] == [2, 2, 1]
 
 
+@pytest.mark.image
 def test_several_outputs_are_trained_as_on_tensorflow(sales, train, options, tmp_path):
     labels = {"price": Output("regression", "euros"), "sold": Output(), "colors": Output("multilabel")}
     for backend in ("jax", "tensorflow"):
@@ -40,6 +42,7 @@ def test_several_outputs_are_trained_as_on_tensorflow(sales, train, options, tmp
         np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.image
 def test_a_warm_start_half_precision_and_a_trace_of_steps_go_together(table, train, on_jax, tmp_path):
     given = table[0], "class", "table"
     first = train(*given, place=tmp_path / "first", **on_jax | {"epochs": 2})
@@ -51,6 +54,7 @@ def test_a_warm_start_half_precision_and_a_trace_of_steps_go_together(table, tra
     assert list((warm / "run").glob("plugins/profile/*/*.xplane.pb"))
 
 
+@pytest.mark.image
 def test_a_warm_start_is_that_of_tensorflow(table, train, on_one_device, on_jax, options, tmp_path):
     given, base = (table[0], "class", "table"), str(on_one_device / "model")
     for name, settings in {"jax": on_jax, "tensorflow": options}.items():

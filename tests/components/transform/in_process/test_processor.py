@@ -80,7 +80,8 @@ class Official:
 OFFICIAL = {"taxi": Official(TAXI, trips, SCHEMA), "penguin": Official(PENGUIN, penguins, OF_PENGUINS)}
 
 
-@pytest.fixture(scope="module", params=["taxi", pytest.param("penguin", marks=pytest.mark.image)])
+# Here `test_phases` and `test_against_tfx` compare functions of their own with tft and TFX.
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.image) for name in OFFICIAL])
 def official(request: pytest.FixtureRequest) -> Official:
     return OFFICIAL[request.param]
 

@@ -59,6 +59,7 @@ def rows() -> list[bytes]:
     return [tf.train.Example(features=tf.train.Features(feature={"x": x})).SerializeToString() for x in features]
 
 
+@pytest.mark.image  # here `test_phases` has two phases, without Beam
 def test_phases_after_the_first_give_what_they_give_in_tfx(
     given: dict[str, Any],
     rows: list[bytes],
