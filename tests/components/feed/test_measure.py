@@ -19,7 +19,7 @@ from infeed.components.feed.stages.base import BatchFunctions
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.stack]
 
-SECONDS = 4.0  # of a measurement
+SECONDS, OF_A_FEED = 2.0, 4.0  # of a measurement. A feed has more stages, and takes longer to start
 SLEEP = 0.01  # far above what other stages take for a batch, on any machine
 FUNCTIONS = BatchFunctions(
     lambda records: records,
@@ -70,12 +70,12 @@ def test_a_slow_map_of_the_feed_is_named_in_each_tier(tmp_path):
     (tmp_path / "mine.py").write_text(SLOW)
     for tier in ("stream", "columns"):
         slow = cuts(tmp_path / "part", tier=tier, map_batches=f"{tmp_path}/mine.py:slow")
-        found = measured(slow, "map_batches")
+        found = measured(slow, "map_batches", OF_A_FEED)
     assert [one.name for one in found.stages if one.once] == ["read", "records", "batch", "parse", "transform"]
 
 
 def test_gzip_on_one_reader_is_named(tmp_path):
-    measured(cuts(tmp_path / "part.gz", gzip=True, records=32, size=100_000), "decompress")
+    measured(cuts(tmp_path / "part.gz", gzip=True, records=32, size=100_000), "decompress", OF_A_FEED)
 
 
 def test_a_slow_map_of_a_user_is_named():
@@ -134,7 +134,7 @@ def test_a_slow_cut_before_rows_are_kept_takes_no_longer_than_the_others():
         return rows.map(lambda x: tf.ensure_shape(tf.numpy_function(count, [x], tf.int64), []))
 
     def now():  # an example of the slow cut takes a hundred times as long
-        return made["slow"] * 1e-2 + made["fast"] * 1e-4, 0.0
+        return made["slow"] * 1e-1 + made["fast"] * 1e-3, 0.0
 
     cuts = [Cut(name, "", counted(name), is_batched=False, is_first=True) for name in ("slow", "fast")]
     measure([replace(cuts[0], once=True), cuts[1]], seconds=10, now=now)
