@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gc
 import importlib
+import importlib.metadata
 import io
 import logging
 import os
@@ -91,8 +92,8 @@ _SKIPS = {
 
 # The examples are the same in each run; a busy machine takes over 200 ms for one.
 settings.register_profile("thorough", derandomize=True, deadline=None)
+settings.register_profile("here", settings.get_profile("thorough"), max_examples=50)  # the image takes 100
 settings.register_profile("search", max_examples=1000, deadline=None)
-settings.load_profile("thorough")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -100,11 +101,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--robustness-rounds", type=int, metavar="N", help=words)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("thorough" if config.option.markexpr == IMAGE else "here")
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background, and by all that tests start
     gc.set_threshold(100_000, 50, 100)  # by default a tenth of the time of tests with TensorFlow goes into its garbage
     if session.config.option.markexpr not in (ALONE, IMAGE):
         os.environ[_WITHOUT_GRAPPLER] = "1"
+    # Google's libraries ask at each import whose they are, which takes a fifth of a second.
+    importlib.metadata.packages_distributions = functools.cache(importlib.metadata.packages_distributions)
     os.environ["PIP_NO_DEPS"] = "1"  # TFX's wheels of users' modules need nothing, and to find that out takes 3 s each
 
 
