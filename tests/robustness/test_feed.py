@@ -39,7 +39,9 @@ TIERS: dict[str, dict[str, Any]] = {
     "cached": {"tier": "stream", "cache_records": True},
     "stream": {"tier": "stream", "cache_records": False},
 }
-each_tier = pytest.mark.parametrize("tier", TIERS)
+each_tier = pytest.mark.parametrize(
+    "tier", [pytest.param(tier, marks=pytest.mark.image) if tier == "cached" else tier for tier in TIERS]
+)
 each_split = pytest.mark.parametrize("split", ["train", "eval"])
 
 

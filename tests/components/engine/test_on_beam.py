@@ -73,6 +73,7 @@ def test_announced_passes_share_one_pipeline_and_give_the_results_of_one_process
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.image
 def test_an_announced_pass_that_does_not_come_is_no_obstacle(
     options: list[str], functions: ModuleType, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-pytestmark = [pytest.mark.tfx, pytest.mark.slow]
+pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.image]  # here `test_component_engines` of each
 
 NODES = ("CsvExampleGen", "StatisticsGen", "Transform", "Evaluator", "BulkInferrer")
 

@@ -94,6 +94,7 @@ def values_of(folder: str) -> dict[Any, Any]:
     return found
 
 
+@pytest.mark.image  # here `test_component_against_tfx` compares one output
 def test_every_output_has_the_metrics_that_tfx_gives_it(
     config: Any, examples: Any, outputs: Any, execute: Callable[..., Any], tmp_path: Path, caplog: Any
 ) -> None:

@@ -141,6 +141,7 @@ def test_datasets_of_a_users_run_fn_move_masks_and_boxes_as_the_trainer_does(
             np.testing.assert_array_equal(features[name], own[name])
 
 
+@pytest.mark.image
 def test_the_evaluator_measures_the_pixels_of_a_mask(
     segmented: Path, scenes: Scenes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

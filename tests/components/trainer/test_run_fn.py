@@ -75,6 +75,7 @@ def test_columns_on_the_device_train_the_model_that_columns_in_memory_train(tabl
     np.testing.assert_allclose(*answered, rtol=1e-4)
 
 
+@pytest.mark.image  # here `infeed run image` does
 def test_pictures_are_augmented_in_training_and_only_normalised_in_serving(pictures, train):
     import tensorflow as tf
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
+# Here `test_training` holds that JAX trains the weights of TensorFlow, and serves them.
+pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.image]
 
 METRICS = ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "ExampleCount")
 OF_ONE_CLASS = ("AUC", "Calibration", "BinaryCrossEntropy")
@@ -60,7 +61,6 @@ def test_the_numbers_are_those_of_the_tensorflow_backend(
     assert found == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.image
 def test_tfmas_own_loader_gives_the_same_numbers(table: Any, on_one_device: Path, tmp_path: Path) -> None:
     import tensorflow_model_analysis as tfma
 

@@ -169,7 +169,8 @@ def dense(tensor: Any) -> np.ndarray:
     return np.asarray(getattr(tensor, "values", tensor))
 
 
-@pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.image), 4])
+@pytest.mark.image
+@pytest.mark.parametrize("parts", [1, 4])
 def test_in_small_batches_and_parts_the_constants_are_the_same_but_for_rounding(tmp_path: Path, parts: int) -> None:
     import tensorflow as tf
     import tensorflow_transform as tft
