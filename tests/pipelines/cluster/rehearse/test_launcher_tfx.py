@@ -19,7 +19,7 @@ import yaml
 from infeed.components.dataset import files
 from infeed.pipelines.cluster.job.compiled import STEP, CompiledJob
 
-pytestmark = pytest.mark.tfx
+pytestmark = [pytest.mark.tfx, pytest.mark.image]  # here `test_native` and `test_runner` rehearse on S3
 
 INFEED = Path(sys.executable).with_name("infeed")
 ROOT = "s3://bucket/launched"
