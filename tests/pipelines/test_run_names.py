@@ -63,7 +63,7 @@ def infeed(warm: Mapping[str, str], *words: Any) -> str:
 def test_columns_of_any_name_are_trained_on_exported_evaluated_and_asked(
     tmp_path: Path, warm: Mapping[str, str]
 ) -> None:
-    names = hostile_names(170)
+    names = hostile_names(140)
     write_table(tmp_path / "table.csv", names, 240)
     write_table(tmp_path / "new.csv", names, 3)
     options = ["--label", "outcome", "--root", tmp_path / "root", "--epochs", 1, "--json"]

@@ -17,7 +17,7 @@ from infeed.components.feed.plan import FeedSpec, plan
 from infeed.components.feed.shards import ShardFile
 from infeed.components.feed.stages.base import BatchFunctions
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.stack]
+pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 SECONDS, OF_A_FEED = 2.0, 4.0  # of a measurement. A feed has more stages, and takes longer to start
 SLEEP = 0.01  # far above what other stages take for a batch, on any machine
@@ -66,6 +66,7 @@ def measured(cuts, planted, seconds=SECONDS):
     return found
 
 
+@pytest.mark.alone
 def test_a_slow_map_of_the_feed_is_named_in_each_tier(tmp_path):
     (tmp_path / "mine.py").write_text(SLOW)
     for tier in ("stream", "columns"):
@@ -74,6 +75,7 @@ def test_a_slow_map_of_the_feed_is_named_in_each_tier(tmp_path):
     assert [one.name for one in found.stages if one.once] == ["read", "records", "batch", "parse", "transform"]
 
 
+@pytest.mark.alone
 def test_gzip_on_one_reader_is_named(tmp_path):
     measured(cuts(tmp_path / "part.gz", gzip=True, records=32, size=100_000), "decompress", OF_A_FEED)
 
@@ -158,6 +160,7 @@ def test_the_copy_to_the_device_is_measured_and_on_the_host_training_does_withou
     assert dataset_cuts(text)[-1].name == HAND_OVER
 
 
+@pytest.mark.alone
 def test_a_shuffle_needs_the_memory_of_its_window():
     rows = tf.data.Dataset.range(10_000).map(lambda x: tf.fill([10_000], tf.cast(x, tf.float32))).repeat()
     found = measure(dataset_cuts(rows.shuffle(1500).batch(1)), seconds=0.5, turns=2)

@@ -76,7 +76,7 @@ def test_transformed_examples_have_the_names_of_their_schema(
     assert as_lists(found)[0] == SCALED.get(kind, [0.0, 0.25, 0.5, 0.75])
 
 
-@pytest.mark.parametrize("on_beam", [False, True])
+@pytest.mark.parametrize("on_beam", [False, pytest.param(True, marks=pytest.mark.image)])
 def test_features_without_a_representation_are_inputs_too(
     on_beam: bool, tmp_path: Path, execute: Callable[..., Any]
 ) -> None:
