@@ -87,6 +87,7 @@ def test_a_users_pipeline_is_rehearsed_on_s3_with_its_module_file_importer_and_e
     assert files.list_folders(anomalies["uri"])
 
 
+@pytest.mark.image
 @pytest.mark.usefixtures("steps_are_forked")
 def test_values_go_from_step_to_step(here: Path, s3: str) -> None:
     assert compile_("with_values", here / "job.yaml", "--root", f"{s3}/root").exit_code == 0

@@ -10,7 +10,6 @@ from google.auth import exceptions as auth
 
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.cluster.submit.run import starting
-from infeed.pipelines.cluster.submit.vertex import may_have_begun, translate_errors
 from infeed.pipelines.console.exit_codes import LostError
 
 pytestmark = pytest.mark.slow  # importing google-cloud-aiplatform alone takes seconds
@@ -19,6 +18,8 @@ ENDPOINT = "https://us-central1-aiplatform.googleapis.com"
 
 
 def told(error: Exception) -> InfeedError:
+    from infeed.pipelines.cluster.submit.vertex import translate_errors
+
     with pytest.raises(InfeedError) as caught, translate_errors(ENDPOINT):
         raise error
     assert caught.value.where == ENDPOINT
@@ -76,6 +77,8 @@ def test_the_address_before_googles_own_words_is_left_out() -> None:
     ],
 )
 def test_a_start_whose_answer_was_lost_is_not_called_a_refusal(error: Exception, is_lost: bool) -> None:
+    from infeed.pipelines.cluster.submit.vertex import may_have_begun, translate_errors
+
     with pytest.raises(InfeedError) as caught, starting(translate_errors(ENDPOINT), may_have_begun):
         raise error
     assert isinstance(caught.value, LostError) is is_lost
