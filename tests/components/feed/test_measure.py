@@ -97,6 +97,7 @@ def test_a_python_generator_is_named():
     measured(dataset_cuts(made.map(lambda x: {"x": x}).batch(4)), "Python generator")
 
 
+@pytest.mark.alone
 def test_a_function_of_batches_is_named_though_the_loop_takes_longer_for_a_row_than_the_function():
     def slow(x):  # about 50 µs a row: the loop takes 100 and more, a chunk of the measurement below 10
         return tf.ensure_shape(tf.numpy_function(lambda one: time.sleep(0.003) or one, [x], x.dtype), x.shape)
