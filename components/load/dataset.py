@@ -300,8 +300,8 @@ class LoadedDataset:
     ) -> Batches[Any]:
         """Return batches of JAX arrays. A thread copies them to the device in advance.
 
-        Many arrays of one type and shape are copied to a single device as one array, which the device splits. So are
-        several small batches, if the number of values in a row is fixed.
+        Many arrays of one type and shape are copied to a single device as one array, which the device splits. Several
+        small batches are copied to a device or a NamedSharding at once, if the number of values in a row is fixed.
 
         Args:
           label, epochs, weight, pack: as for `numpy`.

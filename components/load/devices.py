@@ -138,6 +138,9 @@ class CudaCopies:
 class JaxCopies:
     """Copies of batches to a JAX device or sharding. None is the default device.
 
+    Several batches that are one, [batches * batch, ...], are copied as [batches, batch, ...]. A NamedSharding then
+    divides the second axis, so each device splits its own part.
+
     uint64 and float64, which only a map can produce, keep 64 bits. JAX itself would truncate them silently. An array
     that the sharding cannot divide, such as a short last batch, is copied to each device.
     """
@@ -150,9 +153,10 @@ class JaxCopies:
         self._is_single = sharding is None or len(sharding.device_set) == 1
         # Types and shapes of the small stacks of the previous batch, and those that the last two batches share.
         self._before, self._repeated = set[Any](), set[Any]()
-        on = jax.sharding.SingleDeviceSharding(device) if isinstance(device, jax.Device) else sharding
-        self._copy, self._split = _compiled(jax, on)
-        self.splits = self._is_single  # whether `send_several` can send a batch
+        self._on = jax.sharding.SingleDeviceSharding(device) if isinstance(device, jax.Device) else sharding
+        self._copy = _copying(jax, self._on)
+        # Whether `send_several` can send a batch.
+        self.splits = self._is_single or isinstance(sharding, jax.sharding.NamedSharding)
         # With several processes, a copy compares their arrays. That must not interleave with the collectives of a step.
         self.is_local = sharding is None or sharding.is_fully_addressable
 
@@ -170,17 +174,25 @@ class JaxCopies:
 
         An InfeedError is raised in place of the batch that has the value.
         """
-        stacks = stacks_of(batch)
+        stacks = stacks_of(mapped(batch, lambda array, _: array.reshape(batches, -1, *array.shape[1:])))
         try:
-            parts = [self._fitted(stack) for stack in stacks]
+            parts = [self._fitted(stack, joins=True) for stack in stacks]
         except InfeedError:
             return map(self.send, split(batch, batches))
         with self._jax.default_device(self._default), self._all_bits(stacks):
-            made = self._split(parts, batches)
+            made = self._split(parts, [stack.shape[2:] for stack in stacks])
         return split(rebuilt(batch, stacks, made), batches)
 
+    def _split(self, parts: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
+        """Copy parts, [arrays][batches, batch, ...], and split them into [arrays][batches] of these shapes."""
+        if self._is_single:
+            return _splitting(self._jax, (self._on,) * len(parts))(parts)
+        fitting = tuple(_fitting(self._jax, self._on, shape) for shape in shapes)
+        spread = [_spread(self._jax, one, isinstance(part, list)) for one, part in zip(fitting, parts, strict=True)]
+        return _splitting(self._jax, fitting)(self._jax.device_put(parts, spread))
+
     def _sent(self, stacks: Sequence[Stack]) -> list[Sequence[Any]]:
-        parts, keys = [self._fitted(stack) for stack in stacks], [stack.key for stack in stacks]
+        parts, keys = [self._fitted(stack, joins=self._is_single) for stack in stacks], [stack.key for stack in stacks]
         together = self._compilable(stacks)
         with self._all_bits(stacks):
             pairs = list(zip(parts, keys, strict=True))
@@ -204,9 +216,9 @@ class JaxCopies:
         self._before, self._repeated = keys, repeated
         return repeated if repeated == before else set()
 
-    def _fitted(self, stack: Stack) -> Any:
-        """Return the arrays of a stack in types that JAX keeps: as a list, or if there are many, as one array."""
-        if self._is_single and len(stack.arrays) >= _MANY:
+    def _fitted(self, stack: Stack, *, joins: bool) -> Any:
+        """Return the arrays of a stack in types that JAX keeps: as a list, or if `joins` and many, as one array."""
+        if joins and len(stack.arrays) >= _MANY:
             return self._narrowed(np.stack(stack.arrays), stack.names)
         pairs = zip(stack.arrays, stack.names, strict=True)
         return [self._narrowed(array[np.newaxis], [name])[0] for array, name in pairs]
@@ -223,17 +235,24 @@ class JaxCopies:
 
 
 @functools.cache
-def _compiled(jax: Any, on: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return two compiled functions, which copy stacks to a sharding or the default device.
+def _copying(jax: Any, on: Any) -> Callable[..., Any]:
+    """Return a compiled function that copies stacks to a sharding or the default device, and splits them."""
+    return jax.jit(lambda parts: [tuple(part) for part in parts], out_shardings=on)
 
-    The first splits stacks into arrays, and the second into the arrays of several batches, [stacks][arrays][batches].
+
+@functools.cache
+def _splitting(jax: Any, on: tuple[Any, ...]) -> Callable[..., Any]:
+    """Return a compiled function that splits stacks of several batches into [stacks][arrays][batches].
+
+    The batches of a stack have its sharding in `on`.
     """
+    return jax.jit(lambda parts: [[list(array) for array in part] for part in parts], out_shardings=list(on))
 
-    def split(parts: Sequence[Any], batches: int) -> Any:
-        return [[list(array.reshape(batches, -1, *array.shape[1:])) for array in part] for part in parts]
 
-    copied = jax.jit(lambda parts: [tuple(part) for part in parts], out_shardings=on)
-    return copied, jax.jit(split, static_argnums=1, out_shardings=on)
+def _spread(jax: Any, sharding: Any, is_list: bool) -> Any:
+    """Return the sharding of an array [batches, batch, ...], or [arrays, batches, batch, ...], from that of a batch."""
+    axes = (None,) * (1 if is_list else 2)
+    return jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(*axes, *sharding.spec))
 
 
 def _fitting(jax: Any, device: Any, shape: tuple[int, ...]) -> Any:
@@ -241,10 +260,12 @@ def _fitting(jax: Any, device: Any, shape: tuple[int, ...]) -> Any:
     if not isinstance(device, jax.sharding.NamedSharding):
         return device
     try:
-        device.shard_shape(shape)
+        if len(device.spec) <= len(shape):  # JAX raises an IndexError for more axes than an array has
+            device.shard_shape(shape)
+            return device
     except ValueError:
-        return jax.sharding.NamedSharding(device.mesh, jax.sharding.PartitionSpec())
-    return device
+        pass
+    return jax.sharding.NamedSharding(device.mesh, jax.sharding.PartitionSpec())
 
 
 def _as_int32(arrays: Any, names: Sequence[str]) -> Any:

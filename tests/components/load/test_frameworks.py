@@ -16,7 +16,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.load import columns
 from infeed.components.load.columns import Ragged
 from infeed.components.load.dataset import load
-from infeed.components.load.devices import _compiled
+from infeed.components.load.devices import _splitting
 
 ROWS = 23
 
@@ -165,7 +165,7 @@ def test_the_last_batches_of_an_epoch_are_not_compiled(write, cache, monkeypatch
     import jax
 
     monkeypatch.setattr(columns, "_ROWS_A_CALL", 40)
-    where, split = write("a.tfrecord", {"id": list(range(130))}), _compiled(jax, None)[1]
+    where, split = write("a.tfrecord", {"id": list(range(130))}), _splitting(jax, (None,))
     before = split._cache_size()
     for start in range(13):
         data = load(where, cache_dir=cache, batch_size=10, start_step=start)
