@@ -375,7 +375,8 @@ class LoadedDataset:
         def read(order: BatchOrder) -> Iterator[Any]:
             if not self._is_by_row(order, recipe):
                 return convert(self._batches(order, recipe, convert.ahead))
-            several = self._features.batches_a_call(order.batch.part)
+            gathered = self._features.batches_a_call(order.batch.part)
+            several = convert.batches_a_call(gathered, recipe.arrays)
             return convert.together(self._calls(order, recipe, several, min(1, convert.ahead)), several)
 
         return read

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import repeat
 from numbers import Real
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -261,6 +260,12 @@ class Recipe:
         object.__setattr__(self, "_steps", steps)
 
     @property
+    def arrays(self) -> int:
+        """Number of arrays in a batch."""
+        joined = {part for parts in self.packed.values() for part in parts}
+        return len(self.alone.keys() - joined) + len(self.packed)
+
+    @property
     def is_dense(self) -> bool:
         """Whether all rows have the same number of values."""
         return all(one.spec.shape is not None or name in self.fills for name, one in self.alone.items())
@@ -292,16 +297,16 @@ class Recipe:
         return found | joined if joined else found
 
 
-def split(batch: Any, batches: int) -> Iterator[Any]:
+def split(batch: Any, batches: int) -> list[Any]:
     """Split several batches that are one: dicts and tuples of arrays [batches * batch, ...], or of lists of arrays."""
     if isinstance(batch, dict):
-        names, parts = tuple(batch), zip(*(split(values, batches) for values in batch.values()), strict=True)
-        return (dict(zip(names, part, strict=True)) for part in parts) if names else repeat({}, batches)
+        parts = zip(*[split(values, batches) for values in batch.values()], strict=True)
+        return [dict(zip(batch, part, strict=True)) for part in parts] if batch else [{} for _ in range(batches)]
     if isinstance(batch, tuple):
-        return zip(*(split(values, batches) for values in batch), strict=True)
+        return list(zip(*[split(values, batches) for values in batch], strict=True))
     if isinstance(batch, list):
-        return iter(batch)
-    return iter(batch.reshape(batches, len(batch) // batches, *batch.shape[1:]))
+        return batch
+    return list(batch.reshape(batches, len(batch) // batches, *batch.shape[1:]))
 
 
 def _fill(name: str, value: Any, placed: Mapping[str, PlacedFeature]) -> Any:

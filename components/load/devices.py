@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,9 @@ from infeed.components.load.delivery import split
 _WIDE = 8  # bytes of a number that JAX truncates to 32 bits unless 64 are enabled
 _MANY = 4  # number of arrays from which a stack is cheaper for JAX than separate copies
 _SMALL = 1 << 20  # bytes of a stack up to which a call of `device_put` costs more than the copy itself
+# Limits of the batches that JAX splits in one call, and of their arrays. JAX compiles each array for some 10 ms, and
+# more arrays in a call are hardly faster.
+_BATCHES, _ARRAYS = 32, 64
 _ALIGNED = 256  # alignment of stacks in bytes, because kernels read aligned blocks
 
 
@@ -175,13 +179,17 @@ class JaxCopies:
         An InfeedError is raised in place of the batch that has the value.
         """
         stacks = stacks_of(mapped(batch, lambda array, _: array.reshape(batches, -1, *array.shape[1:])))
+        most = batches_a_split(sum(len(stack.arrays) for stack in stacks))
+        if most == 1:
+            return map(self.send, split(batch, batches))
         try:
             parts = [self._fitted(stack, joins=True) for stack in stacks]
         except InfeedError:
             return map(self.send, split(batch, batches))
         with self._jax.default_device(self._default), self._all_bits(stacks):
-            made = self._split(parts, [stack.shape[2:] for stack in stacks])
-        return split(rebuilt(batch, stacks, made), batches)
+            shapes = [stack.shape[2:] for stack in stacks]
+            calls = [self._split(_between(parts, first, first + most), shapes) for first in range(0, batches, most)]
+        return split(rebuilt(batch, stacks, _joined(calls)), batches)
 
     def _split(self, parts: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
         """Copy parts, [arrays][batches, batch, ...], and split them into [arrays][batches] of these shapes."""
@@ -237,7 +245,8 @@ class JaxCopies:
 @functools.cache
 def _copying(jax: Any, on: Any) -> Callable[..., Any]:
     """Return a compiled function that copies stacks to a sharding or the default device, and splits them."""
-    return jax.jit(lambda parts: [tuple(part) for part in parts], out_shardings=on)
+    copied: Callable[..., Any] = jax.jit(lambda parts: [tuple(part) for part in parts], out_shardings=on)
+    return copied
 
 
 @functools.cache
@@ -246,7 +255,26 @@ def _splitting(jax: Any, on: tuple[Any, ...]) -> Callable[..., Any]:
 
     The batches of a stack have its sharding in `on`.
     """
-    return jax.jit(lambda parts: [[list(array) for array in part] for part in parts], out_shardings=list(on))
+    divided: Callable[..., Any] = jax.jit(
+        lambda parts: [[list(array) for array in part] for part in parts], out_shardings=list(on)
+    )
+    return divided
+
+
+def batches_a_split(arrays: int) -> int:
+    """Return the number of batches of so many arrays to split in one call."""
+    return max(1, min(_BATCHES, _ARRAYS // max(1, arrays)))
+
+
+def _between(parts: Sequence[Any], first: int, end: int) -> list[Any]:
+    """Return some batches of lists of arrays [batches, batch, ...], and of arrays [arrays, batches, batch, ...]."""
+    return [[one[first:end] for one in part] if isinstance(part, list) else part[:, first:end] for part in parts]
+
+
+def _joined(calls: Sequence[Any]) -> Any:
+    """Join the arrays of [calls][stacks][arrays][batches] as [stacks][arrays][batches]."""
+    stacks = zip(*calls, strict=True)
+    return [[list(chain.from_iterable(some)) for some in zip(*arrays, strict=True)] for arrays in stacks]
 
 
 def _spread(jax: Any, sharding: Any, is_list: bool) -> Any:

@@ -20,7 +20,7 @@ from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.ahead import in_background
 from infeed.components.load.columns import Features
 from infeed.components.load.delivery import ZERO, Recipe, split
-from infeed.components.load.devices import CudaCopies, JaxCopies, mapped
+from infeed.components.load.devices import CudaCopies, JaxCopies, batches_a_split, mapped
 from infeed.components.load.options import whole_number
 from infeed.components.load.order import BatchOrder
 from infeed.components.load.spill import Kind
@@ -48,10 +48,15 @@ class Convert:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         return map(self.receive, in_background(map(self.send, batches), self.ahead))
 
+    def batches_a_call(self, batches: int, arrays: int) -> int:
+        """Return the number of batches to convert as one, of the `batches` that one take gathers."""
+        most = min(batches, batches_a_split(arrays)) if self.send_several else 1
+        return batches // most * most
+
     def together(self, calls: Iterator[tuple[Any, int]], most: int) -> Iterator[Any]:
         """Convert batches that come as one, `most` at once except at an end."""
-        sent = in_background(self._sent(calls, most), -(-self.ahead // most))
-        return map(self.receive, chain.from_iterable(sent))
+        sent = chain.from_iterable(in_background(self._sent(calls, most), -(-self.ahead // most)))
+        return sent if self.receive is _unchanged else map(self.receive, sent)
 
     def _sent(self, calls: Iterator[tuple[Any, int]], most: int) -> Iterator[list[Any]]:
         for batch, batches in calls:
@@ -59,8 +64,7 @@ class Convert:
             several = self.send_several if batches == most > 1 else None
             sent = list[Any]()
             try:
-                for one in several(batch, batches) if several else map(self.send, split(batch, batches)):
-                    sent.append(one)
+                sent.extend(several(batch, batches) if several else map(self.send, split(batch, batches)))
             except InfeedError:  # raised in place of its batch
                 yield sent
                 raise

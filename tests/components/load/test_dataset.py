@@ -124,7 +124,7 @@ def test_batches_are_gathered_in_the_order_of_the_epoch(data):
 
 def test_wide_rows_are_not_taken_many_at_a_time(data, monkeypatch):
     features = data()._features
-    assert features.batches_a_call(64) == 64
+    assert features.batches_a_call(64) == 128
     monkeypatch.setattr("infeed.components.load.columns._BYTES_A_CALL", features.bytes)
     assert (features.batches_a_call(2), features.batches_a_call(64)) == (5, 1)
 

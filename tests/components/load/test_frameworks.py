@@ -16,7 +16,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.load import columns
 from infeed.components.load.columns import Ragged
 from infeed.components.load.dataset import load
-from infeed.components.load.devices import _splitting
+from infeed.components.load.devices import JaxCopies, _splitting
 
 ROWS = 23
 
@@ -171,6 +171,26 @@ def test_the_last_batches_of_an_epoch_are_not_compiled(write, cache, monkeypatch
         data = load(where, cache_dir=cache, batch_size=10, start_step=start)
         assert len(list(data.jax(epochs=1))) == 13 - start
     assert split._cache_size() == before + 1
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("features", [1, 3, 20, 90])
+def test_jax_compiles_few_arrays_however_many_batches_are_gathered_at_once(write, cache, monkeypatch, features):
+    import jax
+
+    counts, split = list[int](), JaxCopies._split
+
+    def counted(*args: Any) -> Any:
+        made = split(*args)
+        counts.append(len(jax.tree.leaves(made)))
+        return made
+
+    monkeypatch.setattr(JaxCopies, "_split", counted)
+    rows = {f"x{number}": [number + row for row in range(80)] for number in range(features)}
+    data = load(write("a.tfrecord", rows), cache_dir=cache, batch_size=2)
+    monkeypatch.setattr(columns, "_ROWS_A_CALL", 80)
+    assert [plain(batch) for batch in data.jax(epochs=1)] == [plain(batch) for batch in data.numpy(epochs=1)]
+    assert counts == {1: [32], 3: [63], 20: [60] * 13, 90: []}[features]
 
 
 @pytest.mark.frameworks
