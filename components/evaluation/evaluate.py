@@ -33,6 +33,7 @@ from infeed.components.dataset.ranges import ShardRange, record_ranges
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.engine.choice import Cluster, Work, choose, counting
 from infeed.components.engine.engine import Engine
+from infeed.components.evaluation.batches import BYTES
 from infeed.components.evaluation.measuring import (
     Evaluation,
     check_classes,
@@ -50,7 +51,6 @@ from infeed.components.evaluation.model_report.page import MetricLine, ModelPage
 from infeed.components.evaluation.model_report.scores import Scores, read_scores, unproven
 from infeed.components.evaluation.models import EvaluatedModel
 from infeed.components.evaluation.pairs import BeyondError
-from infeed.components.evaluation.predictions.batches import BYTES
 from infeed.components.evaluation.predictions.raw_columns import check_dataset
 from infeed.components.evaluation.slices import SliceKey
 from infeed.components.seams import tfma as tfma_seam

@@ -18,12 +18,12 @@ from infeed.components.base import progress
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.ranges import ShardRange
 from infeed.components.engine.engine import Engine, WithSetUp
+from infeed.components.evaluation.batches import Batch, batches_of
 from infeed.components.evaluation.metric_plan import MetricPlan, Metrics
 from infeed.components.evaluation.model_report.collected import Collected
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.models import EvaluatedModel, ModelAnswer, feature_values
 from infeed.components.evaluation.pairs import Array, Observed, is_unknown, unknown_class
-from infeed.components.evaluation.predictions.batches import Batch, batches_of
 from infeed.components.evaluation.slices import SliceKey, SliceSpec, slice_rows
 
 _SLICES = "eval_config.slicing_specs"

@@ -15,9 +15,9 @@ from tensorflow_model_analysis.utils import model_util
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.example_types import item_counts
+from infeed.components.evaluation.batches import Batch
 from infeed.components.evaluation.pairs import Array, BeyondError, Observed
-from infeed.components.evaluation.predictions.batches import Batch
-from infeed.components.evaluation.predictions.saved_model import SavedModel
+from infeed.components.evaluation.predictor import SavedModel
 from infeed.components.evaluation.slices import Values
 
 # Default name of features if the eval config has none. As in TFMA, it is optional.

@@ -15,7 +15,7 @@ from infeed.components.dataset.manifest import Manifest, Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.evaluation.predictions.raw_columns import RawColumns
-from infeed.components.evaluation.predictions.saved_model import SavedModel, model_folder
+from infeed.components.evaluation.predictor import SavedModel, model_folder
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task
 from infeed.pipelines.config import PipelineConfig

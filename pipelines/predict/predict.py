@@ -16,7 +16,7 @@ from infeed.components.dataset.encode import encode_examples
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
 from infeed.components.evaluation.predictions.raw_columns import RawColumns
-from infeed.components.evaluation.predictions.saved_model import Arrays, SavedModel, Signature, model_folder
+from infeed.components.evaluation.predictor import Arrays, SavedModel, Signature, model_folder
 from infeed.pipelines.predict.inputs import (
     IMAGE,
     Batch,

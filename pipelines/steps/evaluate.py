@@ -7,7 +7,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.evaluation import evaluate as plain
 from infeed.components.evaluation.pairs import BeyondError
-from infeed.components.evaluation.predictions.saved_model import model_folder
+from infeed.components.evaluation.predictor import model_folder
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.judging import eval_config, model_reports
 from infeed.pipelines.steps.folders import new_folder

@@ -7,7 +7,7 @@ import time
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.evaluation.predictions.saved_model import model_folder
+from infeed.components.evaluation.predictor import model_folder
 
 BLESSED, NOT_BLESSED = "BLESSED", "NOT_BLESSED"  # files of an evaluation, as TFX names them
 _LAST = "saved_model.pb"  # servers ignore a folder without this file

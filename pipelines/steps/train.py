@@ -12,7 +12,7 @@ from typing import Any
 
 from infeed.components.base import user_code
 from infeed.components.dataset import files, names
-from infeed.components.evaluation.predictions.saved_model import model_folder
+from infeed.components.evaluation.predictor import model_folder
 from infeed.components.seams import keras as keras_seam
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY
 from infeed.components.trainer.run_fn import run_fn

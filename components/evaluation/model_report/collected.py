@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.evaluation.batches import Batch
 from infeed.components.evaluation.model_report.clusters import ClusterSums, groups_of
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.model_report.sets import terms_of
 from infeed.components.evaluation.pairs import Array, Observed
-from infeed.components.evaluation.predictions.batches import Batch
 
 WORST = 20
 SAMPLE, SAMPLE_BYTES = 2_000, 16 << 20

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.evaluation.predictions.batches import Batch, KnownColumn
+from infeed.components.evaluation.batches import Batch, KnownColumn
 from infeed.components.evaluation.predictions.options import PredictOptions
-from infeed.components.evaluation.predictions.saved_model import Arrays, Signature
+from infeed.components.evaluation.predictor import Arrays, Signature
 
 _NUMBERS: Mapping[str, pa.DataType] = {"int": pa.int64(), "float": pa.float32()}
 

@@ -26,10 +26,10 @@ from infeed.components.dataset.ranges import ShardRange
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.engine.choice import ChosenMap, Cluster, Work, choose
 from infeed.components.engine.engine import WithSetUp
-from infeed.components.evaluation.predictions.batches import Batch, batches_of, input_shards, known_columns, root_of
+from infeed.components.evaluation.batches import Batch, batches_of, input_shards, known_columns, root_of
 from infeed.components.evaluation.predictions.layout import AnswerColumns, check_names
 from infeed.components.evaluation.predictions.options import PredictOptions
-from infeed.components.evaluation.predictions.saved_model import (
+from infeed.components.evaluation.predictor import (
     Arrays,
     RefusedBatchError,
     SavedModel,

@@ -12,11 +12,11 @@ import pytest
 
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.encode import encode_examples
+from infeed.components.evaluation.batches import Batch
 from infeed.components.evaluation.model_report.collected import Collected
 from infeed.components.evaluation.model_report.findings import ModelFindings
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.pairs import Observed
-from infeed.components.evaluation.predictions.batches import Batch
 
 Array = npt.NDArray[Any]
 Collect = Callable[..., Collected]

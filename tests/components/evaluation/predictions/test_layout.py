@@ -12,10 +12,10 @@ from hypothesis.extra import numpy as arrays
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.evaluation.predictions.batches import Batch, KnownColumn
+from infeed.components.evaluation.batches import Batch, KnownColumn
 from infeed.components.evaluation.predictions.layout import AnswerColumns, check_names
 from infeed.components.evaluation.predictions.options import PredictOptions
-from infeed.components.evaluation.predictions.saved_model import Signature
+from infeed.components.evaluation.predictor import Signature
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 

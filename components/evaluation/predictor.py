@@ -19,7 +19,7 @@ import pyarrow as pa
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.example_types import item_counts
-from infeed.components.evaluation.predictions.batches import Batch, KnownColumn
+from infeed.components.evaluation.batches import Batch, KnownColumn
 
 Arrays = dict[str, npt.NDArray[Any]]
 _FILE = "saved_model.pb"

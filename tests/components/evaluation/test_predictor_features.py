@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.evaluation.predictions.batches import Batch, batches_of, input_shards, known_columns
-from infeed.components.evaluation.predictions.saved_model import Signature, check_inputs, features_of
+from infeed.components.evaluation.batches import Batch, batches_of, input_shards, known_columns
+from infeed.components.evaluation.predictor import Signature, check_inputs, features_of
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.evaluation.predictions.saved_model import RefusedBatchError, SavedModel, model_folder
+from infeed.components.evaluation.predictor import RefusedBatchError, SavedModel, model_folder
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
 
 @pytest.fixture(scope="module")
-def loaded(model: str) -> SavedModel:
-    return SavedModel.load(model)
+def loaded(asked_model: str) -> SavedModel:
+    return SavedModel.load(asked_model)
 
 
 def test_a_signature_says_what_it_takes_and_gives(loaded: SavedModel) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.ranges import ShardRange
-from infeed.components.evaluation.predictions.batches import (
+from infeed.components.evaluation.batches import (
     Batch,
     KnownColumn,
     batches_of,
