@@ -17,7 +17,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.example_types import item_counts
 from infeed.components.evaluation.batches import Batch
 from infeed.components.evaluation.pairs import Array, BeyondError, Observed
-from infeed.components.evaluation.predictor import SavedModel
+from infeed.components.evaluation.predictor import Predictor
 from infeed.components.evaluation.slices import Values
 
 # Default name of features if the eval config has none. As in TFMA, it is optional.
@@ -60,7 +60,7 @@ class EvaluatedModel:
             raise BeyondError("the model may include compiled Keras metrics (include_default_metrics)")
         if kind not in (constants.TF_GENERIC, constants.TF_KERAS):
             raise BeyondError(f"model_specs.model_type is {kind!r}")
-        self._model = SavedModel.load(path, ["serve"], self._called).loaded
+        self._model = Predictor.load(path, ["serve"], self._called).loaded
         name = spec.signature_name or model_util.get_default_signature_name_from_model(self._model)
         if not spec.signature_name and model_util.is_callable_fn(self._model):
             raise BeyondError(f"{self._called} is called without a signature")

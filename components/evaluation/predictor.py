@@ -85,14 +85,14 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class SavedModel:
+class Predictor:
     """A loaded model, usable from several threads."""
 
     where: str
     loaded: Any
 
     @classmethod
-    def load(cls, path: str, tags: Sequence[str] = (), called: str = "the model") -> SavedModel:
+    def load(cls, path: str, tags: Sequence[str] = (), called: str = "the model") -> Predictor:
         """Load a model. Raise InfeedError if there is none, or TensorFlow cannot load it.
 
         Args:

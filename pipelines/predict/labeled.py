@@ -15,7 +15,7 @@ from infeed.components.dataset.manifest import Manifest, Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.evaluation.predictions.raw_columns import RawColumns
-from infeed.components.evaluation.predictor import SavedModel, model_folder
+from infeed.components.evaluation.predictor import Predictor, model_folder
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task
 from infeed.pipelines.config import PipelineConfig
@@ -43,7 +43,7 @@ def write_labeled(model: str, path: str, config: PipelineConfig, output: str) ->
     labels, trained = [one.column.name for one in survey.labels], known.source_options if known else {}
     features = known.columns if known else ()
     tables = open_tables([path], {*features, *labels}, {}, trained)
-    specs = {**RawSignature.of(SavedModel.load(folder)).raw.inputs, **_parsed(known, tables, survey)}
+    specs = {**RawSignature.of(Predictor.load(folder)).raw.inputs, **_parsed(known, tables, survey)}
     options = IngestOptions(
         shuffle_seed=None,
         filter=config.ingest.filter,

@@ -16,7 +16,7 @@ from infeed.components.dataset.encode import encode_examples
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
 from infeed.components.evaluation.predictions.raw_columns import RawColumns
-from infeed.components.evaluation.predictor import Arrays, SavedModel, Signature, model_folder
+from infeed.components.evaluation.predictor import Arrays, Predictor, Signature, model_folder
 from infeed.pipelines.predict.inputs import (
     IMAGE,
     Batch,
@@ -141,7 +141,7 @@ def _question(
     known = RawColumns.of(folder)
     tasks = (known.outputs if known else {}) or {"": ""}
     if are_datasets(inputs):
-        signature = SavedModel.load(folder).signature("serving_default")
+        signature = Predictor.load(folder).signature("serving_default")
         return signature, examples(inputs, signature), tasks
     tables = (
         open_tables(inputs, known.columns, settings, known.source_options)
@@ -151,7 +151,7 @@ def _question(
     for table in tables or ():
         if written:
             written.of(table.names, table.path, [*chain.from_iterable(map(columns_of, tasks)), ERROR])
-    both = RawSignature.of(SavedModel.load(folder))
+    both = RawSignature.of(Predictor.load(folder))
     specs = both.raw.inputs
     if set(specs) == {IMAGE}:
         return both, pictures(inputs), tasks
@@ -166,7 +166,7 @@ class RawSignature:
     examples: Signature
 
     @classmethod
-    def of(cls, model: SavedModel) -> RawSignature:
+    def of(cls, model: Predictor) -> RawSignature:
         """Return both signatures of a model. Raises InfeedError if infeed's Trainer did not export the model."""
         do = "give a model that infeed's Trainer exported, or a dataset of `infeed ingest` as input of this model"
         return cls(model.signature("raw", do), model.signature("serving_default", do))

@@ -266,7 +266,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     importing = (f"{command}.importing" for command in ("run", "transform", "train", "evaluate"))
     for heavy in (*importing, "report.Report.of", "compile.compile_config", "rehearse.rehearse"):
         monkeypatch.setattr(f"infeed.pipelines.commands.{heavy}", stop)
-    monkeypatch.setattr("infeed.pipelines.predict.predict.SavedModel.load", stop)
+    monkeypatch.setattr("infeed.pipelines.predict.predict.Predictor.load", stop)
     return tmp_path / "here"
 
 

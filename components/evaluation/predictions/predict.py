@@ -31,8 +31,8 @@ from infeed.components.evaluation.predictions.layout import AnswerColumns, check
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictor import (
     Arrays,
+    Predictor,
     RefusedBatchError,
-    SavedModel,
     Signature,
     check_inputs,
     features_of,
@@ -232,7 +232,7 @@ class Question:
 
 
 def load_signature(model: str, options: PredictOptions) -> Signature:
-    return SavedModel.load(model, options.tags).signature(options.signature)
+    return Predictor.load(model, options.tags).signature(options.signature)
 
 
 def _first_answer(model: str, options: PredictOptions, shard: ShardRange) -> Arrays | None:

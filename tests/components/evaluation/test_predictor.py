@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.evaluation.predictor import RefusedBatchError, SavedModel, model_folder
+from infeed.components.evaluation.predictor import Predictor, RefusedBatchError, model_folder
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
 
 @pytest.fixture(scope="module")
-def loaded(asked_model: str) -> SavedModel:
-    return SavedModel.load(asked_model)
+def loaded(asked_model: str) -> Predictor:
+    return Predictor.load(asked_model)
 
 
-def test_a_signature_says_what_it_takes_and_gives(loaded: SavedModel) -> None:
+def test_a_signature_says_what_it_takes_and_gives(loaded: Predictor) -> None:
     by_example, by_feature = loaded.signature("serving_default"), loaded.signature("features")
     assert by_example.takes_examples
     assert list(by_example.inputs) == ["examples"]
@@ -26,24 +26,24 @@ def test_a_signature_says_what_it_takes_and_gives(loaded: SavedModel) -> None:
     assert {name: spec.dtype.name for name, spec in by_feature.inputs.items()} == {"pair": "int64", "x": "float32"}
 
 
-def test_a_batch_is_answered_as_arrays(loaded: SavedModel) -> None:
+def test_a_batch_is_answered_as_arrays(loaded: Predictor) -> None:
     found = loaded.signature("features")({"x": [0.5, 1.0], "pair": np.array([[1, 2], [3, 4]])})
     assert {name: array.tolist() for name, array in found.items()} == {"sum": [3.5, 8.0]}
 
 
-def test_what_tensorflow_refuses_is_told_in_its_words(loaded: SavedModel) -> None:
+def test_what_tensorflow_refuses_is_told_in_its_words(loaded: Predictor) -> None:
     with pytest.raises(RefusedBatchError, match=r"(?s)Could not parse example.*signature 'serving_default'"):
         loaded.signature("serving_default")({"examples": [b"no example"]})
 
 
-def test_outputs_without_the_rows_of_the_batch_are_refused(loaded: SavedModel) -> None:
+def test_outputs_without_the_rows_of_the_batch_are_refused(loaded: Predictor) -> None:
     with pytest.raises(InfeedError, match=r"output 'y' has the shape \[\]"):
         loaded.signature("scalar").check_outputs()
     with pytest.raises(InfeedError, match=r"output 'y' has the shape \[2\], without the 3 rows"):
         loaded.signature("constant")({"examples": [b"", b"", b""]})
 
 
-def test_a_signature_that_is_not_there_is_refused(loaded: SavedModel) -> None:
+def test_a_signature_that_is_not_there_is_refused(loaded: Predictor) -> None:
     with pytest.raises(InfeedError, match=r"(?s)no signature 'raw', only serving_default.*do: +ask another"):
         loaded.signature("raw", do="ask another")
 
@@ -59,7 +59,7 @@ def test_an_export_of_the_trainer_says_which_feature_an_argument_takes(tmp_path:
         return {"length": tf.strings.length(image_encoded)}
 
     tf.saved_model.save(module, str(tmp_path), {"raw": raw})
-    signature = SavedModel.load(str(tmp_path)).signature("raw")
+    signature = Predictor.load(str(tmp_path)).signature("raw")
     assert not signature.takes_examples  # although it takes nothing but text
     assert signature({"image/encoded": [b"123", b"1"]})["length"].tolist() == [3, 1]
 
@@ -93,12 +93,12 @@ def test_of_an_operation_that_nobody_here_knows_the_extra_is_named(
     (tmp_path / "saved_model.pb").touch()
     monkeypatch.setattr(tf.saved_model, "load", load)
     with pytest.raises(InfeedError, match=r"(?s)registered 'Fast' in binary on vm\n.*pip install 'tfx-infeed\[text\]'"):
-        SavedModel.load(str(tmp_path))
+        Predictor.load(str(tmp_path))
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match="there is no saved model"):
-        SavedModel.load(str(tmp_path))
+        Predictor.load(str(tmp_path))
     (tmp_path / "saved_model.pb").write_bytes(b"no model")
     with pytest.raises(InfeedError, match="the model cannot be loaded"):
-        SavedModel.load(str(tmp_path))
+        Predictor.load(str(tmp_path))
