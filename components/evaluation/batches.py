@@ -7,7 +7,10 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components.base.errors import InfeedError
@@ -90,6 +93,11 @@ def batches_of(shard: ShardRange, rows: int, most_bytes: int = BYTES) -> Iterato
         size += len(record)
     if records:
         yield Batch(shard.path, start, records)
+
+
+def flat_values(lists: pa.Array) -> npt.NDArray[Any]:
+    """Return all values of a column of lists, one after another. Bytes are objects."""
+    return np.asarray(lists.flatten().to_numpy(zero_copy_only=False))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from google.protobuf import json_format
 import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
 
 # isort: split
-import tensorflow as tf
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis import constants as tfma_constants
 from tensorflow_model_analysis.evaluators import metrics_validator
@@ -31,7 +30,7 @@ from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.ranges import ShardRange, record_ranges
 from infeed.components.dataset.records import frame_records, write_records
-from infeed.components.engine.choice import Cluster, Work, choose, counting
+from infeed.components.engine.choice import Cluster, choose, counting
 from infeed.components.engine.engine import Engine
 from infeed.components.evaluation.batches import BYTES
 from infeed.components.evaluation.measuring import (
@@ -52,6 +51,7 @@ from infeed.components.evaluation.model_report.scores import Scores, read_scores
 from infeed.components.evaluation.models import EvaluatedModel
 from infeed.components.evaluation.pairs import BeyondError
 from infeed.components.evaluation.predictions.raw_columns import check_dataset
+from infeed.components.evaluation.predictor import model_work
 from infeed.components.evaluation.slices import SliceKey
 from infeed.components.seams import tfma as tfma_seam
 
@@ -175,10 +175,8 @@ def evaluate(
 
 
 def _engine(does: str, ranges: Sequence[ShardRange], cluster: Cluster | None) -> Engine:
-    size, imports = sum(part.bytes for part in ranges), ["infeed.components.evaluation.measuring"]
-    alone = "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
-    per_process = limits.EVALUATE_BYTES, limits.TENSORFLOW_MEMORY
-    return choose(Work(does, len(ranges), size, *per_process, alone=alone, imports=imports), cluster)
+    imports = ["infeed.components.evaluation.measuring"]
+    return choose(model_work(does, ranges, limits.EVALUATE_BYTES, imports), cluster)
 
 
 def _check_before_tfx(

@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import tensorflow as tf
 from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.utils import model_util
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.example_types import item_counts
-from infeed.components.evaluation.batches import Batch
+from infeed.components.evaluation.batches import Batch, flat_values
 from infeed.components.evaluation.pairs import Array, BeyondError, Observed
-from infeed.components.evaluation.predictor import Predictor
+from infeed.components.evaluation.predictor import OutputRowsError, Predictor, RefusedBatchError, Signature, of_output
 from infeed.components.evaluation.slices import Values
 
 # Default name of features if the eval config has none. As in TFMA, it is optional.
@@ -60,40 +59,41 @@ class EvaluatedModel:
             raise BeyondError("the model may include compiled Keras metrics (include_default_metrics)")
         if kind not in (constants.TF_GENERIC, constants.TF_KERAS):
             raise BeyondError(f"model_specs.model_type is {kind!r}")
-        self._model = Predictor.load(path, ["serve"], self._called).loaded
-        name = spec.signature_name or model_util.get_default_signature_name_from_model(self._model)
-        if not spec.signature_name and model_util.is_callable_fn(self._model):
+        self._predictor = Predictor.load(path, ["serve"], self._called)
+        loaded = self._predictor.loaded
+        name = spec.signature_name or model_util.get_default_signature_name_from_model(loaded)
+        if not spec.signature_name and model_util.is_callable_fn(loaded):
             raise BeyondError(f"{self._called} is called without a signature")
         self._predict = self._signature(name, "signature_name")
         asked = list(spec.preprocessing_function_names)
-        there = asked or [name for name in _PREPROCESSING if name in self._model.signatures]
+        there = asked or [name for name in _PREPROCESSING if name in loaded.signatures]
         self._transforms = [self._signature(name, "preprocessing_function_names") for name in there]
 
     @property
     def _called(self) -> str:
         return f"the {self.spec.name} model" if self.spec.name else "the model"
 
-    def _signature(self, name: str, option: str) -> Any:
-        """Return a function of serialized tf.Examples."""
+    def _signature(self, name: str, option: str) -> Signature:
+        """Return a signature that takes serialized tf.Examples."""
         if "@" in name:
             raise BeyondError(f"{name!r} is a function of TFMA's")
-        if name not in self._model.signatures:
-            if hasattr(self._model, name):
+        loaded = self._predictor.loaded
+        if name not in loaded.signatures:
+            if hasattr(loaded, name):
                 raise BeyondError(f"{name!r} is an attribute of {self._called}, not a signature")
-            there = sorted(one for one in self._model.signatures if not one.startswith("__"))
+            there = sorted(one for one in loaded.signatures if not one.startswith("__"))
             what = f"{self._called} has no signature {name!r}"
             do = f"use one of its signatures: {', '.join(there) or 'it has none'}"
             raise InfeedError(what, where=f"{self.path}, eval_config.model_specs.{option}", do=do)
-        signature = self._model.signatures[name]
-        taken = signature.structured_input_signature[1]
-        if len(taken) != 1 or next(iter(taken.values())).dtype != tf.string:
-            raise BeyondError(f"signature {name!r} takes {', '.join(sorted(taken))}, not serialized tf.Examples")
+        signature = self._predictor.signature(name)
+        if not signature.takes_examples:
+            raise BeyondError(f"signature {name!r} takes {', '.join(signature.inputs)}, not serialized tf.Examples")
         return signature
 
     def check_names(self, columns: Mapping[str, Any]) -> None:
         """Raise BeyondError if TFMA would pass a column to a signature because an input has the same name."""
         for signature in (self._predict, *self._transforms):
-            (name,) = signature.structured_input_signature[1]
+            (name,) = signature.inputs
             if model_util.find_input_name_in_features(set(columns), name):
                 raise BeyondError(f"an input of {self._called} and a column are both named {name!r}")
 
@@ -112,25 +112,21 @@ class EvaluatedModel:
     @property
     def raw_features(self) -> list[str]:
         """Columns that the model reads, if infeed's Trainer exported it. Empty for other models."""
-        known = getattr(self._model, "raw_features", None)
-        return [] if known is None else [name.decode() for name in known.numpy()]
+        return self._predictor.raw_features
 
-    def _call(self, signature: Any, records: tf.Tensor) -> dict[str, Array]:
-        # By keyword: TensorFlow refuses the other form first, in an error that writes out all records.
-        [argument] = signature.structured_input_signature[1]
+    def _call(self, signature: Signature, records: tf.Tensor) -> dict[str, Array]:
         try:
-            found = {name: _dense(tensor) for name, tensor in signature(**{argument: records}).items()}
-        except tf.errors.InvalidArgumentError as error:
+            return signature(dict.fromkeys(signature.inputs, records))
+        except OutputRowsError as error:
+            raise BeyondError(error.what) from error
+        except RefusedBatchError as error:
+            if not isinstance(error.__cause__, tf.errors.InvalidArgumentError):
+                raise
+            do = "evaluate the model on examples with the columns of its training data"
+            do += "; pipelines for other data need another root (`--root`)" if self.spec.is_baseline else ""
             raise InfeedError(
-                f"{self._called} does not take these examples: {str(error).strip().splitlines()[0]}",
-                where=self.path,
-                do="evaluate the model on examples with the columns of its training data"
-                + ("; pipelines for other data need another root (`--root`)" if self.spec.is_baseline else ""),
+                f"{self._called} does not take these examples: {error.what}", where=self.path, do=do
             ) from error
-        for name, array in found.items():
-            if array.shape[:1] != (len(records),):
-                raise BeyondError(f"output {name!r} does not have one row per example")
-        return found
 
     def observe(self, batch: Batch, answer: ModelAnswer, outputs: Sequence[str]) -> Observed:
         """Return the rows in the form that metrics take, with labels and predictions of these outputs."""
@@ -178,7 +174,7 @@ class EvaluatedModel:
         return _dense_column(batch, name)
 
     def _predictions(self, answer: ModelAnswer, output: str = "") -> Array:
-        outputs = _of_output(answer.outputs, output) if output else answer.outputs
+        outputs = of_output(answer.outputs, output)
         if not outputs:
             what = f"{self._called} has no output {output!r}, only {', '.join(sorted(answer.outputs))}"
             raise InfeedError(what, where="eval_config.metrics_specs.output_names", do="use one of its outputs")
@@ -191,21 +187,6 @@ class EvaluatedModel:
         if outputs[name].dtype.kind not in "iuf":
             raise BeyondError(f"the predictions in {name!r} are text")
         return _two_dimensional(outputs[name], name)
-
-
-def _of_output(outputs: Mapping[str, Array], name: str) -> dict[str, Array]:
-    """Return the tensors of one output, as TFMA finds them: under its name, or below `name/`."""
-    if name in outputs:
-        return {name: outputs[name]}
-    return {key.removeprefix(f"{name}/"): one for key, one in outputs.items() if key.startswith(f"{name}/")}
-
-
-def _dense(tensor: Any) -> Array:
-    if isinstance(tensor, tf.SparseTensor):
-        tensor = tf.sparse.to_dense(tensor)
-    elif isinstance(tensor, tf.RaggedTensor):
-        tensor = tensor.to_tensor()
-    return np.asarray(tensor.numpy())
 
 
 def _two_dimensional(array: Array, name: str) -> Array:
@@ -225,7 +206,7 @@ def feature_values(batch: Batch, answers: Sequence[ModelAnswer], name: str) -> V
     if name not in batch.columns:
         return None
     lists = batch.columns[name]
-    return Values(np.repeat(np.arange(len(batch.records)), item_counts(lists)), _items(lists))
+    return Values(np.repeat(np.arange(len(batch.records)), item_counts(lists)), flat_values(lists))
 
 
 def _dense_column(batch: Batch, name: str) -> Array:
@@ -237,8 +218,4 @@ def _dense_column(batch: Batch, name: str) -> Array:
         what = f"column {name!r} has {counts[row]} values here, but up to {counts.max()} elsewhere"
         do = "fill the missing values, or use another column in eval_config.model_specs"
         raise InfeedError(what, where=batch.where(row), do=do)
-    return _items(lists).reshape(len(counts), counts[0])
-
-
-def _items(lists: pa.Array) -> Array:
-    return np.asarray(lists.flatten().to_numpy(zero_copy_only=False))
+    return flat_values(lists).reshape(len(counts), counts[0])

@@ -16,10 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from infeed.components.base import limits
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
+from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.example_types import item_counts
-from infeed.components.evaluation.batches import Batch, KnownColumn
+from infeed.components.dataset.ranges import ShardRange
+from infeed.components.engine.choice import Work
+from infeed.components.evaluation.batches import Batch, KnownColumn, flat_values
 
 Arrays = dict[str, npt.NDArray[Any]]
 _FILE = "saved_model.pb"
@@ -33,6 +37,10 @@ _DO = "ask a signature that takes serialized tf.Examples, or write the examples 
 
 class RefusedBatchError(InfeedError):
     """TensorFlow rejected a batch. The message is about one row or all rows."""
+
+
+class OutputRowsError(InfeedError):
+    """An output does not have one row for each row of the batch."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +59,11 @@ class Signature:
     def __call__(self, features: Mapping[str, Any]) -> Arrays:
         """Return the outputs for a batch, output -> array [batch, ...], given values [batch, ...] of all `inputs`.
 
+        Sparse and ragged outputs are padded with zeros or empty text.
+
         Raises:
           RefusedBatchError: TensorFlow rejected the batch.
-          InfeedError: the first dimension of an output is not the batch.
+          OutputRowsError: the first dimension of an output is not the batch.
         """
         import tensorflow as tf
 
@@ -62,7 +72,7 @@ class Signature:
             tensors = {
                 self.arguments[name]: tf.constant(given, self.inputs[name].dtype) for name, given in features.items()
             }
-            found = {name: tensor.numpy() for name, tensor in self.function(**tensors).items()}
+            found = {name: _padded(tensor).numpy() for name, tensor in self.function(**tensors).items()}
         except (tf.errors.OpError, ValueError, TypeError) as error:
             do = "pass the inputs that the signature declares"
             raise RefusedBatchError(_in_words(error), where=f"{self.where}, signature {self.name!r}", do=do) from error
@@ -71,8 +81,17 @@ class Signature:
         return found
 
     def check_outputs(self) -> None:
-        """Raise InfeedError for an output whose spec rules out one row per example."""
+        """Raise OutputRowsError for an output whose spec rules out one row per example, or rows of one length.
+
+        A prediction must not depend on the other rows of its batch, and padding to the longest row does.
+        """
+        import tensorflow as tf
+
         for name, spec in self.outputs.items():
+            if not isinstance(spec, tf.TensorSpec):
+                what = f"output {name!r} is a {type(spec).__name__.removesuffix('Spec')}, whose rows differ in length"
+                do = "export it as a dense tensor, as with to_tensor or tf.sparse.to_dense, or choose another signature"
+                raise OutputRowsError(what, where=f"{self.where}, signature {self.name!r}", do=do)
             if spec.shape.rank == 0:
                 self._check_rows(name, (), None)
 
@@ -81,7 +100,7 @@ class Signature:
             of = "one row per example" if rows is None else f"the {rows:,} rows of the batch as its first dimension"
             what = f"output {name!r} has the shape {list(shape)}, without {of}"
             do = "export a signature whose outputs are [batch] or [batch, ...], or choose another signature"
-            raise InfeedError(what, where=f"{self.where}, signature {self.name!r}", do=do)
+            raise OutputRowsError(what, where=f"{self.where}, signature {self.name!r}", do=do)
 
 
 @dataclass(frozen=True)
@@ -117,11 +136,8 @@ class Predictor:
         specs = dict(sorted(function.structured_input_signature[1].items()))
         if not specs:
             raise InfeedError(f"signature {name!r} has no inputs", where=self.where, do=do)
-        known: dict[str, str] = {}
-        if hasattr(self.loaded, "raw_features"):  # infeed's Trainer exported the model
-            lists = (self.loaded.raw_features, self.loaded.raw_arguments)
-            known = dict(zip(*([name.decode() for name in one.numpy()] for one in lists), strict=True))
-        if set(known.values()) != set(specs):  # and this signature does not take raw features
+        known = dict(zip(self._names("raw_features"), self._names("raw_arguments"), strict=True))
+        if set(known.values()) != set(specs):  # this signature does not take raw features
             known = {}
         arguments = known or {argument: argument for argument in specs}
         inputs = {feature: specs[argument] for feature, argument in arguments.items()}
@@ -129,6 +145,84 @@ class Predictor:
         first = next(iter(specs.values()))  # TFX passes serialized examples to a single string argument
         is_of_examples = len(specs) == 1 and first.dtype.name == "string" and first.shape.rank in (None, 1)
         return Signature(name, self.where, arguments, inputs, outputs, not known and is_of_examples, function)
+
+    @property
+    def raw_features(self) -> list[str]:
+        """Columns that the model reads, if infeed's Trainer exported it. Empty for other models."""
+        return self._names("raw_features")
+
+    def _names(self, attribute: str) -> list[str]:
+        known = getattr(self.loaded, attribute, None)
+        return [] if known is None else [name.decode() for name in known.numpy()]
+
+
+@dataclass(frozen=True)
+class RawSignature:
+    """Signature of raw features, which infeed's Trainer exports, and signature of tf.Examples."""
+
+    raw: Signature
+    examples: Signature
+
+    @classmethod
+    def of(cls, model: Predictor) -> RawSignature:
+        """Return both signatures of a model. Raises InfeedError if infeed's Trainer did not export the model."""
+        do = "give a model that infeed's Trainer exported, or a dataset of `infeed ingest` as input of this model"
+        return cls(model.signature("raw", do), model.signature("serving_default", do))
+
+    def __call__(self, cells: Mapping[str, Any]) -> Arrays:
+        """Call the raw signature. Rows with missing integers or lists, which it cannot take, go through tf.Examples."""
+        count = len(next(iter(cells.values())))
+        odd = {place for name, column in cells.items() for place, cell in enumerate(column) if self._is_odd(name, cell)}
+        if not odd:
+            return self.raw(cells)
+        if len(odd) == count:
+            return self._by_example(cells)
+        order = [*(place for place in range(count) if place not in odd), *sorted(odd)]
+        usual, others = self.raw(part(cells, order[: count - len(odd)])), self._by_example(part(cells, sorted(odd)))
+        back = np.argsort(order)
+        return {name: np.concatenate([usual[name], others[name]])[back] for name in usual}
+
+    def _is_odd(self, name: str, cell: Any) -> bool:
+        return cell is None or (isinstance(cell, list) and self.raw.inputs[name].shape.rank == 1)
+
+    def _by_example(self, cells: Mapping[str, Any]) -> Arrays:
+        """Call the signature of tf.Examples. A missing value is a missing feature."""
+        known = {name: [_as_list(cell) for cell in column] for name, column in cells.items()}
+        [argument] = self.examples.inputs
+        return self.examples({argument: encode_examples(pa.RecordBatch.from_pydict(known)).to_pylist()})
+
+
+def _as_list(cell: Any) -> list[Any] | None:
+    if isinstance(cell, list):
+        return cell
+    return None if cell is None or cell == "" or cell != cell else [cell]  # NaN differs from itself
+
+
+def of_output(outputs: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the tensors of one output of a model with several, as TFMA finds them: under its name, or below `name/`.
+
+    Empty if the model has no such output. The only output of a model has the name "".
+    """
+    if not name:
+        return dict(outputs)
+    if name in outputs:
+        return {name: outputs[name]}
+    return {key.removeprefix(f"{name}/"): one for key, one in outputs.items() if key.startswith(f"{name}/")}
+
+
+def model_work(does: str, shards: Sequence[ShardRange], process_bytes: int, imports: Sequence[str]) -> Work:
+    """Return the work of asking a model about shards. A model on a GPU is asked in one process."""
+    import tensorflow as tf
+
+    alone = "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
+    size, per_process = sum(shard.bytes for shard in shards), (process_bytes, limits.TENSORFLOW_MEMORY)
+    return Work(does, len(shards), size, *per_process, alone=alone, imports=[*imports])
+
+
+def part(cells: Mapping[str, Any], places: Iterable[int]) -> dict[str, list[Any]]:
+    """Return some rows of all columns."""
+    chosen = list(places)
+    return {name: [column[place] for place in chosen] for name, column in cells.items()}
 
 
 def model_folder(path: str) -> str:
@@ -164,6 +258,14 @@ def _load(folder: str, tags: Sequence[str]) -> Any:
             with suppress(ImportError, tf.errors.NotFoundError):
                 importlib.import_module(name)
         return tf.saved_model.load(folder, tags=list(tags) or None)
+
+
+def _padded(tensor: Any) -> Any:
+    import tensorflow as tf
+
+    if isinstance(tensor, tf.SparseTensor):
+        return tf.sparse.to_dense(tensor)
+    return tensor.to_tensor() if isinstance(tensor, tf.RaggedTensor) else tensor
 
 
 def _in_words(error: Exception) -> str:
@@ -214,13 +316,7 @@ def _dense(batch: Batch, name: str, spec: Any) -> npt.NDArray[Any]:
         raise InfeedError(what, where=batch.where(row), do=_DO)
     empty, kind = (b"", object) if spec.dtype.name == "string" else (0, spec.dtype.as_numpy_dtype)
     dense = np.full((len(counts), size), math.nan if spec.dtype.is_floating else empty, kind)
-    items = column.flatten()
-    if pa.types.is_large_binary(items.type):
-        # The extra None keeps NumPy from making a text array of values of equal length.
-        flat = np.array([*items.to_pylist(), None], object)[:-1]
-    else:
-        flat = np.asarray(items.to_numpy(zero_copy_only=False))
-    dense[wanted] = flat.reshape(-1, size) if size else 0
+    dense[wanted] = flat_values(column).reshape(-1, size) if size else 0
     return dense.reshape(len(counts), *_filled(dims, size))
 
 

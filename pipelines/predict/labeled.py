@@ -15,12 +15,11 @@ from infeed.components.dataset.manifest import Manifest, Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.evaluation.predictions.raw_columns import RawColumns
-from infeed.components.evaluation.predictor import Predictor, model_folder
+from infeed.components.evaluation.predictor import Predictor, RawSignature, model_folder
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.predict.inputs import IMAGE, Batch, open_tables, rows
-from infeed.pipelines.predict.predict import RawSignature
 from infeed.pipelines.predict.tables import InputTable
 from infeed.pipelines.surveys import TableSurvey
 

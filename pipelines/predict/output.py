@@ -25,6 +25,7 @@ from pyarrow import parquet as pq
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
+from infeed.components.evaluation.predictor import of_output
 from infeed.pipelines.predict.inputs import Batch
 from infeed.pipelines.predict.tables import JSON
 
@@ -94,10 +95,7 @@ def columns_of(output: str) -> tuple[str, str]:
 
 def parts_of(outputs: Mapping[str, Any], output: str) -> Mapping[str, Any]:
     """Return the predictions of one output as those of a model with a single output."""
-    if not output:
-        return outputs
-    found = {name.removeprefix(f"{output}/"): one for name, one in outputs.items() if name.startswith(f"{output}/")}
-    return found or {PREDICTION: outputs[output]}
+    return {PREDICTION: outputs[output]} if output in outputs else of_output(outputs, output)
 
 
 def prediction_types(outputs: Mapping[str, Any], tasks: Mapping[str, str] | None = None) -> dict[str, pa.DataType]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset.encode import encode_examples
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
 from infeed.components.evaluation.predictions.raw_columns import RawColumns
-from infeed.components.evaluation.predictor import Arrays, Predictor, Signature, model_folder
+from infeed.components.evaluation.predictor import Arrays, Predictor, RawSignature, Signature, model_folder, part
 from infeed.pipelines.predict.inputs import (
     IMAGE,
     Batch,
@@ -142,6 +138,7 @@ def _question(
     tasks = (known.outputs if known else {}) or {"": ""}
     if are_datasets(inputs):
         signature = Predictor.load(folder).signature("serving_default")
+        signature.check_outputs()
         return signature, examples(inputs, signature), tasks
     tables = (
         open_tables(inputs, known.columns, settings, known.source_options)
@@ -156,48 +153,6 @@ def _question(
     if set(specs) == {IMAGE}:
         return both, pictures(inputs), tasks
     return both, rows(tables or open_tables(inputs, specs, settings), specs), tasks
-
-
-@dataclass(frozen=True)
-class RawSignature:
-    """Signature of raw features, which infeed's Trainer exports, and signature of tf.Examples."""
-
-    raw: Signature
-    examples: Signature
-
-    @classmethod
-    def of(cls, model: Predictor) -> RawSignature:
-        """Return both signatures of a model. Raises InfeedError if infeed's Trainer did not export the model."""
-        do = "give a model that infeed's Trainer exported, or a dataset of `infeed ingest` as input of this model"
-        return cls(model.signature("raw", do), model.signature("serving_default", do))
-
-    def __call__(self, cells: Mapping[str, Any]) -> Arrays:
-        """Call the raw signature. Rows with missing integers or lists, which it cannot take, go through tf.Examples."""
-        count = len(next(iter(cells.values())))
-        odd = {place for name, column in cells.items() for place, cell in enumerate(column) if self._is_odd(name, cell)}
-        if not odd:
-            return self.raw(cells)
-        if len(odd) == count:
-            return self._by_example(cells)
-        order = [*(place for place in range(count) if place not in odd), *sorted(odd)]
-        usual, others = self.raw(_part(cells, order[: count - len(odd)])), self._by_example(_part(cells, sorted(odd)))
-        back = np.argsort(order)
-        return {name: np.concatenate([usual[name], others[name]])[back] for name in usual}
-
-    def _is_odd(self, name: str, cell: Any) -> bool:
-        return cell is None or (isinstance(cell, list) and self.raw.inputs[name].shape.rank == 1)
-
-    def _by_example(self, cells: Mapping[str, Any]) -> Arrays:
-        """Call the signature of tf.Examples. A missing value is a missing feature."""
-        known = {name: [_as_list(cell) for cell in column] for name, column in cells.items()}
-        [argument] = self.examples.inputs
-        return self.examples({argument: encode_examples(pa.RecordBatch.from_pydict(known)).to_pylist()})
-
-
-def _as_list(cell: Any) -> list[Any] | None:
-    if isinstance(cell, list):
-        return cell
-    return None if cell is None or cell == "" or cell != cell else [cell]  # NaN differs from itself
 
 
 Call = Signature | RawSignature
@@ -215,13 +170,7 @@ def ask(call: Call, cells: Mapping[str, Any], tasks: Tasks = MappingProxyType({"
         if count == 1:
             return [(None, None, error.what)]
         halves = range(count // 2), range(count // 2, count)
-        return [answer for half in halves for answer in ask(call, _part(cells, half), tasks)]
-
-
-def _part(cells: Mapping[str, Any], places: Iterable[int]) -> dict[str, list[Any]]:
-    """Return some rows of all columns."""
-    chosen = list(places)
-    return {name: [column[place] for place in chosen] for name, column in cells.items()}
+        return [answer for half in halves for answer in ask(call, part(cells, half), tasks)]
 
 
 def _answers(outputs: Arrays, tasks: Tasks) -> list[Answer]:

@@ -24,7 +24,7 @@ from infeed.components.dataset import files, names
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.ranges import ShardRange
 from infeed.components.dataset.records import frame_records, write_records
-from infeed.components.engine.choice import ChosenMap, Cluster, Work, choose
+from infeed.components.engine.choice import ChosenMap, Cluster, choose
 from infeed.components.engine.engine import WithSetUp
 from infeed.components.evaluation.batches import Batch, batches_of, input_shards, known_columns, root_of
 from infeed.components.evaluation.predictions.layout import AnswerColumns, check_names
@@ -36,6 +36,7 @@ from infeed.components.evaluation.predictor import (
     Signature,
     check_inputs,
     features_of,
+    model_work,
 )
 
 _GROUP_ROWS, _GROUP_BYTES = 1 << 16, 64 << 20  # limits of a row group of Parquet
@@ -98,12 +99,7 @@ def write_predictions(
     progress_file = ProgressFile.of(output, model, shards, options)
     finished = progress_file.read(paths)
     items = [OutputShard(*pair) for pair in zip(shards, paths, strict=True)][finished:]
-    import tensorflow as tf  # slow, so only after the checks
-
-    size = sum(item.records.bytes for item in items)
-    alone = "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
-    per_process = limits.PREDICT_BYTES, limits.TENSORFLOW_MEMORY
-    work = Work("predicts", len(items), size, *per_process, alone=alone, imports=["tensorflow"])
+    work = model_work("predicts", [item.records for item in items], limits.PREDICT_BYTES, ["tensorflow"])
     with choose(work, cluster, processes) as engine:
         write = WithSetUp(partial(_write, question), question.load)
         for number, path in enumerate(engine.map(write, items), finished + 1):

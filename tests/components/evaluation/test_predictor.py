@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.evaluation.predictor import Predictor, RefusedBatchError, model_folder
+from infeed.components.evaluation.predictor import Predictor, RefusedBatchError, Signature, model_folder
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -102,3 +103,33 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").write_bytes(b"no model")
     with pytest.raises(InfeedError, match="the model cannot be loaded"):
         Predictor.load(str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def of_words(tmp_path_factory: pytest.TempPathFactory) -> Signature:
+    """A signature with a sparse and a ragged output."""
+    import tensorflow as tf
+
+    def answer(text: Any) -> Any:
+        words = tf.strings.split(text)
+        return {"ragged": tf.strings.length(words), "sparse": words.to_sparse()}
+
+    signature = tf.function(answer, input_signature=[tf.TensorSpec([None], tf.string, "text")], autograph=False)
+    folder = str(tmp_path_factory.mktemp("words"))
+    tf.saved_model.save(tf.Module(), folder, {"words": signature})
+    return Predictor.load(folder).signature("words")
+
+
+def test_sparse_and_ragged_outputs_are_padded_as_tfma_does(of_words: Signature) -> None:
+    found = of_words({"text": ["an elm", "oak"]})
+    assert found["ragged"].tolist() == [[2, 3], [3, 0]]
+    assert found["sparse"].tolist() == [[b"an", b"elm"], [b"oak", b""]]
+
+
+@pytest.mark.parametrize(("output", "kind"), [("ragged", "RaggedTensor"), ("sparse", "SparseTensor")])
+def test_rows_of_predictions_are_not_padded_to_the_longest_of_their_batch(
+    of_words: Signature, output: str, kind: str
+) -> None:
+    one = replace(of_words, outputs={output: of_words.outputs[output]})
+    with pytest.raises(InfeedError, match=rf"output {output!r} is a {kind}(?s:.*)signature 'words'"):
+        one.check_outputs()
