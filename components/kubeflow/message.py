@@ -20,6 +20,11 @@ _WRAPPERS = ("list", "struct")  # ML Metadata keeps a list or an object as a str
 _TITLE = re.compile(r"^title:\s*(.+?)\s*$", re.MULTILINE)
 
 
+def present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that have a value. The JSON of protobuf and of Kubernetes omits the others."""
+    return {name: value for name, value in fields.items() if value}
+
+
 def title_of(type_: Mapping[str, Any]) -> str:
     """Return the name of an artifact's type, such as `tfx.Model` or `system.Dataset`."""
     title = _TITLE.search(type_.get("instanceSchema", ""))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from infeed.components.base.checks import at_least, check_fields, refused, require
+from infeed.components.kubeflow.message import present
 
 Kind = Literal["jobset", "trainjob"]
 RuntimeKind = Literal["ClusterTrainingRuntime", "TrainingRuntime"]
@@ -110,16 +111,18 @@ def job_object(options: TrainingJob, pod: Mapping[str, Any], place: Place, comma
         {"name": "TF_CONFIG", "value": f'{{"cluster": {{"worker": {json.dumps(hosts)}}}, "task": {task}}}'},
     ]
     container["env"] = [*cluster, *container.get("env", ())]
-    spec = {**pod["spec"], **_given(serviceAccountName=place.service_account)}
+    spec = {**pod["spec"], **present({"serviceAccountName": place.service_account})}
     describe = _train_job if options.kind == "trainjob" else _job_set
     return {
         "apiVersion": f"{api.group}/{api.version}",
         "kind": api.kind,
-        "metadata": _given(
-            name=place.name,
-            namespace=place.namespace,
-            labels=dict(options.labels),
-            ownerReferences=[dict(place.owner)] if place.owner else None,
+        "metadata": present(
+            {
+                "name": place.name,
+                "namespace": place.namespace,
+                "labels": dict(options.labels),
+                "ownerReferences": [dict(place.owner)] if place.owner else None,
+            }
         ),
         "spec": describe(options, {**pod, "spec": spec}, container),
     }
@@ -146,15 +149,11 @@ def _train_job(options: TrainingJob, pod: Mapping[str, Any], container: Mapping[
     # Kubeflow Trainer reads these fields of the container from `trainer`, and only the others from a patch.
     own = {name: container[name] for name in ("image", "command", "env")}
     others = {name: container.get(name) for name in ("volumeMounts", "securityContext")}
-    patch = {**pod, "spec": {**pod["spec"], "containers": [_given(name=NODE, **others)]}}
+    patch = {**pod, "spec": {**pod["spec"], "containers": [present({"name": NODE, **others})]}}
     spec = {"replicatedJobs": [{"name": NODE, "template": {"spec": {"template": patch}}}]}
     runtime_patch = {"manager": "tfx-infeed/trainer", "trainingRuntimeSpec": {"template": {"spec": spec}}}
     return {
         "runtimeRef": {"apiGroup": APIS["trainjob"].group, "kind": options.runtime_kind, "name": options.runtime},
-        "trainer": {"numNodes": options.machines, **own, **_given(resourcesPerNode=container.get("resources"))},
+        "trainer": {"numNodes": options.machines, **own, **present({"resourcesPerNode": container.get("resources")})},
         "runtimePatches": [runtime_patch],
     }
-
-
-def _given(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value}

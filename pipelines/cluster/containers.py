@@ -113,8 +113,6 @@ def problem(name: EngineName) -> str:
         done = subprocess.run([name, *_PROBES[name]], capture_output=True, text=True, timeout=_PROBE_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return _last_line(done.stderr) or f"exit status {done.returncode}" if done.returncode else ""
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[-1]
+    if not done.returncode:
+        return ""
+    return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]

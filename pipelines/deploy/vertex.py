@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infeed.components.base.checks import at_least, refused, require
+from infeed.components.kubeflow.message import present
 
 # https://cloud.google.com/resource-manager/docs/labels-overview
 _LABEL = re.compile(r"[a-z0-9_-]{0,63}")
@@ -150,13 +151,15 @@ def check_accelerator(machine: Any) -> None:
 
 def custom_job(options: VertexOptions, training: Training, *, name: str, image: str) -> dict[str, Any]:
     """Return the CustomJob for `Trainer(custom_job=...)`, with its project and region."""
-    return {
+    job = {
         "project": options.project,
         "region": options.region,
         "display_name": name,
         "job_spec": job_spec(options, training, image=image),
-        **_given(labels=dict(options.labels), encryption_spec=options.kms_key and {"kms_key_name": options.kms_key}),
+        "labels": dict(options.labels),
+        "encryption_spec": options.kms_key and {"kms_key_name": options.kms_key},
     }
+    return present(job)
 
 
 def pipeline_job(options: VertexOptions) -> dict[str, Any]:
@@ -164,12 +167,8 @@ def pipeline_job(options: VertexOptions) -> dict[str, Any]:
 
     https://cloud.google.com/vertex-ai/docs/reference/rest/v1/PipelineJob
     """
-    return _given(
-        labels=dict(options.labels),
-        encryptionSpec=options.kms_key and {"kmsKeyName": options.kms_key},
-        serviceAccount=options.service_account,
-        network=options.network,
-    )
+    found = {"labels": dict(options.labels), "serviceAccount": options.service_account, "network": options.network}
+    return present({**found, "encryptionSpec": options.kms_key and {"kmsKeyName": options.kms_key}})
 
 
 def job_spec(options: VertexOptions, training: Training, *, image: str) -> dict[str, Any]:
@@ -179,18 +178,14 @@ def job_spec(options: VertexOptions, training: Training, *, image: str) -> dict[
     """
     chief = worker_pool(training, image=image, replicas=1)
     workers = [worker_pool(training, image=image, replicas=training.replicas - 1)] if training.replicas > 1 else []
-    scheduling = _given(
+    scheduling = {
         # A worker cannot rejoin MultiWorkerMirroredStrategy, so all workers restart from the checkpoint.
-        restart_job_on_worker_restart=bool(workers),
-        strategy="SPOT" if training.spot else None,
-        timeout=training.timeout_hours and f"{training.timeout_hours * 3600:.0f}s",
-    )
-    return _given(
-        worker_pool_specs=[chief, *workers],
-        scheduling=scheduling,
-        service_account=options.service_account,
-        network=options.network,
-    )
+        "restart_job_on_worker_restart": bool(workers),
+        "strategy": "SPOT" if training.spot else None,
+        "timeout": training.timeout_hours and f"{training.timeout_hours * 3600:.0f}s",
+    }
+    account = {"service_account": options.service_account, "network": options.network}
+    return present({"worker_pool_specs": [chief, *workers], "scheduling": present(scheduling), **account})
 
 
 def worker_pool(training: Training, *, image: str, replicas: int) -> dict[str, Any]:
@@ -217,7 +212,7 @@ def serving_args(options: VertexOptions, endpoint: Endpoint) -> dict[str, Any]:
         "max_replica_count": endpoint.max_replicas,
         "traffic_percentage": endpoint.traffic,
         **accelerator(endpoint),
-        **_given(service_account=options.service_account, labels=dict(options.labels)),
+        **present({"service_account": options.service_account, "labels": dict(options.labels)}),
     }
 
 
@@ -226,8 +221,3 @@ def accelerator(machine: Training | Endpoint) -> dict[str, Any]:
     if not machine.accelerator:
         return {}
     return {"accelerator_type": machine.accelerator, "accelerator_count": machine.accelerators or 1}
-
-
-def _given(**fields: Any) -> dict[str, Any]:
-    """Return the fields with a value, because a proto in JSON omits the others."""
-    return {name: value for name, value in fields.items() if value}

@@ -167,6 +167,7 @@ def _compile(
 ) -> dict[str, Any]:
     """Compile to a PipelineJob, with defaults in the spec (schema 2.1) and in runtimeConfig (schema 2.0)."""
     try:
+        from tfx.orchestration.data_types import RuntimeParameter
         from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as runner
     except ImportError as error:
         do = "install kfp, in the version that fits TFX: pip install 'tfx-infeed[tfx]'"
@@ -177,7 +178,8 @@ def _compile(
         default_commands=list(STEP) if options.target == "kubeflow" else None,
         use_pipeline_spec_2_1=options.schema == "2.1",
     )
-    declared = parameters or _runtime_parameters(pipeline)
+    values = (value for node in pipeline.components for value in node.exec_properties.values())
+    declared = parameters or {value.name: value for value in values if isinstance(value, RuntimeParameter)}
     defaults = {name: one.default for name, one in declared.items() if one.default is not None}
     job: dict[str, Any] = runner.KubeflowV2DagRunner(config).run(pipeline, parameter_values=defaults, write_out=False)
     for name, definition in job["pipelineSpec"]["root"].get("inputDefinitions", {}).get("parameters", {}).items():
@@ -207,14 +209,6 @@ def _declare_inputs(component: Mapping[str, Any], spec: Mapping[str, Any]) -> No
     words = spec["deploymentSpec"]["executors"][component["executorLabel"]]["container"].get("args", [])
     if message.INPUTS in words:
         words[words.index(message.INPUTS) + 1] = json.dumps(component["inputDefinitions"], sort_keys=True)
-
-
-def _runtime_parameters(pipeline: Pipeline) -> dict[str, RuntimeParameter]:
-    """Return the runtime parameters that the components of a pipeline name, by name."""
-    from tfx.orchestration.data_types import RuntimeParameter
-
-    values = [value for node in pipeline.components for value in node.exec_properties.values()]
-    return {value.name: value for value in values if isinstance(value, RuntimeParameter)}
 
 
 def _show_results(spec: Mapping[str, Any], classes: Sequence[str]) -> None:

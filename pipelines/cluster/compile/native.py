@@ -13,6 +13,7 @@ from typing import Any
 
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
+from infeed.components.kubeflow.message import present
 from infeed.components.kubeflow.packed import pack
 from infeed.components.kubeflow.ui import PICTURES, of_evaluation, specs_of
 from infeed.components.trainer.options import OVERRIDES, TrainOptions
@@ -243,7 +244,7 @@ def _task(name: str, step: CommandStep) -> dict[str, Any]:
         "taskInfo": {"name": name},
         "componentRef": {"name": name},
         "cachingOptions": cached,
-        "inputs": {kind: found for kind, found in inputs.items() if found},
+        "inputs": present(inputs),
         **({"dependentTasks": sorted(producers)} if producers else {}),
     }
 
@@ -258,9 +259,9 @@ def _component(name: str, step: CommandStep, defaults: Mapping[str, Any]) -> dic
         "parameters": {step.state: {"parameterType": "STRING"}} if step.state else {},
     }
     component: dict[str, Any] = {"executorLabel": f"{name}_executor"}
-    if found := {kind: given for kind, given in inputs.items() if given}:
+    if found := present(inputs):
         component["inputDefinitions"] = found
-    if found := {kind: given for kind, given in outputs.items() if given}:
+    if found := present(outputs):
         component["outputDefinitions"] = found
     return component
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from infeed.components.kubeflow.message import present
 from infeed.pipelines.cluster.compile.input_states import resources_of
 from infeed.pipelines.cluster.job.compiled import Task
 from infeed.pipelines.deploy.options import Deploy, Resources
@@ -44,7 +45,7 @@ def executor_config(resources: Resources) -> dict[str, Any]:
         "podMetadata": dict(pod.get("metadata", {})),
         "activeDeadlineSeconds": resources.timeout and str(resources.timeout),  # an int64
     }
-    return {name: value for name, value in config.items() if value}
+    return present(config)
 
 
 def _named(field: str, name: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from infeed.components.kubeflow import disk
+from infeed.components.kubeflow.message import present
 from infeed.components.kubeflow.training_job import NODE
 from infeed.pipelines.deploy.options import Resources
 from infeed.pipelines.deploy.pod import merged
@@ -27,21 +28,21 @@ _Mounted = tuple[dict[str, Any], dict[str, Any]]
 def pod_template(resources: Resources, image: str) -> dict[str, Any]:
     """Return the PodTemplateSpec of a machine, with one container and the resources of the Trainer."""
     mounted = list(_volumes(resources))
-    limits = _given({"cpu": resources.cpu, "memory": resources.memory, disk.RESOURCE: resources.ephemeral_storage})
+    limits = present({"cpu": resources.cpu, "memory": resources.memory, disk.RESOURCE: resources.ephemeral_storage})
     if resources.accelerator:
         limits[resources.accelerator] = str(resources.accelerators or 1)
-    requests = _given({"cpu": resources.cpu_request, "memory": resources.memory_request})
+    requests = present({"cpu": resources.cpu_request, "memory": resources.memory_request})
     container = {
         "name": NODE,
         "image": image,
         "env": _env(resources),
-        "resources": _given({"limits": limits, "requests": requests}),
+        "resources": present({"limits": limits, "requests": requests}),
         "volumeMounts": [mount for _, mount in mounted],
         "securityContext": _CONTAINER_SECURITY,
     }
     spec = {
         "securityContext": _POD_SECURITY,
-        "containers": [_given(container)],
+        "containers": [present(container)],
         "volumes": [volume for volume, _ in mounted],
         "nodeSelector": dict(resources.node_selector or {}),
         "tolerations": [
@@ -49,7 +50,7 @@ def pod_template(resources: Resources, image: str) -> dict[str, Any]:
             for one in resources.tolerations or ()
         ],
     }
-    template = {"metadata": {"labels": _NO_SIDECAR, "annotations": _NO_SIDECAR}, "spec": _given(spec)}
+    template = {"metadata": {"labels": _NO_SIDECAR, "annotations": _NO_SIDECAR}, "spec": present(spec)}
     found: dict[str, Any] = merged(template, resources.pod or {})
     return found
 
@@ -77,7 +78,7 @@ def _volumes(resources: Resources) -> Iterator[_Mounted]:
         yield _mounted(f"config-map-{number}", source, config_map.mount)
     for number, volume in enumerate(resources.ephemeral_volumes or ()):
         storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": volume.size}}}
-        claim_spec = _given({**storage, "storageClassName": volume.storage_class})
+        claim_spec = present({**storage, "storageClassName": volume.storage_class})
         source = {"ephemeral": {"volumeClaimTemplate": {"spec": claim_spec}}}
         yield _mounted(f"ephemeral-{number}", source, volume.mount)
     if resources.shared_memory:
@@ -86,8 +87,4 @@ def _volumes(resources: Resources) -> Iterator[_Mounted]:
 
 
 def _mounted(name: str, source: dict[str, Any], mount: str | None, **more: str) -> _Mounted:
-    return {"name": name, **source}, _given({"name": name, "mountPath": mount, **more})
-
-
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value}
+    return {"name": name, **source}, present({"name": name, "mountPath": mount, **more})

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.kubeflow.message import present
 from infeed.pipelines.cluster.job.parameters import mapped
 
 Kfp = Literal["2.5", "2.14", "2.15", "2.17"]
@@ -54,7 +55,7 @@ def handed(message: Any, kfp: Kfp, logs_uri: str, number_of: Callable[[str], int
         "artifacts": _each({**outputs["artifacts"], LOGS: logs}, lambda key, one: _output(one, key, kfp)),
         "outputFile": outputs["outputFile"],
     }
-    return {"inputs": _present(taken), "outputs": _present(written)}
+    return {"inputs": present(taken), "outputs": present(written)}
 
 
 def _each(artifacts: Mapping[str, Any], change: Callable[[str, Any], Any]) -> dict[str, Any]:
@@ -66,14 +67,14 @@ def _input(artifact: Mapping[str, Any], number: int) -> dict[str, Any]:
     session = json.dumps({"Provider": provider, "Params": {"fromEnv": "true"}}, separators=(",", ":"))
     kept = {name: kept_value(value) for name, value in artifact["metadata"].items()}
     key = artifact["name"].rpartition("/")[2]  # empty for an artifact of an importer, which has no display name
-    metadata = {**_present({"display_name": key}), "store_session_info": session, **kept}
+    metadata = {**present({"display_name": key}), "store_session_info": session, **kept}
     return {"name": str(number), "type": _LOST_TYPE, "uri": artifact["uri"], "metadata": metadata}
 
 
 def _output(artifact: Mapping[str, Any], key: str, kfp: Kfp) -> dict[str, Any]:
     named = {"name": key} if since(kfp, "2.15") else {}
     declared = {"type": artifact["type"], "uri": artifact["uri"]}
-    return {**named, **declared, **_present({"metadata": whole_numbers(artifact["metadata"])})}
+    return {**named, **declared, **present({"metadata": whole_numbers(artifact["metadata"])})}
 
 
 def kept_value(value: Any) -> Any:
@@ -89,10 +90,6 @@ def kept_value(value: Any) -> Any:
 def whole_numbers(value: Any) -> Any:
     """Return JSON data with 3 in place of 3.0, because protobuf's JSON writes the shortest form."""
     return mapped(value, lambda one: int(Decimal(repr(one))) if isinstance(one, float) and one.is_integer() else one)
-
-
-def _present(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in found.items() if value}
 
 
 def read_strictly(text: str, where: str, root: str) -> Any:

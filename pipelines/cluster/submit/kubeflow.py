@@ -36,7 +36,7 @@ from infeed.pipelines.cluster.submit.run import (
     starting,
 )
 from infeed.pipelines.cluster.submit.steps import kubeflow_steps
-from infeed.pipelines.console.nodes import NodeReport, NodeState
+from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.console.terminal import command_line
 
 _CREDENTIALS = (
@@ -355,14 +355,11 @@ class KubeflowRun:
             raise self._client.no_api()
         tasks = (run.run_details and run.run_details.task_details) or []
         status = RunStatus(_state(run), kubeflow_steps(self._steps, tasks), run.error and run.error.message)
-        if status.state is RunState.CANCELLED:
-            return dataclasses.replace(status, steps=tuple(map(_stopped, status.steps)))
+        if status.state is RunState.CANCELLED:  # Argo lists the steps that it stops as failed
+            stopped = {NodeState.FAILED: NodeState.SKIPPED}
+            steps = (dataclasses.replace(one, state=stopped.get(one.state, one.state)) for one in status.steps)
+            return dataclasses.replace(status, steps=tuple(steps))
         return dataclasses.replace(status, look=self._look if status.state is RunState.FAILED else {})
-
-
-def _stopped(step: NodeReport) -> NodeReport:
-    """Return a step of a cancelled run. Argo lists steps that it stops as failed."""
-    return dataclasses.replace(step, state=NodeState.SKIPPED) if step.state is NodeState.FAILED else step
 
 
 def _state(run: Any) -> RunState:
