@@ -301,15 +301,12 @@ def _remark(column: ColumnSurvey) -> str:
         return f"read as words; {column.advice}"
     if column.distinct == 1 and not column.missing:
         return f"every row has the same value, {column.sample}, which carries no information: leave it out"
-    is_name = column.type == "int" and column.rows >= _MIN_NAMED and column.distinct == column.rows - column.missing
-    is_name = is_name and not _is_skewed(column)
-    return "every row has a distinct number. If it only identifies the row, leave it out" if is_name else ""
-
-
-def _is_skewed(column: ColumnSurvey) -> bool:
-    """Return whether most numbers are far below the largest, as in a population and unlike row numbers."""
     low = column.statistics.minimum if column.statistics else None
-    return low is not None and low >= 0 and column.std > column.mean
+    # Most numbers are far below the largest, as in a population and unlike row numbers.
+    is_skewed = low is not None and low >= 0 and column.std > column.mean
+    is_name = column.type == "int" and column.rows >= _MIN_NAMED and column.distinct == column.rows - column.missing
+    is_name = is_name and not is_skewed
+    return "every row has a distinct number. If it only identifies the row, leave it out" if is_name else ""
 
 
 def _grouped(about: str, words: Mapping[str, str]) -> Iterator[Note]:

@@ -112,15 +112,10 @@ class IngestSettings:
         return {name: int(share or 1) for name, _, share in shares} or None
 
     @property
-    def _by_hash(self) -> ByColumns | ByRecord | None:
-        if self.split_by:
-            return ByColumns(self.split_by, self.split_salt)
-        return ByRecord(self.split_salt) if self.split_salt else None
-
-    @property
     def _rules(self) -> list[SplitBy]:
+        by_record = ByRecord(self.split_salt) if self.split_salt else None
         rules: list[SplitBy | None] = [
-            self._by_hash,
+            ByColumns(self.split_by, self.split_salt) if self.split_by else by_record,
             ByLabel(self.split_label) if self.split_label else None,
             ByTime(self.split_time, self.cut, self.time_format or ISO) if self.split_time else None,
             ByName(self.split_name) if self.split_name else None,

@@ -44,10 +44,11 @@ def find_repeats(
     found = replace(count_repeats(rows, compared, splits), ignored=ignored)
     repeated, among = (found.equal, number) if splits is None else (found.shared, found.scored)
     others = number if splits is None else number - among
-    many = _are_many(repeated, among * _chance(compared.values(), others))
-    return (
-        replace(found, effective=math.inf) if many else Repeats(number, scored=found.scored, effective=found.effective)
-    )
+    # A row equals a given one by chance with this probability, if the columns are independent.
+    chance = among * min(1.0, others * math.prod(map(_equal, compared.values())))
+    if repeated > _MORE * chance and (repeated >= _FEW or chance < _NONE):
+        return replace(found, effective=math.inf)
+    return Repeats(number, scored=found.scored, effective=found.effective)
 
 
 def count_repeats(rows: Mapping[str, Cells], compared: Collection[str], splits: Ints | None = None) -> Repeats:
@@ -98,11 +99,6 @@ def _cell_hashes(cells: Cells) -> Hashes:
     return np.where(cells.lengths == MISSING, np.uint64(0), found + counts.astype(np.uint64))
 
 
-def _chance(columns: Collection[ColumnStatistics], others: int) -> float:
-    """Return the probability that another row equals a given row, if the columns are independent."""
-    return min(1.0, others * math.prod(_equal(column) for column in columns))
-
-
 def _numbers_rows(column: ColumnStatistics) -> bool:
     """Return whether the column may number the rows, so that copies of a row differ in it."""
     least = column.rows if column.counts.exact else 0.9 * column.rows  # beyond 10,000 values it is an estimate
@@ -117,10 +113,6 @@ def _equal(column: ColumnStatistics) -> float:
     pairs = float((counts.counts * (counts.counts - 1)).sum()) / max(1, counts.total * (counts.total - 1))
     there = present / max(1, column.rows)
     return there**2 * (pairs if counts.exact else 1 / max(1, counts.distinct)) + (1 - there) ** 2
-
-
-def _are_many(found: int, chance: float) -> bool:
-    return found > _MORE * chance and (found >= _FEW or chance < _NONE)
 
 
 def find_repeated_pictures(images: Sequence[FileRef], patterns: Mapping[str, str]) -> RepeatedPictures:

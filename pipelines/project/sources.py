@@ -85,16 +85,10 @@ def source_of(data: str, source: Source) -> Source:
         return source
     if kind == "images":
         raise InfeedError("these are images, but the source is a table", where=data, do=_OTHER["images"])
-    return _source(kind, data)
-
-
-def _source(kind: str, data: str) -> Source:
-    """Return the format as a source of pipelines. Raise InfeedError if pipelines do not read it."""
-    found = next((source for source in EXAMPLE_GENS if source == kind), None)
-    if found is None:
+    if kind not in EXAMPLE_GENS:
         do = f"infeed ingest {shlex.quote(data)} OUTPUT --format {kind}, and then use --data OUTPUT"
         raise InfeedError(f"a pipeline does not read the format {kind}", where=data, do=do)
-    return found
+    return kind
 
 
 def is_picture(path: str) -> bool:

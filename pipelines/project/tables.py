@@ -187,7 +187,8 @@ class Table:
         if options.filter and is_function(options.filter):
             self._read_as.append(user_code.digest(options.filter, "filter"))
         self._known: _Look | None = None
-        self._files = self._find_files()
+        of_splits = (file for found in self._by_split.values() for file in found)
+        self._files = tuple(of_splits if patterns else files_of_table(path, source))
         self._look_file = f"look-{digest([*self._read_as, path])}.json"
         look: _Look | None = None
         with suppress(ValueError):  # another version wrote it
@@ -222,11 +223,6 @@ class Table:
     @cached_property
     def _by_split(self) -> dict[str, list[files.FileStat]]:
         return {split: files.glob(self._path, pattern) for split, pattern in self._patterns.items()}
-
-    def _find_files(self) -> tuple[files.FileStat, ...]:
-        if not self._patterns:
-            return tuple(files_of_table(self._path, self._source))
-        return tuple(file for found in self._by_split.values() for file in found)
 
     def rows_of(self) -> dict[str, int]:
         """Estimate the rows of each split from the sizes of its files."""
