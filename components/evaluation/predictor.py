@@ -87,8 +87,9 @@ class Signature:
         """
         import tensorflow as tf
 
+        ragged = tf.RaggedTensorSpec, tf.RaggedTensor, tf.SparseTensorSpec, tf.SparseTensor
         for name, spec in self.outputs.items():
-            if not isinstance(spec, tf.TensorSpec):
+            if isinstance(spec, ragged):
                 what = f"output {name!r} is a {type(spec).__name__.removesuffix('Spec')}, whose rows differ in length"
                 do = "export it as a dense tensor, as with to_tensor or tf.sparse.to_dense, or choose another signature"
                 raise OutputRowsError(what, where=f"{self.where}, signature {self.name!r}", do=do)
