@@ -182,12 +182,14 @@ def test_a_failed_node_is_named_with_the_errors_own_words_the_log_and_how_to_go_
     assert last[-1].endswith(" --from Trainer")
 
 
+@pytest.mark.image  # here `local/test_runner` goes on from a failed node
 def test_once_mended_it_goes_on_from_there(mended):
     assert states(mended)["Transform"] == "skipped"
     assert states(mended)["Trainer"] == "done"
     assert mended["outcome"]["blessed"]
 
 
+@pytest.mark.image
 def test_a_quantity_is_learned_as_a_regression_from_parquet(broken, mended, warm):
     _, (_, _, data, *_), _ = broken
     assert states(mended)["ParquetExampleGen"] == "skipped"  # done before the Trainer failed

@@ -112,7 +112,9 @@ def in_memory(place: Path, features: Mapping[str, Any]) -> np.ndarray:
     return powers / powers.sum(1, keepdims=True)
 
 
-@pytest.mark.parametrize("tier", ["columns", pytest.param("disk", marks=pytest.mark.image), "stream"])
+@pytest.mark.parametrize(
+    "tier", ["columns", *(pytest.param(tier, marks=pytest.mark.image) for tier in ("disk", "stream"))]
+)
 def test_ragged_ids_are_trained_on_and_served_with_the_numbers_of_the_fitted_weights(
     tier: Any, folder: Path, train: Callable[..., Path]
 ) -> None:
