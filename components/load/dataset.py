@@ -39,6 +39,7 @@ from infeed.components.load.options import LoadOptions, LoadPlan, arguments
 from infeed.components.load.order import BatchOrder, Ints
 from infeed.components.load.pictures import PictureOptions
 from infeed.components.load.targets import PRESENT, Label, Targets
+from infeed.components.load.tfx_schema import check_shapes, with_schema
 from infeed.components.load.windows import Resize
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def load(
     drop_remainder: bool = False,
     pad_remainder: bool = False,
     length: Lengths = None,
+    schema: str | os.PathLike[str] | None = None,
     decode: str | None = None,
     size: int | tuple[int, int] | None = None,
     resize: Resize = "stretch",
@@ -77,11 +79,12 @@ def load(
       split: name of the split; by default `train`, or the only split.
       batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir, drop_remainder,
         pad_remainder, length: as in LoadOptions.
+      schema: `schema.pbtxt` of TFX, or an artifact of SchemaGen or Transform, whose shapes the batches get.
       decode, size, resize, augment, threads: as in PictureOptions: encoded pictures as pixels of one size.
 
     Raises:
       InfeedError: an option is invalid, the dataset, split or column does not exist, a file is damaged, or a record is
-        neither a tf.Example nor a SequenceExample.
+        neither a tf.Example nor a SequenceExample. Or the rows do not fit `schema`.
     """
     place = files.path_text(where, "infeed.load, where")
     with arguments():
@@ -89,7 +92,11 @@ def load(
         order = batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir
         options = LoadOptions(*order, drop_remainder, pad_remainder, length, pictures)
     found = find_split(place, split)
+    if schema is not None:
+        found = with_schema(found, schema)
     loaded = LoadedDataset(found, features_of(found, options), options)
+    if schema is not None:
+        check_shapes(found, loaded.schema, schema)
     if options.on_missing != "ragged":
         loaded._delivery.warn(found.place)
     return loaded
