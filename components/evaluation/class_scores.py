@@ -87,7 +87,8 @@ def scores(rows: Mapping[tuple[int, int], float], positive: int | None = None) -
     classes = [positive] if positive is not None else [one for one in actual if one != _UNKNOWN]
     found = {"recall": 0.0, "precision": 0.0, "f1": 0.0}
     for one in classes:
-        found["recall"] += right[one] / max(actual[one], 1) / len(classes)
-        found["precision"] += right[one] / max(predicted[one], 1) / len(classes)
-        found["f1"] += 2 * right[one] / max(actual[one] + predicted[one], 1) / len(classes)
+        if right[one]:  # the denominators may be weights below 1
+            found["recall"] += right[one] / actual[one] / len(classes)
+            found["precision"] += right[one] / predicted[one] / len(classes)
+            found["f1"] += 2 * right[one] / (actual[one] + predicted[one]) / len(classes)
     return found

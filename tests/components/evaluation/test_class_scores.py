@@ -24,6 +24,14 @@ def test_without_a_class_it_is_the_mean_over_those_that_the_rows_have() -> None:
     assert found["precision"] == pytest.approx((80 / 105 + 5 / 15) / 2)
 
 
+@pytest.mark.parametrize("positive", [None, 0, 1])
+def test_the_unit_of_weights_does_not_matter(positive: int | None) -> None:
+    from infeed.components.evaluation.class_scores import scores
+
+    light = {cell: 1e-3 * rows for cell, rows in ROWS.items()}
+    assert scores(light, positive) == pytest.approx(scores(ROWS, positive))
+
+
 @pytest.mark.parametrize(("classes", "positive"), [(2, 1), (3, None)])
 def test_tfma_measures_them_with_two_classes_and_with_several(classes: int, positive: int | None) -> None:
     import numpy as np
