@@ -64,9 +64,8 @@ def read(kind: type[T], given: Any, where: str = "", *, exact: bool = False) -> 
     if not exact and any(problem.mend(plain) for problem in problems):
         return read(kind, plain, where)
     if problems:
-        first = min(
-            problems, key=lambda problem: (problem.rank, -len(problem.path))
-        )  # within a union, the member meant
+        # Within a union, the longest path belongs to the member that is meant.
+        first = min(problems, key=lambda problem: (problem.rank, -len(problem.path)))
         raise first.error(where) from first.cause
     return found
 

@@ -181,7 +181,7 @@ class LoadPlan:
         )
 
     def _mapped(self) -> Iterator[str]:
-        workers = f"{self.processes} processes" if self.processes else counted(self.threads, "thread")
+        workers = counted(self.processes, "process") if self.processes else counted(self.threads, "thread")
         is_ahead = self.processes or self.threads > 1
         where = f"on {workers}, in advance and in order" if is_ahead else "between steps"
         stages = [self.pictures, f"map     calls {', '.join(self.maps)}" if self.maps else ""]
