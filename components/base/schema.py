@@ -281,7 +281,7 @@ class _Problem:
         """Describe the settings of a dataclass, or write the setting that has this value as a choice."""
         hints = hints_of(bare(self.hint)) if dataclasses.is_dataclass(bare(self.hint)) else {}
         meant = (f"{name}: {self.value}" for name, hint in hints.items() if self.value in choices_of(hint))
-        known = f" with names of {', '.join(hints)}" if hints else ""
+        known = f", with settings from {', '.join(hints)}" if hints else ""
         return f"use a mapping: {{{next(meant, 'name: value')}}}{known}"
 
     @property
