@@ -155,7 +155,7 @@ class JaxCopies:
         self._default, self._narrow = jax.config.jax_default_device, not jax.config.jax_enable_x64
         sharding = device if isinstance(device, jax.sharding.Sharding) else None
         self._is_single = sharding is None or len(sharding.device_set) == 1
-        # Types and shapes of the small stacks of the previous batch, and those that the last two batches share.
+        # Types and shapes of small stacks: of the previous batch, and the ones shared by the last two batches.
         self._before, self._repeated = set[Any](), set[Any]()
         self._on = jax.sharding.SingleDeviceSharding(device) if isinstance(device, jax.Device) else sharding
         self._copy = _copying(jax, self._on)

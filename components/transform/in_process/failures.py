@@ -36,7 +36,7 @@ class FailedBatchError(Exception):
 
 def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> InfeedError:
     """Return an error with the user's line that created the failed operation, and the columns that it depends on."""
-    # Only this process has the trace, whose operations record the lines of the user's code.
+    # Only this process has the trace. Its operations record the lines of the user's code.
     operation = tensorflow_seam.failed_operation(failed.text, graph)
     place = user_code.users_line(operation.traceback) if operation is not None else None
     columns = graph_tools.get_dependent_inputs(graph, inputs, list(operation.inputs)) if operation is not None else {}

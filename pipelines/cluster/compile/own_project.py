@@ -1,4 +1,4 @@
-"""Archive of the user's project, which each step that uses its files unpacks.
+"""Archive of the user's project. A step unpacks it before it uses the files.
 
 Only these steps name the archive, so a changed file does not invalidate the cache of the others.
 """
