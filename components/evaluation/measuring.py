@@ -12,10 +12,12 @@ from typing import Any, TypeAlias
 import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
 
 # isort: split
+import numpy as np
 from tensorflow_model_analysis.proto.config_pb2 import EvalConfig, ModelSpec
 
 from infeed.components.base import progress
 from infeed.components.base.errors import InfeedError
+from infeed.components.base.units import counted
 from infeed.components.dataset.ranges import ShardRange
 from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.evaluation.batches import Batch, batches_of
@@ -231,18 +233,19 @@ def _check_alike(models: Sequence[EvaluatedModel], observed: Sequence[Observed])
     for model, its in zip(models[1:], others, strict=True):
         if mine.labels is None or its.labels is None or mine.predictions is None or its.predictions is None:
             continue  # no metric uses them
-        if _words(mine.labels) != _words(its.labels):
-            what = (
-                f"the labels of the baseline are {_words(its.labels)}, but those of the model are {_words(mine.labels)}"
-            )
+        ours, theirs = _form(mine.labels, mine.predictions), _form(its.labels, its.predictions)
+        if ours != theirs:
+            what = f"the labels of the baseline are {theirs}, but those of the model are {ours}"
             raise InfeedError(what, where=model.path, do=_DO)
         classes = its.predictions.shape[1], mine.predictions.shape[1]
         if classes[0] != classes[1]:
-            words = f"the baseline predicts {classes[0]} numbers per row, but the model predicts {classes[1]}"
+            words = f"the baseline predicts {counted(classes[0], 'number')} per row, but the model predicts {classes[1]}"
             if 1 in classes or not model.spec.preprocessing_function_names:
                 raise InfeedError(words, where=model.path, do=_DO)
             _log.warning("%s: each model is measured by its own labels", words)
 
 
-def _words(labels: Array) -> str:
-    return f"{labels.shape[1]} {'whole numbers' if labels.dtype.kind in 'iub' else 'fractions'} a row"
+def _form(labels: Array, predictions: Array) -> str:
+    if 1 < labels.shape[1] == predictions.shape[1] and np.isin(labels, (0, 1)).all():
+        return "a set of classes"  # a newer model may know more of them
+    return counted(labels.shape[1], "whole number" if labels.dtype.kind in "iub" else "fraction") + " per row"

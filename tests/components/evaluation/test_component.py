@@ -290,7 +290,7 @@ def test_examples_that_the_model_cannot_read_are_an_error(
 
 BASELINES: list[tuple[dict[str, Any], str]] = [
     ({"label": "species"}, "the baseline does not compute 'kind' from the examples, as the model does"),
-    ({"one_number": True}, "the baseline predicts 1 numbers per row, but the model predicts 3"),
+    ({"one_number": True}, "the baseline predicts 1 number per row, but the model predicts 3"),
 ]
 
 

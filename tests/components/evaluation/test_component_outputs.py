@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ LABELS = {"size": "height", "sort": "number", "birds": "heard"}
 OF_NUMBER = ("MeanSquaredError", "MeanAbsoluteError", "MeanLabel", "RootMeanSquaredError", "ExampleCount")
 OF_CLASSES = ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "ExampleCount")
 OF_SETS = ("BinaryAccuracy", "AUC", "Precision", "BinaryCrossentropy", "CalibrationPlot", "ExampleCount")
+METRICS_OF_SETS = {"f1": "F1Score", "recall": "Recall", "precision": "Precision"}
 AT_LEAST = {"value_threshold": {"lower_bound": 0.4}}
 
 
-def write_model(folder: Path, slope: float = 1.0) -> Any:
+def write_model(folder: Path, slope: float = 1.0, known: Sequence[bytes] = (b"crow", b"owl", b"tit")) -> Any:
     """A Model artifact with an output for a number, one for a class, and one for a set of classes."""
     import tensorflow as tf
     from tfx.types import standard_artifacts
@@ -37,7 +38,7 @@ def write_model(folder: Path, slope: float = 1.0) -> Any:
         row = tf.io.parse_example(examples, spec)
         height, girth = row["height"], row["girth"]
         sure = tf.nn.softmax(slope * tf.concat([tf.zeros_like(height), height, girth], axis=1))
-        heard = tf.sigmoid(tf.concat([height, girth, height - girth], axis=1))
+        heard = tf.sigmoid(tf.concat([height, girth, height - girth], axis=1)[:, : len(known)])
         return {
             "size": slope * girth[:, 0],
             "sort/probabilities": sure,
@@ -49,7 +50,7 @@ def write_model(folder: Path, slope: float = 1.0) -> Any:
     def transform_features(examples: Any) -> Any:
         row = tf.io.parse_example(examples, spec)
         kinds = tf.argmax(row["kind"] == tf.constant([[b"oak", b"elm", b"ash"]]), axis=1)
-        birds = tf.sparse.to_dense(row["birds"], b"")[..., tf.newaxis] == tf.constant([b"crow", b"owl", b"tit"])
+        birds = tf.sparse.to_dense(row["birds"], b"")[..., tf.newaxis] == tf.constant(known)
         return {"number": kinds, "heard": tf.cast(tf.reduce_any(birds, axis=1), tf.float32)}
 
     model.serving_default, model.transform_features = serving_default, transform_features
@@ -157,20 +158,46 @@ def test_the_model_report_is_about_the_output_that_it_names(
     assert [one["name"] for one in told["metrics"]] == ["accuracy"]
 
 
-def test_a_set_of_classes_has_a_page_whose_counts_are_those_of_tfma(
-    eval_config: Any, metric: Any, examples: Any, outputs: Any, tmp_path: Path
+@pytest.fixture
+def sets_config(eval_config: Callable[..., Any], metric: Callable[..., Any]) -> Callable[..., Any]:
+    def make(change: Mapping[str, Any] | None = None) -> Any:
+        from infeed.components.evaluation.evaluate import completed
+
+        of_sets = [metric(kind, change, name=name, thresholds=0.55) for name, kind in METRICS_OF_SETS.items()]
+        rows = {"metrics": [metric("ExampleCount", name="example_count")]}
+        spec = {"metrics": of_sets, "output_names": ["birds"]}
+        made = eval_config(spec, rows, label_key="", prediction_key="", label_keys=LABELS)
+        return completed(made, has_baseline=change is not None)
+
+    return make
+
+
+def test_a_baseline_that_knew_fewer_classes_of_a_set_is_compared(
+    sets_config: Callable[..., Any], examples: Any, outputs: Any, tmp_path: Path
 ) -> None:
-    from infeed.components.evaluation.evaluate import completed, evaluate
+    from infeed.components.evaluation.evaluate import evaluate
     from infeed.components.evaluation.model_report.options import ModelReport
 
-    kinds = {"f1": "F1Score", "recall": "Recall", "precision": "Precision"}
-    of_sets = [metric(kind, name=name, thresholds=0.55) for name, kind in kinds.items()]
-    rows = {"metrics": [metric("ExampleCount", name="example_count")]}
-    spec = {"metrics": of_sets, "output_names": ["birds"]}
-    made = completed(eval_config(spec, rows, label_key="", prediction_key="", label_keys=LABELS), has_baseline=False)
-    report = ModelReport("multilabel", ("crow", "owl", "tit"), threshold=0.55, metrics=tuple(kinds), output="birds")
+    baseline = write_model(tmp_path / "earlier", known=[b"crow", b"owl"])
+    models = {is_baseline: f"{one.uri}/Format-Serving" for is_baseline, one in ((False, outputs), (True, baseline))}
+    change = {"change_threshold": {"direction": "HIGHER_IS_BETTER", "absolute": -1.0}}
+    report = ModelReport("multilabel", ("crow", "owl", "tit"), threshold=0.55, metrics=("f1",), output="birds")
+    folders = [f"{examples.uri}/Split-eval"]
+    told = evaluate(sets_config(change), [examples.uri], folders, models, str(tmp_path), reports=[report])
+    assert told.validation_ok
+    assert len(json.loads((tmp_path / "model_report.json").read_text())["classes"]) == 3
+
+
+def test_a_set_of_classes_has_a_page_whose_counts_are_those_of_tfma(
+    sets_config: Callable[..., Any], examples: Any, outputs: Any, tmp_path: Path
+) -> None:
+    from infeed.components.evaluation.evaluate import evaluate
+    from infeed.components.evaluation.model_report.options import ModelReport
+
+    kinds = tuple(METRICS_OF_SETS)
+    report = ModelReport("multilabel", ("crow", "owl", "tit"), threshold=0.55, metrics=kinds, output="birds")
     folders, models = [f"{examples.uri}/Split-eval"], {False: f"{outputs.uri}/Format-Serving"}
-    evaluate(made, [examples.uri], folders, models, str(tmp_path), reports=[report])
+    evaluate(sets_config(), [examples.uri], folders, models, str(tmp_path), reports=[report])
     told = json.loads((tmp_path / "model_report.json").read_text())
     right, actual = (sum(one["rows"] - k * one["missed"] for one in told["classes"]) for k in (1, 0))
     called = right + sum(one["added"] for one in told["classes"])
