@@ -206,7 +206,7 @@ say "running the tests in the image"
 # (tests/test_stack.py). Tests of a checkout (set-up, pages, words, benchmarks) have no place in an image, and test_tfx.py
 # starts it from outside. A test that hangs says where, and cannot hold up all.
 in_suite sh -ec '
-    suite="timeout 3000 python -m pytest --timeout 600 --timeout-method signal -o cache_dir=/tmp/pytest -o faulthandler_timeout=600"
+    suite="timeout 3000 python -m pytest --timeout 600 --timeout-method signal -o cache_dir=/tmp/pytest"
     stack() {
         $suite -m "not (frameworks or alone) and (stack or image or not (tfx or slow))" \
             --ignore tests/test_setup.py --ignore tests/test_setup_editable.py --ignore tests/test_docs.py \

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import functools
 import gc
+import hashlib
 import importlib
 import importlib.metadata
 import io
@@ -36,6 +38,8 @@ BUCKET = "bucket"
 QUICK, ALONE = "not tfx and not slow and not frameworks", "alone"
 LONG = "(tfx or slow) and not (frameworks or alone or image)"
 IMAGE = "not (frameworks or alone) and (stack or image or not (tfx or slow))"
+_STDERR, _ENDED_ITS_PROCESS = pytest.StashKey[int](), pytest.StashKey[bool]()
+_HANGS = 630.0  # seconds; the Makefile's --timeout is shorter, and Python must be able to handle its signal
 _WITHOUT_GRAPPLER = "INFEED_TEST_WITHOUT_GRAPPLER"  # variable that forks of `warm/server.py` know, too
 # Files of more than 20 CPU seconds, here or in the image, about the longest first, so that at the end no process waits
 # long for the others.
@@ -106,6 +110,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("thorough" if config.option.markexpr == IMAGE else "here")
+    config.stash[_STDERR] = os.dup(2)  # what tests write there is captured
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """Ends a process that hangs outside of Python, with the stacks of all threads.
+
+    pytest-xdist gives what is left to a new process, and begins with the same test, which `pytest_runtest_setup` fails.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    name = hashlib.sha256(f"{run} {item.nodeid}".encode()).hexdigest()
+    running = Path(tempfile.gettempdir(), f"pytest-running-{name}")
+    item.stash[_ENDED_ITS_PROCESS] = running.exists()
+    running.touch()
+    faulthandler.dump_traceback_later(_HANGS, exit=True, file=item.config.stash[_STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        running.unlink(missing_ok=True)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -182,12 +206,14 @@ def _runs_where(reason: str) -> str | None:
     return next((f"it runs {where}" for beginning, where in _SKIPS.items() if reason.startswith(beginning)), None)
 
 
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Spares time of TensorFlow and TFX, if they have been imported.
 
     Grappler rewrites each new graph. TFX packs itself for workers, which takes two seconds for each executor that is
     given options of Beam's; here it does once.
     """
+    if item.stash[_ENDED_ITS_PROCESS]:
+        pytest.fail("the process that ran this test ended in it")
     if "tensorflow" in sys.modules and _WITHOUT_GRAPPLER in os.environ:
         sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     packing = sys.modules.get("tfx.utils.dependency_utils")
