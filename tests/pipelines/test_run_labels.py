@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.tfx, pytest.mark.stack]
+pytestmark = [pytest.mark.tfx, pytest.mark.image]  # here `test_run_fn_outputs` trains such models
 
 INFEED = Path(sys.executable).with_name("infeed")
 CLASSES = ["big", "old"]

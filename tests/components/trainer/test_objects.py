@@ -36,6 +36,7 @@ def last(trained: Path, name: str) -> float:
     return float(json.loads((trained / "run" / "history.json").read_text())[name][-1])
 
 
+@pytest.mark.image
 def test_a_model_learns_the_class_of_each_pixel_from_moved_masks(segmented: Path, scenes: Scenes) -> None:
     import tensorflow as tf
 
@@ -176,6 +177,7 @@ def test_the_evaluator_measures_the_pixels_of_a_mask(
     assert found[""][""]["accuracy"]["doubleValue"] == pytest.approx(last(segmented, "val_accuracy"), abs=1e-6)
 
 
+@pytest.mark.image
 def test_a_mask_is_predicted_as_nested_lists_and_told_in_words(
     segmented: Path, scenes: Scenes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

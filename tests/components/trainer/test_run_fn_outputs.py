@@ -170,6 +170,7 @@ def test_a_list_of_words_is_a_label_of_several_classes(sales, model, train, exam
     assert np.mean([words == set(row["colors"]) for words, row in zip(predicted, rows, strict=True)]) > 0.6
 
 
+@pytest.mark.image  # here `test_run_fn_class_weights` weighs rows
 def test_the_weight_of_a_row_counts_for_every_output(sales, model, train):
     folder, _ = sales
     weights = []

@@ -36,6 +36,7 @@ def test_trials_do_not_read_the_training_data_again(searching, tmp_path):
     assert {trial.hyperparameters.get("units") for trial in trials} == {3, 5}
 
 
+@pytest.mark.image  # here the test above searches without a pipeline
 def test_in_a_pipeline_the_trainer_builds_what_the_tuner_found_and_a_tuner_fn_of_the_users_own_runs(
     table, tmp_path, arguments, monkeypatch
 ):

@@ -72,6 +72,7 @@ def inputs(spec):
 """
 
 
+@pytest.mark.image  # here `test_own_input` trains on such batches, and the first test on JAX
 def test_batches_of_the_users_input_fn_train_as_on_tensorflow(table, train, on_jax, options, tmp_path):
     (tmp_path / "own.py").write_text(INPUTS)
     for name, settings in {"jax": on_jax, "tensorflow": options}.items():
