@@ -237,10 +237,10 @@ def _check_alike(models: Sequence[EvaluatedModel], observed: Sequence[Observed])
         if ours != theirs:
             what = f"the labels of the baseline are {theirs}, but those of the model are {ours}"
             raise InfeedError(what, where=model.path, do=_DO)
-        classes = its.predictions.shape[1], mine.predictions.shape[1]
-        if classes[0] != classes[1]:
-            words = f"the baseline predicts {counted(classes[0], 'number')} per row, but the model predicts {classes[1]}"
-            if 1 in classes or not model.spec.preprocessing_function_names:
+        before, now = its.predictions.shape[1], mine.predictions.shape[1]
+        if before != now:
+            words = f"the baseline predicts {counted(before, 'number')} per row, but the model predicts {now}"
+            if 1 in (before, now) or not model.spec.preprocessing_function_names:
                 raise InfeedError(words, where=model.path, do=_DO)
             _log.warning("%s: each model is measured by its own labels", words)
 
