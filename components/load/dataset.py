@@ -11,8 +11,7 @@ from the columns by row number.
 from __future__ import annotations
 
 import os
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,29 +23,24 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.cache import CACHE_DIR
 from infeed.components.feed.options import SINGLE_WORKER, Augment, WorkerContext
-from infeed.components.feed.processes import naming_broken_pool, submit
-from infeed.components.load.ahead import in_order, results
 from infeed.components.load.batches import Batches, BatchSampler
 from infeed.components.load.columns import Features, FeatureSpec
-from infeed.components.load.costs import StageCosts
-from infeed.components.load.delivery import Delivery, Lengths, NumpyArrays, Recipe, Rule
+from infeed.components.load.delivery import Delivery, Lengths, Recipe, Rule
 from infeed.components.load.entries import features_of, no_column
 from infeed.components.load.find import SplitFiles, find_split
-from infeed.components.load.frameworks import Convert, to_jax, to_numpy, to_tensorflow, to_torch
+from infeed.components.load.frameworks import to_jax, to_numpy, to_tensorflow, to_torch
 from infeed.components.load.keras_batches import numpy_batches
-from infeed.components.load.mapping import BatchMap, call_pickled
+from infeed.components.load.mapping import BatchMap
 from infeed.components.load.options import LoadOptions, LoadPlan, arguments
-from infeed.components.load.order import BatchOrder, Ints
+from infeed.components.load.order import BatchOrder
 from infeed.components.load.pictures import PictureOptions
+from infeed.components.load.reading import BatchReader
 from infeed.components.load.targets import PRESENT, Label, Targets
 from infeed.components.load.tfx_schema import check_shapes, with_schema
 from infeed.components.load.windows import Resize
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-_NUMPY = NumpyArrays()
-_SPARE = 2  # extra batches that may be ready, so that a slow batch does not block other threads
 
 
 def load(
@@ -117,8 +111,7 @@ class LoadedDataset:
         self._delivery = Delivery.of(features.placed, options.on_missing, found.place).padded(options.length)
         self._delivery = self._delivery.shaped(found.shapes)
         self._recipe = self._delivery.recipe()
-        self._pictures = options.pictures.stage(features.placed, found.place)
-        self._costs = StageCosts()
+        self._reader = BatchReader(features, options.pictures.stage(features.placed, found.place), maps)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LoadedDataset, (self._found, self._features, self._options, self._maps)
@@ -168,7 +161,7 @@ class LoadedDataset:
     @property
     def schema(self) -> Mapping[str, FeatureSpec]:
         """Type and shape of each feature, by name."""
-        schema, pictures = self._delivery.schema, self._pictures
+        schema, pictures = self._delivery.schema, self._reader.pictures
         return schema if pictures is None else pictures.renamed(schema, pictures.spec)
 
     def packed_columns(self, label: Label = None, weight: str | None = None) -> dict[str, tuple[str, ...]]:
@@ -184,7 +177,7 @@ class LoadedDataset:
 
         After the first batches, it also names the stage that decodes or maps at the highest cost.
         """
-        found, features, options = self._found, self._features, self._options
+        found, features, options, reader = self._found, self._features, self._options, self._reader
         return LoadPlan(
             place=found.place,
             split=found.split,
@@ -200,11 +193,11 @@ class LoadedDataset:
             shuffle=options.shuffle,
             steps_per_epoch=self.steps_per_epoch,
             maps=tuple(one.name for one in self._maps),
-            pictures=self._pictures.name if self._pictures else "",
+            pictures=reader.pictures.name if reader.pictures else "",
             remainder=self._order().remainder,
-            threads=self._threads,
-            processes=self._processes,
-            limit=self._costs.limit(self._order().batch.part, self._threads),
+            threads=reader.threads,
+            processes=reader.processes,
+            limit=reader.costs.limit(self._order().batch.part, reader.threads),
         )
 
     @property
@@ -260,8 +253,8 @@ class LoadedDataset:
             after `start_step`.
         """
         recipe = self._packed_or_not(self._targets(label, weight), pack)
-        take = partial(self._batch, recipe=recipe)
-        return numpy_batches(self._order(epochs), self._reader(to_numpy(ahead), recipe), take)
+        take = partial(self._reader.batch, recipe=recipe)
+        return numpy_batches(self._order(epochs), self._reader.batches(to_numpy(ahead), recipe), take)
 
     def torch(
         self,
@@ -289,11 +282,8 @@ class LoadedDataset:
         Raises:
           InfeedError: as for `numpy`.
         """
-        recipe, convert = (
-            self._packed_or_not(self._targets(label, weight), pack),
-            to_torch(device, ahead, nested=nested),
-        )
-        return Batches(self._order(epochs), self._reader(convert, recipe))
+        recipe = self._packed_or_not(self._targets(label, weight), pack)
+        return Batches(self._order(epochs), self._reader.batches(to_torch(device, ahead, nested=nested), recipe))
 
     def jax(
         self,
@@ -319,8 +309,8 @@ class LoadedDataset:
         Raises:
           InfeedError: as for `numpy`, or if an integer exceeds 32 bits and JAX's 64-bit types are disabled.
         """
-        recipe, convert = self._packed_or_not(self._targets(label, weight), pack), to_jax(device, ahead)
-        return Batches(self._order(epochs), self._reader(convert, recipe))
+        recipe = self._packed_or_not(self._targets(label, weight), pack)
+        return Batches(self._order(epochs), self._reader.batches(to_jax(device, ahead), recipe))
 
     def tf(
         self, label: Label = None, epochs: int | None = None, *, weight: str | None = None, pack: bool = False
@@ -333,9 +323,9 @@ class LoadedDataset:
           pack: as for `numpy`. Passing twenty tensors costs several times as much as passing one.
         """
         targets = self._targets(label, weight)
-        if self._maps or self._pictures:
+        if not self._reader.is_gathering_only:
             do = "map the dataset with TensorFlow: data.tf().map(function)"
-            stage = "decode" if self._pictures else "the mapped function"
+            stage = "decode" if self._reader.pictures else "the mapped function"
             what = f"{stage} is Python, which the threads of tf.data do not call"
             raise InfeedError(what, where="infeed.load(...).map(...).tf()", do=do)
         if self._options.pad_remainder:
@@ -355,83 +345,16 @@ class LoadedDataset:
             wrong = numbers[(numbers < -len(self)) | (numbers >= len(self))][0]
             raise IndexError(f"row {wrong} is out of range: there are {len(self):,} rows")
         numbers = np.where(numbers < 0, numbers + len(self), numbers)
-        batch = self._recipe.batch(next(self._features.take(numbers)), _NUMPY)
-        return self._pictures(batch, numbers) if self._pictures else batch
+        return self._reader.rows(numbers, self._recipe)
 
     def _order(self, epochs: int | None = None) -> BatchOrder:
         return self._options.order(len(self), epochs)
 
     def _packed_or_not(self, targets: Targets, pack: bool) -> Recipe:
-        if pack and (self._maps or self._pictures):
+        if pack and not self._reader.is_gathering_only:
             do = "leave out pack, or the map and decode"
             raise InfeedError("mapped batches have features by name", where="pack", do=do)
         return self._delivery.recipe(targets, pack=pack)
-
-    @property
-    def _threads(self) -> int:
-        """Number of threads that prepare batches. With 1, the consuming thread does."""
-        decoding = self._pictures.threads if self._pictures else 1
-        return max(decoding, *(one.threads for one in self._maps), 1)
-
-    @property
-    def _processes(self) -> int:
-        """Number of processes that prepare batches instead of threads, or 0."""
-        return max((one.processes for one in self._maps), default=0)
-
-    def _reader(self, convert: Convert, recipe: Recipe) -> Callable[[BatchOrder], Iterator[Any]]:
-        def read(order: BatchOrder) -> Iterator[Any]:
-            if not self._is_by_row(order, recipe):
-                return convert(self._batches(order, recipe, convert.ahead))
-            gathered = self._features.batches_a_call(order.batch.part)
-            several = convert.batches_a_call(gathered, recipe.arrays)
-            return convert.together(self._calls(order, recipe, several, min(1, convert.ahead)), several)
-
-        return read
-
-    def _batches(self, order: BatchOrder, recipe: Recipe, ahead: int) -> Iterator[Any]:
-        """Return the batches of an order. Processes or threads prepare them, or the caller if there are none."""
-        threads, processes = self._threads, self._processes
-        if threads == 1 and not processes:
-            return self._gathered(order, recipe, min(1, ahead))
-        steps = enumerate((rows for rows, _ in order.chunks(1, 1)), order.start_step)
-        make = partial(self._batch, order, recipe=recipe)
-        if not processes:
-            return in_order(steps, lambda step: make(*step), threads, threads + _SPARE)
-        return self._in_processes(steps, pickle.dumps(make), processes)
-
-    def _in_processes(self, steps: Iterable[tuple[int, Ints]], make: bytes, processes: int) -> Iterator[Any]:
-        with naming_broken_pool(f"infeed.load(...).map, {', '.join(one.name for one in self._maps)}"):
-            yield from results(steps, lambda step: submit(processes, call_pickled, make, *step), processes + _SPARE)
-
-    def _gathered(self, order: BatchOrder, recipe: Recipe, orders_ahead: int) -> Iterator[Any]:
-        step = order.start_step
-        for rows, batches in order.chunks(self._features.batches_a_call(order.batch.part), orders_ahead):
-            part = len(rows) // batches
-            for number, columns in enumerate(self._features.take(rows, batches)):
-                yield self._finished(columns, rows[number * part : (number + 1) * part], order, step, recipe)
-                step += 1
-
-    def _is_by_row(self, order: BatchOrder, recipe: Recipe) -> bool:
-        """Return whether several batches can be made at once."""
-        is_batch_needed = bool(self._maps or self._pictures or order.remainder == "pad")
-        return recipe.is_by_row and not is_batch_needed
-
-    def _calls(self, order: BatchOrder, recipe: Recipe, several: int, orders_ahead: int) -> Iterator[tuple[Any, int]]:
-        """Yield (several batches as one, their number), which is smaller at an end."""
-        for rows, batches in order.chunks(several, orders_ahead):
-            batch = recipe.batch(next(self._features.take(rows)), _NUMPY)
-            yield recipe.targets.split(batch, _NUMPY.weight, None), batches
-
-    def _batch(self, order: BatchOrder, step: int, rows: Ints, recipe: Recipe) -> Any:
-        return self._finished(next(self._features.take(rows)), rows, order, step, recipe)
-
-    def _finished(self, columns: tuple[Any, ...], rows: Ints, order: BatchOrder, step: int, recipe: Recipe) -> Any:
-        batch = recipe.batch(columns, _NUMPY)
-        if self._pictures:
-            batch = self._costs.timed("picture", self._pictures, batch, rows, order, step)
-        for function in self._maps:
-            batch = self._costs.timed(function.name, function, batch, order, step)
-        return recipe.targets.split(batch, _NUMPY.weight, order.present(step))
 
     def _targets(self, label: Label, weight: str | None) -> Targets:
         targets = Targets.of(label, weight, self.schema)

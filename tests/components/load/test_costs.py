@@ -58,5 +58,5 @@ def test_the_plan_names_the_most_expensive_map_of_the_batches_so_far(write, cach
 def test_rows_a_second_count_the_rows_of_this_worker(write, cache):
     path = write("t-train.tfrecord", {"x": pa.array(np.arange(64, dtype=np.float32))})
     data = load(path, batch_size=32, workers=(1, 2), cache_dir=cache)
-    data._costs.timed("made", lambda: sum(range(10_000)))
-    assert data.plan.limit == data._costs.limit(16, 1)
+    data._reader.costs.timed("made", lambda: sum(range(10_000)))
+    assert data.plan.limit == data._reader.costs.limit(16, 1)

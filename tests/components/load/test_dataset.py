@@ -58,23 +58,6 @@ def test_the_schema_is_found_from_the_records(data):
     }
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"workers": (1, 2), "start_step": 1}, {"shuffle": False}, {"shuffle": False, "drop_remainder": True}],
-    ids=str,
-)
-@pytest.mark.parametrize("label", [None, "x", ["x", "pair", "maybe", "name"]], ids=str)
-def test_batches_that_are_made_together_have_their_own_rows(data, options, label):
-    loaded = data(**{"batch_size": 4, "columns": ["maybe", "name", "pair", "x"], "on_missing": "fill", **options})
-    expected = [plain(loaded[rows]) for rows in loaded.rows(2)]
-    if label is None:
-        assert [plain(batch) for batch in loaded.numpy(epochs=2)] == expected
-        return
-    for batch, (features, labels) in zip(expected, loaded.numpy(label, epochs=2), strict=True):
-        named = labels if isinstance(label, list) else {label: labels}
-        assert {**plain(features), **plain(named)} == batch
-
-
 def test_rows_come_by_their_numbers(data):
     assert len(data()) == 10
     assert plain(data()[[7, 0]]) == {
@@ -110,16 +93,6 @@ def test_numbers_of_rows_and_options_may_be_those_of_numpy(data):
     assert plain(data()[[]]["x"]) == []
     loaded, of_numpy = data(batch_size=4, start_step=1), data(batch_size=np.int64(4), start_step=np.int32(1))
     assert plain(next(loaded.numpy())) == plain(next(of_numpy.numpy()))
-
-
-def test_batches_are_gathered_in_the_order_of_the_epoch(data):
-    for size in (1, 3, 4, 10):
-        loaded = data(batch_size=size, seed=5)
-        batches = list(loaded.numpy(epochs=2))
-        orders = list(loaded.rows(epochs=2))
-        assert len(batches) == len(orders) == 2 * loaded.steps_per_epoch == 2 * (10 // size)
-        for batch, rows in zip(batches, orders, strict=True):
-            assert plain(batch) == plain(loaded[rows])
 
 
 def test_wide_rows_are_not_taken_many_at_a_time(data, monkeypatch):
