@@ -206,6 +206,12 @@ def _runs_where(reason: str) -> str | None:
     return next((f"it runs {where}" for beginning, where in _SKIPS.items() if reason.startswith(beginning)), None)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Sets the limit again, which pytest itself ends where a test has failed."""
+    faulthandler.dump_traceback_later(_HANGS, exit=True, file=item.config.stash[_STDERR])
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Spares time of TensorFlow and TFX, if they have been imported.
 

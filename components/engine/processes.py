@@ -14,7 +14,7 @@ import threading
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from itertools import islice
@@ -26,13 +26,13 @@ from typing import Any, TypeVar
 from infeed.components.base import machine, progress
 from infeed.components.base.errors import InfeedError
 from infeed.components.engine.engine import Engine
+from infeed.components.seams import process_pools
 
 A = TypeVar("A")
 B = TypeVar("B")
 _Future = Future[tuple[Any, dict[str, int]]]  # (result, counts for `progress`)
 _AHEAD = 4  # finished results per process that may wait for an older one; a limit bounds memory
 _POOLS = "concurrent.futures.process"
-_LOOK = 1.0  # seconds between two checks of the pool's threads
 _REMOVALS = 3  # attempts, because this worker and others may create files meanwhile
 _KILL_FIRST = "500"  # oom_score_adj: as if the process used half of the machine's memory in addition
 
@@ -141,6 +141,7 @@ class _Pool:
         if self._pool is not None:
             with suppress(BrokenProcessPool):
                 return self._pool.submit(_call, call)
+            process_pools.end_workers(self._pool)
             self._pool.shutdown()
         environment = os.environ | {"TMPDIR": self._scratch}
         before = set(threading.enumerate())
@@ -157,10 +158,13 @@ class _Pool:
 
     def result(self, future: _Future) -> tuple[Any, dict[str, int]]:
         """Wait for a result. Raise InfeedError if it cannot arrive, because the pool's threads could not start."""
-        while not wait([future], _LOOK).done:
+
+        def check() -> None:
             if not any(one.is_alive() for one in self._managers) and not future.done():
                 raise _cannot_start("can't start new thread")
-        return future.result()
+
+        assert self._pool is not None, "it has promised the result"
+        return process_pools.result(self._pool, future, check)
 
     def close(self, *, kill: bool) -> None:
         try:
@@ -175,6 +179,8 @@ class _Pool:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _kill(self) -> None:
+        if self._pool is not None:
+            process_pools.end_workers(self._pool)
         for worker in self._started.started:
             worker.kill()
 

@@ -136,8 +136,8 @@ class Evaluator(tfx.components.Evaluator):
     and derives them from counts; this component computes the counts, in batches of thousands of rows.
 
     If this component cannot compute a metric, TFX's own executor evaluates on Beam, and the log gives the reason. This
-    applies to other kinds of metrics, confidence intervals, `query_key`, averages over classes, models with several
-    outputs or without a signature for serialized tf.Examples, and functions in `module_file`.
+    applies to other kinds of metrics, confidence intervals, `query_key`, averages over classes, models without a
+    signature for serialized tf.Examples, and functions in `module_file`.
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(EvaluatorExecutor)

@@ -185,7 +185,7 @@ class BucketSums(Leaf):
             weights, labels = pairs.weights[..., None], pairs.labels[..., None]
         predictions = pairs.predictions.astype(np.float64)[..., None]
         values = predictions if self.settings.prediction_based_bucketing else labels * 1.0
-        if nans := int(np.isnan(values).any(axis=tuple(range(1, values.ndim))).sum()):
+        if nans := int(np.isnan(values).sum()):
             what = "the model predicts NaN" if self.settings.prediction_based_bucketing else "the label is NaN"
             do = "find these rows, such as with infeed predict, and correct them, the features or the model"
             raise InfeedError(f"{what} in {nans:,} of {values.size:,} pairs of a label and a prediction", do=do)

@@ -25,7 +25,7 @@ from infeed.components.evaluation.metric_plan import MetricPlan, Metrics
 from infeed.components.evaluation.model_report.collected import Collected
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.models import EvaluatedModel, ModelAnswer, feature_values
-from infeed.components.evaluation.pairs import Array, Observed, is_unknown, unknown_class
+from infeed.components.evaluation.pairs import Array, Observed, is_unknown, unknown_class, with_all_classes
 from infeed.components.evaluation.slices import SliceKey, SliceSpec, slice_rows
 
 _SLICES = "eval_config.slicing_specs"
@@ -180,6 +180,7 @@ def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part
         if not found.rows:
             for output in outputs:
                 _check_alike(models, [one.of(output) for one in observed.values()])
+        observed = with_all_classes(observed)
         progress.count("example evaluated", len(batch.records))
         for page, collected in zip(evaluation.pages, found.collected, strict=True):
             collected.add(batch, {name: one.of(page.output) for name, one in observed.items()}, page)
@@ -233,19 +234,23 @@ def _check_alike(models: Sequence[EvaluatedModel], observed: Sequence[Observed])
     for model, its in zip(models[1:], others, strict=True):
         if mine.labels is None or its.labels is None or mine.predictions is None or its.predictions is None:
             continue  # no metric uses them
-        ours, theirs = _form(mine.labels, mine.predictions), _form(its.labels, its.predictions)
-        if ours != theirs:
+        ours, theirs = _form(mine.labels), _form(its.labels)
+        are_sets = _is_set(mine.labels, mine.predictions) and _is_set(its.labels, its.predictions)
+        if ours != theirs and not are_sets:
             what = f"the labels of the baseline are {theirs}, but those of the model are {ours}"
             raise InfeedError(what, where=model.path, do=_DO)
         before, now = its.predictions.shape[1], mine.predictions.shape[1]
         if before != now:
             words = f"the baseline predicts {counted(before, 'number')} per row, but the model predicts {now}"
-            if 1 in (before, now) or not model.spec.preprocessing_function_names:
+            is_numbered = are_sets or its.labels.shape[1] == 1
+            if 1 in (before, now) or not is_numbered or not model.spec.preprocessing_function_names:
                 raise InfeedError(words, where=model.path, do=_DO)
-            _log.warning("%s: each model is measured by its own labels", words)
+            _log.warning("%s; it is wrong about the labels that only the model knows", words)
 
 
-def _form(labels: Array, predictions: Array) -> str:
-    if 1 < labels.shape[1] == predictions.shape[1] and np.isin(labels, (0, 1)).all():
-        return "a set of classes"  # a newer model may know more of them
+def _form(labels: Array) -> str:
     return counted(labels.shape[1], "whole number" if labels.dtype.kind in "iub" else "fraction") + " per row"
+
+
+def _is_set(labels: Array, predictions: Array) -> bool:
+    return 1 < labels.shape[1] == predictions.shape[1] and bool(np.isin(labels, (0, 1)).all())

@@ -40,6 +40,33 @@ class Observed:
         return self.outputs[output] if output else self
 
 
+def with_all_classes(observed: Mapping[str, Observed]) -> dict[str, Observed]:
+    """Return the rows of all models, where sets of classes have those that only the first model knows.
+
+    An earlier model predicts 0 for these, so it misses them. They are spread over its new columns, because a mean over
+    the classes counts those with rows.
+    """
+    first = next(iter(observed.values()))
+    return {name: _with_classes_of(first, one) for name, one in observed.items()}
+
+
+def _with_classes_of(first: Observed, one: Observed) -> Observed:
+    if one.outputs:
+        one = replace(
+            one, outputs={name: _with_classes_of(first.outputs[name], its) for name, its in one.outputs.items()}
+        )
+    if first.labels is None or one.labels is None or one.predictions is None:
+        return one
+    missing = first.labels.shape[1] - one.labels.shape[1]
+    if missing <= 0:
+        return one
+    unknown = first.labels.sum(axis=1) - one.labels.sum(axis=1)
+    is_one = (np.arange(missing) - np.arange(one.rows)[:, np.newaxis]) % missing < unknown[:, np.newaxis]
+    labels = np.concatenate([one.labels, is_one.astype(one.labels.dtype)], axis=1)
+    zeros = np.zeros(is_one.shape, one.predictions.dtype)
+    return replace(one, labels=labels, predictions=np.concatenate([one.predictions, zeros], axis=1))
+
+
 @dataclass(frozen=True)
 class Subject:
     """Model and classes that a computation of TFMA measures."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.seams import process_pools
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -21,6 +22,11 @@ def submit(processes: int, function: Callable[..., Any], *arguments: Any) -> Fut
     Raises BrokenProcessPool, here or as the result, if a process was killed. See `naming_broken_pool`.
     """
     return _pool(processes).submit(function, *arguments)
+
+
+def result(processes: int, future: Future[Any]) -> Any:
+    """Wait for a result of `submit` with this number of processes, and raise its errors."""
+    return process_pools.result(_pool(processes), future)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError, infeed_error
 from infeed.components.feed.options import MapFunction
-from infeed.components.feed.processes import naming_broken_pool, submit
+from infeed.components.feed.processes import naming_broken_pool, result, submit
 from infeed.components.seams import tensorflow as tensorflow_seam
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def call_numpy(target: Target, features: Mapping[str, Any], seeds: Ints) -> dict
     process was killed.
     """
     with naming_broken_pool(target.where):
-        made: dict[str, Any] = submit(target.given.processes, _call, target, features, seeds).result()
+        processes = target.given.processes
+        made: dict[str, Any] = result(processes, submit(processes, _call, target, features, seeds))
         return made
 
 

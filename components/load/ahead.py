@@ -34,8 +34,13 @@ def in_order(items: Iterable[T], make: Callable[[T], R], threads: int, ahead: in
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def results(items: Iterable[T], submit: Callable[[T], Future[R]], ahead: int) -> Iterator[R]:
-    """Yield the results that `submit` promises for each item, like `in_order`."""
+def results(
+    items: Iterable[T],
+    submit: Callable[[T], Future[R]],
+    ahead: int,
+    result: Callable[[Future[R]], R] = Future.result,
+) -> Iterator[R]:
+    """Yield the results that `submit` promises for each item, like `in_order`. `result` waits for a promised one."""
     waiting: deque[Future[R]] = deque()
     failed: Exception | None = None
     source = iter(items)
@@ -49,9 +54,9 @@ def results(items: Iterable[T], submit: Callable[[T], Future[R]], ahead: int) ->
                 break
             waiting.append(submit(item))
             if len(waiting) > ahead:
-                yield waiting.popleft().result()
+                yield result(waiting.popleft())
         while waiting:
-            yield waiting.popleft().result()
+            yield result(waiting.popleft())
     finally:
         for promised in waiting:
             promised.cancel()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from infeed.components.feed.processes import naming_broken_pool, submit
+from infeed.components.feed.processes import naming_broken_pool, result, submit
 from infeed.components.load.ahead import in_order, results
 from infeed.components.load.columns import Features
 from infeed.components.load.costs import StageCosts
@@ -86,8 +86,13 @@ class BatchReader:
 
     def _in_processes(self, steps: Iterable[tuple[int, Ints]], make: bytes) -> Iterator[Any]:
         with naming_broken_pool(f"infeed.load(...).map, {', '.join(one.name for one in self.maps)}"):
-            ahead = self.processes + _SPARE
-            yield from results(steps, lambda step: submit(self.processes, call_pickled, make, *step), ahead)
+            processes = self.processes
+            yield from results(
+                steps,
+                lambda step: submit(processes, call_pickled, make, *step),
+                processes + _SPARE,
+                partial(result, processes),
+            )
 
     def _gathered(self, order: BatchOrder, recipe: Recipe, orders_ahead: int) -> Iterator[Any]:
         step = order.start_step

@@ -185,7 +185,7 @@ class TrainOptions:
     @property
     def class_weights(self) -> Mapping[str, ClassWeight]:
         """Class weights of each output that has any, by its name. The only output has the name ""."""
-        given: Any = self.class_weight  # __post_init__ has checked its form
+        given: Any = self.class_weight or {}  # __post_init__ has checked its form
         return given if not isinstance(self.label, str) else {"": given} if given else {}
 
     @property

@@ -187,6 +187,7 @@ def importing() -> Iterator[None]:
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGALRM)}
+    timer = signal.setitimer(signal.ITIMER_REAL, 0)  # the caller's, which waits meanwhile
     try:
         yield
     except Exception:  # after Ctrl-C, partially imported modules may raise anything
@@ -196,5 +197,6 @@ def importing() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.setitimer(signal.ITIMER_REAL, *timer)
     if interrupted:
         raise KeyboardInterrupt

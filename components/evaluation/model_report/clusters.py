@@ -18,11 +18,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from infeed.components.evaluation.model_report.options import ModelReport
-from infeed.components.evaluation.model_report.sets import scores_of_sets, terms_of
+from infeed.components.evaluation.model_report.sets import ratios, scores_of_sets, terms_of
 from infeed.components.evaluation.pairs import Array
 
 _BUCKETS = 1_000  # maximum number of groups. Beyond it, groups with the same hash modulo this number are merged
 _NUMBERS, _LEAST_BUCKETS = 2_000_000, 50  # sums of many classes are kept for fewer groups
+_ROUNDED = 1e-9
 _BINS = 200  # bins of a probability, for the area under a curve
 
 
@@ -46,15 +47,17 @@ class ClusterSums:
     squared error and absolute error. For sets of classes, those of `sets.terms_of`.
     """
 
-    sums: dict[int, Array] = field(default_factory=dict)  # float64 [n], all sums of a group concatenated
+    rows: int = 0
+    sums: dict[int, Array] = field(default_factory=dict)  # float64 [n], all sums of a group concatenated, weighted
     are_joined: bool = False  # whether groups were merged because there are too many
 
     def __len__(self) -> int:
         return len(self.sums)
 
-    def add(self, groups: Array, rows: PredictedRows, report: ModelReport) -> None:
-        """Add a batch. `groups` has the number of the group of each row, int64 [rows]."""
-        terms = _terms(rows, report)
+    def add(self, groups: Array, rows: PredictedRows, report: ModelReport, weights: Array | None = None) -> None:
+        """Add a batch. `groups` has the number of the group of each row, int64 [rows]. Weights are 1, or [rows]."""
+        self.rows += len(groups)
+        terms = _terms(rows, report) * (1.0 if weights is None else weights[:, np.newaxis])
         if len(np.unique(groups)) > _most_groups(terms.shape[1]):
             self._join()
         groups = groups % _most_groups(terms.shape[1]) if self.are_joined else groups
@@ -64,6 +67,7 @@ class ClusterSums:
             self._add(group, sums)
 
     def merge(self, other: ClusterSums) -> None:
+        self.rows += other.rows
         if other.are_joined and not self.are_joined:
             self._join()
         for group, sums in other.sums.items():
@@ -88,19 +92,20 @@ class ClusterSums:
     def left_out(self, report: ModelReport) -> dict[str, Array]:
         """Return the metrics without each group, by name: float64 [groups]."""
         each = np.stack([self.sums[group] for group in sorted(self.sums)])
-        sums = each.sum(axis=0) - each
+        total = each.sum(axis=0)
+        sums = total - each
+        if report.task != "regression":
+            sums[sums < _ROUNDED * total] = 0.0  # what fractional weights leave of a class that no other group has
         with np.errstate(divide="ignore", invalid="ignore"):
             if report.task == "multilabel":
                 return scores_of_sets(sums)
             return _errors(sums) if report.task == "regression" else _shares(sums, report)
 
 
-def groups_of(columns: Mapping[str, Any], names: Sequence[str]) -> Array | None:
-    """Return a number for the values of each row in these columns, int64 [rows]. None if a column is missing."""
-    if not all(name in columns for name in names):
-        return None
-    values = zip(*(columns[name].to_pylist() for name in names), strict=True)
-    return np.array([zlib.crc32(repr(one).encode()) for one in values])
+def groups_of(columns: Mapping[str, Any], names: Sequence[str], rows: int) -> Array:
+    """Return a number for the values of each row in these columns, int64 [rows]. A missing value is a value."""
+    lists = [columns[name].to_pylist() if name in columns else [None] * rows for name in names]
+    return np.array([zlib.crc32(repr(one).encode()) for one in zip(*lists, strict=True)])
 
 
 def _most_groups(width: int) -> int:
@@ -138,9 +143,9 @@ def _shares(sums: Array, report: ModelReport) -> dict[str, Array]:
     counts, bins = (sums[:, :-two], sums[:, -two:]) if sums.shape[1] == 1 + 3 * 2 + two else (sums, None)
     actual, called, right = np.split(counts[:, 1:], 3, axis=1)
     scores = {
-        "recall": right / np.maximum(actual, 1),
-        "precision": right / np.maximum(called, 1),
-        "f1": 2 * right / np.maximum(actual + called, 1),
+        "recall": ratios(right, actual),
+        "precision": ratios(right, called),
+        "f1": ratios(2 * right, actual + called),
     }
     chosen = report.scored_class
     has_rows = actual > 0

@@ -77,9 +77,9 @@ class Scored:
 
     @property
     def is_right(self) -> npt.NDArray[np.bool_]:
-        """Whether the class, the number, or the whole set of classes is right, bool [rows]."""
+        """Whether the class, the number, or the whole set of classes is right, bool [rows]. NaN is wrong."""
         same = np.asarray(self.labels == self.predicted)
-        return np.asarray(same.all(axis=1) if same.ndim == 2 else same)
+        return np.asarray(same.all(axis=tuple(range(1, same.ndim))) & ~np.isnan(self.scores).any(axis=1))
 
 
 @dataclass
@@ -119,7 +119,7 @@ class Sums:
         if classes <= MATRIX_CLASSES:
             cells = np.where(good.labels < 0, classes, good.labels) * classes + good.predicted
             found.matrix = np.bincount(cells, minlength=(classes + 1) * classes).reshape(classes + 1, classes)
-        found.buckets = np.stack([_buckets(good.scores[:, one], good.labels == one) for one in shown])
+        found.buckets = _curve_buckets({one: good.labels == one for one in shown}, good)
         return found
 
     def _with_sets(self, good: Scored, shown: Sequence[int]) -> Sums:
@@ -130,7 +130,7 @@ class Sums:
             # Few rows have both, and float64 has a fast product of matrices.
             some = missed.any(axis=1) & added.any(axis=1)
             self.matrix = (missed[some].T.astype(np.float64) @ added[some]).astype(np.int64)
-        self.buckets = np.stack([_buckets(good.scores[:, one], good.labels[:, one]) for one in shown])
+        self.buckets = _curve_buckets({one: good.labels[:, one] for one in shown}, good)
         return self
 
 
@@ -139,6 +139,11 @@ def curve_classes(classes: int, report: ModelReport) -> list[int]:
     if classes == 2 and report.task == "classification":
         return [report.positive]
     return [one for one in report.shown_classes or range(classes) if one < classes][:CURVES]
+
+
+def _curve_buckets(is_class: Mapping[int, Array], rows: Scored) -> Array:
+    found = [_buckets(rows.scores[:, one], labels) for one, labels in is_class.items()]
+    return np.stack(found) if found else np.zeros((0, BUCKETS, 2), np.int64)  # a baseline may know none of them
 
 
 def _buckets(scores: Array, is_class: Array) -> Array:
@@ -234,7 +239,7 @@ class Collected:
             self.both = self.both + np.bincount(cells, minlength=4).reshape(2, 2)
         hashes = _hashes(batch.path, batch.start, len(batch.records))
         if (groups := _groups(batch, hashes, report)) is not None:
-            self.clusters.add(groups, mine, report)
+            self.clusters.add(groups, mine, report, next(iter(observed.values())).weights)
         worst = Kept.of(batch, mine, np.stack([-mine.losses, hashes], -1), WORST, self.worst)
         sample = Kept.of(batch, mine, np.stack([hashes, hashes], -1), SAMPLE, self.sample)
         self._keep(worst, sample)
@@ -258,7 +263,7 @@ class Collected:
 def _groups(batch: Batch, hashes: Array, report: ModelReport) -> Array | None:
     """Return the group of each row, for intervals that resample groups: those of `split_by`, or each row of sets."""
     if report.split_by:
-        return groups_of(batch.columns, report.split_by)
+        return groups_of(batch.columns, report.split_by, len(batch.records))
     return (hashes * (1 << 53)).astype(np.int64) if report.task == "multilabel" else None
 
 

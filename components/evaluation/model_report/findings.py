@@ -136,7 +136,8 @@ def _curves(
         for one, buckets in zip(shown, mine.buckets, strict=True)
         if (curve := Curve.of(buckets))
     }
-    return found, Curve.of(others[0].buckets[0]) if others and len(shown) == 1 else None
+    is_comparable = len(shown) == 1 and others and len(others[0].buckets) == 1
+    return found, Curve.of(others[0].buckets[0]) if is_comparable else None
 
 
 def _worst_rows(report: ModelReport, kept: Kept, order: Sequence[str]) -> Iterator[WorstRow]:

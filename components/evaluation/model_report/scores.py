@@ -72,13 +72,14 @@ def read_scores(record: Any, report: ModelReport, split: str, clusters: ClusterS
     }
     given = {key: value.double_value.value for key, value in values.items() if value.HasField("double_value")}
     metrics = {key: given[key] for key in report.metrics if key in given}
-    if ROWS not in given:
+    if not given.get(ROWS):  # the sum of their weights
         return None
     rows = int(given[ROWS])
     if report.task == "multilabel":
         if metrics.keys() != set(report.metrics):
             return None
-        return make_scores(report, split, rows, of_sets(metrics, rows, report, clusters), clusters)
+        parts = of_sets(metrics, given[ROWS], report, clusters)
+        return make_scores(report, split, clusters.rows if clusters else rows, parts, clusters)
     if report.task == "regression":
         if not {"mse", "mae", "r2", "label_variance"} <= given.keys():
             return None
@@ -101,7 +102,8 @@ def make_scores(
     metrics, found, guesses = parts
     metrics = {key: value for key, value in metrics.items() if math.isfinite(value)}
     guesses = {key: guess for key, guess in guesses.items() if key in metrics}
-    groups = len(clusters) if clusters and report.split_by and len(clusters) > 1 else 0
+    is_grouped = clusters and report.split_by and (len(clusters) > 1 or report.task == "multilabel")
+    groups = len(clusters) if clusters and is_grouped else 0
     if clusters and groups:
         found = _of_clusters(metrics, clusters, report)
     known = {key: interval for key, interval in found.items() if interval and key in metrics}
@@ -116,13 +118,16 @@ def _of_clusters(
     return {key: intervals.of_clusters(value, left_out.get(key), key) for key, value in metrics.items()}
 
 
-def of_sets(metrics: Mapping[str, float], rows: int, report: ModelReport, clusters: ClusterSums | None) -> Parts:
-    """Return metrics, intervals and the guess of sets of classes. Without sums of groups, only the metrics."""
+def of_sets(metrics: Mapping[str, float], rows: float, report: ModelReport, clusters: ClusterSums | None) -> Parts:
+    """Return metrics, intervals and the guess of sets of classes. Without sums of groups, only the metrics.
+
+    `rows` is the sum of the weights of all rows.
+    """
     if not clusters:
         return dict(metrics), {}, {}
     sums = clusters.total
     of_all = scores_of_sets(sums)
-    told = {**metrics, **{f"macro_{name}": float(of_all[f"macro_{name}"]) for name in metrics}}
+    told = {**metrics, **{f"macro_{name}": float(of_all[f"macro_{name}"]) for name in metrics if name in SCORES}}
     guesses = {"f1": Guess(*best_guess(sums, rows, report))} if "f1" in metrics else {}
     return told, _of_clusters(told, clusters, report), guesses
 

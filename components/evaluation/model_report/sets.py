@@ -54,7 +54,12 @@ def scores_of_sets(sums: Array) -> dict[str, Array]:
 
 def _ratios(actual: Array, called: Array, right: Array) -> dict[str, Array]:
     bottoms = (actual + called) / 2, actual, called
-    return {name: right / np.maximum(bottom, 0.5) for name, bottom in zip(SCORES, bottoms, strict=True)}
+    return {name: ratios(right, bottom) for name, bottom in zip(SCORES, bottoms, strict=True)}
+
+
+def ratios(tops: Array, bottoms: Array) -> Array:
+    """Divide, and give 0 where nothing is below. Rows may weigh less than 1."""
+    return np.asarray(tops / np.where(bottoms > 0, bottoms, 1.0))
 
 
 def classes_of(sums: Array, report: ModelReport) -> Iterator[ClassOfSets]:
@@ -69,7 +74,7 @@ def classes_of(sums: Array, report: ModelReport) -> Iterator[ClassOfSets]:
         yield ClassOfSets(report.name_of(one), rows, rows - both, predicted - both, recall, precision, f1, interval)
 
 
-def best_guess(sums: Array, rows: int, report: ModelReport) -> tuple[float, str]:
+def best_guess(sums: Array, rows: float, report: ModelReport) -> tuple[float, str]:
     """Return the highest F1 of giving all rows the same set, and this set: the most frequent classes."""
     actual = np.asarray(sums)[: len(sums) // 3]
     order = np.argsort(-actual, kind="stable")

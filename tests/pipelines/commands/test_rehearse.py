@@ -92,6 +92,7 @@ def started(jobs: ModuleType, folder: Path) -> tuple[subprocess.Popen[str], int]
     command = [Path(sys.executable).with_name("infeed"), "rehearse", job, "--root", folder / "root"]
     rehearsal = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while not pid.exists() or not pid.read_text():
+        assert rehearsal.poll() is None, rehearsal.communicate()[1]
         time.sleep(0.05)
     return rehearsal, int(pid.read_text())
 
@@ -117,9 +118,10 @@ def test_a_step_that_outlives_its_rehearsal_keeps_the_next_one_out(jobs: ModuleT
     assert f"a step of a killed rehearsal\n  where: {tmp_path}" in refused.stderr
     assert f"kill -- -{step}" in refused.stderr
     os.killpg(step, signal.SIGKILL)
-    while (again := rehearse(job)).exit_code == 2:
+    until = time.monotonic() + 60
+    while (again := rehearse(job)).exit_code == 2 and time.monotonic() < until:
         time.sleep(0.05)
-    assert again.exit_code == 0
+    assert again.exit_code == 0, again.stderr
 
 
 def test_mistakes_are_told_before_anything_runs(jobs: ModuleType, tmp_path: Path) -> None:

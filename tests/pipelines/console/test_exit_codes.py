@@ -60,6 +60,20 @@ def test_a_ctrl_c_that_an_import_swallows_is_repeated() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)] == handlers
 
 
+def test_a_timer_of_the_caller_goes_on_after_imports() -> None:
+    rung = threading.Event()
+    handler = signal.signal(signal.SIGALRM, lambda *_: rung.set())
+    before = signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with importing():
+            time.sleep(0.2)
+            assert not rung.is_set()
+        assert rung.wait(10)
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, *before)
+
+
 def test_what_a_half_imported_module_raises_after_ctrl_c_is_no_error_of_its_own() -> None:
     with pytest.raises(KeyboardInterrupt), importing():  # noqa: PT012
         try:

@@ -1,0 +1,47 @@
+"""Process pools of Python whose workers are killed: their threads would wait for ever for a worker that is gone.
+
+A thread of `ProcessPoolExecutor` reads the rest of a result that a killed worker has begun to write, or writes a call
+that no worker reads. Neither ends, because this process itself holds the other end of the pipe:
+https://github.com/python/cpython/issues/94777. The names are those of Python 3.10 to 3.13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures.process import ProcessPoolExecutor
+
+R = TypeVar("R")
+_LOOK = 1.0  # seconds between two checks
+_LOOKS = 5  # a pool notices at once that a worker has died, unless its thread waits for that worker
+
+
+def result(pool: ProcessPoolExecutor, future: Future[R], check: Callable[[], None] = lambda: None) -> R:
+    """Wait for a result of a pool, and call `check` each second.
+
+    Raises BrokenProcessPool if a worker was killed, also in the middle of a result.
+    """
+    lost = 0
+    while not wait([future], _LOOK).done:
+        check()
+        lost = lost + 1 if any(worker.exitcode is not None for worker in _workers(pool)) else 0
+        if lost == _LOOKS:
+            end_workers(pool)
+    return future.result()
+
+
+def end_workers(pool: ProcessPoolExecutor) -> None:
+    """Kill the workers of a pool, and end what its threads wait for. The pool is then broken."""
+    for worker in _workers(pool):
+        worker.kill()
+    queues: Any = pool
+    for queue, end in ((queues._result_queue, "_writer"), (queues._call_queue, "_reader")):
+        if queue is not None:
+            getattr(queue, end).close()
+
+
+def _workers(pool: ProcessPoolExecutor) -> tuple[Any, ...]:
+    return tuple((pool._processes or {}).values())  # None after a shutdown
