@@ -118,6 +118,7 @@ def test_the_first_error_arrives_as_it_was_raised(functions: ModuleType) -> None
     assert (raised.value.where, raised.value.do) == ("item 3", "give less")
 
 
+@pytest.mark.stack
 def test_an_item_whose_worker_died_is_tried_again_and_finished_ones_are_not(
     functions: ModuleType, tmp_path: Path, imports: tuple[str, ...]
 ) -> None:
@@ -130,6 +131,7 @@ def test_an_item_whose_worker_died_is_tried_again_and_finished_ones_are_not(
     assert sum(calls.values()) <= 32  # of the worker that died, and of the other one, which ends with it
 
 
+@pytest.mark.stack
 def test_an_item_that_kills_every_worker_is_named(functions: ModuleType) -> None:
     items = [functions.Item(number) for number in range(9)]
     with pytest.raises(InfeedError, match="killed") as raised, Processes(2) as engine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,20 +61,23 @@ def test_batches_that_are_made_together_have_their_own_rows(data, options, label
         assert {**plain(features), **plain(named)} == batch
 
 
-def same(batch):
-    return batch
+@pytest.fixture
+def same(tmp_path: Path) -> str:
+    """A function by a name that other processes import."""
+    (tmp_path / "functions.py").write_text("def same(batch):\n    return batch\n")
+    return f"{tmp_path}/functions.py:same"
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("workers", [{}, {"threads": 3}, {"processes": 2}], ids=str)
-def test_threads_and_processes_prepare_the_batches_of_the_loop(data, options, workers):
+def test_threads_and_processes_prepare_the_batches_of_the_loop(data, same, options, workers):
     loaded = data(batch_size=4, columns=["maybe", "name", "pair", "x"], **options)
     expected = [plain(batch) for batch in loaded.numpy(epochs=2)]
     assert expected == [plain(loaded[rows]) for rows in loaded.rows(2)]
     assert [plain(batch) for batch in loaded.map(same, **workers).numpy(epochs=2)] == expected
 
 
-def test_another_process_unpickles_a_reader_of_the_same_files(data):
+def test_another_process_unpickles_a_reader_of_the_same_files(data, same):
     loaded = data(batch_size=3, columns=["name", "x"]).map(same)
     reader, recipe, order = loaded._reader, loaded._recipe, loaded._order(1)
     copied = pickle.dumps(reader)

@@ -1,0 +1,68 @@
+"""A pool whose worker is killed ends, whatever its threads wait for."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infeed.components.seams import process_pools
+
+pytestmark = [pytest.mark.slow, pytest.mark.stack]
+
+WORKER = """
+import os, signal, struct, sys
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def die_in_the_middle_of_a_result():
+    frame = sys._getframe()
+    while "result_queue" not in frame.f_locals:
+        frame = frame.f_back
+    os.write(frame.f_locals["result_queue"]._writer.fileno(), struct.pack("!i", 1_000) + b"its first bytes")
+    die()
+"""
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "dying_worker.py").write_text(WORKER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return importlib.import_module("dying_worker")
+
+
+@pytest.fixture
+def pool() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+def test_a_result_arrives(pool: ProcessPoolExecutor) -> None:
+    assert process_pools.result(pool, pool.submit(pow, 2, 10)) == 1024
+
+
+def test_a_worker_that_dies_in_the_middle_of_a_result_breaks_the_pool(worker: Any, pool: ProcessPoolExecutor) -> None:
+    with pytest.raises(BrokenProcessPool):
+        process_pools.result(pool, pool.submit(worker.die_in_the_middle_of_a_result))
+
+
+def test_calls_that_no_worker_reads_any_more_break_with_the_pool(worker: Any, pool: ProcessPoolExecutor) -> None:
+    large = bytes(1_000_000)  # more than a pipe holds
+    calls = [pool.submit(worker.die, large) for _ in range(4)]
+    with pytest.raises(BrokenProcessPool):
+        process_pools.result(pool, calls[0])
+    process_pools.end_workers(pool)
+
+
+def test_workers_that_are_ended_leave_no_call_waiting(pool: ProcessPoolExecutor) -> None:
+    assert process_pools.result(pool, pool.submit(pow, 2, 1)) == 2
+    process_pools.end_workers(pool)
+    with pytest.raises(BrokenProcessPool):
+        process_pools.result(pool, pool.submit(pow, 2, 2))
