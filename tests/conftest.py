@@ -578,9 +578,11 @@ def gs_endpoint(hold_ports: Callable[[int], list[int]]) -> Iterator[str]:
     [port] = hold_ports(1)
     options = ["start", "--quiet", "--host=127.0.0.1", f"--port={port}", "--in-memory", f"--default-bucket={BUCKET}"]
     with subprocess.Popen([sys.executable, "-c", _EMULATOR, *options]) as server:
-        _wait_for(port)
-        yield f"http://127.0.0.1:{port}"
-        server.terminate()
+        try:
+            _wait_for(port)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.kill()
 
 
 def _wait_for(port: int, seconds: float = 60) -> None:

@@ -12,6 +12,7 @@ within the store and deletes.
 from __future__ import annotations
 
 import atexit
+import datetime
 import errno
 import fnmatch
 import functools
@@ -40,6 +41,7 @@ _ENDPOINTS = {"s3": _AWS, "minio": _AWS, "gs": ("STORAGE_EMULATOR_HOST",)}
 _PROTOCOLS = {"s3": "https", "minio": "http", "gs": "http"}  # default protocol of an endpoint
 # Kubeflow's store uses the S3 protocol. The address is the default of its launcher since 2.16 (objectstore/config.go).
 _KUBEFLOW_STORE = "http://seaweedfs.kubeflow:9000"
+_GCS_SECONDS = 120  # of tries of a request to an emulator; Google's client tries for 15 minutes
 _ATTEMPTS = 10  # attempts of an S3 request, with growing pauses: throttling lasts up to half a minute
 _OBJECT_STORES = {"s3", "gcs", "abfs"}
 # Files of Hadoop, Spark, Dask, Windows and macOS that are not data.
@@ -518,7 +520,8 @@ def _connect(scheme: str, authority: str, endpoint: str | None) -> tuple[fs.File
 
 def _client(scheme: str, host: str, protocol: str, region: str | None = None) -> fs.FileSystem:
     if scheme == "gs":  # an emulator needs no credentials
-        return fs.GcsFileSystem(anonymous=True, endpoint_override=host, scheme=protocol)
+        limit = datetime.timedelta(seconds=_GCS_SECONDS)
+        return fs.GcsFileSystem(anonymous=True, endpoint_override=host, scheme=protocol, retry_time_limit=limit)
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or region
     retry = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
     return fs.S3FileSystem(endpoint_override=host or None, scheme=protocol, region=region, retry_strategy=retry)

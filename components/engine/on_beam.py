@@ -105,7 +105,8 @@ class OnBeam(Engine):
                 passes.close(interrupted=True)  # there is no worker that waits
 
     def __exit__(self, *error: object) -> None:
-        self._end_announced(interrupted=any(isinstance(one, KeyboardInterrupt) for one in error))
+        ends = [one for one in error if isinstance(one, BaseException) and not isinstance(one, Exception)]
+        self._end_announced(interrupted=bool(ends))  # by Ctrl-C or an exit, which must not wait for the runner
         super().__exit__(*error)
 
     def _end_announced(self, *, interrupted: bool = False) -> None:

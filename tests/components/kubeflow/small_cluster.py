@@ -40,7 +40,10 @@ class Machine:
 
     def end(self) -> None:
         self.process.terminate()
-        self.process.wait()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
         self._reader.join()
 
     def pod(self, job: str) -> Any:
