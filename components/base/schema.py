@@ -226,6 +226,8 @@ class _Problem:
 
     def mend(self, plain: Any) -> bool:
         """Correct `plain` as `read` describes. Return False if that is not possible."""
+        if not self.path:  # the value is the whole of `plain`, which cannot be replaced
+            return False
         is_number = isinstance(self.value, int | float) and not isinstance(self.value, bool)
         not_given = self.value is None and dataclasses.is_dataclass(self.holder) and self.kind.endswith("_type")
         is_empty = self.value is None and self.kind == "dataclass_type"
@@ -279,9 +281,10 @@ class _Problem:
     @property
     def _as_mapping(self) -> str:
         """Describe the settings of a dataclass, or write the setting that has this value as a choice."""
-        hints = hints_of(bare(self.hint)) if dataclasses.is_dataclass(bare(self.hint)) else {}
-        meant = (f"{name}: {self.value}" for name, hint in hints.items() if self.value in choices_of(hint))
-        known = f", with settings from {', '.join(hints)}" if hints else ""
+        kind = bare(self.hint)
+        settings = [one.name for one in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+        meant = (f"{name}: {self.value}" for name in settings if self.value in choices_of(hints_of(kind)[name]))
+        known = f", with settings from {', '.join(settings)}" if settings else ""
         return f"use a mapping: {{{next(meant, 'name: value')}}}{known}"
 
     @property

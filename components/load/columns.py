@@ -252,7 +252,10 @@ def _other_splits(found: SplitFiles, wanted: Sequence[str] | None) -> Iterator[t
 def add_missing_features(
     features: dict[str, SpilledFeature], columns: Mapping[str, Declared], records: int, folder: Path
 ) -> None:
-    """Add the columns that no record of the split holds, without values in its `records` rows."""
+    """Add the columns that no record of the split holds, without values in its `records` rows.
+
+    `folder` is for their files alone. The files of the other features have the numbers of features that may be joined.
+    """
     kinds = {column: kind for kind, column in _TYPES.items()}
     for name in sorted(columns.keys() - features.keys()):
         declared = columns[name]

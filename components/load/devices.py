@@ -7,6 +7,7 @@ together, and split on the device.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -239,7 +240,14 @@ class JaxCopies:
 
     def _all_bits(self, stacks: Sequence[Stack]) -> Any:
         is_wide = any(one.dtype.itemsize == _WIDE and not self._becomes_int32(one.dtype) for one in stacks)
-        return self._jax.enable_x64(True) if is_wide else nullcontext()
+        return enable_x64(self._jax)(True) if is_wide else nullcontext()
+
+
+def enable_x64(jax: Any) -> Callable[[bool], Any]:
+    """Return JAX's context of 64-bit types. JAX 0.4, which TFX 1.16 requires, has it in `jax.experimental` only."""
+    found: Any = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
+    enable: Callable[[bool], Any] = found.enable_x64
+    return enable
 
 
 @functools.cache

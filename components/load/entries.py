@@ -20,7 +20,7 @@ from infeed.components.load.nested import joined
 from infeed.components.load.options import LoadOptions
 from infeed.components.load.spill import decoded_blocks, spill_records
 
-_FORMAT = 4
+_FORMAT = 5
 _SHOWN = 8  # maximum number of names in a message
 
 
@@ -40,13 +40,14 @@ def features_of(found: SplitFiles, options: LoadOptions) -> Features:
 
 def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex:
     verify(found.expected, os.fspath(options.cache_dir))
-    spills = folder / "spills"
+    spills, missing = folder / "spills", folder / "missing"
     spills.mkdir()
+    missing.mkdir()
     paths = [file.path for file in found.files]
     spilled, records = spill_records(paths, spills, options.columns)
     features = joined(spilled, found.shapes)
     columns = dataset_columns(found, features, sum(records), options.columns)
-    add_missing_features(features, columns, sum(records), spills)
+    add_missing_features(features, columns, sum(records), missing)
     names = column_names(features, options.columns)
     for name in options.columns or ():
         if name not in names.values():
@@ -61,6 +62,7 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
         raise InfeedError(what, where=f"{found.place}, split {found.split}", do=do)
     index = pack_columns(features, records, columns, folder, found.shapes, lists)
     shutil.rmtree(spills)
+    shutil.rmtree(missing)
     return index
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 
@@ -18,6 +18,7 @@ class Inner:
 
 @dataclass(frozen=True)
 class Defaults:
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {"size": "set size of Inner"}
     kind: Literal["round", "square"] = "round"
 
 
@@ -59,6 +60,12 @@ def test_a_name_without_a_value_has_the_defaults_of_its_mapping() -> None:
         read(nodes={"a": None})
 
 
+@pytest.mark.parametrize("kind", [Outer, Defaults, tuple[Inner, ...], dict[str, Inner]])
+def test_nothing_in_place_of_the_whole_data_is_an_error(kind: Any) -> None:
+    with pytest.raises(InfeedError, match="None"):
+        schema.read(kind, None, "here")
+
+
 def test_a_number_is_text_where_text_is_meant() -> None:
     assert read(name=2024, words=[1, 0.5]) == Outer("2024", words=("1", "0.5"))
 
@@ -94,6 +101,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"nodes": {"a": "oval"}},
         r"'oval' is not a mapping(.|\n)*\{name: value\}(.|\n)*size",
     ),
+    "settings without constants": ({"defaults": {"a": 3}}, r"3 is not a mapping(.|\n)*, with settings from kind$"),
     "no mapping": ({"inner": 3}, r"3 is not a mapping of settings\n  where: here\.inner"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.feed.user_maps import Ragged
-from infeed.components.load.devices import CudaCopies, JaxCopies, mapped, rebuilt, stacks_of
+from infeed.components.load.devices import CudaCopies, JaxCopies, enable_x64, mapped, rebuilt, stacks_of
 from infeed.components.load.frameworks import to_jax
 
 
@@ -165,7 +166,7 @@ def test_later_batches_of_one_shape_are_copies_on_the_same_device(place):
     jax.block_until_ready(made)
     given[3]["x"][:] = -1
     assert [float(array[0, 0]) for array in made] == [0, 1, 2, 3]
-    assert {array.committed for array in made} == {on is not None}
+    assert {array._committed for array in made} == {on is not None}
     assert {array.device for array in made} == {device}
 
 
@@ -209,5 +210,11 @@ def test_what_the_callers_thread_has_set_holds_in_the_thread_that_copies(write, 
     from infeed.components.load.dataset import load
 
     data = load(write("a.tfrecord", {"id": [1, 1 << 40]}), cache_dir=cache, batch_size=2, shuffle=False)
-    with jax.enable_x64(True):
+    with enable_x64(jax)(True):
         assert next(data.jax())["id"].tolist() == [1, 1 << 40]
+
+
+def test_jax_has_its_64_bits_in_one_of_two_places(monkeypatch):
+    assert enable_x64(SimpleNamespace(enable_x64="new")) == "new"
+    monkeypatch.setitem(sys.modules, "jax.experimental", SimpleNamespace(enable_x64="old"))
+    assert enable_x64(SimpleNamespace()) == "old"

@@ -56,6 +56,18 @@ def test_the_two_features_are_one_column_of_lists_of_lists(folder, cache, split)
     assert "feature list" not in str(data.plan)
 
 
+@pytest.mark.parametrize(
+    "late", [pa.array([7]), pa.array([7.0], pa.float32()), pa.array(["q"]), pa.array([[7, 8]])], ids=repr
+)
+def test_a_column_of_another_split_leaves_the_values_as_they_are(folder, write, cache, late):
+    columns = features_of("x", ROWS["eval"]["x"], pa.int64()) | features_of("y", ROWS["eval"]["y"], pa.string())
+    write("toy-eval.tfrecord-00000-of-00001", {**columns, "late": late, "more": late})
+    found = load(folder, batch_size=3, shuffle=False, cache_dir=cache)
+    assert {name: plain(found[:][name]) for name in ("x", "y")} == ROWS["train"]
+    assert found.schema["late"].nulls == found.schema["more"].nulls == 3
+    assert {name: plain(load(folder, "eval", cache_dir=cache)[:][name]) for name in ("x", "y")} == ROWS["eval"]
+
+
 def test_one_of_them_is_read_by_its_name_and_padded(folder, cache):
     data = load(folder, batch_size=3, shuffle=False, cache_dir=cache, columns=["x"], length=2)
     assert {name: values.tolist() for name, values in next(data.numpy()).items()} == {
