@@ -33,7 +33,6 @@ from infeed.components.trainer.options import ClassWeight, TrainOptions
 Ints = npt.NDArray[np.int64]
 ClassWeights = Mapping[str, tuple[float, ...]]  # output -> weights in the order of its class indices
 _OPTION = "option class_weight"
-_BY_NAME = "set a weight for each class by name: class_weight={'rare': 5.0}"
 _MOST_CLASSES = 1 << 16
 _log = logging.getLogger(__name__)
 
@@ -57,10 +56,15 @@ def _weights_of(
             do = f"use one of the classes: {', '.join(classes)}" if classes else by_index
             raise InfeedError(f"there is no class {unknown[0]!r}", where=where, do=do)
         return tuple(named.get(name, 1.0) for name in classes)
-    weights = balanced(rows_of_classes(label, options, graph, patterns), classes, where)
+    do = f"set a weight for each class by name: class_weight={_example(output)}"
+    weights = balanced(rows_of_classes(label, options, graph, patterns, where, do), classes, where, do)
     told = ", ".join(f"{name} {weight:.4g}" for name, weight in zip(classes or range(10), weights[:10], strict=False))
     _log.info("class weights%s: %s%s", f" of {output}" if output else "", told, ", ..." if len(weights) > 10 else "")
     return weights
+
+
+def _example(output: str) -> object:
+    return {output: {"rare": 5.0}} if output else {"rare": 5.0}
 
 
 def with_class_weights(batches: Batches, weights: ClassWeights) -> Batches:
@@ -89,21 +93,22 @@ def with_class_weights(batches: Batches, weights: ClassWeights) -> Batches:
     return batches.map(with_weight, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
-def balanced(rows: Ints, classes: Sequence[str], where: str = _OPTION) -> tuple[float, ...]:
+def balanced(rows: Ints, classes: Sequence[str], where: str, do: str) -> tuple[float, ...]:
     """Return weights that give all classes the same total weight and keep the total weight of all rows.
 
     `rows` are counts, int64 [classes]. Without class names, labels are numbers, and each number that occurs is a class.
-    Raise InfeedError if a named class has no rows.
+    Raise InfeedError if a named class has no rows: `where` is the option, and `do` says how to set weights by name.
     """
     if classes and not rows.all():
         what = f"class {classes[int(np.argmin(rows))]!r} has no training rows, so no weight can balance it"
-        do = f"remove it from the label's vocabulary, add rows of it, or {_BY_NAME}"
-        raise InfeedError(what, where=where, do=do)
+        raise InfeedError(what, where=where, do=f"remove it from the label's vocabulary, add rows of it, or {do}")
     there = np.maximum(rows, 1)
     return tuple(np.where(rows > 0, rows.sum() / (np.count_nonzero(rows) * there), 1.0).tolist())
 
 
-def rows_of_classes(label: str, options: TrainOptions, graph: Graph, patterns: Sequence[str]) -> Ints:
+def rows_of_classes(
+    label: str, options: TrainOptions, graph: Graph, patterns: Sequence[str], where: str, do: str
+) -> Ints:
     """Count the Examples of each class of a label, int64 [classes], from the statistics of its column.
 
     If the Examples have no statistics, `statistics_of` reads them once. Raise InfeedError if the label depends on
@@ -114,9 +119,9 @@ def rows_of_classes(label: str, options: TrainOptions, graph: Graph, patterns: S
     if len(spec) != 1:
         made = f"depends on the columns {', '.join(sorted(spec))}" if spec else "depends on no column"
         what = f"the label {label!r} {made}, so ingest has no counts of it"
-        raise InfeedError(what, where=_OPTION, do=_BY_NAME)
+        raise InfeedError(what, where=where, do=do)
     [name] = spec
-    counts = _counted(name, patterns).counts
+    counts = _counted(name, patterns, do).counts
     values = counts.values if isinstance(counts.values, pa.Array) else pa.array(counts.values)
     distinct = encode_examples(pa.RecordBatch.from_arrays([values], [name])).to_pylist()
     given: dict[str, Any] = tf.io.parse_example(distinct, spec)
@@ -127,28 +132,28 @@ def rows_of_classes(label: str, options: TrainOptions, graph: Graph, patterns: S
     if wrong.size:
         named = f" (it has {most} classes)" if classes else ""
         what = f"label {label!r} is {wrong[0]}, which is not a class index{named}"
-        do = "number the classes in a Transform: Transform(..., features=[..., Label('...')])"
-        raise InfeedError(what, where=_OPTION, do=do)
+        number = "number the classes in a Transform: Transform(..., features=[..., Label('...')])"
+        raise InfeedError(what, where=where, do=number)
     usable = index >= 0  # -1 marks examples without a label
     rows: Ints = np.zeros(len(classes) or int(index.max(initial=-1)) + 1, np.int64)
     np.add.at(rows, index[usable], counts.counts[usable])
     return rows
 
 
-def _counted(column: str, patterns: Sequence[str]) -> ColumnStatistics:
+def _counted(column: str, patterns: Sequence[str], do: str) -> ColumnStatistics:
     """Return the column's statistics over all splits, with exact counts and at most one value per row."""
     places, parts = [pattern.rpartition("/")[0] for pattern in patterns], []
     for place in places:
         root, _, name = place.rpartition("/")
         if not name.startswith(names.SPLIT_FOLDER):
-            do = f"train on a dataset with {names.SPLIT_FOLDER} folders, or {_BY_NAME}"
+            do = f"train on a dataset with {names.SPLIT_FOLDER} folders, or {do}"
             raise InfeedError("these files have no label counts", where=place, do=do)
         parts.append(statistics_of(root, name.removeprefix(names.SPLIT_FOLDER), [column])[column])
     found = functools.reduce(operator.add, parts)
     if not found.counts.exact:
         what = f"column {column!r} has about {found.counts.distinct:,} distinct values, too many for classes"
-        raise InfeedError(what, where=", ".join(places), do=_BY_NAME)
+        raise InfeedError(what, where=", ".join(places), do=do)
     if found.lengths.maximum > 1:
         what = f"column {column!r} has up to {found.lengths.maximum} values per row, but a label has one"
-        raise InfeedError(what, where=", ".join(places), do=_BY_NAME)
+        raise InfeedError(what, where=", ".join(places), do=do)
     return found

@@ -139,7 +139,9 @@ def outputs_of(output: Any, model: keras.Model, names: Sequence[str], where: str
     found = output
     if not isinstance(output, dict):
         flat = tf.nest.flatten(output)
-        found = dict(zip(getattr(model, "output_names", None) or range(len(flat)), flat, strict=True))
+        # Keras gives a label by name to one of several outputs, but not to a single one.
+        named = getattr(model, "output_names", None) if len(flat) > 1 else None
+        found = dict(zip(named or map(str, range(len(flat))), flat, strict=True))
     if set(found) != set(names):
         do = f"return keras.Model(inputs, {{{', '.join(f'{name!r}: ...' for name in names)}}})"
         what = f"the model has the outputs {', '.join(map(str, found))}, but the labels are {', '.join(names)}"

@@ -124,7 +124,7 @@ class TrainOptions:
     steps_per_call: Positive | None = None
     hparams: Mapping[str, Any] = field(default_factory=dict)
     callbacks_fn: str | None = None
-    class_weight: Mapping[str, float | ClassWeight] | Literal["balanced"] = field(default_factory=dict)
+    class_weight: Mapping[str, Any] | Literal["balanced"] = field(default_factory=dict)
     mixed_precision: Literal["float16", "bfloat16"] | None = None
     xla: bool | None = None
     checkpoint_seconds: float | None = 60.0
@@ -234,7 +234,7 @@ class TrainOptions:
             do = "use it only with the task classification; the option weight of the feed weights whole rows"
             raise refused(self, at, do, f"{what}, but the task is {output.task}")
         if isinstance(given, Mapping):
-            if not all(isinstance(one, int | float) and 0 <= one < math.inf for one in given.values()):
+            if not all(type(one) in (int, float) and 0 <= one < math.inf for one in given.values()):
                 raise refused(self, at, "use a number of at least 0 for each class", what)
         elif given != "balanced":
             raise refused(self, at, "use balanced, or a weight for each class", what)

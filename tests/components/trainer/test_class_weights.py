@@ -34,7 +34,7 @@ def weights_of(class_weight, graph, patterns=(), **options):
 def balanced_weights(rows, classes):
     from infeed.components.trainer.class_weights import balanced
 
-    return balanced(rows, classes)
+    return balanced(rows, classes, "option class_weight", "set weights by name")
 
 
 def named(*classes):

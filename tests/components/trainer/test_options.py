@@ -80,6 +80,7 @@ def test_several_outputs_travel_as_json_and_each_has_the_label_of_its_name_unles
     assert schema.read(TrainOptions, given) == options
     assert options.labels == ("euros", "sold")
     assert TrainOptions("m:f", "y", "multilabel").outputs == {"": Output("multilabel", "y")}
+    assert TrainOptions("m:f", OUTPUTS, class_weight=None).class_weights == {}
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,9 @@ def test_several_outputs_travel_as_json_and_each_has_the_label_of_its_name_unles
         ({"class_weight": {"yes": 3.0}}, "class_weight.yes", "price, sold"),
         ({"class_weight": {"sold": "equal"}}, "class_weight.sold", "balanced"),
         ({"class_weight": {"sold": {"yes": -1.0}}}, "class_weight.sold", "-1.0"),
+        ({"class_weight": {"sold": {"yes": "3"}}}, "class_weight.sold", "'3'} use a number of at least 0"),
+        ({"class_weight": {"sold": {"yes": True}}}, "class_weight.sold", "a number of at least 0"),
+        ({"class_weight": {"sold": None}}, "class_weight.sold", "a weight for each class"),
         ({"class_weight": {"sold": "balanced"}, "input_fn": "m:f"}, "class_weight.sold", "class frequencies"),
         ({"label": "sold", "class_weight": {"sold": {"yes": 3.0}}}, "class_weight", "'sold'"),
     ],

@@ -43,7 +43,7 @@ def sums_of(group: Array, rows: Scored, report: ModelReport, parts: int = 4) -> 
     found = ClusterSums()
     for places in np.array_split(np.arange(len(group)), parts):
         one = ClusterSums()
-        one.add(groups_of(columns_of(group[places]), report.split_by), part_of(rows, places), report)
+        one.add(groups_of(columns_of(group[places]), report.split_by, len(places)), part_of(rows, places), report)
         found.merge(one)
     return found
 
@@ -131,5 +131,29 @@ def test_sums_of_sets_do_not_depend_on_the_parts_and_are_few_for_many_classes() 
     }
 
 
-def test_without_the_columns_there_are_no_groups() -> None:
-    assert groups_of({}, TWO.split_by) is None
+def test_a_column_that_no_row_of_a_batch_has_is_missing_in_each() -> None:
+    columns = {"city": pa.array([None, None, [b"c1"]]), "year": pa.array([[1990]] * 3)}
+    missing, same, other = groups_of(columns, TWO.split_by, 3).tolist()
+    assert missing == same != other
+    assert groups_of({"year": columns["year"]}, TWO.split_by, 3).tolist() == [missing] * 3
+
+
+@pytest.mark.parametrize("report", [TWO, THREE, ModelReport("regression"), ModelReport("multilabel")], ids=str)
+@pytest.mark.parametrize("unit", [1.0, 0.001])
+def test_a_row_of_weight_3_counts_as_three_rows_and_the_unit_of_weights_does_not_matter(
+    report: ModelReport, unit: float
+) -> None:
+    draw, (group, rows) = np.random.default_rng(1), scored(max(len(report.classes), 2))
+    if report.task == "multilabel":
+        labels, called = draw.random((2, ROWS, 4)) < 0.3
+        rows = Scored(labels, labels * 1.0, called, rows.losses)
+    if report.task == "regression":
+        rows = Scored(draw.normal(size=ROWS), rows.scores[:, :1], rows.scores[:, 0], rows.losses)
+    times = draw.integers(1, 4, ROWS)
+    weighted, repeated = ClusterSums(), ClusterSums()
+    weighted.add(group, rows, report, times * unit)
+    repeated.add(np.repeat(group, times), part_of(rows, np.repeat(np.arange(ROWS), times)), report)
+    assert (weighted.rows, repeated.rows) == (ROWS, times.sum())
+    expected = repeated.left_out(report)
+    for name, each in weighted.left_out(report).items():
+        np.testing.assert_allclose(each, expected[name], rtol=1e-6, err_msg=name)

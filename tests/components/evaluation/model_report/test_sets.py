@@ -14,7 +14,7 @@ from sklearn.metrics import f1_score, precision_recall_fscore_support
 
 from infeed.components.base import schema
 from infeed.components.evaluation.model_report.clusters import ClusterSums
-from infeed.components.evaluation.model_report.collected import Scored
+from infeed.components.evaluation.model_report.collected import Scored, Sums
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.model_report.scores import Scores, make_scores, of_sets, unproven
 from infeed.components.evaluation.model_report.sets import best_guess, classes_of, scores_of_sets, terms_of
@@ -120,6 +120,54 @@ def test_a_model_that_predicts_no_class_has_no_precision() -> None:
     assert {name: found.metrics.get(name) for name in metrics} == {"f1": 0.0, "recall": 0.0, "precision": None}
     assert schema.read(Scores, json.loads(json.dumps(asdict(found)))) == found
     assert "clearly better" in unproven(found, REPORT)
+
+
+def test_weights_of_rows_count_in_the_means_and_in_the_guess() -> None:
+    labels, predicted = rows_of_sets(300, 6)
+    weights = np.random.default_rng(6).gamma(1.0, 0.01, 300)
+    clusters = ClusterSums()
+    rows = Scored(labels, labels * 0.0, predicted, np.zeros(300))
+    clusters.add(np.arange(300), rows, REPORT, weights)
+    metrics = {"f1": f1_score(labels, predicted, average="micro", sample_weight=weights)}
+    found = make_scores(REPORT, "test", 300, of_sets(metrics, float(weights.sum()), REPORT, clusters), clusters)
+    macro = f1_score(labels, predicted, average="macro", sample_weight=weights)
+    assert found.metrics["macro_f1"] == pytest.approx(macro)
+    low, high = found.intervals["f1"]
+    assert low < metrics["f1"] < high
+    best = [np.arange(4) < size for size in (1, 2, 3, 4)]
+    guesses = [f1_score(labels, one & np.ones([300, 1], bool), average="micro", sample_weight=weights) for one in best]
+    assert found.guesses["f1"].value == pytest.approx(max(guesses))
+
+
+def test_other_metrics_of_sets_have_no_mean_over_the_classes() -> None:
+    labels, predicted = rows_of_sets(300, 6)
+    clusters = ClusterSums()
+    clusters.add(np.arange(300), Scored(labels, labels * 0.0, predicted, np.zeros(300)), REPORT)
+    metrics, _, guesses = of_sets({"auc": 0.9, "f1": 0.8}, 300, REPORT, clusters)
+    assert metrics.keys() == {"auc", "f1", "macro_f1"}
+    assert guesses.keys() == {"f1"}
+
+
+def test_one_group_is_too_few_to_show_anything() -> None:
+    labels, predicted = rows_of_sets(300, 6)
+    report, clusters = replace(REPORT, split_by=("city",)), ClusterSums()
+    clusters.add(np.zeros(300, np.int64), Scored(labels, labels * 0.0, predicted, np.zeros(300)), report)
+    found = make_scores(report, "test", 300, of_sets({"f1": 0.99}, 300, report, clusters), clusters)
+    assert found.groups == 1
+    assert "1 group" in found.caution
+    assert "1 group" in unproven(found, report)
+
+
+def test_a_baseline_that_knows_none_of_the_shown_classes_has_no_curves() -> None:
+    labels = np.eye(4, dtype=bool)
+    report = replace(REPORT, shown_classes=(7, 8))
+    assert len(Sums.of(Scored(labels, labels * 1.0, labels, np.zeros(4)), report).buckets) == 0
+
+
+def test_a_set_is_not_right_where_the_model_predicts_nan() -> None:
+    labels = np.zeros((3, 4), bool)
+    scores = np.array([[0.1] * 4, [np.nan] * 4, [0.1, np.nan, 0.1, 0.1]])
+    assert Scored(labels, scores, scores > 0.5, np.zeros(3)).is_right.tolist() == [True, False, False]
 
 
 def test_without_sums_of_rows_there_are_only_the_metrics() -> None:
