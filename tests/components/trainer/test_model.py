@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.trainer.model import ModelSpec, build_model, make_model
+from infeed.components.trainer.model import ModelSpec, build_model, make_model, outputs_of
 from infeed.components.trainer.options import TrainOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow and Keras take seconds to load
@@ -54,3 +54,13 @@ def test_a_model_of_tf_keras_is_refused_by_name(tmp_path):
 def test_something_other_than_a_keras_model_is_refused(tmp_path):
     with pytest.raises(InfeedError, match=r"returned builtins\.int, not a keras\.Model"):
         build_model(options(tmp_path, ["return 3"]), SPEC)
+
+
+def test_a_single_output_of_a_label_by_name_is_in_a_dict():
+    x = keras.Input([2], name="x")
+    y = keras.layers.Dense(1, name="sold")(x)
+    assert outputs_of({"sold": y}, keras.Model(x, {"sold": y}), ["sold"])["sold"] is y
+    for output in (y, [y]):
+        with pytest.raises(InfeedError, match="the labels are sold") as raised:
+            outputs_of(output, keras.Model(x, output), ["sold"])
+        assert "{'sold': ...}" in raised.value.do
