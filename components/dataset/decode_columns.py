@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from infeed.components.dataset.arrow_numbers import from_numbers, to_numbers
 from infeed.components.dataset.decode import rewrite_example
-from infeed.components.dataset.example_types import with_items
+from infeed.components.dataset.example_types import is_list, with_items
 from infeed.components.dataset.feature_layouts import (
     FIELD_1,
     FIELD_2,
@@ -77,8 +77,15 @@ def decode_columns(
     return dict(sorted(columns.items()))
 
 
+def clash(name: str) -> str:
+    """Return the error of a feature that has the name of the column of a feature list."""
+    return f"feature {name!r} has the name of a column of feature lists"
+
+
 def _common_type(name: str, types: set[pa.DataType]) -> pa.DataType:
     """Return the type of a column. Raises ValueError if there are two, apart from lists of nulls."""
+    if len({is_list(kind.value_type) for kind in types}) > 1:
+        raise ValueError(clash(name))
     others = types - {_NO_VALUES} or types
     if len(others) > 1:
         shown = " and ".join(kind for kind, item in _TYPES.items() if {pa.large_list(item), _list_type(item)} & others)
@@ -128,7 +135,7 @@ def _decode_together(block: RecordBlock, rows: Ints, wanted: Container[str] | No
     if sequence and (lists.starts < lists.stops).any():
         list_columns, others = _list_columns(data, lists, wanted)
         if doubled := columns.keys() & list_columns.keys():
-            raise ValueError(f"feature {min(doubled)!r} has the name of a column of feature lists")
+            raise ValueError(clash(min(doubled)))
         columns, unknown = columns | list_columns, np.union1d(unknown, others)
     return columns, unknown
 

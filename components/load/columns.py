@@ -34,6 +34,7 @@ from infeed.components.load.tfds import ANY_SIZE
 
 Ints = npt.NDArray[np.int64]
 _TYPES: dict[Kind, ColumnType] = {"bytes": "bytes", "float32": "float", "int64": "int"}
+_KINDS: dict[ColumnType, Kind] = {column: kind for kind, column in _TYPES.items()}
 _log = logging.getLogger(__name__)
 _ROWS = 1 << 16  # rows packed at once
 _ITEMS = 1 << 20  # items copied at once
@@ -226,7 +227,7 @@ def dataset_columns(
             continue
         is_list = found.shapes.get(name, ())[:1] == (ANY_SIZE,)
         fixed = feature.most and (feature.least == feature.most or (feature.most == 1 and not is_list))
-        columns[name] = Column(name, _TYPES[feature.kind], (feature.most,) if fixed else None, feature.nulls)
+        columns[name] = Column(name, _TYPES[feature.type], (feature.most,) if fixed else None, feature.nulls)
     return columns
 
 
@@ -235,8 +236,8 @@ def _list_spec(lists: FeatureCounts, steps: FeatureCounts) -> FeatureSpec:
     is_ragged = bool(steps.rows) and (steps.least < steps.most or not steps.most)
     step = (steps.most,) if is_ragged or steps.most > 1 else ()
     if is_ragged or lists.least < lists.most or not lists.most:
-        return FeatureSpec(lists.kind, None, lists.nulls, step, is_ragged)
-    return FeatureSpec(lists.kind, (lists.most, *step), lists.nulls)
+        return FeatureSpec(lists.type, None, lists.nulls, step, is_ragged)
+    return FeatureSpec(lists.type, (lists.most, *step), lists.nulls)
 
 
 def _other_splits(found: SplitFiles, wanted: Sequence[str] | None) -> Iterator[tuple[Mapping[str, FeatureCounts], int]]:
@@ -249,6 +250,10 @@ def _other_splits(found: SplitFiles, wanted: Sequence[str] | None) -> Iterator[t
         yield joined(features, found.shapes), sum(held)
 
 
+def _kind(declared: Declared) -> Kind:
+    return declared.type if isinstance(declared, FeatureSpec) else _KINDS[declared.type]
+
+
 def add_missing_features(
     features: dict[str, SpilledFeature], columns: Mapping[str, Declared], records: int, folder: Path
 ) -> None:
@@ -256,11 +261,9 @@ def add_missing_features(
 
     `folder` is for their files alone. The files of the other features have the numbers of features that may be joined.
     """
-    kinds = {column: kind for kind, column in _TYPES.items()}
     for name in sorted(columns.keys() - features.keys()):
         declared = columns[name]
-        kind = declared.type if isinstance(declared, FeatureSpec) else kinds[declared.type]
-        features[name] = new_feature(folder, len(features), kind, isinstance(declared, FeatureSpec))
+        features[name] = new_feature(folder, len(features), _kind(declared), isinstance(declared, FeatureSpec))
         features[name].add_missing(records)
 
 
@@ -315,18 +318,19 @@ def _spec_of(
         return replace(spec, nulls=feature.nulls), False
     assert not isinstance(declared, FeatureSpec), "only feature lists have one"
     varies = feature.least < feature.most or not feature.most
-    is_single = feature.most <= 1
+    is_single, kind = feature.most <= 1, feature.type
     if declared is not None:
+        kind = kind if feature.items else _kind(declared)
         varies = varies or declared.shape is None or declared.nulls > 0
         is_single = declared.shape == (1,)
     shape: tuple[int, ...] | None
     if varies:
-        shape = () if is_single and feature.kind == "float32" else None
+        shape = () if is_single and kind == "float32" else None
     else:
         shape = () if feature.most == 1 else (feature.most,)
     is_stack = shape is None and not is_single and tensor[:1] == (ANY_SIZE,)
     step = tensor[1:] if is_stack and not (feature.counts % math.prod(tensor[1:])).any() else ()
-    return FeatureSpec(feature.kind, shape, feature.nulls, step), is_single and varies
+    return FeatureSpec(kind, shape, feature.nulls, step), is_single and varies
 
 
 def _levels(feature: SpilledFeature, spec: FeatureSpec) -> list[Ints]:
@@ -354,7 +358,7 @@ def _rows_of(feature: SpilledFeature, spec: FeatureSpec) -> Iterator[npt.NDArray
 
 def _write_alone(feature: SpilledFeature, spec: FeatureSpec, stem: str) -> CachedColumn:
     """Write a feature as a separate column: lists or bytes."""
-    is_text = feature.kind == "bytes"
+    is_text = spec.type == "bytes"
     values = FileWriter(f"{stem}.values")
     for begin in range(0, len(feature.data), _ITEMS):
         values.add(feature.data[begin : begin + _ITEMS])
@@ -369,4 +373,4 @@ def _write_alone(feature: SpilledFeature, spec: FeatureSpec, stem: str) -> Cache
     files = tuple(writer.written() for writer in (values, *splits))
     shape = (spec.width,) if is_text and spec.shape is not None else ()
     levels = tuple(writer.items for writer in splits)
-    return CachedColumn("string" if is_text else feature.kind, spec.shape is None, shape, values.items, levels, files)
+    return CachedColumn("string" if is_text else spec.type, spec.shape is None, shape, values.items, levels, files)

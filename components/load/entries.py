@@ -16,9 +16,9 @@ from infeed.components.dataset.column_files import ColumnIndex, kept
 from infeed.components.dataset.decode_columns import LISTS
 from infeed.components.load.columns import Features, add_missing_features, dataset_columns, pack_columns
 from infeed.components.load.find import SplitFiles
-from infeed.components.load.nested import joined
+from infeed.components.load.nested import check_lengths, joined, joined_names
 from infeed.components.load.options import LoadOptions
-from infeed.components.load.spill import decoded_blocks, spill_records
+from infeed.components.load.spill import decoded_blocks, is_feature_list, spill_records
 
 _FORMAT = 5
 _SHOWN = 8  # maximum number of names in a message
@@ -45,15 +45,16 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
     missing.mkdir()
     paths = [file.path for file in found.files]
     spilled, records = spill_records(paths, spills, options.columns)
+    check_lengths(spilled, found.shapes, records, paths)
     features = joined(spilled, found.shapes)
     columns = dataset_columns(found, features, sum(records), options.columns)
     add_missing_features(features, columns, sum(records), missing)
-    names = column_names(features, options.columns)
+    sequences = {name for name, feature in features.items() if feature.steps is not None}
+    names = column_names(features, sequences, options.columns)
     for name in options.columns or ():
         if name not in names.values():
-            first = next(decoded_blocks(paths), None)
-            raise no_column(name, column_names(first.columns if first else ()).values(), found.place)
-    lists = sum(name.startswith(LISTS) for name in names)
+            raise no_column(name, _first_names(found), found.place)
+    lists = sum(name.startswith(LISTS) for name in names.keys() & sequences)
     features = {names[name]: feature for name, feature in features.items() if name in names}
     columns = {names[name]: column for name, column in columns.items() if name in names}
     if not (features and sum(records)):
@@ -66,15 +67,25 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
     return index
 
 
-def column_names(features: Collection[str], wanted: Collection[str] | None = None) -> dict[str, str]:
-    """Return the name of the column of each feature.
+def _first_names(found: SplitFiles) -> Collection[str]:
+    """Return the names of the columns of the first records."""
+    first = next(decoded_blocks([file.path for file in found.files]), None)
+    columns = first.columns if first else {}
+    lists = {name for name, column in columns.items() if is_feature_list(column)}
+    return column_names(joined_names(columns, found.shapes), lists).values()
+
+
+def column_names(
+    features: Collection[str], lists: Collection[str], wanted: Collection[str] | None = None
+) -> dict[str, str]:
+    """Return the name of the column of each feature. `lists` are those of them that are feature lists.
 
     The column of a feature list has the name of the list, and keeps the prefix `feature_lists/` only if a feature of
     the context has the same name, or `wanted` holds the longer name.
     """
     names = {}
     for name in features:
-        short = name.removeprefix(LISTS)
+        short = name.removeprefix(LISTS) if name in lists else name
         names[name] = name if short in features or name in (wanted or ()) else short
     return {name: column for name, column in names.items() if wanted is None or column in wanted}
 

@@ -28,7 +28,7 @@ from infeed.components.dataset import example_types
 from infeed.components.dataset.arrow_numbers import to_numbers
 from infeed.components.dataset.column_files import mapped
 from infeed.components.dataset.decode import decode_example, is_example
-from infeed.components.dataset.decode_columns import LISTS, decode_columns
+from infeed.components.dataset.decode_columns import LISTS, clash, decode_columns
 from infeed.components.dataset.encode import varint
 from infeed.components.dataset.record_blocks import PADDING, RecordBlock, read_blocks
 from infeed.components.dataset.records import data_of
@@ -51,10 +51,11 @@ C = TypeVar("C", bound="FeatureCounts")
 class FeatureCounts:
     """Type of a feature, minimum and maximum number of values, and number of records without a value (`nulls`).
 
-    The values of a feature list are its steps. `steps` then counts the values of each step.
+    The values of a feature list are its steps. `steps` then counts the values of each step. Its `kind` is None if no
+    step has one.
     """
 
-    kind: Kind
+    kind: Kind | None
     rows: int = 0
     values: int = 0
     least: int = np.iinfo(np.int64).max
@@ -62,6 +63,21 @@ class FeatureCounts:
     nulls: int = 0
     largest: int = 0  # of integers
     steps: FeatureCounts | None = None
+
+    @property
+    def type(self) -> Kind:
+        """Kind of the values, bytes if it is unknown."""
+        return self.kind or "bytes"
+
+    @property
+    def items(self) -> int:
+        """Number of values, for a feature list in all steps."""
+        return self.values if self.steps is None else self.steps.values
+
+    def set_kind(self, kind: Kind | None) -> None:
+        self.kind = kind
+        if self.steps is not None:
+            self.steps.kind = kind
 
     def add(self, column: pa.Array) -> None:
         """Count a column of lists, [records], or of lists of lists."""
@@ -81,9 +97,10 @@ class FeatureCounts:
 
     def merge(self, other: FeatureCounts) -> None:
         """Count the records of another split. Values of another type count as missing."""
-        if self.steps is not None and not self.steps.values:  # without values, the kind is unknown
-            self.kind = self.steps.kind = other.kind
-        if other.kind != self.kind and (other.steps is None or other.steps.values):
+        is_alike = (self.steps is None) == (other.steps is None)
+        if is_alike and (self.kind is None or (other.items and not self.items)):  # an empty list does not decide
+            self.set_kind(other.kind)
+        if not is_alike or (other.kind != self.kind and other.items):
             self.add_missing(other.rows)
             return
         if self.steps is not None and other.steps is not None:
@@ -112,7 +129,7 @@ class SpilledFeature(FeatureCounts):
         self._append("counts", example_types.item_counts(column))
         if self.steps is not None or not len(items):
             return
-        if self.kind == "bytes":
+        if self.type == "bytes":
             self._append("sizes", to_numbers(pc.binary_length(items)).astype(np.int64))
             self._append("values", data_of(items))
         else:
@@ -139,8 +156,8 @@ class SpilledFeature(FeatureCounts):
         """Concatenated values. For bytes, uint8."""
         if self.steps is not None:
             return self.steps.data
-        if self.kind != "bytes":
-            return mapped(f"{self.stem}.values", self.kind, self.values)
+        if self.type != "bytes":
+            return mapped(f"{self.stem}.values", self.type, self.values)
         size = Path(f"{self.stem}.values").stat().st_size if self.values else 0
         return mapped(f"{self.stem}.values", "uint8", size)
 
@@ -168,7 +185,7 @@ def spill_records(
     return _read_features(paths, functools.partial(new_feature, folder), wanted, threads)
 
 
-def new_feature(folder: Path, number: int, kind: Kind, is_list: bool) -> SpilledFeature:
+def new_feature(folder: Path, number: int, kind: Kind | None, is_list: bool) -> SpilledFeature:
     """Return a feature without records. `is_list` is True for feature lists."""
     stem = f"{folder}/{number}"
     return SpilledFeature(kind, stem=stem, steps=SpilledFeature(kind, stem=f"{stem}.steps") if is_list else None)
@@ -179,7 +196,7 @@ def count_features(
 ) -> tuple[dict[str, FeatureCounts], list[int]]:
     """Count the values of each feature like `spill_records`, without writing them."""
 
-    def new(_: int, kind: Kind, is_list: bool) -> FeatureCounts:
+    def new(_: int, kind: Kind | None, is_list: bool) -> FeatureCounts:
         return FeatureCounts(kind, steps=FeatureCounts(kind) if is_list else None)
 
     return _read_features(paths, new, wanted)
@@ -190,7 +207,7 @@ F = TypeVar("F", bound=FeatureCounts)
 
 def _read_features(
     paths: Sequence[str],
-    new: Callable[[int, Kind, bool], F],
+    new: Callable[[int, Kind | None, bool], F],
     wanted: Sequence[str] | None,
     threads: int | None = None,
 ) -> tuple[dict[str, F], list[int]]:
@@ -200,13 +217,18 @@ def _read_features(
         for name, column in block.columns.items():
             if wanted is not None and not {name, name.removeprefix(LISTS), sequence_name(name)} & set(wanted):
                 continue
-            kind = _kind_of(column.type.value_type)
+            kind, is_list = _kind_of(column.type.value_type), is_feature_list(column)
             if name not in features:
-                features[name] = new(len(features), kind or "bytes", name.startswith(LISTS))
+                features[name] = new(len(features), kind, is_list)
                 features[name].add_missing(sum(held))
-            if kind and features[name].kind != kind:
-                _set_kind(features[name], kind, name, block, paths)
-            features[name].add(column)
+            before = features[name]
+            if is_list != (before.steps is not None):
+                raise _misfit(clash(name), block, column.is_valid(), paths)
+            if kind and before.kind not in (None, kind):
+                what = f"feature {name!r} is {kind}, but {before.kind} in earlier records"
+                raise _misfit(what, block, _has_kind(column), paths)
+            before.set_kind(kind or before.kind)
+            before.add(column)
         for name in features.keys() - block.columns.keys():
             features[name].add_missing(block.records)
         held[block.file] += block.records
@@ -219,13 +241,23 @@ def _kind_of(item: pa.DataType) -> Kind | None:
     return None if item == pa.null() else _KINDS[item]
 
 
-def _set_kind(feature: FeatureCounts, kind: Kind, name: str, block: DecodedBlock, paths: Sequence[str]) -> None:
-    """Set the kind of a feature list that has had no value. Raises InfeedError if the feature has another kind."""
-    if feature.steps is None or feature.steps.values:
-        number = next(number for number, one in enumerate(block.columns[name]) if one.is_valid)
-        what = f"feature {name!r} is {kind}, but {feature.kind} in earlier records"
-        raise InfeedError(what, where=f"{paths[block.file]}, record {block.first + number}", do=REMEDY)
-    feature.kind = feature.steps.kind = kind
+def is_feature_list(column: pa.Array) -> bool:
+    """Return whether a decoded column is a feature list of SequenceExamples."""
+    return example_types.is_list(column.type.value_type)
+
+
+def _has_kind(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return whether each record gives the feature a kind: for a feature list, in any step."""
+    if not is_feature_list(column):
+        return np.asarray(column.is_valid())
+    rows = example_types.rows_of(column, np.flatnonzero(column.flatten().is_valid()))
+    return np.isin(np.arange(len(column)), rows)
+
+
+def _misfit(what: str, block: DecodedBlock, is_wrong: npt.ArrayLike, paths: Sequence[str]) -> InfeedError:
+    """Return the error of the first of the block's records that are wrong."""
+    number = block.first + int(np.flatnonzero(is_wrong)[0])
+    return InfeedError(what, where=f"{paths[block.file]}, record {number}", do=REMEDY)
 
 
 class DecodedBlock(NamedTuple):
@@ -257,8 +289,10 @@ def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator
             _check_examples(block)
             return DecodedBlock(file, first, len(block), decode_columns(block, sequence=True))
         except ValueError as error:
-            number, what = _first_bad_record(block.payloads(np.arange(len(block))), str(error))
-            raise InfeedError(what, where=f"{paths[file]}, record {first + number}", do=REMEDY) from error
+            found = _first_bad_record(block.payloads(np.arange(len(block))))
+            number, what = found or (None, str(error))
+            which = f"records {first} to {first + len(block) - 1}" if number is None else f"record {first + number}"
+            raise InfeedError(what, where=f"{paths[file]}, {which}", do=REMEDY) from error
 
     threads = threads or min(Machine.here().cpus, _MOST_THREADS)
     return in_order(blocks(), decode, threads, ahead=threads)
@@ -285,9 +319,10 @@ def _head(length: int) -> bytes:
     return next((head for size, head in enumerate(heads, 2) if len(head) == size), b"")
 
 
-def _first_bad_record(block: list[bytes], what: str) -> tuple[int, str]:
-    """Return the number of the first bad record, and its error."""
+def _first_bad_record(block: list[bytes]) -> tuple[int, str] | None:
+    """Return the number of the first bad record and its error, or None if each record fits those before it."""
     kinds: dict[str, tuple[Any, int]] = {}  # kind of each feature, and its first record
+    context, lists = set[str](), set[str]()
     for number, record in enumerate(block):
         try:
             found = decode_example(record)
@@ -295,10 +330,14 @@ def _first_bad_record(block: list[bytes], what: str) -> tuple[int, str]:
             return number, str(error)
         if not is_example(record, sequence=True):
             return number, "not a serialized tf.Example: the record has no features, but other fields"
+        lists.update(LISTS + name for name in found.steps)
+        context.update(name for name, feature in found.features.items() if feature.type)
+        if doubled := lists & context:
+            return number, clash(min(doubled))
         steps = ((LISTS + name, step) for name, list_ in found.steps.items() for step in list_)
         for name, feature in (*found.features.items(), *steps):
             kind, first = kinds.setdefault(name, (feature.type, number)) if feature.type else (None, 0)
             if kind != feature.type:
                 before = "an earlier step of the record" if first == number else "earlier records"
                 return number, f"feature {name!r} is {feature.type}, but {kind} in {before}"
-    return 0, what
+    return None

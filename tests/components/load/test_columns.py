@@ -110,6 +110,14 @@ def test_values_of_another_type_elsewhere_leave_a_split_as_it_is(write, cache, t
     assert load(tmp_path / "data", cache_dir=cache)[:]["x"].row(0).tolist() == [1]
 
 
+def test_an_empty_list_of_another_type_does_not_decide(write, wire, cache, tmp_path):
+    write(TRAIN, [wire.sequence_example({"x": []}, {})])  # of integers
+    write(EVAL, [wire.sequence_example({"x": [1.5]}, {})])
+    train, held_out = (load(tmp_path / "data", split, cache_dir=cache) for split in ("train", "eval"))
+    assert types(train) == types(held_out) == {"x": ("float32", ())}
+    assert np.isnan(train[:]["x"]).all()
+
+
 def test_a_split_without_a_single_value(write, cache, tmp_path):
     write(TRAIN, [b"", b"", b""])
     write(EVAL, {"x": pa.array([1.5], NUMBER), "t": ["a"]})

@@ -123,6 +123,48 @@ def test_all_splits_have_the_same_shapes(write, wire, cache):
     assert specs[1]["x"] == FeatureSpec("int64", None, step=(2,), ragged_steps=True)
 
 
+@pytest.mark.parametrize("length", [None, 2])
+@pytest.mark.parametrize("kind", ["float32", "int64", "bytes"])
+@pytest.mark.parametrize("steps", [[], [None, None], [[]], "absent"], ids=str)
+def test_a_split_without_values_has_the_type_of_the_others(write, wire, cache, steps, kind, length):
+    value = {"float32": 1.5, "int64": 7, "bytes": b"a"}[kind]
+    write("s-train.tfrecord", [wire.sequence_example({"id": [0]}, {"w": [[value, value], [value]]})])
+    empty = {} if steps == "absent" else {"w": steps}
+    where = write("s-eval.tfrecord", [wire.sequence_example({"id": [0]}, empty)] * 3)
+    for split in ("train", "eval"):
+        data = load(where.rpartition("/")[0], split, cache_dir=cache, length=length)
+        values = data[:]["w"]
+        while isinstance(values, Ragged):
+            values = values.values
+        assert (data.schema["w"].type, values.dtype) == (kind, object if kind == "bytes" else kind)
+
+
+def test_lists_without_values_keep_the_type_that_one_split_knows(write, wire, cache):
+    write("s-train.tfrecord", [wire.sequence_example({}, {"w": [[], []]})])
+    where = write("s-eval.tfrecord", [wire.sequence_example({}, {"w": [None]})])
+    for split in ("train", "eval"):
+        assert load(where.rpartition("/")[0], split, cache_dir=cache).schema["w"].type == "int64"
+
+
+@pytest.mark.parametrize("values", [[1, 2], [0.5, 1.0], [b"xy", b"z"]], ids=repr)
+def test_a_feature_may_begin_as_the_columns_of_feature_lists_do(write, wire, cache, values):
+    record = wire.sequence_example({"feature_lists/a": values}, {"b": [[1]]})
+    where = write("s-train.tfrecord", [record] * 2)
+    for columns in (None, ["feature_lists/a", "b"]):
+        data = load(where, cache_dir=cache, columns=columns)
+        assert data[0]["feature_lists/a"].tolist() == values
+        assert set(data.schema) == {"feature_lists/a", "b"}
+        assert "1 feature list" in str(data.plan)
+
+
+def test_a_feature_that_is_a_list_in_another_split_is_missing_there(write, wire, cache):
+    write("s-train.tfrecord", [wire.sequence_example({"feature_lists/a": [1, 2]}, {})])
+    where = write("s-eval.tfrecord", [wire.sequence_example({}, {"a": [[1], [2], [3]]})])
+    train, held_out = (load(where.rpartition("/")[0], split, cache_dir=cache) for split in ("train", "eval"))
+    assert train[0]["feature_lists/a"].tolist() == [1, 2]
+    assert held_out[0]["a"].tolist() == [1, 2, 3]
+
+
 def test_records_without_steps_among_others_have_none(write, wire, cache):
     rows = [wire.sequence_example({"id": [0]}, {}), wire.sequence_example({"id": [1]}, {"x": [[1.5]]}), b""]
     data = load(write("s-train.tfrecord", rows), cache_dir=cache, batch_size=3, shuffle=False)

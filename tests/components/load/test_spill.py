@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import record_blocks
 from infeed.components.dataset.encode import encode_examples
+from infeed.components.load import spill
 from infeed.components.load.spill import spill_records
 
 
@@ -52,6 +54,69 @@ def test_a_list_of_two_types_names_where_the_other_type_is(write, wire, tmp_path
     path = write("a.tfrecord", [wire.sequence_example({}, one) for one in lists])
     with pytest.raises(InfeedError, match=rf"'feature_lists/z' is float, but int in {before}\n.*, record {record}\n"):
         spill_records([path], tmp_path, None)
+
+
+A_LIST, ITS_NAME = ({}, {"z": [[1]]}), ({"feature_lists/z": [1]}, {})
+NO_KIND = ({}, {"z": [None]})
+BOTH = ({"feature_lists/z": [1]}, {"z": [[1]]})
+
+
+@pytest.mark.parametrize("block", [1, 2, 8], ids="{} records decoded at a time".format)
+@pytest.mark.parametrize("unpacked", [False, True])
+@pytest.mark.parametrize(
+    "records",
+    [
+        [A_LIST, A_LIST, ITS_NAME],
+        [ITS_NAME, ITS_NAME, A_LIST],
+        [A_LIST, A_LIST, BOTH],
+        [({}, {}), A_LIST, BOTH],
+        [ITS_NAME, ITS_NAME, NO_KIND, A_LIST],
+    ],
+)
+def test_a_feature_with_the_name_of_a_list_is_named(write, wire, tmp_path, monkeypatch, block, unpacked, records):
+    monkeypatch.setattr(record_blocks, "_RECORDS", block)
+    payloads = [wire.sequence_example(*one) for one in records]
+    if unpacked:
+        payloads[2] += b"\x7a\x03abc"  # an unknown field, so that the record is decoded alone
+    path = write("a.tfrecord", payloads)
+    with pytest.raises(
+        InfeedError, match="feature 'feature_lists/z' has the name of a column of feature lists"
+    ) as error:
+        spill_records([path], tmp_path, None)
+    assert error.value.where == f"{path}, record 2"
+
+
+def test_a_list_without_a_kind_whose_name_a_feature_has_is_named(write, wire, tmp_path):
+    rewritten = wire.sequence_example({}, {"z": [None]}) + b"\x7a\x03abc"
+    path = write("a.tfrecord", [wire.sequence_example(*ITS_NAME), rewritten])
+    with pytest.raises(InfeedError, match="'feature_lists/z'") as error:
+        spill_records([path], tmp_path, None)
+    assert error.value.where == f"{path}, record 1"
+
+
+@pytest.mark.parametrize("block", [1, 2, 8], ids="{} records decoded at a time".format)
+def test_a_step_of_another_type_is_in_the_first_record_with_a_value(write, wire, tmp_path, monkeypatch, block):
+    monkeypatch.setattr(record_blocks, "_RECORDS", block)
+    lists = [{}, {"z": []}, {"z": [None]}, {"z": [None, [1.5]]}]
+    first = write("a.tfrecord", [wire.sequence_example({}, {"z": [[1]]})] * 2)
+    second = write("b.tfrecord", [wire.sequence_example({"x": [1]}, one) for one in lists])
+    with pytest.raises(InfeedError, match="'feature_lists/z' is float32, but int64 in earlier records") as error:
+        spill_records([first, second], tmp_path, None)
+    assert error.value.where == f"{second}, record 3"
+
+
+def test_a_bad_record_that_cannot_be_told_is_within_its_block(write, tmp_path, monkeypatch):
+    monkeypatch.setattr(record_blocks, "_RECORDS", 2)
+    path = write("a.tfrecord", [GOOD, GOOD, GOOD, example(x=2)])
+
+    def refuse(block: record_blocks.RecordBlock) -> None:
+        if example(x=2) in block.payloads(np.arange(len(block))):
+            raise ValueError("odd")
+
+    monkeypatch.setattr(spill, "_check_examples", refuse)
+    with pytest.raises(InfeedError, match="odd") as error:
+        spill_records([path], tmp_path, None)
+    assert error.value.where == f"{path}, records 2 to 3"
 
 
 def test_a_feature_that_comes_later_was_missing_before(write, tmp_path, monkeypatch):
