@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -28,6 +30,16 @@ class _Comparison(NamedTuple):
     node: ast.expr
 
 
+class _Times(NamedTuple):
+    """Times in a text column, and those that letters do not order."""
+
+    all: list[str]
+    unordered: list[str]
+
+
+_Side = tuple[str, list[str]]  # source text of one side of a comparison, and its times
+
+
 def check_columns(body: ast.expr, batch: pa.RecordBatch, where: str) -> None:
     """Raise InfeedError if the filter names a column that the batch does not have."""
     for name in sorted(columns_in(body)):
@@ -35,33 +47,67 @@ def check_columns(body: ast.expr, batch: pa.RecordBatch, where: str) -> None:
 
 
 def check_text(body: ast.expr, batch: pa.RecordBatch, where: str) -> None:
-    """Raise InfeedError if the filter orders text by a date, but letters do not order the text like times.
+    """Raise InfeedError if the filter orders text by a date or by a column, but letters do not order it like times.
 
     They do in ISO 8601 without offsets from UTC.
     """
     for one in _comparisons(body):
-        name, limit = column_name(one.column) or "", _first_constant(one.node)
-        forms = formats_of([limit]) if isinstance(limit, str) and type(one.op) in _MIRRORED else []
-        if forms and (example := _unordered_time(_column(batch, name), iso=ISO in forms)):
-            what = f"text such as {example!r} is not ordered like times, but is compared with {limit!r}"
-            sides = [_as_time(name, formats_of([example])), _as_time(repr(limit), forms)]
-            do = f"compare times, such as {sides[0]} {_SYMBOLS[type(one.op)]} {sides[1]}"
-            raise InfeedError(f"column {name!r}: {what}", where=where, do=do)
+        if type(one.op) not in _MIRRORED:
+            continue
+        name, limit, other = column_name(one.column) or "", _first_constant(one.node), column_name(one.node) or ""
+        if other:
+            _check_columns_of_times(name, other, _SYMBOLS[type(one.op)], batch, where)
+        elif isinstance(limit, str) and (forms := formats_of([limit])):
+            times = _times_in(_column(batch, name), ordered_too=ISO not in forms)
+            if times.unordered:
+                what = f"text such as {times.unordered[0]!r} is not ordered like times, but is compared with {limit!r}"
+                do = _as_times((name, times.all), _SYMBOLS[type(one.op)], (repr(limit), [limit]))
+                raise InfeedError(f"column {name!r}: {what}", where=where, do=do)
 
 
-def _unordered_time(column: pa.Array, iso: bool) -> str:
-    """Return a time that letters do not order. Empty if there is none. Any time is one if the limit is not ISO 8601."""
+def _check_columns_of_times(name: str, other: str, symbol: str, batch: pa.RecordBatch, where: str) -> None:
+    columns = {one: _column(batch, one) for one in (name, other)}
+    if not all(is_text(column.type) for column in columns.values()):
+        return
+    left, right = map(_times_in, columns.values()) if name != other else (_Times([], []),) * 2
+    for one, beside, times in ((name, other, left), (other, name, right)):
+        if times.unordered:
+            what = f"text such as {times.unordered[0]!r} is not ordered like times, but is compared with {beside!r}"
+            do = _as_times((name, left.all), symbol, (other, right.all))
+            raise InfeedError(f"column {one!r}: {what}", where=where, do=do)
+
+
+def _times_in(column: pa.Array, *, ordered_too: bool = False) -> _Times:
+    """Return the times among the first texts of a column. With `ordered_too`, all of them count as unordered."""
     if not is_text(column.type):
-        return ""
+        return _Times([], [])
     times = times_of(column, ISO)
-    ordered = times.valid & ~times.has_offset if iso else np.zeros(len(column), bool)
-    rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False) & ~ordered)[:_SAMPLE]
-    examples = (shown(column, row) for row in rows.tolist())
-    return next((text for text in examples if formats_of([text]) and not text.endswith(("Z", "z"))), "")
+    ordered = times.valid & ~times.has_offset & (not ordered_too)
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    rows = np.concatenate([np.flatnonzero(valid & ~ordered)[:_SAMPLE], np.flatnonzero(valid & ordered)[:_SAMPLE]])
+    known = {row: text for row in rows.tolist() if formats_of([text := shown(column, row)])}
+    unordered = [text for row, text in known.items() if not ordered[row] and not text.endswith(("Z", "z"))]
+    return _Times(list(known.values()), unordered)
 
 
-def _as_time(text: str, forms: list[str]) -> str:
-    return f"time({text})" if ISO in forms else f"time({text}, {forms[0]!r})"
+def _as_times(left: _Side, symbol: str, right: _Side) -> str:
+    """Return the advice to compare two sides as times: in one format if one fits both, else each in its own."""
+    both = _forms([*left[1], *right[1]]) if left[1] and right[1] else []
+    pairs: list[tuple[str, ...]] = [(form, form) for form in both]
+    if not pairs:
+        first, second = (_forms(texts) or _forms(texts[:1]) for _, texts in (left, right))
+        pairs = list(itertools.product(first, second)) or [(form, form) for form in first or second]
+    ways = (f" {symbol} ".join(map(_as_time, (left[0], right[0]), pair)) for pair in pairs[:_SHOWN])
+    return f"compare times, such as {' or '.join(ways)}"
+
+
+def _forms(texts: list[str]) -> list[str]:
+    forms = formats_of(texts) if texts else []
+    return [ISO] if ISO in forms else forms
+
+
+def _as_time(text: str, form: str) -> str:
+    return f"time({text})" if form == ISO else f"time({text}, {form!r})"
 
 
 def misfit(body: ast.expr, batch: pa.RecordBatch, where: str, reason: str) -> InfeedError:
@@ -74,10 +120,26 @@ def misfit(body: ast.expr, batch: pa.RecordBatch, where: str, reason: str) -> In
             example = next((shown(column, row) for row in np.flatnonzero(column.is_valid()).tolist()), "")
             of_values = f", with values such as {example}" if example else ""
             what = f"{value!r} is not a {kind}, but column {name!r} has the type {column.type}{of_values}"
+            if kind == "string" and type(one.op) in _MIRRORED and (number := _number_in(column)):
+                option = json.dumps({name: number}, ensure_ascii=False)
+                do = f"letters order text, so read the column as numbers, such as --set 'numbers={option}'"
+                return InfeedError(what, where=where, do=do)
             fitting = _fitting(one, kind, column.type, value, example)
             return InfeedError(what, where=where, do=f"write {fitting}, which fits the type {column.type}")
     what, names = f"the filter does not fit the data: {reason}", ", ".join(batch.schema.names[:10])
     return InfeedError(what, where=where, do=f"use the columns {names}")
+
+
+def _number_in(column: pa.Array) -> str:
+    """Return an example of the column's numbers, as the option `numbers` takes it. Empty if most texts are none."""
+    texts = [shown(column, row) for row in np.flatnonzero(column.is_valid())[:_SAMPLE].tolist()]
+    found = [number for text in texts if (number := _NUMBER.fullmatch(text.strip()))]
+    if len(found) * 2 < len(texts) or not found:
+        return ""
+    best = max(found, key=lambda number: (bool(number["thousands"]), bool(number["rest"])))
+    thousands = best["thousands"]
+    decimal = "" if best["rest"] or not thousands else ",5" if thousands == "." else ".5"
+    return f"{best['start']}{best['rest']}{decimal}{best['unit']}"
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -99,6 +161,11 @@ def _comparisons(body: ast.expr) -> Iterator[_Comparison]:
 _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 _SYMBOLS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _SAMPLE = 100  # values to look for a time in
+_NUMBER = re.compile(
+    r"(?P<start>[-+]?[$€£¥]?\s?(?:\d{1,3}(?:(?P<thousands>[., '])\d{3})(?:(?P=thousands)\d{3})*|\d+))"
+    r"(?P<rest>(?:[.,]\d+)?)(?P<unit>\s?(?:%|[$€£¥]|[A-Za-z]{1,3})?)"
+)
+_SHOWN = 3  # formats in an error
 
 
 def _first_constant(node: ast.expr) -> Any:

@@ -28,9 +28,10 @@ _LONGMONTHS = "january|february|march|april|may|june|july|august|september|octob
 _LONG_DAYS = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
 
 _DAYS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y")
+_SHORT_DAYS = ("%d.%m.%y", "%d/%m/%y", "%m/%d/%y")
 _DAYS_WITH_NAMES = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y")
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-_USUAL = (ISO, *(day + time for day in (*_DAYS, *_DAYS_WITH_NAMES) for time in _TIMES))
+_USUAL = (ISO, *(day + time for day in (*_DAYS, *_SHORT_DAYS, *_DAYS_WITH_NAMES) for time in _TIMES))
 
 # Texts that a directive of `strptime` matches. Values out of range do not match.
 _DIRECTIVES: Mapping[str, str] = {

@@ -62,7 +62,7 @@ def read_column(values: pa.Array, form: str, limits: Sequence[Limit], where: str
         examples = [shown(values, row) for row in wrong[:_SAMPLE].tolist()]
         known = "an ISO 8601 time" if form == ISO else f"a time of format {form!r}"
         what = f"{examples[0]!r} is not {known}{''.join(f', but {limit.text!r} is' for limit in limits[:1])}"
-        raise InfeedError(what, where=where, do=format_advice(examples, usage))
+        raise InfeedError(what, where=where, do=format_advice(examples, usage, form))
     for limit in limits:
         _check_offsets(values, times, limit, where)
     return times
@@ -83,11 +83,15 @@ def _rewritten(limit: Limit) -> str:
     return text if limit.has_offset else f"{text}Z"
 
 
-def format_advice(examples: Sequence[str], usage: str) -> str:
-    """Return advice on the format of some texts, with the usual formats that fit them."""
-    fitting = [form for form in formats_of(examples) or formats_of(examples[:1]) if form != ISO]
-    ways = [usage.format(repr(form)) for form in fitting[:_SHOWN] or ["%m/%d/%Y"]]
-    return f"give the format of the column, such as {' or '.join(ways)}"
+def format_advice(examples: Sequence[str], usage: str, failed: str = "") -> str:
+    """Return advice on the format of some texts, with the usual formats that fit them, but not the one that failed."""
+    fitting = [form for form in formats_of(examples) or formats_of(examples[:1]) if form not in (ISO, failed)]
+    if not fitting:
+        do = f"give the format of the column as {usage.format('FORMAT')}, with directives of strptime that read"
+        return f"{do} {examples[0]!r}, or correct such values"
+    return (
+        f"give the format of the column, such as {' or '.join(usage.format(repr(form)) for form in fitting[:_SHOWN])}"
+    )
 
 
 def shown(values: pa.Array, row: int) -> str:

@@ -46,11 +46,27 @@ def test_nulls_are_not_valid_and_no_error() -> None:
         (["01/02/2020", "01/13/2020"], "F '%m/%d/%Y'"),
         (["01/02/2020"], "F '%d/%m/%Y' or F '%m/%d/%Y'"),
         (["13/01/2020", "soon"], "F '%d/%m/%Y'"),
-        (["soon"], "F '%m/%d/%Y'"),
+        (["17/05/20"], "F '%d/%m/%y'"),
     ],
 )
 def test_the_advice_lists_the_formats_that_fit(examples: list[str], advice: str) -> None:
     assert format_advice(examples, "F {}").endswith(f"such as {advice}")
+
+
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [
+        ("soon", "iso"),
+        ("2020-W20", "%m/%d/%Y"),
+        ("2020-05-17 24:00:00", "%m/%d/%Y"),
+        ("31/02/2020", "%d/%m/%Y"),
+    ],
+)
+def test_without_a_fitting_format_the_advice_names_the_text_and_no_format(text: str, failed: str) -> None:
+    with pytest.raises(InfeedError) as raised:
+        read_column(pa.array([text]), failed, [], "here", "--time-format {}")
+    assert repr(text) in raised.value.do
+    assert "%" not in raised.value.do
 
 
 def test_a_value_is_shown_as_text() -> None:
