@@ -33,10 +33,11 @@ from infeed.components.load.keras_batches import numpy_batches
 from infeed.components.load.mapping import BatchMap
 from infeed.components.load.options import LoadOptions, LoadPlan, arguments
 from infeed.components.load.order import BatchOrder
-from infeed.components.load.pictures import PictureOptions
+from infeed.components.load.pictures import PictureOptions, Pictures
 from infeed.components.load.reading import BatchReader
 from infeed.components.load.targets import PRESENT, Label, Targets
-from infeed.components.load.tfx_schema import check_shapes, with_schema
+from infeed.components.load.tfds import Shape
+from infeed.components.load.tfx_schema import check_shapes, declared_tensors, with_schema
 from infeed.components.load.windows import Resize
 
 if TYPE_CHECKING:
@@ -86,11 +87,11 @@ def load(
         order = batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir
         options = LoadOptions(*order, drop_remainder, pad_remainder, length, pictures)
     found = find_split(place, split)
-    if schema is not None:
-        found = with_schema(found, schema)
+    declared = {} if schema is None else declared_tensors(schema)
+    found = with_schema(found, declared)
     loaded = LoadedDataset(found, features_of(found, options), options)
     if schema is not None:
-        check_shapes(found, loaded.schema, schema)
+        check_shapes(_without(loaded._reader.pictures, declared), loaded._delivery, len(loaded), schema)
     if options.on_missing != "ragged":
         loaded._delivery.warn(found.place)
     return loaded
@@ -109,9 +110,10 @@ class LoadedDataset:
         self._found, self._features, self._options, self._maps = found, features, options, maps
         options.order(features.rows)  # raise errors of the options now, not at the first batch
         self._delivery = Delivery.of(features.placed, options.on_missing, found.place).padded(options.length)
-        self._delivery = self._delivery.shaped(found.shapes)
+        pictures = options.pictures.stage(features.placed, found.place)
+        self._delivery = self._delivery.shaped(_without(pictures, found.shapes))
         self._recipe = self._delivery.recipe()
-        self._reader = BatchReader(features, options.pictures.stage(features.placed, found.place), maps)
+        self._reader = BatchReader(features, pictures, maps)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LoadedDataset, (self._found, self._features, self._options, self._maps)
@@ -369,3 +371,8 @@ class LoadedDataset:
 
 def _row(batch: Mapping[str, Any], number: int) -> dict[str, Any]:
     return {name: values.row(number) if hasattr(values, "row") else values[number] for name, values in batch.items()}
+
+
+def _without(pictures: Pictures | None, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Return the shapes of features, except that of pictures to decode: each row is the bytes of one file."""
+    return {name: shape for name, shape in shapes.items() if pictures is None or name != pictures.column}

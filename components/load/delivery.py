@@ -142,10 +142,14 @@ class Delivery:
         return replace(self, lengths=found)
 
     def shaped(self, shapes: Mapping[str, tuple[int, ...]]) -> Delivery:
-        """Return this delivery with the declared shapes of all features whose rows hold as many values."""
-        dense = {name: one.spec for name, one in self.placed.items() if one.spec.shape is not None}
+        """Return this delivery with the declared shapes of all features whose rows hold as many values.
+
+        Single values that may be missing have their shape too, unless they are Ragged.
+        """
+        placed = {name: one.spec for name, one in self.placed.items()}
+        dense = {name: spec for name, spec in placed.items() if spec.shape is not None or name in self.fills}
         fitting = {}
-        for name in (shapes.keys() & dense.keys()) - {name for name, one in self.placed.items() if one.is_optional}:
+        for name in shapes.keys() & dense.keys():
             first, *inner = shapes[name]
             size = math.prod(inner)
             shape = (dense[name].width // size if first == ANY_SIZE else first, *inner)
@@ -207,6 +211,8 @@ class Delivery:
             raise InfeedError(what, where="pack", do="exclude it with columns=[...], or rename it in the dataset")
         fills = {name: fill for name, fill in self.fills.items() if name in alone}
         shapes = {name: shape for name, shape in self.shapes.items() if name in alone and name not in named}
+        if targets.weight is not None and self.schema[targets.weight].shape == (1,):
+            shapes[targets.weight] = ()
         return Recipe(alone, fills, packed, targets, self.lengths, shapes)
 
     def _parts(self, names: Iterable[str]) -> Iterable[str | PlaceRange]:

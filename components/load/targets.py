@@ -21,12 +21,15 @@ class Targets:
 
     @classmethod
     def of(cls, label: Label, weight: str | None, schema: Mapping[str, FeatureSpec]) -> Targets:
-        """Check the arguments of a call. Raises InfeedError if `weight` does not name one number for each row."""
+        """Check the arguments of a call. Raises InfeedError if `weight` does not name one number for each row.
+
+        Its shape is `()` or `(1,)`.
+        """
         labels = label if label is None or isinstance(label, str) else tuple(label)
         if weight is not None and (labels is None or weight in cls(labels).names):
             raise InfeedError(f"weight is {weight!r}, and label is {label!r}", where="weight", do="set label as well")
         spec = None if weight is None else schema.get(weight)
-        if spec and (spec.shape != () or spec.type == "bytes"):
+        if spec and (spec.shape not in ((), (1,)) or spec.type == "bytes"):
             what = f"feature {weight!r} is {spec.type} {spec.shape}"
             raise InfeedError(what, where="weight", do="name a feature of one number for each row")
         return cls(labels, weight)

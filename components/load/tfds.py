@@ -31,7 +31,7 @@ def declared_shapes(folder: str) -> dict[str, Shape]:
         return {}
     try:
         return dict(_shapes(json.loads(files.read_bytes(path)), "", ()))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         _log.warning("%s: no features of TFDS (%s: %s), so tensors are flat lists", path, type(error).__name__, error)
         return {}
 

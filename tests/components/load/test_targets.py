@@ -109,6 +109,7 @@ def test_lists_of_one_length_are_dense(data):
     assert batch["words"].tolist() == padded([[b"a"] * len(one) for one in LISTS], 3, b"")
     assert loaded[4]["tokens"].tolist() == [1, 2, 3]
     assert "tokens" not in loaded.packed_columns()["int64"]
+    assert next(data(length=1).numpy("y", weight="tokens"))[2].tolist() == [0, 1, 1, 1]
     assert next(loaded.numpy(pack=True))["tokens"].shape == (4, 3)
 
 

@@ -131,7 +131,9 @@ def test_a_shape_that_the_records_contradict_is_ignored(folder, cache, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"featuresDict": {"features": {"x": 1}}}', '{"sequence": {"length": "3"}}', "\xff"]
+    "text",
+    ["{", "[]", '{"featuresDict": {"features": {"x": 1}}}', '{"sequence": {"length": "3"}}', "\xff", "[" * 100_000],
+    ids=lambda text: text[:20],
 )
 def test_a_damaged_file_or_one_of_another_program_gives_flat_lists_and_a_warning(folder, cache, tmp_path, caplog, text):
     (tmp_path / "data" / "features.json").write_bytes(text.encode("latin-1"))
