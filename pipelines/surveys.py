@@ -62,6 +62,7 @@ class Repeats:
     scored: int = 0  # rows in the files of splits other than train
     shared: int = 0  # rows of `scored` that equal a row of train in all feature columns except `ignored`
     ignored: tuple[str, ...] = ()  # feature columns with a different number in each row
+    expected: int = 0  # rows that equal another row, if chance explains them; `equal` and `copies` are 0 then
     # Rows divided by the mean number of rows that equal a row, if chance explains the equal rows. A hash, which keeps
     # equal rows together, divides the table as unevenly as this number of distinct rows.
     effective: float = math.inf

@@ -149,6 +149,14 @@ def _repeated(survey: TableSurvey, rule: SplitBy | None) -> str:
     return f"{repeats.copies:,} {of_rows} in all columns; equal rows are in one split" if many else ""
 
 
+def spread_by_chance(survey: Survey) -> str:
+    """Return how many rows equal others that may be in another split, if chance explains them."""
+    if not isinstance(survey, TableSurvey) or survey.repeats.expected <= _MATERIAL * survey.repeats.rows:
+        return ""
+    repeats = survey.repeats
+    return f", and {repeats.expected:,} of {_compared(repeats.rows, survey)} equal another row of any split"
+
+
 def _shared(survey: TableSurvey) -> str:
     repeats = survey.repeats
     rows = f"{repeats.scored:,} rows in the files of the other splits"

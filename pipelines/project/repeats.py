@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +27,8 @@ _MORE = 3  # required multiple of the number expected by chance
 _FEW = 5  # rows. Fewer are reported only if chance explains none
 _NONE = 0.05  # rows expected by chance that count as none
 _NEARLY_ALL = 0.8
+_EACH_OFTEN = 4  # rows per distinct row. With more, rows are combinations of categories, as a town and its region
+_STEP = np.uint64(0x9E3779B97F4A7C15)
 # Bytes compared at the start of files of equal size. Compressed images that agree in them are equal.
 _COMPARED_BYTES = 1 << 16
 _EXAMPLES = 2  # names shown of copied images
@@ -44,11 +46,10 @@ def find_repeats(
     found = replace(count_repeats(rows, compared, splits), ignored=ignored)
     repeated, among = (found.equal, number) if splits is None else (found.shared, found.scored)
     others = number if splits is None else number - among
-    # A row equals a given one by chance with this probability, if the columns are independent.
-    chance = among * min(1.0, others * math.prod(map(_equal, compared.values())))
+    chance = among * _repeated_by_chance(rows, compared, others)
     if repeated > _MORE * chance and (repeated >= _FEW or chance < _NONE):
         return replace(found, effective=math.inf)
-    return Repeats(number, scored=found.scored, effective=found.effective)
+    return Repeats(number, scored=found.scored, expected=found.equal, effective=found.effective)
 
 
 def count_repeats(rows: Mapping[str, Cells], compared: Collection[str], splits: Ints | None = None) -> Repeats:
@@ -78,12 +79,15 @@ def _counted(hashes: Hashes) -> tuple[Ints, Ints]:
 
 def _row_hashes(rows: Mapping[str, Cells], names: Collection[str], number: int) -> Hashes:
     """Hash each row over these columns."""
-    found = np.zeros(number, np.uint64)
-    for name in names:
-        if name in rows:
-            # Mix the hashes, so that equal values in two columns do not cancel out.
-            found = found * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1) + _cell_hashes(rows[name])
-    return found
+    return sum(_weighted_hashes(rows, names), np.zeros(number, np.uint64))
+
+
+def _weighted_hashes(rows: Mapping[str, Cells], names: Collection[str]) -> Iterator[Hashes]:
+    """Yield the hashes of each column, times a weight, so that equal values in two columns do not cancel out."""
+    weight = np.ones(1, np.uint64)
+    for name in (name for name in names if name in rows):
+        weight *= _STEP
+        yield weight * _cell_hashes(rows[name])
 
 
 def _cell_hashes(cells: Cells) -> Hashes:
@@ -103,6 +107,35 @@ def _numbers_rows(column: ColumnStatistics) -> bool:
     """Return whether the column may number the rows, so that copies of a row differ in it."""
     least = column.rows if column.counts.exact else 0.9 * column.rows  # beyond 10,000 values it is an estimate
     return column.type == "int" and column.counts.distinct >= least
+
+
+def _repeated_by_chance(rows: Mapping[str, Cells], compared: Mapping[str, ColumnStatistics], others: int) -> float:
+    """Return the share of rows that equal one of `others` by chance, from the distinct rows. Copies inflate the rest.
+
+    No other distinct row equals a row in one column and in all remaining columns. If the column is independent of
+    them, rows that would are to those equal only in it, as those equal only in the rest are to those equal in neither.
+    A column that depends on others gives too small a share, so the largest one counts.
+    """
+    hashes = list(_weighted_hashes(rows, compared))
+    varying = [one for one in hashes if (one != one[0]).any()]
+    if len(varying) < 2:
+        return min(1.0, others * math.prod(map(_equal, compared.values())))
+    whole = sum(varying[1:], varying[0])
+    _, first, row = np.unique(whole, return_index=True, return_inverse=True)
+    if len(first) * _EACH_OFTEN <= len(whole):
+        return 1.0
+    share = 0.0
+    for one in varying:
+        inside, outside = _others_like(one[first]), _others_like((whole - one)[first])
+        neither = np.maximum(len(first) - 1 - inside - outside, 1)
+        expected = inside * outside / neither * (others / len(first))
+        share = max(share, float(np.minimum(expected, 1.0)[row.reshape(-1)].mean()))
+    return share
+
+
+def _others_like(hashes: Hashes) -> Ints:
+    number, counts = _counted(hashes)
+    return counts[number] - 1
 
 
 def _equal(column: ColumnStatistics) -> float:

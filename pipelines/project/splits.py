@@ -19,6 +19,7 @@ from infeed.components.dataset.splits import (
 )
 from infeed.pipelines.config import EVAL, SPLITS, TEST, TRAIN
 from infeed.pipelines.project.ingest_settings import IngestSettings
+from infeed.pipelines.project.leak_notes import spread_by_chance
 from infeed.pipelines.surveys import Survey, TableSurvey
 
 # Twentieths of the rows for train, eval and test, up to a number of rows. Few rows need larger scoring shares. The
@@ -166,7 +167,7 @@ def splits_note(survey: Survey, shares: Mapping[str, int], options: IngestOption
     if isinstance(rule, ByColumns):
         words += f"; rows with equal {', '.join(rule.columns)} are in one split"
     elif isinstance(rule, ByLabel):
-        words += f"; each has its share of every {rule.column}"
+        words += f"; each has its share of every {rule.column}{spread_by_chance(survey)}"
     elif isinstance(rule, ByTime):
         words += f"; rows are split by the time in {rule.column}"
     elif isinstance(rule, ByName):

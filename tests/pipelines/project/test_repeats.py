@@ -61,8 +61,52 @@ def test_the_counts_are_those_of_comparing_all_pairs(rows: list[tuple[int | None
 def test_rows_of_few_values_are_equal_by_chance() -> None:
     few = {"town": RANDOM.choice(["Bern", "Basel"], 1_000), "rooms": RANDOM.integers(1, 6, 1_000), "y": LABEL}
     found = repeats(few, "town rooms")
-    assert found == Repeats(1_000, effective=found.effective)
+    assert found == Repeats(1_000, expected=1_000, effective=found.effective)
     assert 15 < found.effective <= 20  # 2 towns, 5 numbers of rooms and 2 labels
+
+
+def of_originals(random: np.random.Generator, rows: int, decimals: int) -> dict[str, Any]:
+    """Rows of a rounded measurement and two categories, one with a rare value."""
+    return {
+        "x": random.normal(size=rows).round(decimals),
+        "status": random.choice(list("abcd"), rows, p=[0.33, 0.33, 0.33, 0.01]),
+        "side": random.integers(0, 2, rows).astype(float),
+        "y": random.integers(0, 2, rows),
+    }
+
+
+@pytest.mark.parametrize("decimals", [2, 3, 4, 9])
+def test_rows_without_copies_are_not_reported_however_coarse_their_numbers_are(decimals: int) -> None:
+    random = np.random.default_rng(decimals)
+    tables = [of_originals(random, rows, decimals) for rows in (300, 700, 3_000) for _ in range(15)]
+    told = [found for table in tables if (found := repeats(table, "x status side")).equal > 0.005 * found.rows]
+    assert len(told) <= 1
+
+
+@pytest.mark.parametrize(("share", "drawn"), [(0.1, 0.5), (0.5, 0.5), (0.6, 0.4)])
+@pytest.mark.parametrize("id_too", [False, True])
+def test_copies_are_counted_and_do_not_pass_for_chance(share: float, drawn: float, id_too: bool) -> None:
+    """`share` of the rows are drawn from the share `drawn` of the distinct rows."""
+    for seed in range(10):
+        random = np.random.default_rng(seed)
+        few = random.integers(0, round(500 * drawn), round(650 * share))
+        places = np.r_[few, np.arange(round(500 * drawn), 500)]
+        table = {name: values[places] for name, values in of_originals(random, 500, 9).items()}
+        wanted = int((np.bincount(places)[places] > 1).sum())
+        found = repeats({**table, "id": np.arange(len(places))} if id_too else table, "x status side")
+        copies, alike = (0, wanted) if id_too else (wanted, 0)
+        assert found == Repeats(len(places), equal=wanted, copies=copies, alike=alike, effective=found.effective)
+        assert found.effective > len(places)
+
+
+@given(st.lists(st.integers(2, 5), min_size=2, max_size=4), st.integers(300, 1_500), st.integers(0, 99), st.booleans())
+def test_tables_of_a_few_categories_have_no_copies(sizes: list[int], rows: int, seed: int, dependent: bool) -> None:
+    random = np.random.default_rng(seed)
+    table = {f"c{number}": random.integers(0, size, rows) for number, size in enumerate(sizes)}
+    table |= {"region": table["c0"] // 2} if dependent else {}
+    found = repeats({**table, "y": random.integers(0, 2, rows)}, " ".join(table))
+    assert (found.equal, found.copies) == (0, 0)
+    assert found.expected
 
 
 @pytest.mark.parametrize(

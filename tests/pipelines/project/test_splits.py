@@ -76,6 +76,16 @@ def test_rows_of_a_few_categories_are_divided_by_the_label() -> None:
     assert stratified(many, "y", shares, IngestOptions()).split_by is None
 
 
+@pytest.mark.parametrize(
+    ("repeats", "told"),
+    [(Repeats(1_316, expected=700), True), (Repeats(1_316), False), (Repeats(500, expected=2), False)],
+)
+def test_equal_rows_that_a_stratified_split_divides_are_counted(repeats: Repeats, told: bool) -> None:
+    survey, shares = replace(table(1_316, 816, 500), repeats=repeats), choose_shares(1_316, [])
+    assert (f"{repeats.expected:,} of" in splits_note(survey, shares, IngestOptions(split_by=ByLabel("y")))[1]) is told
+    assert "equal another" not in splits_note(survey, shares, IngestOptions())[1]
+
+
 def test_few_rows_are_divided_exactly_by_their_hash() -> None:
     shares, hashed = {"train": 10, "eval": 5, "test": 5}, IngestOptions()
     exact = stratified(table(32), "y", shares, hashed)
