@@ -4,11 +4,12 @@
 |---|---|
 | number | a number, `true`, `false`, or text that ingest reads as a number |
 | integer | the same; a fraction is rounded, with a note |
-| text | text and bytes, `True`, `False`, and integers as their digits, with a note |
+| text | text and bytes; with a note, integers as their digits, booleans as `true` and `false`, and days in ISO 8601 |
 """
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -25,6 +26,7 @@ from infeed.components.example_gen.sources.numbers import not_a_number
 Column: TypeAlias = pa.Array | list[Any]  # values of a typed format or texts of a CSV; or values of JSON
 _INT64 = range(-(1 << 63), 1 << 63)
 _TRUTH = {"true": 1, "false": 0}
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 class Cells(NamedTuple):
@@ -39,8 +41,8 @@ class _Rounded(int):
     """An integer that differs from its cell."""
 
 
-class _Digits(str):
-    """Text of a cell that is an integer."""
+class _Spelled(str):
+    """Text of a cell that is not text."""
 
     __slots__ = ()
 
@@ -84,8 +86,9 @@ def _fitted(
             wrong.setdefault(place, f"column {name!r}: {_unfit(value, fit)}")
         elif isinstance(one, _Rounded):
             notes[place] = f"column {name!r}: {value} is rounded to {one}, because the model takes whole numbers"
-        elif isinstance(one, _Digits):
-            notes[place] = f"column {name!r}: the number {value} is read as the word {str(one)!r}"
+        elif isinstance(one, _Spelled):
+            kind = "boolean" if isinstance(value, bool) else "date" if isinstance(value, datetime.date) else "number"
+            notes[place] = f"column {name!r}: the {kind} {value} is read as the word {str(one)!r}"
     return [int(one) if isinstance(one, _Rounded) else one for one in fitted]
 
 
@@ -132,7 +135,18 @@ def _try(fit: Callable[[Any], Any], value: Any) -> Any:
 def _unfit(value: Any, fit: Callable[[Any], Any]) -> ValueError:
     shown = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
     is_plain = isinstance(value, JsonNumber) or not isinstance(value, str | bytes | float | int | list)
-    return ValueError(f"{str(shown) if is_plain else repr(shown)} is not {_WORDS[fit]}")
+    remedy = _in_micros(shown) if fit is _as_int and isinstance(shown, str) else ""
+    return ValueError(f"{str(shown) if is_plain else repr(shown)} is not {_WORDS[fit]}{remedy}")
+
+
+def _in_micros(text: str) -> str:
+    """Return advice for the text of a date: dates of typed files are numbers in a tf.Example. Empty for other text."""
+    try:
+        when = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return ""
+    micros = (when.replace(tzinfo=when.tzinfo or datetime.timezone.utc) - _EPOCH) // datetime.timedelta(microseconds=1)
+    return f"; if training had dates here, write {micros}, the microseconds since 1970"
 
 
 def _as_float(value: Any) -> float:
@@ -163,15 +177,18 @@ def _truth(value: Any) -> Any:
 
 
 def _as_text(value: Any) -> str | bytes:
-    """Convert a value to text. Raises ValueError for dates, and for numbers with several spellings, such as 1.5."""
+    """Convert a value to text. Raises ValueError for what has several spellings: numbers such as 1.5, and times."""
     if value is None:
         return ""
-    is_digits = isinstance(value, JsonNumber) and value.lstrip("-").isdecimal()
-    if is_digits or (isinstance(value, int) and not isinstance(value, bool)):
-        return _Digits(value)
-    if isinstance(value, JsonNumber) or not isinstance(value, str | bytes | bool):
+    if isinstance(value, bool):
+        return _Spelled(str(value).lower())  # as CSV and JSON write it
+    if type(value) is datetime.date:
+        return _Spelled(value.isoformat())
+    if isinstance(value, int) or (isinstance(value, JsonNumber) and value.lstrip("-").isdecimal()):
+        return _Spelled(value)
+    if isinstance(value, JsonNumber) or not isinstance(value, str | bytes):
         raise ValueError(value)
-    return value if isinstance(value, str | bytes) else str(value)
+    return value
 
 
 _WORDS: dict[Any, str] = {_as_float: "a number", _as_int: "a whole number", _as_text: "text"}

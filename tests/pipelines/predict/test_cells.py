@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infeed.components.dataset.times import times_of
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.json_rows import JsonNumber
 from infeed.pipelines.predict.cells import Cells, fit_cells
@@ -64,19 +65,37 @@ def test_numbers_with_separators_and_units_are_read_by_the_options() -> None:
         (pa.array(["01234", "1.50", "1e5", "NaN", None]), ["01234", "1.50", "1e5", "NaN", ""]),
         (pa.array([b"\xff", None]), [b"\xff", ""]),
         (pa.array(["a", "b"]).dictionary_encode(), ["a", "b"]),
-        (pa.array([True, None]), ["True", ""]),
-        (["01", True, None], ["01", "True", ""]),
+        (["01", None], ["01", ""]),
     ],
 )
 def test_words_are_what_is_written(column: Any, expected: list[Any]) -> None:
     assert fitted("word", column) == Cells({"word": expected}, {}, {})
 
 
-@pytest.mark.parametrize("column", [pa.array([1234]), [JsonNumber("1234")]])
-def test_a_whole_number_in_a_column_of_words_is_its_digits_with_a_note(column: Any) -> None:
+@pytest.mark.parametrize(
+    ("column", "word"),
+    [
+        (pa.array([1234]), "1234"),
+        ([JsonNumber("1234")], "1234"),
+        (pa.array([True]), "true"),
+        ([False], "false"),
+        (pa.array([datetime.date(2024, 9, 28)]), "2024-09-28"),
+        (pa.array([datetime.date(2024, 9, 28)], pa.date64()), "2024-09-28"),
+    ],
+)
+def test_what_has_one_spelling_is_a_word_with_a_note(column: Any, word: str) -> None:
     found = fitted("word", column)
-    assert found.columns == {"word": ["1234"]}
-    assert "number 1234 is read as the word '1234'" in found.notes[0]
+    assert (found.columns, found.wrong) == ({"word": [word]}, {})
+    assert f"{column[0]} is read as the word {word!r}" in found.notes[0]
+
+
+@pytest.mark.parametrize("text", ["2021-11-23", "2021-11-23 05:06:07.000008", "1969-12-31T23:59:59+02:00"])
+@pytest.mark.parametrize("is_json", [True, False])
+def test_the_text_of_a_date_in_a_column_of_integers_is_an_error_with_the_integer(text: str, is_json: bool) -> None:
+    found = fitted("n", [text] if is_json else pa.array([text]))
+    micros = int(times_of(pa.array([text])).micros[0])
+    assert found.columns == {"n": []}
+    assert f" {micros}," in found.wrong[0]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +104,7 @@ def test_a_whole_number_in_a_column_of_words_is_its_digits_with_a_note(column: A
         pa.array([1.5]),
         pa.array([1.0]),
         pa.array([Decimal("1.10")]),
-        pa.array([datetime.date(2024, 1, 1)]),
+        pa.array([datetime.datetime(2024, 1, 1)]),
         [JsonNumber("1.0")],
         [JsonNumber("1e5")],
         [{"a": "b"}],
