@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -42,6 +43,8 @@ def write_labeled(model: str, path: str, config: PipelineConfig, output: str) ->
     labels, trained = [one.column.name for one in survey.labels], known.source_options if known else {}
     features = known.columns if known else ()
     tables = open_tables([path], {*features, *labels}, {}, trained)
+    for table, label in itertools.product(tables, labels):
+        table.check_columns([label])
     specs = {**RawSignature.of(Predictor.load(folder)).raw.inputs, **_parsed(known, tables, survey)}
     options = IngestOptions(
         shuffle_seed=None,

@@ -57,16 +57,24 @@ class InputTable:
     names: Sequence[str]
     texts: CsvOptions  # formats of numbers in text
     blocks: Callable[[], Iterator[RowBlock]]
+    may_lack: bool = False  # whether a column that no row names has missing cells, as in JSON Lines
 
     def check_columns(self, needed: Iterable[str]) -> None:
-        """Raise InfeedError, which names the missing columns, if the table has not all `needed` columns."""
-        missing = [name for name in needed if name not in self.names]
+        """Raise InfeedError, which names the missing columns, if the table has not all `needed` columns.
+
+        If it `may_lack` some, it must have one of them, and none of the others under a similar name.
+        """
+        needed = list(needed)
+        others = [name for name in self.names if name not in needed]
+        hints = {name: _hint(name, others) for name in needed if name not in self.names}
+        may_lack = self.may_lack and len(hints) < len(needed)
+        missing = [name for name, hint in hints.items() if hint or not may_lack]
         if missing:
             columns = "a column" if len(missing) == 1 else "the columns"
             what = f"the model needs {columns} {', '.join(map(repr, missing))}"
-            hints = "; ".join(filter(None, (_hint(name, self.names) for name in missing)))
+            advice = "; ".join(filter(None, (hints[name] for name in missing)))
             do = f"add {'it' if len(missing) == 1 else 'them'} to the file"
-            raise InfeedError(what, where=self.path, do=f"{do}, or {hints}" if hints else do)
+            raise InfeedError(what, where=self.path, do=f"{do}, or {advice}" if advice else do)
 
 
 def _hint(name: str, names: Sequence[str]) -> str:
@@ -128,7 +136,8 @@ def _open_jsonl(path: str, source: Source, settings: Settings, trained: Trained,
     read = partial(_read_jsonl, path, options, needed)
     rows = (row for block in read() for row in block if not isinstance(row, BadRow))
     names = tuple(dict.fromkeys(name for row in rows for name in row))
-    return InputTable(path, names, CsvOptions(numbers=options.numbers), partial(_jsonl_blocks, read, names))
+    blocks = partial(_jsonl_blocks, read, names, needed)
+    return InputTable(path, names, CsvOptions(numbers=options.numbers), blocks, may_lack=True)
 
 
 def _read_jsonl(path: str, options: JsonlOptions, needed: Sequence[str]) -> Iterator[list[Row | BadRow]]:
@@ -148,14 +157,16 @@ def _add_nested(row: Row, nested: Mapping[str, Sequence[str]]) -> None:
                 row[name] = None if row[one] in (None, []) else {one: row[one]}
 
 
-def _jsonl_blocks(read: Callable[[], Iterator[list[Row | BadRow]]], names: Sequence[str]) -> Iterator[RowBlock]:
+def _jsonl_blocks(
+    read: Callable[[], Iterator[list[Row | BadRow]]], names: Sequence[str], needed: Sequence[str]
+) -> Iterator[RowBlock]:
     fields = pa.schema([pa.field(name, pa.string(), metadata=JSON) for name in names])
     for block in read():
         rows = [row for row in block if not isinstance(row, BadRow)]
-        cells = {name: [row.get(name) for row in rows] for name in names}
+        cells = {name: [row.get(name) for row in rows] for name in {*names, *needed}}
         texts = [
-            pa.array([None if value is None else as_json(value) for value in column], pa.string())
-            for column in cells.values()
+            pa.array([None if value is None else as_json(value) for value in cells[name]], pa.string())
+            for name in names
         ]
         bad = {place: row for place, row in enumerate(block) if isinstance(row, BadRow)}
         yield RowBlock(pa.RecordBatch.from_arrays(texts, schema=fields), cells, bad)

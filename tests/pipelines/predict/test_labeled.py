@@ -107,8 +107,13 @@ def test_truth_values_of_a_label_are_the_words_of_ingest(model: Path, taxi: Pipe
     assert columns(tmp_path / "out", config)["y"] == [[b"true"], [b"false"]]
 
 
-def test_a_column_that_is_missing_is_named(model: Path, taxi: PipelineConfig, tmp_path: Path) -> None:
-    (tmp_path / "new.csv").write_text("zip;n;x\n1;1;1\n")
+@pytest.mark.parametrize(
+    ("file", "text"), [("new.csv", "zip;n;x\n1;1;1\n"), ("new.jsonl", '{"zip": "1", "n": 1, "x": 1}\n')]
+)
+def test_a_column_that_is_missing_is_named(
+    model: Path, taxi: PipelineConfig, tmp_path: Path, file: str, text: str
+) -> None:
+    (tmp_path / file).write_text(text)
     with pytest.raises(InfeedError, match="'y'") as raised:
-        write_labeled(str(model), str(tmp_path / "new.csv"), labels_of(taxi, "int"), str(tmp_path / "out"))
-    assert raised.value.where == str(tmp_path / "new.csv")
+        write_labeled(str(model), str(tmp_path / file), labels_of(taxi, "int"), str(tmp_path / "out"))
+    assert raised.value.where == str(tmp_path / file)

@@ -45,7 +45,7 @@ def outcomes(path: Path, trained: Mapping[str, Any] = MappingProxyType({}), **gi
         for place in range(len(batch.names)):
             fitting = batch.wrong[place].partition(": ")[2] if place in batch.wrong else repr(next(cells))
             there = {} if place in batch.unread else next(written)
-            found.append((fitting, repr({name: one for name, one in there.items() if one is not None})))
+            found.append((fitting, repr({name: there[name] for name in NAMES if there.get(name) is not None})))
     return found
 
 
@@ -56,6 +56,12 @@ def write_csv(path: Path, table: Sequence[Sequence[Any]]) -> None:
 
 def write_jsonl(path: Path, table: Sequence[Sequence[Any]]) -> None:
     path.write_text("".join(f"{json.dumps(dict(zip(NAMES, row, strict=False)))}\n" for row in table))
+
+
+def write_sparse(path: Path, table: Sequence[Sequence[Any]]) -> None:
+    """Write JSON Lines that lack the names of nulls."""
+    rows_there = [{name: one for name, one in zip(NAMES, row, strict=False) if one is not None} for row in table]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows_there))
 
 
 _TEXT = st.sampled_from(CELLS)
@@ -92,6 +98,41 @@ def test_a_row_of_a_csv_is_read_alike_alone(table: list[Any], options: Any, data
 def test_a_row_of_json_lines_is_read_alike_alone(table: list[Any], data: st.DataObject) -> None:
     order = data.draw(st.lists(st.sampled_from(range(len(table))), min_size=1, unique=True))
     check_each("t.jsonl", write_jsonl, table, order, {})
+
+
+@settings(deadline=None)
+@given(_OBJECTS, st.data())
+def test_a_name_that_a_row_of_json_lines_lacks_is_null_also_alone(table: list[Any], data: st.DataObject) -> None:
+    table = [["1", *row[1:]] for row in table]
+    order = data.draw(st.lists(st.sampled_from(range(len(table))), min_size=1, unique=True))
+    check_each("t.jsonl", write_sparse, table, order, {})
+    with tempfile.TemporaryDirectory() as folder:
+        found = []
+        for write in (write_jsonl, write_sparse):
+            write(path := Path(folder, "t.jsonl"), table)
+            found.append(outcomes(path))
+        assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("row", "missing"),
+    [
+        ({"x1": 1}, []),  # another needed column is no other spelling
+        ({"x1": 1, "humidty": 2}, ["humidity"]),
+        ({"other": 1}, ["humidity", "x1", "x2"]),
+    ],
+)
+def test_json_lines_may_lack_columns_that_are_not_there_under_another_name(
+    tmp_path: Path, row: dict[str, int], missing: list[str]
+) -> None:
+    (path := tmp_path / "t.jsonl").write_text(json.dumps(row))
+    table = open_as_trained(str(path), {}, {}, needed := ["humidity", "x1", "x2"])
+    if missing:
+        with pytest.raises(InfeedError, match=", ".join(map(repr, missing))) as raised:
+            table.check_columns(needed)
+        assert [name for name in needed if repr(name) in raised.value.what] == missing
+    else:
+        table.check_columns(needed)
 
 
 def test_words_stay_words_in_a_file_of_digits(tmp_path: Path) -> None:
