@@ -20,6 +20,7 @@ PREFIX = "data_tfrecord"
 SPLIT_FOLDER = "Split-"
 GZIP_SUFFIX = ".gz"
 FEATURE_INPUTS = "feature_inputs.json"  # of a transform graph: feature -> raw columns that it depends on
+DATE_FORMATS = "date_formats.json"  # of a transform graph: raw text column -> formats of the dates that are read
 RAW_COLUMNS = "assets.extra/raw_columns.json"  # of a SavedModel: its columns, and the options of their source files
 UNFINISHED = ".ingest"  # beside the splits during ingest. The dot hides it from the globs of readers
 

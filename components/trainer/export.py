@@ -72,7 +72,8 @@ class ServingModel:
         types = {name: _KINDS[spec.dtype] for name, spec in sorted(parsed.items())}
         columns = {"columns": sorted(self._spec), "types": types}
         tasks = {name: one.task for name, one in self._options.outputs.items()}
-        described = {**columns, "source_options": self._options.source_options, "outputs": tasks}
+        dates = {name: forms for name, forms in self._graph.date_formats.items() if name in self._spec}
+        described = {**columns, "source_options": self._options.source_options, "outputs": tasks, "dates": dates}
         files.write_bytes(files.join(path, names.RAW_COLUMNS), json.dumps(described).encode())
 
     def _held(self) -> tf.Module:

@@ -151,7 +151,15 @@ class TransformGraph:
 
         They cannot be read from the graph, which computes similar declared features together.
         """
-        path = files.join(self.path, self.output.TRANSFORMED_METADATA_DIR, names.FEATURE_INPUTS)
+        return self._recorded(names.FEATURE_INPUTS)
+
+    @property
+    def date_formats(self) -> Mapping[str, Sequence[str]]:
+        """Formats of the dates in text columns, by raw column. Empty if the writer of the graph recorded none."""
+        return self._recorded(names.DATE_FORMATS)
+
+    def _recorded(self, name: str) -> Mapping[str, Sequence[str]]:
+        path = files.join(self.path, self.output.TRANSFORMED_METADATA_DIR, name)
         return json.loads(files.read_bytes(path)) if files.exists(path) else {}
 
     @property
@@ -176,6 +184,7 @@ class RawExamples:
     transforms = False
     classes: tuple[str, ...] = ()
     vocabulary_sizes: Mapping[str, int] = {}
+    date_formats: Mapping[str, Sequence[str]] = {}
     first_word = 0
 
     def vocabulary_file(self, name: str) -> None:

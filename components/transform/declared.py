@@ -36,6 +36,7 @@ from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.ranges import ShardRange, record_ranges
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import stored_statistics, tables_of
+from infeed.components.dataset.time_formats import EPOCHS
 from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.transform.columns import (
     AnalysisPass,
@@ -53,6 +54,7 @@ from infeed.components.transform.feature import Feature, Tables
 from infeed.components.transform.features import check_features, check_types
 from infeed.components.transform.groups import outputs_of
 from infeed.components.transform.in_process.failures import with_sample
+from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.rows import KINDS, RowReader, arrow_of, load_graph
 
 # With more columns, tracing an analysis graph takes minutes, while Arrow counts whole columns without a graph.
@@ -244,11 +246,26 @@ def write_graph(
     metadata = os.path.join(folder, tft.TFTransformOutput.TRANSFORMED_METADATA_DIR)
     metadata_io.write_metadata(dataset_metadata.DatasetMetadata(schema), metadata)
     inputs = {one.output_name: one.inputs for one in features}
-    for name, content in ((tft.TFTransformOutput.ASSET_MAP, tables.assets), (names.FEATURE_INPUTS, inputs)):
+    written = {
+        tft.TFTransformOutput.ASSET_MAP: tables.assets,
+        names.FEATURE_INPUTS: inputs,
+        names.DATE_FORMATS: _date_formats(features),
+    }
+    for name, content in written.items():
         files.write_bytes(files.join(metadata, name), json.dumps(content).encode())
     raw_folder = os.path.join(folder, tft.TFTransformOutput.RAW_METADATA_DIR)
     metadata_io.write_metadata(dataset_metadata.DatasetMetadata(raw_schema), raw_folder)
     return module
+
+
+def _date_formats(features: Sequence[Feature]) -> dict[str, list[str]]:
+    """Return the formats of the dates that features read in text columns, by column."""
+    found: dict[str, list[str]] = {}
+    for feature in features:
+        if feature.steps and isinstance(step := feature.steps[0], DatePart) and step.format not in EPOCHS:
+            for column in feature.columns:
+                found[column] = sorted({*found.get(column, ()), step.format})
+    return found
 
 
 def raw_spec(raw_schema: schema_pb2.Schema) -> dict[str, Any]:

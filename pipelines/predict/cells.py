@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from infeed.components.dataset import example_types
+from infeed.components.dataset.time_formats import ISO
+from infeed.components.dataset.times import parse
+from infeed.components.evaluation.predictions.raw_columns import UNKNOWN, RawColumns
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.json_lines import finite
 from infeed.components.example_gen.sources.json_rows import JsonNumber
@@ -48,16 +52,22 @@ class _Spelled(str):
 
 
 def fit_cells(
-    columns: Mapping[str, Column], rows: int, specs: Mapping[str, Any], texts: CsvOptions, exact: Collection[str] = ()
+    columns: Mapping[str, Column],
+    rows: int,
+    specs: Mapping[str, Any],
+    texts: CsvOptions,
+    exact: Collection[str] = (),
+    known: RawColumns = UNKNOWN,
 ) -> Cells:
     """Convert the columns to the TensorSpecs in `specs`. `texts` has the formats of numbers and of missing cells.
 
     In the columns `exact`, a fraction is an error if the model takes an integer. In other columns, it is rounded.
+    `known` has the spellings of booleans and dates in the training data.
     """
     wrong: dict[int, str] = {}
     notes: dict[int, str] = {}
     fitted = {
-        name: _fitted(name, columns[name], spec, texts, wrong, notes, exact=name in exact)
+        name: _fitted(name, columns[name], spec, texts, wrong, notes, known, exact=name in exact)
         for name, spec in specs.items()
     }
     right = [place for place in range(rows) if place not in wrong]
@@ -71,12 +81,16 @@ def _fitted(
     texts: CsvOptions,
     wrong: dict[int, str],
     notes: dict[int, str],
+    known: RawColumns,
     *,
     exact: bool,
 ) -> list[Any]:
     fit = _as_float if spec.dtype.is_floating else _as_int if spec.dtype.is_integer else _as_text
     values: list[Any] = column if isinstance(column, list) else _values(column, spec, fit)
     fitted = _converted(name, values, fit, texts)
+    if fit is _as_text and name in known.truths:
+        truths = [_Spelled(word) for word in known.truths[name]]
+        fitted = [truths[value] if isinstance(value, bool) else one for value, one in zip(values, fitted, strict=True)]
     if spec.shape.rank != 1:  # a list; only a tf.Example can hold a missing list, so None stays
         fitted = [None if value is None else one for value, one in zip(values, fitted, strict=True)]
     for place, (value, one) in enumerate(zip(values, fitted, strict=True)):
@@ -85,11 +99,32 @@ def _fitted(
         elif isinstance(one, _Rounded) and exact:
             wrong.setdefault(place, f"column {name!r}: {_unfit(value, fit)}")
         elif isinstance(one, _Rounded):
-            notes[place] = f"column {name!r}: {value} is rounded to {one}, because the model takes whole numbers"
+            _add_note(notes, place, name, f"{value} is rounded to {one}, because the model takes whole numbers")
         elif isinstance(one, _Spelled):
             kind = "boolean" if isinstance(value, bool) else "date" if isinstance(value, datetime.date) else "number"
-            notes[place] = f"column {name!r}: the {kind} {value} is read as the word {str(one)!r}"
+            _add_note(notes, place, name, f"the {kind} {value} is read as the word {str(one)!r}")
+    if fit is _as_text and name in known.dates:
+        form = "ISO 8601" if ISO in known.dates[name] else repr(known.dates[name][0])
+        for place in _find_no_dates(fitted, known.dates[name]):
+            _add_note(notes, place, name, f"{_text(fitted[place])!r} is no date in {form}, so it is missing")
     return [int(one) if isinstance(one, _Rounded) else one for one in fitted]
+
+
+def _add_note(notes: dict[int, str], place: int, name: str, note: str) -> None:
+    notes[place] = f"{notes[place]}; column {name!r}: {note}" if place in notes else f"column {name!r}: {note}"
+
+
+def _find_no_dates(cells: list[Any], forms: Sequence[str]) -> list[int]:
+    """Return the places of texts that no format reads as a date. Lists are not checked."""
+    given = pa.array([_text(one) if one and isinstance(one, str | bytes) else None for one in cells], pa.string())
+    unread = given.is_valid().to_numpy(zero_copy_only=False)
+    for form in forms:
+        unread = unread & ~parse(given, form).valid
+    return [int(place) for place in np.flatnonzero(unread)]
+
+
+def _text(cell: str | bytes) -> str:
+    return cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell)
 
 
 def _values(column: pa.Array, spec: Any, fit: Callable[[Any], Any]) -> list[Any]:

@@ -13,6 +13,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.options import MAX_ROW_MB
 from infeed.components.evaluation.batches import batches_of, input_shards, known_columns
+from infeed.components.evaluation.predictions.raw_columns import UNKNOWN, RawColumns
 from infeed.components.evaluation.predictor import Signature, check_inputs, features_of
 from infeed.components.example_gen.formats import kind_of_name
 from infeed.components.example_gen.inputs import is_companion
@@ -163,7 +164,12 @@ def open_tables(
     return tables
 
 
-def rows(tables: Iterable[InputTable], specs: Mapping[str, Any], exact: Collection[str] = ()) -> Iterator[Batch]:
+def rows(
+    tables: Iterable[InputTable],
+    specs: Mapping[str, Any],
+    exact: Collection[str] = (),
+    known: RawColumns = UNKNOWN,
+) -> Iterator[Batch]:
     """Yield batches of the columns of `specs`, which are TensorSpecs, converted as `fit_cells` does.
 
     Raises InfeedError if a table has no rows.
@@ -172,14 +178,19 @@ def rows(tables: Iterable[InputTable], specs: Mapping[str, Any], exact: Collecti
         start = 1  # number of the block's first row
         for block in table.blocks():
             numbers = range(start, start + block.rows.num_rows + len(block.bad))
-            yield from _batches(table, block, numbers, specs, exact)
+            yield from _batches(table, block, numbers, specs, exact, known)
             start = numbers.stop
         if start == 1:
             raise InfeedError("the table has no rows", where=table.path, do="give a file with at least one row")
 
 
 def _batches(
-    table: InputTable, block: RowBlock, numbers: range, specs: Mapping[str, Any], exact: Collection[str]
+    table: InputTable,
+    block: RowBlock,
+    numbers: range,
+    specs: Mapping[str, Any],
+    exact: Collection[str],
+    known: RawColumns,
 ) -> Iterator[Batch]:
     good = 0
     for start in range(0, len(numbers), _BATCH):
@@ -187,7 +198,7 @@ def _batches(
         bad = {place - start: f"line {row.line}: {row.reason}" for place in some if (row := block.bad.get(place))}
         there = [place for place in range(len(some)) if place not in bad]
         columns = {name: _slice(block.cells[name], good, len(there)) for name in specs}
-        cells = fit_cells(columns, len(there), specs, table.texts, exact)
+        cells = fit_cells(columns, len(there), specs, table.texts, exact, known)
         yield Batch(
             [f"{table.path}, row {number}" for number in numbers[start : some.stop]],
             cells.columns,

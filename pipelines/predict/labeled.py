@@ -15,7 +15,7 @@ from infeed.components.dataset import schemas
 from infeed.components.dataset.manifest import Manifest, Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
-from infeed.components.evaluation.predictions.raw_columns import RawColumns
+from infeed.components.evaluation.predictions.raw_columns import UNKNOWN, RawColumns
 from infeed.components.evaluation.predictor import Predictor, RawSignature, model_folder
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task
@@ -54,7 +54,7 @@ def write_labeled(model: str, path: str, config: PipelineConfig, output: str) ->
         on_bad_row=config.ingest.on_bad_row,
         bad_row_limit=config.ingest.bad_row_limit,
     )
-    opened = _opened(path, tables, specs, labels, config.ingest.words)
+    opened = _opened(path, tables, specs, labels, config.ingest.words, known or UNKNOWN)
     buckets = Buckets(((config.judged_on, 1),))
     return ingest.ingest(opened.tasks, ingest.Job.of(opened, output, buckets.names, buckets, options))
 
@@ -75,14 +75,19 @@ def _parsed(known: RawColumns | None, tables: list[InputTable], survey: TableSur
 
 
 def _opened(
-    path: str, tables: list[InputTable], specs: Mapping[str, Any], labels: Sequence[str], words: tuple[str, ...]
+    path: str,
+    tables: list[InputTable],
+    specs: Mapping[str, Any],
+    labels: Sequence[str],
+    words: tuple[str, ...],
+    known: RawColumns,
 ) -> OpenedSource:
     """Return a source with the columns of `specs` in the model's types, and all other columns as read."""
     first = next(tables[0].blocks()).rows.schema
     fields = [pa.field(name, _type_of(spec)) for name, spec in specs.items()]
     schema = pa.schema([*fields, *(field for field in first if field.name not in specs)])
     tasks = tuple(Task(order, table) for order, table in enumerate(tables))
-    read = partial(_read, specs=specs, labels=labels, words=words, schema=schema)
+    read = partial(_read, specs=specs, labels=labels, words=words, schema=schema, known=known)
     return OpenedSource(Source.of("table", path, []), schema, tasks, read, decimals=True, place=path)
 
 
@@ -98,9 +103,10 @@ def _read(
     labels: Sequence[str],
     words: tuple[str, ...],
     schema: pa.Schema,
+    known: RawColumns,
     bad_rows: BadRows,
 ) -> Iterator[pa.RecordBatch]:
-    for batch in rows([table], specs, exact=labels):
+    for batch in rows([table], specs, labels, known):
         for place, reason in sorted(batch.wrong.items()):
             bad_rows.report(BadRow(batch.names[place], None, None, reason, ""))
         fitted = {name: _as_column(batch.cells[name], _type_of(spec)) for name, spec in specs.items()}

@@ -11,7 +11,7 @@ from typing import Any
 from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
-from infeed.components.evaluation.predictions.raw_columns import RawColumns
+from infeed.components.evaluation.predictions.raw_columns import UNKNOWN, RawColumns
 from infeed.components.evaluation.predictor import Arrays, Predictor, RawSignature, Signature, model_folder, part
 from infeed.pipelines.predict.inputs import (
     IMAGE,
@@ -152,7 +152,7 @@ def _question(
     specs = both.raw.inputs
     if set(specs) == {IMAGE}:
         return both, pictures(inputs), tasks
-    return both, rows(tables or open_tables(inputs, specs, settings), specs), tasks
+    return both, rows(tables or open_tables(inputs, specs, settings), specs, known=known or UNKNOWN), tasks
 
 
 Call = Signature | RawSignature

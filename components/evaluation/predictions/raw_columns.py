@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import ColumnType, Manifest
 
+_FEW_WORDS = 1024  # bytes of a vocabulary of booleans, at most
 _OTHER_ROOT = "pipelines for other data need another root (--root)"
 
 
@@ -23,6 +24,8 @@ class RawColumns:
     source_options: Mapping[str, Mapping[str, Any]]  # options of the training files, by format
     types: Mapping[str, ColumnType] = field(default_factory=dict)  # types of all columns that an evaluation parses
     outputs: Mapping[str, str] = field(default_factory=dict)  # output -> task. The only output has the name ""
+    dates: Mapping[str, Sequence[str]] = field(default_factory=dict)  # formats of the dates in text columns
+    truths: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # words for false and true in text columns
 
     @classmethod
     def of(cls, folder: str) -> RawColumns | None:
@@ -31,8 +34,8 @@ class RawColumns:
         if not files.exists(path):
             return None
         described = json.loads(files.read_bytes(path))
-        optional = described.get("types", {}), described.get("outputs", {})
-        return cls(tuple(described["columns"]), described["source_options"], *optional)
+        optional = {name: described.get(name, {}) for name in ("types", "outputs", "dates")}
+        return cls(tuple(described["columns"]), described["source_options"], **optional, truths=_truths(folder))
 
     def check_dataset(self, root: str, *, is_baseline: bool = False) -> None:
         """Raise InfeedError if a column of an ingested dataset has another type than in training."""
@@ -57,6 +60,20 @@ class RawColumns:
         texts = {name: one if isinstance(one, str) else json.dumps(one) for name, one in options.items()}
         flags = " ".join(f"--set {shlex.quote(f'{name}={text}')}" for name, text in texts.items())
         return f"read the source files as in training: infeed ingest SOURCE DATASET {flags}"
+
+
+UNKNOWN = RawColumns((), {})  # of a model that another exporter wrote
+
+
+def _truths(folder: str) -> dict[str, tuple[str, str]]:
+    """Return the words for false and true of each column whose vocabulary spells them in another case than JSON."""
+    found = {}
+    for file in files.list_files(files.join(folder, "assets")):
+        words = files.read_bytes(file.path).splitlines() if file.size <= _FEW_WORDS else []
+        for truths in (("False", "True"), ("FALSE", "TRUE")):
+            if not {b"false", b"true"} & {*words} and {truth.encode() for truth in truths} & {*words}:
+                found[files.relative(file.path, files.join(folder, "assets"))] = truths
+    return found
 
 
 def check_dataset(model: str, root: str, *, is_baseline: bool = False) -> None:

@@ -39,6 +39,7 @@ def serving_model(folder, model):
 
     (folder / "schema.pbtxt").write_text(SCHEMA)
     graph = RawExamples(str(folder / "schema.pbtxt"), "y")
+    graph.date_formats = {"word": ["iso"], "left_out": ["iso"]}  # as a transform graph tells them
     options = TrainOptions(model_fn="m:f", label="y", source_options={"csv": {"delimiter": ";"}})
     inputs = inputs_of(model, SPECS | {"unused": tf.SparseTensorSpec([None, None])}, "")
     return ServingModel(model, inputs, graph, options)
@@ -65,7 +66,11 @@ def test_the_answers_are_those_of_the_model(exported):
 
 def test_the_model_names_its_columns_and_the_options_of_the_files_that_it_learned_from(exported):
     assert RawColumns.of(str(exported[0])) == RawColumns(
-        ("word", "x"), {"csv": {"delimiter": ";"}}, {"word": "bytes", "x": "float"}, {"": "classification"}
+        ("word", "x"),
+        {"csv": {"delimiter": ";"}},
+        {"word": "bytes", "x": "float"},
+        {"": "classification"},
+        {"word": ["iso"]},
     )
 
 

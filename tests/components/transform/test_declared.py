@@ -12,6 +12,7 @@ import pytest
 from infeed.components.base.errors import InfeedError
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.clean import Fill
+from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.encode import Vocabulary
 from infeed.components.transform.kinds.scale import ZScore
 
@@ -67,3 +68,25 @@ def test_both_give_features_and_vocabularies_are_kept(tmp_path: Path) -> None:
 def test_one_name_from_both_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match="both return twice"):
         transform({"x": [1, 2]}, [Fill("x", 0, output="twice")], doubled, tmp_path)
+
+
+def test_a_graph_tells_the_formats_of_the_dates_in_text(tmp_path: Path) -> None:
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    from infeed.components.trainer.graph import open_graph
+    from infeed.components.transform.columns import TracedPass, analyze
+    from infeed.components.transform.declared import write_graph
+
+    features = [
+        ZScore("day", output="days", clean=(DatePart("days", "%d.%m.%Y"),)),
+        ZScore("day", output="year", clean=(DatePart("year"),)),
+        ZScore("at", clean=(DatePart("days", "epoch_s"),)),
+    ]
+    spec = {"day": tf.io.FixedLenFeature([1], tf.string), "at": tf.io.FixedLenFeature([1], tf.int64)}
+    rows = {"day": tf.constant([["28.09.2024"], ["2024-09-29"]]), "at": tf.constant([[0], [9]], tf.int64)}
+    schema = tft.DatasetMetadata.from_feature_spec(spec).schema
+    (tmp_path / "vocabularies").mkdir()
+    found = analyze(features, lambda one: TracedPass(one).over([rows]), {})
+    write_graph(str(tmp_path / "graph"), features, schema, found, str(tmp_path / "vocabularies"))
+    assert open_graph(str(tmp_path / "graph"), None, "at").date_formats == {"day": ["%d.%m.%Y", "iso"]}

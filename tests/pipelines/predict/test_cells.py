@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from infeed.components.dataset.times import times_of
+from infeed.components.evaluation.predictions.raw_columns import RawColumns
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.json_rows import JsonNumber
 from infeed.pipelines.predict.cells import Cells, fit_cells
@@ -23,6 +24,10 @@ def spec(*, is_floating: bool = False, is_integer: bool = False) -> Any:
 
 
 SPECS = {"n": spec(is_integer=True), "x": spec(is_floating=True), "word": spec()}
+
+
+def fitted_as(known: RawColumns, column: Any) -> Cells:
+    return fit_cells({"word": column}, len(column), {"word": SPECS["word"]}, CsvOptions(), (), known)
 
 
 def fitted(name: str, column: Any, **texts: Any) -> Cells:
@@ -87,6 +92,43 @@ def test_what_has_one_spelling_is_a_word_with_a_note(column: Any, word: str) -> 
     found = fitted("word", column)
     assert (found.columns, found.wrong) == ({"word": [word]}, {})
     assert f"{column[0]} is read as the word {word!r}" in found.notes[0]
+
+
+def test_a_boolean_is_spelled_as_in_training() -> None:
+    known = RawColumns(("word",), {}, truths={"word": ("FALSE", "TRUE")})
+    for column in (pa.array([True, None, False]), [True, None, False]):
+        found = fitted_as(known, column)
+        assert found.columns == {"word": ["TRUE", "", "FALSE"]}
+        assert "'TRUE'" in found.notes[0]
+        assert list(found.notes) == [0, 2]
+    assert fitted_as(known, ["true", "x"]) == Cells({"word": ["true", "x"]}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("forms", "cells", "unread"),
+    [
+        (["iso"], ["2024-09-28", None, "28.09.2024", "foo", "2024-13-45", "2023-02-29", ""], [2, 3, 4, 5]),
+        (["iso", "%d.%m.%Y"], ["2024-09-28", "28.09.2024", "28/09/2024"], [2]),
+        (["%d.%m.%Y"], [datetime.date(2024, 9, 28), datetime.date(2024, 9, 29)], [0, 1]),
+        (["iso"], [b"2024-09-28", b"\xff"], [1]),
+    ],
+)
+def test_text_that_is_no_date_as_in_training_has_a_note(forms: list[str], cells: list[Any], unread: list[int]) -> None:
+    found = fitted_as(RawColumns(("word",), {}, dates={"word": forms}), pa.array(cells))
+    assert not found.wrong
+    assert [place for place, note in found.notes.items() if "so it is missing" in note] == unread
+    assert all(_shown(cells[place]) in found.notes[place] for place in unread)
+
+
+def _shown(cell: Any) -> str:
+    return repr(cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell))
+
+
+def test_a_row_has_the_notes_of_all_its_columns() -> None:
+    columns = {"n": pa.array([2.5]), "word": pa.array([7])}
+    [note] = fit_cells(columns, 1, {name: SPECS[name] for name in columns}, CsvOptions()).notes.values()
+    assert "column 'n': 2.5 is rounded" in note
+    assert "column 'word': the number 7" in note
 
 
 @pytest.mark.parametrize("text", ["2021-11-23", "2021-11-23 05:06:07.000008", "1969-12-31T23:59:59+02:00"])

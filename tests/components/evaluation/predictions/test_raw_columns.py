@@ -40,6 +40,25 @@ def test_the_columns_of_a_model_of_another_exporter_are_unknown(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    ("words", "truths"),
+    [
+        ("True\nFalse\n", ("False", "True")),
+        ("FALSE\nNA\n", ("FALSE", "TRUE")),
+        ("true\nfalse\n", None),
+        ("true\nTrue\n", None),
+        ("Truest\n", None),
+        ("True\n" + "x" * 2000, None),  # not read, because it may be large
+    ],
+)
+def test_booleans_are_spelled_as_in_the_vocabulary(model: Path, words: str, truths: tuple[str, str] | None) -> None:
+    (model / "assets").mkdir()
+    (model / "assets" / "zip").write_text(words)
+    known = RawColumns.of(str(model))
+    assert known
+    assert known.truths == ({"zip": truths} if truths else {})
+
+
+@pytest.mark.parametrize(
     ("text", "column", "found", "wanted"),
     [
         ("zip,x,y\n01234,1.5,0\n00042,2.0,1\n", "zip", "int", "bytes"),
