@@ -172,13 +172,26 @@ def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | B
         features = [encode_feature(column_of(batch, name, where), name) for name in split_by.columns]
         salt, nothing = (pa.scalar(text, pa.large_binary()) for text in (split_by.salt.encode(), b""))
         return assign_splits(values_of(pc.binary_join_element_wise(salt, *features, nothing)), buckets)
-    where = f"split by column {split_by.column!r}"
-    values = column_of(batch, split_by.column, where)
+    if isinstance(split_by, ByTime):
+        return _by_time(batch, split_by)
+    return _by_name(batch, split_by, buckets.names)
+
+
+def check_rows(batch: pa.RecordBatch, split_by: SplitBy | None) -> None:
+    """Raise InfeedError if the rule does not fit the rows, whatever the splits are."""
+    if isinstance(split_by, ByTime):
+        _by_time(batch, split_by)
+    elif isinstance(split_by, ByName):
+        _names_in(batch, split_by)
+
+
+def _values_of(batch: pa.RecordBatch, rule: ByTime | ByName) -> tuple[pa.Array, str]:
+    """Return the column of a rule, and its name for errors."""
+    where = f"split by column {rule.column!r}"
+    values = column_of(batch, rule.column, where)
     if values.is_null(nan_is_null=True).true_count:
         raise InfeedError("a value is empty", where=where, do="filter out such rows, or use another column")
-    if isinstance(split_by, ByTime):
-        return _by_time(values, split_by, where)
-    return _by_name(values, buckets.names, where)
+    return values, where
 
 
 def assign_by_record(
@@ -258,7 +271,8 @@ def column_of(batch: pa.RecordBatch, name: str, where: str) -> pa.Array:
     return batch.column(batch.schema.get_field_index(name))
 
 
-def _by_time(values: pa.Array, rule: ByTime, where: str) -> Numbers:
+def _by_time(batch: pa.RecordBatch, rule: ByTime) -> Numbers:
+    values, where = _values_of(batch, rule)
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     elif pa.types.is_decimal(values.type):  # Arrow does not parse decimals
@@ -312,14 +326,23 @@ def _parse_cut(text: str, values: pa.Array, where: str) -> pa.Scalar:
         raise InfeedError(what, where=where, do=do) from error
 
 
-def _by_name(values: pa.Array, names: tuple[str, ...], where: str) -> Numbers:
+def _names_in(batch: pa.RecordBatch, rule: ByName) -> tuple[pa.Array, str]:
+    values, where = _values_of(batch, rule)
     try:
-        texts = values.cast(pa.string())
+        return values.cast(pa.string()), where
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InfeedError(f"the type is {values.type}", where=where, do="use a column of text") from error
+
+
+def _by_name(batch: pa.RecordBatch, rule: ByName, names: tuple[str, ...]) -> Numbers:
+    texts, where = _names_in(batch, rule)
     numbers = pc.index_in(texts, value_set=pa.array(names, pa.string()))
     if numbers.null_count:
-        stranger = values.filter(numbers.is_null())[0].as_py()
-        do = f"add the split to {', '.join(names)}, or filter out such rows"
-        raise InfeedError(f"there is no split {stranger!r}", where=where, do=do)
+        raise no_such_split(str(texts.filter(numbers.is_null())[0].as_py()), names, where)
     return np.asarray(numbers, np.int64)
+
+
+def no_such_split(name: str, names: Iterable[str], where: str) -> InfeedError:
+    """Return the error for a value of a `ByName` column that names no split."""
+    do = f"add the split to {', '.join(names)}, or filter out such rows"
+    return InfeedError(f"there is no split {name!r}", where=where, do=do)

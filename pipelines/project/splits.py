@@ -16,6 +16,7 @@ from infeed.components.dataset.splits import (
     ByTime,
     SplitBy,
     check_splits,
+    no_such_split,
 )
 from infeed.pipelines.config import EVAL, SPLITS, TEST, TRAIN
 from infeed.pipelines.project.ingest_settings import IngestSettings
@@ -44,6 +45,7 @@ def shares_of(survey: Survey, asked: IngestSettings, options: IngestOptions) -> 
     rule, patterns = options.split_by, survey.patterns
     if asked.shares is not None:
         shares = asked.shares
+        _check_named(survey, shares, rule)
     elif isinstance(rule, ByName) and (named := _named_in(survey, rule.column)):
         shares = named
     else:
@@ -71,6 +73,12 @@ def _named_in(survey: Survey, column: str) -> dict[str, int]:
     counts = found.counts.items()
     rows = {v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v): count for v, count in counts}
     return {name: rows[name] for name in (*SPLITS, *sorted(set(rows) - set(SPLITS))) if name in rows}
+
+
+def _check_named(survey: Survey, shares: Mapping[str, int], rule: SplitBy | None) -> None:
+    if isinstance(rule, ByName):
+        for name in (one for one in _named_in(survey, rule.column) if one not in shares):
+            raise no_such_split(name, shares, f"split by column {rule.column!r}")
 
 
 def _check_names(shares: Mapping[str, int], patterns: Mapping[str, str], rule: SplitBy | None) -> None:

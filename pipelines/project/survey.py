@@ -109,6 +109,7 @@ def survey_table(
         if asked.get(name, "classification" if few else "regression") != "regression":
             numbers.pop(name, None)
     table, numbers = _with_numbers(table, numbers, opened, settings)
+    table.check_rule()
     found, rejected = table.statistics()
     others = {name: one for name, one in written.items() if name not in numbers}
     advice = {name: one.advice(source, settings, may_miss=name not in labels) for name, one in others.items()}

@@ -28,7 +28,7 @@ from infeed.components.dataset import example_types, files
 from infeed.components.dataset.cache import CACHE_DIR, digest, keep_file, kept_file
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
-from infeed.components.dataset.splits import columns_of
+from infeed.components.dataset.splits import ByName, ByTime, check_rows, columns_of
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import (
@@ -45,6 +45,7 @@ from infeed.components.example_gen.codes import Codes, add_codes
 from infeed.components.example_gen.formats import default_settings
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, check_limit
 from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, settled, shifted
+from infeed.components.example_gen.spills import strata_of_rows
 from infeed.components.transform.infer import SAMPLE
 from infeed.pipelines.config import Source
 from infeed.pipelines.project.cell_shapes import CellShapes, shapes_of
@@ -94,6 +95,11 @@ class _Found:
     rejected: int = 0
     unlabeled: int = 0  # rows that `IngestOptions.labeled` excludes
     codes: Mapping[str, Codes] = field(default_factory=dict)
+    misfit: InfeedError | None = None  # why the rule of the splits does not fit a row
+
+    @property
+    def can_be_kept(self) -> bool:
+        return not self.rejected and self.misfit is None
 
     def __add__(self, other: _Found) -> _Found:
         return _Found(
@@ -103,6 +109,7 @@ class _Found:
             self.rejected + other.rejected,
             self.unlabeled + other.unlabeled,
             add_codes([self.codes, other.codes]),
+            self.misfit or other.misfit,
         )
 
 
@@ -119,12 +126,13 @@ class _Part:
 class _ReadTask:
     """Reader of a task, given with its index among the tasks of its file.
 
-    Runs in any process, and samples up to `rows` rows.
+    Runs in any process, and samples up to `rows` rows. `is_divided` is whether the rule of the splits applies.
     """
 
     source: OpenedSource
     options: IngestOptions
     rows: int
+    is_divided: bool
 
     def __call__(self, numbered: tuple[Task, int]) -> _Part:
         task, number = numbered
@@ -132,12 +140,15 @@ class _ReadTask:
         bad_rows = BadRows(self.options.on_bad_row, self.options.bad_row_limit, relative=True)
         sampler, gatherer = Sampler(f"{path} {number}" if number else path, self.rows), Gatherer()
         bad, shapes, unlabeled = list[BadRow](), dict[str, CellShapes](), 0
+        misfit: InfeedError | None = None
         try:
             for batch in self.source.read(task.payload, bad_rows=bad_rows):
                 passed = passing(batch, self.options)
                 labeled = with_label(passed, self.options)
                 unlabeled += passed.num_rows - labeled.num_rows
-                block = choose_columns(complete(labeled, self.options, path, bad_rows), self.options)
+                rows = complete(labeled, self.options, path, bad_rows)
+                misfit = misfit or (self._misfit(rows) if self.is_divided else None)
+                block = choose_columns(rows, self.options)
                 cells = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}
                 typed = {name: one for name, one in cells.items() if one is not None}
                 gatherer.add(block.num_rows, typed)
@@ -147,8 +158,17 @@ class _ReadTask:
         except AstrayError:
             bad_rows.found = Findings(astray=True)
         bad += bad_rows.take()
-        found = _Found(gatherer.statistics().collapse(), sampler.sample(), shapes, len(bad), unlabeled, bad_rows.codes)
+        statistics, sample = gatherer.statistics().collapse(), sampler.sample()
+        found = _Found(statistics, sample, shapes, len(bad), unlabeled, bad_rows.codes, misfit)
         return _Part(found, bad_rows.found, bad[-1] if bad else None)
+
+    def _misfit(self, rows: pa.RecordBatch) -> InfeedError | None:
+        try:
+            check_rows(rows, self.options.split_by)
+            strata_of_rows(rows, self.options.strata)
+        except InfeedError as error:
+            return error
+        return None
 
 
 class Table:
@@ -182,7 +202,11 @@ class Table:
         self._source, self._settings = source, settings
         rows = [options.filter, options.required, options.labeled]
         columns = [options.columns, options.drop, options.words]
-        how = json.dumps([source, dict(settings), *rows, *columns, dict(patterns)], sort_keys=True, default=str)
+        checked = repr(options.split_by) if isinstance(options.split_by, ByTime | ByName) else ""
+        checked += repr(options.strata) if any(options.strata) else ""
+        how = json.dumps(
+            [source, dict(settings), *rows, *columns, dict(patterns), checked], sort_keys=True, default=str
+        )
         self._read_as = [metadata.version("tfx-infeed"), how]
         if options.filter and is_function(options.filter):
             self._read_as.append(user_code.digest(options.filter, "filter"))
@@ -262,6 +286,11 @@ class Table:
         """Number of rows excluded because they have no label."""
         return self._found.unlabeled
 
+    def check_rule(self) -> None:
+        """Raise InfeedError if the rule of the splits, or the balance, does not fit the rows."""
+        if self._found.misfit:
+            raise self._found.misfit
+
     def sample(self) -> Sample:
         """Return a sample of the rows, by file index in `files`, without columns that have no type."""
         return self._found.sample
@@ -287,9 +316,10 @@ class Table:
         sample = merge([one.sample.of_file(number) for number, one in enumerate(parts)])
         shapes = reduce(_united, [of_file.shapes for of_file in parts], dict[str, CellShapes]())
         rejected, unlabeled = sum(one.rejected for one in parts), sum(one.unlabeled for one in parts)
-        found = _Found(statistics, sample, shapes, rejected, unlabeled, add_codes(one.codes for one in parts))
+        misfit = next((one.misfit for one in parts if one.misfit), None)
+        found = _Found(statistics, sample, shapes, rejected, unlabeled, add_codes(one.codes for one in parts), misfit)
         # A table with bad rows is not cached, so that every survey reports those rows.
-        if not found.rejected:
+        if found.can_be_kept:
             if len(self._files) > 1:  # a single file is already cached under the same key
                 self._keep(self._files, found)
             if _is_worth_keeping(self._files):
@@ -338,6 +368,7 @@ class Table:
             replace(source, tasks=(), reopen=None, sample=None),
             replace(self._options, labeled=labeled),
             max(_LEAST_SAMPLED, 2 * ROWS // max(len(tasks), 1)),
+            is_divided=not self._patterns,
         )
         found, findings = dict.fromkeys(of, _Found()), list[tuple[int, Findings | None]]()
         work = Work("looks through", len(tasks), sum(file.size for file in of), limits.SURVEY_BYTES, noun="task")
@@ -371,7 +402,7 @@ class Table:
             return None
 
     def _keep(self, of: Sequence[files.FileStat], found: _Found) -> None:
-        if _is_worth_keeping(of) and not found.rejected:
+        if _is_worth_keeping(of) and found.can_be_kept:
             key = self._key(of)
             shapes, sample = _beside(key)
             keep_statistics(found.statistics, key, CACHE_DIR)

@@ -704,3 +704,63 @@ def test_how_pictures_are_resized_is_for_pictures_alone(project):
 def test_classes_that_differ_only_in_spaces_are_reported(tmp_path):
     notes = dict(of_template(tmp_path, "x,y\n" + "1,no\n2, no\n3,yes\n" * 10).notes)
     assert "' no' differs from 'no'" in notes["label"]
+
+
+def rows_of_rules(project):
+    """Columns that a rule of the splits, a filter or a weight may take, or not."""
+    rows = ["x,word,day,gap,late,part,y"]
+    for i in range(40):
+        part, late = ("other" if i == 39 else ["train", "eval"][i % 2]), "soon" if i == 39 else "2020-01-01"
+        day, gap = f"2020-{i % 12 + 1:02d}-11", "" if i == 20 else "2020-01-01"
+        rows.append(f"{i / 7},{'ab'[i % 2]},{day},{gap},{late},{part},{['no', 'yes'][i % 3 == 0]}")
+    (project / "data.csv").write_text("\n".join(rows) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("ingest", "where", "what"),
+    [
+        ({"split_time": "x", "cut": ["2020-06-01"]}, "'x'", "double"),
+        ({"split_time": "nope", "cut": ["2020-06-01"]}, "time", "'nope'"),
+        ({"split_time": "word", "cut": ["2020-06-01"]}, "'word'", "'a'"),
+        ({"split_time": "late", "cut": ["2020-06-01"]}, "'late'", "'soon'"),
+        ({"split_time": "gap", "cut": ["2020-06-01"]}, "'gap'", "empty"),
+        ({"split_time": "day", "cut": ["soon"]}, "'day'", "'soon'"),
+        ({"split_time": "day", "cut": ["2020-06-01T00:00:00Z"]}, "'day'", "offset"),
+        ({"split_time": "day", "cut": ["2020-06-01", "2020-02-01"]}, "'day'", "ascending"),
+        ({"split_time": "day", "cut": ["2020-06-01"], "time_format": "%d.%m.%Y"}, "'day'", "%d.%m.%Y"),
+        ({"split_name": "part", "split": {"train": 1, "eval": 1}}, "'part'", "'other'"),
+        ({"split_name": "part"}, "split", "'other'"),
+        ({"split_name": "gap"}, "'gap'", "empty"),
+        ({"split_by": ["word", "nope"]}, "columns", "'nope'"),
+        ({"split_label": "nope"}, "label", "'nope'"),
+        ({"balance": "nope"}, "balance", "'nope'"),
+        ({"balance": "y", "balance_split": ["nope"]}, "balance_split", "'nope'"),
+        ({"required": ["nope"]}, "required", "'nope'"),
+        ({"drop": ["nope"]}, "drop", "'nope'"),
+        ({"columns": ["x", "y", "nope"]}, "columns", "'nope'"),
+        ({"filter": "nope > 3"}, "filter", "'nope'"),
+        ({"filter": "word > 3"}, "filter", "'word'"),
+    ],
+)
+def test_options_of_ingest_that_do_not_fit_the_rows_stop_before_the_first_node(project, ingest, where, what):
+    rows_of_rules(project)
+    with pytest.raises(InfeedError) as error:
+        resolved(project, ingest=ingest, root=str(project / "root"))
+    assert what in error.value.what
+    assert where in error.value.where
+    assert not (project / "root").exists()
+
+
+@pytest.mark.parametrize(
+    "ingest",
+    [
+        {"split_time": "day", "cut": ["2020-06-01", "2020-07-01"]},
+        {"split_time": "gap", "cut": ["2019-06-01"], "required": ["gap"], "on_bad_row": "reject"},
+        {"split_time": "late", "cut": ["2019-06-01"], "filter": 'late < "a"'},
+        {"split_time": "x", "cut": ["2", "4.5"], "drop": ["day"]},
+        {"split_name": "part", "split": {"train": 1, "eval": 1}, "filter": 'part != "other"'},
+    ],
+)
+def test_rules_see_only_the_rows_that_are_written(project, ingest):
+    rows_of_rules(project)
+    assert resolved(project, ingest=ingest).ingest.split_by

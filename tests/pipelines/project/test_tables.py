@@ -14,6 +14,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.splits import ByName, ByTime, SplitBy
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.csv import reader
 from infeed.pipelines.config import Source
@@ -206,3 +207,13 @@ def test_other_kinds_of_files_are_kept_alike(data: Path) -> None:
         grown = look(data, "parquet")
         assert grown == look(data, "parquet") == anew(data, "parquet")
     assert rows_of(grown) == 6
+
+
+@pytest.mark.parametrize("rule", [ByTime("city", ("2020-01-01",)), ByName("city")])
+def test_a_rule_that_does_not_fit_is_told_each_time_and_by_kept_results_too(data: Path, rule: SplitBy) -> None:
+    write(data / "data.csv", ROWS)
+    look(data)
+    for _ in range(2):
+        with pytest.raises(InfeedError, match="city"):
+            Table(str(data), "csv", {}, IngestOptions(split_by=rule)).check_rule()
+    Table(str(data), "csv", {}, IngestOptions(split_by=ByName("y"))).check_rule()
