@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 
 
 class UniqueNames:
@@ -25,3 +26,15 @@ class UniqueNames:
 def _folded(name: str) -> str:
     """Return a key that is equal for names that some file system treats as equal."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+def like(name: str) -> str:
+    """Return a key that is equal for names that people take for one: in case, outer spaces and forms of Unicode."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).strip().casefold())
+
+
+def told_apart(names: Iterable[str]) -> list[str]:
+    """Quote names that are `like` each other so that their difference shows, with escapes if they look the same."""
+    names = list(names)
+    looks = {unicodedata.normalize("NFC", name) for name in names}
+    return [ascii(name) if len(looks) < len(names) else repr(name) for name in names]

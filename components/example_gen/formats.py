@@ -11,6 +11,7 @@ from typing import Any
 
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
+from infeed.components.base.unique_names import like, told_apart
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import inputs
@@ -159,14 +160,15 @@ def open_data(data: Any, options: IngestOptions, settings: Mapping[str, Any], wh
 
 
 def _alike(columns: Sequence[str]) -> Iterator[str]:
-    """Yield a note about each group of columns whose names differ only in case."""
+    """Yield a note about each group of columns whose names people may take for one."""
     groups: dict[str, list[str]] = {}
     for name in columns:
-        groups.setdefault(name.casefold(), []).append(name)
+        groups.setdefault(like(name), []).append(name)
     for names in groups.values():
         if len(names) > 1:
-            shown = " and ".join(map(repr, names))
-            yield f"columns {shown} differ only in case. If they are one column, use one name in all files"
+            how = "case" if len({name.casefold() for name in names}) == 1 else "case, outer spaces or forms of Unicode"
+            shown = " and ".join(told_apart(names))
+            yield f"columns {shown} differ only in {how}. If they are one column, use one name in all files"
 
 
 def fingerprint_of(kind: str, queries: Patterns, settings: Mapping[str, Any]) -> str:

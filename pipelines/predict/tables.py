@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
+from infeed.components.base.unique_names import like, told_apart
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.formats import default_settings, options_of
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
@@ -78,10 +79,11 @@ class InputTable:
 
 
 def _hint(name: str, names: Sequence[str]) -> str:
-    for other in names:
-        if unicodedata.normalize("NFC", other) == unicodedata.normalize("NFC", name):
+    for other in (one for one in names if like(one) == like(name)):
+        if told_apart([other, name]) != [repr(other), repr(name)]:
             form = "composed (NFC)" if unicodedata.is_normalized("NFC", name) else "decomposed (NFD)"
             return f"write {name!r} with {form} letters: the file has it in another Unicode form"
+        return f"rename {other!r} to {name!r} if it is the same"
     near = schema.nearest(name, names).removeprefix("; ").removesuffix("?")
     return near and f"{near.replace('did you mean', 'rename')} to {name!r} if it is the same"
 

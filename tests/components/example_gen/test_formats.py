@@ -188,15 +188,26 @@ def test_booleans_become_words_and_whole_numbers_fractions_if_asked(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
-def test_columns_whose_names_differ_in_case_get_a_note(tmp_path: Path, kind: str) -> None:
-    for number, name in enumerate(("airport_fee", "Airport_fee", "fare")):
+@pytest.mark.parametrize(
+    ("one", "other", "shown"),
+    [
+        ("airport_fee", "Airport_fee", "'airport_fee' and 'Airport_fee' differ only in case."),
+        ("city", "city ", "'city' and 'city '"),
+        ("caf\u00e9", "cafe\u0301", r"'caf\xe9' and 'cafe\u0301'"),
+        ("caf\u00e9", " Cafe\u0301", "' Cafe\u0301'"),
+    ],
+)
+def test_columns_whose_names_are_taken_for_one_get_a_note(
+    tmp_path: Path, kind: str, one: str, other: str, shown: str
+) -> None:
+    for number, name in enumerate((one, other, "fare")):
         table = pa.table({name: [1.5], "n": [number]})
         if kind == "parquet":
             pq.write_table(table, tmp_path / f"{number}.parquet")
         else:
             (tmp_path / f"{number}.jsonl").write_text(json.dumps(table.to_pylist()[0]))
     (note,) = open_source(str(tmp_path), kind, IngestOptions(), {}).warnings
-    assert "'airport_fee' and 'Airport_fee'" in note
+    assert shown in note
     (tmp_path / f"1.{kind}").unlink()
     assert not open_source(str(tmp_path), kind, IngestOptions(), {}).warnings
 

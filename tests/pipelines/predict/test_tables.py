@@ -218,6 +218,13 @@ def test_a_near_name_is_suggested_also_in_another_unicode_form(tmp_path: Path) -
     assert "'humidty'" in raised.value.do
 
 
+def test_a_name_that_differs_in_case_or_spaces_is_quoted(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("City ,n\n1,2\n")
+    with pytest.raises(InfeedError, match="'city'") as raised:
+        open_as_trained(str(tmp_path / "t.csv"), {}, {}, []).check_columns(["city"])
+    assert "'City '" in raised.value.do
+
+
 def test_formats_for_unknown_columns_are_refused_if_the_user_gives_them(tmp_path: Path) -> None:
     write_csv(tmp_path / "t.csv", [["1", "2", "a", ""]])
     with pytest.raises(InfeedError, match="'prize'"):
