@@ -4,7 +4,7 @@
 |---|---|
 | number | a number, `true`, `false`, or text that ingest reads as a number |
 | integer | the same; a fraction is rounded, with a note |
-| text | text and bytes; with a note, integers as their digits, booleans as `true` and `false`, and days in ISO 8601 |
+| text | text and bytes; with a note, digits of integers, `true` and `false`, and dates as in training or in ISO 8601 |
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def _fitted(
     fit = _as_float if spec.dtype.is_floating else _as_int if spec.dtype.is_integer else _as_text
     values: list[Any] = column if isinstance(column, list) else _values(column, spec, fit)
     fitted = _converted(name, values, fit, texts)
-    if fit is _as_text and name in known.truths:
-        truths = [_Spelled(word) for word in known.truths[name]]
-        fitted = [truths[value] if isinstance(value, bool) else one for value, one in zip(values, fitted, strict=True)]
+    if fit is _as_text and (name in known.truths or name in known.dates):
+        spelled = (_as_trained(value, known.truths.get(name), known.dates.get(name)) for value in values)
+        fitted = [one if word is None else word for word, one in zip(spelled, fitted, strict=True)]
     if spec.shape.rank != 1:  # a list; only a tf.Example can hold a missing list, so None stays
         fitted = [None if value is None else one for value, one in zip(values, fitted, strict=True)]
     for place, (value, one) in enumerate(zip(values, fitted, strict=True)):
@@ -108,6 +108,15 @@ def _fitted(
         for place in _find_no_dates(fitted, known.dates[name]):
             _add_note(notes, place, name, f"{_text(fitted[place])!r} is no date in {form}, so it is missing")
     return [int(one) if isinstance(one, _Rounded) else one for one in fitted]
+
+
+def _as_trained(value: Any, truths: tuple[str, str] | None, forms: Sequence[str] | None) -> _Spelled | None:
+    """Return a boolean, or a date or time, as the text of training. None for other values, or if it is unknown."""
+    if truths and isinstance(value, bool):
+        return _Spelled(truths[value])
+    if forms and isinstance(value, datetime.date):
+        return _Spelled(value.isoformat() if ISO in forms else value.strftime(forms[0]))
+    return None
 
 
 def _add_note(notes: dict[int, str], place: int, name: str, note: str) -> None:

@@ -109,7 +109,6 @@ def test_a_boolean_is_spelled_as_in_training() -> None:
     [
         (["iso"], ["2024-09-28", None, "28.09.2024", "foo", "2024-13-45", "2023-02-29", ""], [2, 3, 4, 5]),
         (["iso", "%d.%m.%Y"], ["2024-09-28", "28.09.2024", "28/09/2024"], [2]),
-        (["%d.%m.%Y"], [datetime.date(2024, 9, 28), datetime.date(2024, 9, 29)], [0, 1]),
         (["iso"], [b"2024-09-28", b"\xff"], [1]),
     ],
 )
@@ -118,6 +117,23 @@ def test_text_that_is_no_date_as_in_training_has_a_note(forms: list[str], cells:
     assert not found.wrong
     assert [place for place, note in found.notes.items() if "so it is missing" in note] == unread
     assert all(_shown(cells[place]) in found.notes[place] for place in unread)
+
+
+@pytest.mark.parametrize(
+    ("forms", "text"),
+    [
+        (["%d.%m.%Y", "iso"], "2024-09-28T05:06:07"),
+        (["%d.%m.%Y"], "28.09.2024"),
+        (["%m/%d/%y %H:%M"], "09/28/24 05:06"),
+    ],
+)
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_a_time_in_a_text_column_of_dates_is_written_as_in_training(forms: list[str], text: str, unit: str) -> None:
+    cells = pa.array([datetime.datetime(2024, 9, 28, 5, 6, 7), None], pa.timestamp(unit))
+    found = fitted_as(RawColumns(("word",), {}, dates={"word": forms}), cells)
+    assert found.columns == {"word": [text, ""]}
+    assert f"read as the word {text!r}" in found.notes[0]
+    assert list(found.notes) == [0]
 
 
 def _shown(cell: Any) -> str:
