@@ -72,6 +72,7 @@ class TextLook(NamedTuple):
     looks: Looks
     example: str = ""  # example value. For numbers, a value that is not a number
     format: str = ""  # format of dates, if all sampled dates share one
+    is_alone: bool = False  # whether all values but the example are numbers
 
     @property
     def advice(self) -> str:
@@ -79,9 +80,9 @@ class TextLook(NamedTuple):
         advice = {
             "dates": f"write {self.example!r} as numbers, or set its format with DatePart(format=...)",
             "amounts": f"read cells such as {self.example!r} as numbers: {_flag('numbers', {'COLUMN': self.example})}",
-            "numbers": f"read cells such as {self.example!r} as missing: {_flag('nulls', ['', self.example])} for CSV",
+            "numbers": f"if {self.example!r} means a missing value, use {_flag('nulls', ['', self.example])}",
         }
-        return "" if self.format else advice.get(self.looks, "")
+        return "" if self.format or (self.looks == "numbers" and not self.is_alone) else advice.get(self.looks, "")
 
 
 def _flag(option: str, value: object) -> str:
@@ -95,6 +96,7 @@ def infer_features(
     task: Task | None = None,
     values: Mapping[str, Sequence[bytes]] = MappingProxyType({}),
     keep: Collection[str] = (),
+    has_nulls: bool = True,
 ) -> list[Proposal]:
     """Return one proposal per column, in the order of the schema.
 
@@ -108,6 +110,7 @@ def infer_features(
       values: text column -> distinct values of random rows, to detect sentences, dates and codes. Defaults to the
           counted values, but statistics of more than 10,000 distinct values count only frequent ones, or none.
       keep: text columns to keep as sentences, although nearly every row has a distinct value.
+      has_nulls: whether the format of the table has the option `nulls` for words that mean a missing value, as CSV has.
     """
     names = _Names(schema, label)
     proposals = []
@@ -121,7 +124,8 @@ def infer_features(
         elif found.lengths.maximum > 1:
             proposals.append(_of_lists(found, names))
         elif found.type == "bytes":
-            proposals.append(_of_text(found, names, values.get(column) or counted_values(found), column in keep))
+            texts = values.get(column) or counted_values(found)
+            proposals.append(_of_text(found, names, texts, column in keep, has_nulls))
         else:
             scaled = ZScore(column, output=names.of(column))
             proposals.append(Proposal(column, (scaled,), "it holds numbers, which are scaled"))
@@ -231,8 +235,9 @@ def counted_values(column: ColumnStatistics) -> list[bytes]:
     return [value for value, _ in islice(column.counts.items(), SAMPLE)]
 
 
-def _of_text(column: ColumnStatistics, names: _Names, values: Sequence[bytes], keep: bool) -> Proposal:
+def _of_text(column: ColumnStatistics, names: _Names, values: Sequence[bytes], keep: bool, has_nulls: bool) -> Proposal:
     name, look = column.name, look_at(values)
+    look = look if has_nulls else look._replace(is_alone=False)
     if look.looks == "dates" and look.format:
         return Proposal(
             name, _of_dates(name, look, names), f"it holds dates such as {look.example}, which are split into parts"
@@ -266,7 +271,7 @@ def look_at(values: Sequence[bytes]) -> TextLook:
         return TextLook("")
     others = [text for text in texts if not is_number(text)]
     if len(others) <= len(texts) / 2:
-        return TextLook("numbers", others[0]) if others else TextLook("")
+        return TextLook("numbers", others[0], is_alone=len({*others}) == 1) if others else TextLook("")
     for looks, pattern in (("dates", _DATE), ("amounts", _AMOUNT)):
         found = [text for text in texts if pattern.fullmatch(text)]
         if len(found) >= _MOST * len(texts):

@@ -363,7 +363,7 @@ def _surveys(
     lists = {column.name: column.is_list for column in table.columns}
     found, surveyed = table.statistics()[0], {}
     types, values = {name: column.type for name, column in found.items()}, table.sampled_values()
-    for proposal in infer_features(types, found, labels[0], values=values, keep=keep):
+    for proposal in infer_features(types, found, labels[0], values=values, keep=keep, has_nulls=table.has_nulls):
         name, of = proposal.column, found[proposal.column]
         surveyed[name] = ColumnSurvey(
             name=of.name,

@@ -42,7 +42,7 @@ from infeed.components.engine.choice import Work, choose
 from infeed.components.engine.engine import Tree
 from infeed.components.example_gen.chosen import choose_columns, choose_rows, complete, passing, with_label
 from infeed.components.example_gen.codes import Codes, add_codes
-from infeed.components.example_gen.formats import default_settings
+from infeed.components.example_gen.formats import default_settings, has_option
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, check_limit
 from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, settled, shifted
 from infeed.components.example_gen.spills import strata_of_rows
@@ -290,6 +290,11 @@ class Table:
         """Raise InfeedError if the rule of the splits, or the balance, does not fit the rows."""
         if self._found.misfit:
             raise self._found.misfit
+
+    @property
+    def has_nulls(self) -> bool:
+        """Whether an option of the format names words that mean a missing value."""
+        return has_option(self._source, "nulls")
 
     def sample(self) -> Sample:
         """Return a sample of the rows, by file index in `files`, without columns that have no type."""

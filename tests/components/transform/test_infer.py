@@ -219,4 +219,19 @@ def test_what_is_proposed_travels_as_plain_data() -> None:
     ],
 )
 def test_what_values_look_like(values: list[str], looks: str, example: str, form: str) -> None:
-    assert look_at([value.encode("utf-8", "surrogateescape") for value in values]) == (looks, example, form)
+    assert look_at([value.encode("utf-8", "surrogateescape") for value in values])[:3] == (looks, example, form)
+
+
+@pytest.mark.parametrize(
+    ("values", "has_nulls", "nulls"),
+    [
+        (["1", "2.5", "B2"], True, '["", "B2"]'),
+        (["1", "2", "3", "4", "A1", "B2"], True, ""),
+        (["1", "2", "3", "4", "True", "B2"], True, ""),
+        (["1", "2.5", "B2"], False, ""),
+    ],
+)
+def test_one_word_beside_numbers_may_mean_a_missing_value(values: list[str], has_nulls: bool, nulls: str) -> None:
+    (found,) = infer_features({"x": "bytes"}, statistics(x=values * 50), has_nulls=has_nulls)
+    assert bool(found.advice) is bool(nulls)
+    assert nulls in found.advice
